@@ -1,5 +1,5 @@
-"""The Docker engine: instances are hardened containers, and each environment is a network.
+"""The Docker engine: runs instances as hardened containers, and gives each environment a network.
 
-Start here: `engine` (the verbs), `builds.builder` (images from a Dockerfile), and `client` (the API of
-Docker).
+Start here: `engine` (the interface of engines), `builds.builder` (images from a Dockerfile), and `client`
+(the Docker API).
 """

@@ -1,4 +1,4 @@
-"""Creates, starts, stops and removes single containers. The caller holds the lock of the container."""
+"""Creates, starts, stops and removes single containers. The caller must hold the container's lock."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from windlass.engines.engine import Demand, EngineError, EngineLimits, output_to
 from windlass.engines.workload import LONGEST_OUTPUT, OUTPUT_FILE, Workload
 
 _READABLE_BY_ALL: Final = 0o444
-"""Readable by every user inside: an image may run as any user, and other users of the machine cannot reach
-the files."""
+"""Mode of files in a container. An image may run as any user; other users of the machine cannot reach the
+files."""
 _WRITABLE_BY_ALL: Final = 0o1777
 
 
 def pack(files: Mapping[str, bytes], folder: str = "") -> bytes:
-    """Returns an archive of files. They appear at once and whole, because the container has not begun yet.
-    The archive also makes `folder`, in which every user of the container may write."""
+    """Packs files into a tar archive for a container that is not started yet, with an optional `folder` that
+    every user of the container may write to."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         if folder:
@@ -47,7 +47,7 @@ def pack(files: Mapping[str, bytes], folder: str = "") -> bytes:
 
 
 def read_packed(archive: bytes) -> bytes | None:
-    """Returns the content of the only file of an archive; None if it is anything but a plain file."""
+    """Returns the content of an archive's only file; None if the entry is not a regular file."""
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         entry = tar.next()
         file = tar.extractfile(entry) if entry is not None and entry.isreg() else None
@@ -62,10 +62,10 @@ def _relative_path(path: str) -> str:
 
 
 LEAVING: Final = 60.0
-"""Seconds that the Docker engine may take to stop a container beyond its grace."""
+"""Seconds that the engine may need to stop a container in addition to its grace period."""
 
-# Failures between creating and starting a container that creating it again fixes.
-# "already exists", "id already in use": an engine that was killed while it started a container finds a trace.
+# Transient failures of creating or starting a container, which a retry fixes. "already exists", "id already
+# in use": remains of a container that an engine was starting when it was killed.
 PASSING: Final = (
     "network",
     "already in use",
@@ -75,10 +75,10 @@ PASSING: Final = (
 )
 
 Inspection = Mapping[str, Any]
-"""The description of a container, as the Docker engine gives it."""
+"""The engine's description of a container."""
 
 _TAR_ROOM: Final = 65_536
-"""Overhead, in bytes, of an archive with one file."""
+"""Maximum overhead of an archive with one file, in bytes."""
 _log = log("engines.docker")
 
 
@@ -96,7 +96,8 @@ class ContainerClient:
         self._ports = HostPorts(docker)
 
     async def list(self, **labels: str) -> list[ContainerSummary]:
-        """Returns the containers with these labels, and no others that the engine may name."""
+        """Returns the containers of this installation with these labels. Filters the answer again, because
+        the engine is not trusted."""
         wanted = {"installation": self._installation, **labels}
         params = {"all": True, "filters": words.instances(**wanted)}
         listed = await self._docker.read_list("/containers/json", ContainerList, params=params)
@@ -112,14 +113,14 @@ class ContainerClient:
             raise
 
     async def run(self, workload: Workload, index: int, name: str, *, once: bool) -> Inspection | None:
-        """Makes sure that a container runs, or has run if it runs once. Returns its description if it was
-        running before."""
+        """Ensures that a container runs (or has run, if `once`). Returns its description if it was already
+        running."""
         inspection = await self.inspect(name)
         if inspection and inspection["State"]["Status"] in ("removing", "dead"):
             await self.remove(inspection["Id"])
             inspection = None
         elif inspection and inspection["Config"]["Labels"].get(words.DEPLOYMENT) != workload.deployment:
-            # A restored database gives out numbers again.
+            # The same number of another deployment: a restored database assigns numbers again.
             await self.stop(inspection["Id"], workload.grace)
             await self.remove(inspection["Id"])
             inspection = None
@@ -132,14 +133,14 @@ class ContainerClient:
             case "paused":
                 await self._docker.raw("POST", f"/containers/{container}/unpause")
             case _:
-                # The server that made it may have been killed before its files were in it.
+                # The server may have been killed before it copied the files into the container.
                 await self._fill(container, workload)
                 await self._start(container)
         self._watch.listen(container, words.labels(self._installation, workload, index))
         return inspection if inspection and inspection["State"]["Status"] == "running" else None
 
     async def wait_for_end(self, container: str) -> Inspection | None:
-        """Returns the description of a container once it has ended; None if it was removed."""
+        """Waits until a container has exited, and returns its description; None if it was removed."""
         while inspection := await self.inspect(container):
             if inspection["State"]["Status"] == "removing":
                 return None
@@ -153,7 +154,7 @@ class ContainerClient:
         return None
 
     async def stop(self, container: str, grace: float) -> None:
-        """Stops a container. Returns after its last output was read."""
+        """Stops a container. Waits until its last output was read."""
         try:
             await self._docker.raw(
                 "POST",
@@ -167,7 +168,7 @@ class ContainerClient:
         await self._watch.wait_until_read(container)
 
     async def remove(self, container: str) -> None:
-        """Removes a container, running or not, with its volumes that have no name."""
+        """Removes a container, running or not, with its anonymous volumes."""
         try:
             await self._docker.raw("DELETE", f"/containers/{container}", params={"force": True, "v": True})
         except EngineRefused as refused:
@@ -183,7 +184,7 @@ class ContainerClient:
 
     async def _make(self, workload: Workload, index: int, name: str, once: bool) -> str:
         resources = self._resources
-        await resources.check_volumes(workload)  # an image is of no use until the volume is back
+        await resources.check_volumes(workload)  # first: without the volumes, an image is not needed
         user = ImageUser(workload.service, workload.org)
         image = await self._images.have(workload.artifact.ref, user=user)
         await resources.make_volumes(workload)
@@ -194,7 +195,7 @@ class ContainerClient:
                 index,
                 installation=self._installation,
                 network=network,
-                aliases=() if once else words.aliases(workload),  # neighbours look for what serves
+                aliases=() if once else words.aliases(workload),  # only long-running instances get host names
                 publish=self._docker.address,
                 host_ports=ports,
                 image=image,
@@ -214,8 +215,8 @@ class ContainerClient:
             raise
 
     def skip_port(self, refused: EngineRefused) -> bool:
-        """Returns whether another port may be free, where the engine refused the start for one that is
-        taken."""
+        """Returns whether to retry with another port, because the engine refused the start for a port in
+        use."""
         return self._ports.skip(refused)
 
     async def _fill(self, container: str, workload: Workload) -> None:
@@ -225,7 +226,7 @@ class ContainerClient:
             await self._docker.raw("PUT", path, params={"path": "/"}, data=pack(workload.files, folder))
 
     async def read_output(self, container: str) -> bytes | None:
-        """Returns the output file of a container that has ended."""
+        """Returns the content of an exited container's output file; None if it does not exist."""
         content = b""
         try:
             async with self._docker.stream(
@@ -252,7 +253,7 @@ class ContainerClient:
         try:
             await self._docker.raw("POST", f"/containers/{container}/start")
         except EngineRefused:
-            # A container that cannot start is not left behind; the next attempt makes another.
+            # A container that fails to start is removed; the next attempt creates a new one.
             await self.remove(container)
             raise
 

@@ -1,4 +1,4 @@
-"""The definition of a container for the engine: everything an instance may have, and nothing more."""
+"""The definition of a container for the engine, with the minimum of privileges for an instance."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "NET_BIND_SERV
 INITS: Final = frozenset({"init", "tini", "dumb-init", "docker-init", "catatonit", "s6-svscan", "systemd"})
 
 LEAST_CPU, LEAST_MEMORY = 10, 6
-"""The least that Docker accepts: thousandths of a core, and megabytes."""
+"""Docker's minimum limits: CPU in thousandths of a core, and memory in megabytes."""
 
 PROCESSES: Final = 2048
-"""And threads: more than any honest service has, and too few to choke the machine."""
+"""Maximum number of processes and threads: more than an ordinary service needs, and few enough to protect the
+machine."""
 
 SERVER_HOST: Final = "host.docker.internal"
-"""The usual name of the machine of an engine in its containers."""
+"""The usual host name of the engine's machine in its containers."""
 
-# What the engine keeps for those who ask later; we have read it by then.
+# Limits of the engine's own log files. Windlass has already read the output when they are rotated.
 LOGS: Final = {"Type": "json-file", "Config": {"max-size": "16m", "max-file": "3"}}
 
 
@@ -47,8 +48,8 @@ def container(
     image: Mapping[str, Any],
     once: bool = False,
 ) -> dict[str, Any]:
-    """`publish` is the address at which its ports are reached, with the number of `host_ports` for each of
-    `published_ports`. `image` is the metadata of its image."""
+    """Returns the body of a request that creates a container. `publish`: the address at which ports are
+    published. `host_ports`: a host port for each of `published_ports`. `image`: the metadata of the image."""
     refuse_unfit(wanted, image)
     ports = published_ports(wanted, once=once)
     labels = words.labels(installation, wanted, index)
@@ -58,10 +59,10 @@ def container(
         "Env": [f"{name}={value}" for name, value in variables(wanted).items()],
         "Labels": {**_no_labels(image), **labels, words.PORTS: as_label(host_ports)},
         "ExposedPorts": {port: {} for port in ports},
-        # The engine asks with it, too, when the machine goes down.
+        # The engine also applies it when the machine shuts down.
         "StopTimeout": ceil(wanted.grace),
-        # Probes of the service decide whether it is healthy. The engine starts the check of an image as
-        # often as each millisecond, and what it needs for that counts for no container.
+        # The service's probes decide about its health. An image's health check could run every millisecond,
+        # and its resource use would not be limited by the container's limits.
         "Healthcheck": {"Test": ["NONE"]},
         "HostConfig": {
             "NetworkMode": network,
@@ -69,8 +70,8 @@ def container(
                 port: [{"HostIp": publish, "HostPort": str(number)}]
                 for port, number in zip(ports, host_ports, strict=True)
             },
-            # The first process of a container gets no signal that it has not asked for, and has the dead of
-            # all others to bury. Programs know nothing of that.
+            # Process 1 of a container must reap orphaned processes, and gets no signals without explicit
+            # handlers. Most programs are not written for that, so an init is added.
             "Init": not has_own_init(wanted, image),
             "RestartPolicy": {"Name": "no" if once else "unless-stopped"},
             "LogConfig": LOGS,
@@ -80,7 +81,7 @@ def container(
             ],
             "NanoCpus": wanted.cpu * 1_000_000,
             "Memory": wanted.memory * MEGABYTE,
-            "MemorySwap": wanted.memory * MEGABYTE,  # of both together: no swap
+            "MemorySwap": wanted.memory * MEGABYTE,  # memory and swap together: no swap
             "PidsLimit": PROCESSES,
             "OomScoreAdj": INSTANCES,
             "CapDrop": ["ALL"],
@@ -101,13 +102,13 @@ def container(
 
 
 def _no_labels(image: Mapping[str, Any]) -> Mapping[str, str]:
-    """Returns empty values for the labels of an image, which a container inherits otherwise: proxies and
-    other tools of the operator obey labels of containers, and the engine writes them into its events."""
+    """Returns empty values for the image's labels, which the container would otherwise inherit: proxies and
+    other tools of the operator obey container labels, and the engine includes labels in its events."""
     return dict.fromkeys((image.get("Config") or {}).get("Labels") or {}, "")
 
 
 def refuse_unfit(wanted: Workload, image: Mapping[str, Any]) -> None:
-    """Refuses a container that would make the answers of the engine about containers too long to be read."""
+    """Raises EngineError for a container whose metadata would make the engine's answers too long."""
     if why := why_unfit(image):
         raise EngineError(why)
     if written(wanted.entrypoint) + written(wanted.command or wanted.artifact.command) > LONGEST_COMMAND:
@@ -117,7 +118,8 @@ def refuse_unfit(wanted: Workload, image: Mapping[str, Any]) -> None:
 
 
 def limits_of(machine: MachineSummary) -> EngineLimits:
-    """Returns what the engine gives to a container. It accepts more memory than the machine has."""
+    """Returns the limits of the engine. Memory has no limit, because the engine accepts more than the machine
+    has."""
     return EngineLimits(
         cpu=machine.NCPU * 1000 or None,
         gpu=0,
@@ -127,7 +129,7 @@ def limits_of(machine: MachineSummary) -> EngineLimits:
 
 
 def has_own_init(wanted: Workload, image: Mapping[str, Any]) -> bool:
-    """Returns whether the program is an init, which must be the first process of its container."""
+    """Returns whether the container's program is itself an init, which must be process 1."""
     config = image.get("Config") or {}
     labels = [
         *(wanted.entrypoint or config.get("Entrypoint") or ()),
@@ -147,8 +149,8 @@ def variables(wanted: Workload) -> Mapping[str, str]:
 
 
 def published_ports(wanted: Workload, *, once: bool = False) -> list[str]:
-    """Returns the ports to publish, as the engine writes them: `80/tcp`. Those of programs that run once are
-    not published: nothing connects to them, and the engine starts two programs for each."""
+    """Returns the ports to publish, in the engine's notation: `80/tcp`. Ports of one-off programs are not
+    published: nothing connects to them, and the engine would start two proxy processes for each port."""
     if once:
         return []
     asked = [f"{port.internal}/{'udp' if port.protocol == 'UDP' else 'tcp'}" for port in wanted.ports]

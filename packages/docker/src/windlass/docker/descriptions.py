@@ -1,7 +1,7 @@
-"""Entries of lists that a Docker engine answers: the fields that are used, and no others.
+"""Types of list entries in answers of a Docker engine, with only the fields that are used.
 
-Lists may be long, and the engine may belong to an organization. All other fields are skipped while the
-answer is decoded, so they take neither time nor memory.
+Lists may be long, and the engine may be controlled by an organization. Other fields are skipped during
+decoding, so that they cost neither time nor memory.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class MeasuredVolumes(TypedDict):
 
 
 class MachineSummary(Struct):
-    """The fields of `/info` about the machine."""
+    """Facts about the engine's machine, from `/info`."""
 
     ID: str = ""
     NCPU: int = 0
@@ -64,17 +64,18 @@ NetworkList = Annotated[list[NetworkSummary], Meta(max_length=MOST_LISTED)]
 
 
 def has_labels(labels: Mapping[str, str] | None, wanted: Mapping[str, str]) -> bool:
-    """Returns whether an object has all these labels; `service` stands for `windlass.service`."""
+    """Returns whether an object has all these labels. The name `service` means `windlass.service`."""
     return all((labels or {}).get(f"windlass.{name}") == value for name, value in wanted.items())
 
 
 def container_name(container: ContainerSummary) -> str:
-    """Returns the name of a container. Its names in networks have one more slash."""
+    """Returns the name of a container. The list may include additional aliases, which contain a further
+    slash."""
     return min(container["Names"] or [container["Id"]], key=len).lstrip("/")
 
 
 def instances_of(installation: str, containers: Iterable[ContainerSummary]) -> list[ContainerSummary]:
-    """Returns the containers of a list that are instances of this installation."""
+    """Returns the containers of a list that are instances of an installation."""
     return [
         each for each in containers if names.is_instance(installation, container_name(each), each["Labels"])
     ]

@@ -1,8 +1,9 @@
-"""Runs instances as containers of a Docker engine, on this machine or another.
+"""Runs instances as containers of a Docker engine, on this machine or another machine.
 
-The Docker engine restarts them itself, with growing pauses, and they keep running when Windlass ends.
-Everything of Windlass has labels, and names of containers follow from (service, generation, index), so
-Windlass finds a container again without a record, and a name is never there twice.
+The Docker engine restarts failed containers itself, with a back-off, and containers keep running when
+Windlass ends. All objects of Windlass have labels. A container's name is derived from (service, generation,
+index), so that Windlass finds a container without a record, and the engine ensures that each instance exists
+only once.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ _MOST: Final = 2**63
 
 
 async def read_usage(docker: Docker, container: ContainerSummary) -> tuple[str, Usage] | None:
-    """Returns the name of a container and what it uses; None for one that has ended, or is about to."""
+    """Returns a container's name and resource usage; None if the container has ended or is about to end."""
     path = f"/containers/{container['Id']}/stats"
     try:
         stats = await docker.json("GET", path, params={"stream": False, "one-shot": True})
@@ -88,7 +89,7 @@ async def read_usage(docker: Docker, container: ContainerSummary) -> tuple[str, 
 def usage_of(stats: Mapping[str, Any]) -> Usage:
     memory = stats.get("memory_stats") or {}
     details = memory.get("stats") or {}
-    # Page cache that the kernel reclaims first, by its names in either version of cgroups.
+    # Page cache that the kernel can reclaim; the name differs between cgroup versions.
     spare = details.get("total_inactive_file", details.get("inactive_file", 0))
     processor = (stats.get("cpu_stats") or {}).get("cpu_usage") or {}
     return Usage(
@@ -98,23 +99,24 @@ def usage_of(stats: Mapping[str, Any]) -> Usage:
 
 
 def _amount(figure: object) -> int:
-    """Raises ValueError for a number that is not a plausible measurement. The engine is not trusted."""
+    """Returns a measurement of the engine, which is not trusted. Raises ValueError for an implausible
+    value."""
     if not isinstance(figure, int) or not 0 <= figure < _MOST:
         raise ValueError("not a measurement")
     return figure
 
 
 PAUSES: Final = (0.0, 0.1, 0.5, 2.0)
-"""Seconds between two tries. A container's name is taken as soon as the engine begins to make it, and nothing
-is found under that name until it is made: the call that asked for it may have been cut off meanwhile."""
+"""Pauses between attempts, in seconds. While the engine creates a container for an earlier request (which may
+have been cancelled), its name is in use, but the container cannot be found."""
 AT_ONCE: Final = 16
 SOON: Final = 5.0
 GRACE: Final = 10.0
 DESCRIBING: Final = 2.0
-"""Seconds that the engine may take to describe a container that does not run: one whose start hangs is not
-described before it ends."""
+"""Time limit in seconds for describing a container that is not running. The engine cannot describe a
+container while its start hangs."""
 HELD: Final = 60.0
-"""Seconds in which such a container is not asked for again."""
+"""Seconds during which a container that could not be described is not queried again."""
 
 _log = log("engines.docker")
 
@@ -133,9 +135,8 @@ class DockerEngine(RolloutEngine):
         registry: BuildRegistry | None = None,
         pool: IPv4Network | None = None,
     ) -> None:
-        """`installation` distinguishes our objects from those of another Windlass on the same engine;
-        `folder` keeps what must outlive Windlass and belongs to this engine alone. `pool` has the subnets
-        of networks."""
+        """`installation`: id that distinguishes this installation's objects on a shared engine. `folder`:
+        persistent data about this engine. `pool`: the subnets of networks."""
         super().__init__()
         self.limits = UNKNOWN
         self._docker = host if isinstance(host, Docker) else Docker(host)
@@ -152,14 +153,15 @@ class DockerEngine(RolloutEngine):
         self._locks = Locks()
         self._executions = ExecutionFiles(folder / "executions")
         self._held: dict[str, float] = {}
-        """Containers that the engine did not describe, and until when they are not asked for."""
+        """Containers that the engine could not describe, with the end of the period in which they are not
+        queried again."""
 
     async def start(self, notice: Notice, sink: Sink, missed: Missed = ignore_lost_lines) -> None:
         await super().start(notice, sink)
         await self._watch.start(notice, sink, missed, SOON)
 
     async def _learn_machine(self) -> None:
-        """Reads the facts of the machine. Called for each new connection, which may lead to another
+        """Reads the machine's limits and identity. Called for each new connection, which may lead to another
         machine."""
         self.limits, self.identity = await self._machine.learn()
         self._executions.look(self._docker)
@@ -250,7 +252,7 @@ class DockerEngine(RolloutEngine):
             if indexes is None:
                 ending = {generation_of(copy) for copy in copies} if generation is None else {generation}
                 self._removed.note(service, ending)
-                # Containers started before the note are there by now; later starts find the note.
+                # Starts before the note have created their containers by now; later starts see the note.
                 chosen = [
                     container
                     for container in await self._containers.list(service=service)
@@ -316,7 +318,7 @@ class DockerEngine(RolloutEngine):
         self._removed.forget(erase)
 
     async def set_aside(self, service: str, into: Path) -> None:
-        """Stops its containers, until `run` starts them again. Nothing has to be moved."""
+        """Stops the service's containers, until `run` starts them again. Volumes stay on the engine."""
         with self._translated():
             containers = await self._containers.list(service=service)
             await subprocesses.run_together(*(self._stop_container(container) for container in containers))
@@ -339,7 +341,7 @@ class DockerEngine(RolloutEngine):
             return await self._resources.volume_sizes()
 
     async def _stored_data(self) -> dict[str, StoredData]:
-        """Returns the data of each service."""
+        """Returns the stored data of each service: name, number of instances and number of volumes."""
         copies, volumes = await self._containers.list(), await self._resources.volumes_by_service()
         instances = Counter(container["Labels"].get(names.SERVICE, "") for container in copies)
         titles = {
@@ -356,7 +358,8 @@ class DockerEngine(RolloutEngine):
     async def _start_copy(
         self, workload: Workload, index: int, name: str, *, once: bool = False
     ) -> Inspection | None:
-        """Starts a container, unless its generation was removed. Returns its description if it ran before."""
+        """Starts a container, unless its generation was removed. Returns its description if it was already
+        running."""
         if not once:
             await self._allow_return(workload)
         pauses = iter(PAUSES)
@@ -371,7 +374,7 @@ class DockerEngine(RolloutEngine):
                 if pause is None or not is_passing(refused):
                     raise
             await asyncio.sleep(pause)
-        if workload.generation in self._removed.of(workload.service):  # meanwhile, by another server
+        if workload.generation in self._removed.of(workload.service):  # removed meanwhile by another server
             await self._containers.remove(name)
         self._refuse_removed(workload)
         return detail
@@ -386,7 +389,7 @@ class DockerEngine(RolloutEngine):
             await self._containers.stop(container["Id"], GRACE)
 
     async def _allow_return(self, workload: Workload) -> None:
-        """Lets a removed generation run again if it takes the place of a later one that failed."""
+        """Allows a removed generation to run again if it replaces a later generation that has failed."""
         if workload.generation in self._removed.of(workload.service):
             copies = await self._containers.list(service=workload.service)
             later = any(generation_of(container) > workload.generation for container in copies)
@@ -405,8 +408,9 @@ class DockerEngine(RolloutEngine):
         return sorted(filter(None, instances), key=lambda copy: (copy.service, copy.generation, copy.index))
 
     async def _listed(self, container: ContainerSummary) -> Instance | None:
-        """Returns an instance; None if it is gone. While a program hinders the start of its container, the
-        instance is described by the list alone, so that instances of others are seen."""
+        """Returns the instance of a listed container; None if the container no longer exists. If the engine
+        cannot describe the container because its start hangs, returns an instance with the list's data, so
+        that other instances are not delayed."""
         id = container["Id"]
         if container["State"] == "running":
             self._held.pop(id, None)
@@ -428,7 +432,7 @@ class DockerEngine(RolloutEngine):
 
     def _instance(self, detail: Inspection) -> Instance:
         seen = instance(detail, self._docker.address, self._watch.last_end(detail["Id"]))
-        # The addresses in networks of another host mean something else here, or may lead anywhere.
+        # Container addresses of another machine are not reachable from here, or belong to other hosts.
         return replace(seen, inside="") if self._docker.is_elsewhere else seen
 
     @contextmanager

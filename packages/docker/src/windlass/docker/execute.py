@@ -1,7 +1,8 @@
-"""Runs a command in a container, and ends all its processes when its time is over.
+"""Runs a command in a container, and kills all its processes after a timeout.
 
-The engine can start a command in a container, but not end one. So each command gets a mark
-among its variables. Processes with this mark are ended from inside the container, if the image has a shell.
+The engine can start a command in a container, but cannot stop it. Each command therefore gets a unique
+environment variable as a mark. The processes with this mark are killed from inside the container, if its
+image has a shell.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from windlass.docker.client.raw_connection import pieces
 from windlass.engines.engine import EngineError
 
 MOST: Final = 64 * 1024
-"""Bytes of output that are kept: the last ones."""
+"""Maximum size of the output in bytes; only the end is kept."""
 MARK: Final = "WINDLASS_EXECUTION"
 RATE: Final = 1024 * 1024
-"""Bytes of output a second that are read: a command that writes faster waits, and not the server."""
+"""Maximum rate at which output is read, in bytes per second. A faster command is slowed down by
+back-pressure."""
 ENDING: Final = 5.0
 TIMED_OUT: Final = 124
-"""The exit code of the command `timeout`."""
+"""The exit code that the program `timeout` uses."""
 
 _ENDS = """
 for each in /proc/[0-9]*; do
@@ -67,7 +69,7 @@ async def _run(
 
 
 async def end_marked(docker: Docker, container: str, mark: str) -> None:
-    """Ends all processes of a container with this mark, from inside."""
+    """Kills all processes of a container with this mark, from inside the container."""
     with suppress(TimeoutError, Away, EngineRefused, EngineError):
         async with asyncio.timeout(ENDING):
             await _run(docker, container, ("sh", "-c", _ENDS, mark), bytearray())

@@ -1,8 +1,8 @@
-"""Runs a command beside the program of a container, with its input and output.
+"""Runs an interactive command in a container, with its input and output.
 
-The engine cannot end a command. So each command has a mark among its variables (execute.py), and a locked
-file with this name as long as it runs. The lock ends with the server, however that ends, and the next start
-of the engine ends the commands of files without a lock.
+The engine cannot stop a command. Each command therefore has a mark in its environment variables (execute.py),
+and a locked file named after the mark. The lock ends with the server process, even if it is killed. The next
+start of the server kills the commands whose files are not locked.
 """
 
 from __future__ import annotations
@@ -28,23 +28,26 @@ _MOMENT, _PATIENCE = 0.02, 5.0
 _REFUSED: Final = re.compile(
     rb'OCI runtime exec failed: .*?exec: "([^"]{1,300})": (.+?)(?:: unknown)?\s*', re.S
 )
-"""The output of a command whose program the engine could not start."""
+"""Matches the engine's output for a program that could not be started."""
 _ABSENT: Final = (b"not found in $PATH", b"no such file or directory")
 _LOST: Final = 137
-"""The exit code of a command that ended with its container: that of SIGKILL."""
+"""The exit code for a command that ended with its container: that of SIGKILL."""
 
 
 class ExecutionFiles:
-    """The files of commands in progress: one for each, named after its mark, with the id of its container."""
+    """The files of commands in progress. Each is named after the command's mark, and contains the container
+    id."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._ending: asyncio.Task[None] | None = None
 
     def begin(self, container: str) -> tuple[str, int]:
-        """Makes the file of a command. Returns its mark, and the descriptor that holds the lock.
+        """Creates and locks the file of a command. Returns the mark, and the file descriptor that holds the
+        lock.
 
-        Waits for no lock: another server that takes a new file for one that was left may be paused."""
+        Never waits for a lock: another server may mistake the new file for a leftover, lock it, and be
+        suspended."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         while True:
             path = self._folder / secrets.token_hex(16)
@@ -61,7 +64,7 @@ class ExecutionFiles:
         os.close(descriptor)
 
     def look(self, docker: Docker) -> None:
-        """Ends in the background the commands that a killed server has left."""
+        """Starts a background task that kills the commands of servers that were killed."""
         if self._ending is None or self._ending.done():
             self._ending = asyncio.create_task(self._end_left(docker))
 
@@ -92,7 +95,7 @@ class DockerExecution:
         self._id = ""
 
     async def start(self, request: ExecutionRequest) -> None:
-        """Starts the command. May raise an EngineError, and the failures of the Docker client."""
+        """Starts the command. Raises EngineError, or the errors of the Docker client."""
         self._mark, descriptor = self._files.begin(self._container)
         self._open.callback(self._files.end, self._mark, descriptor)
         try:
@@ -106,7 +109,7 @@ class DockerExecution:
             self._pieces = _with_explanation(self._split(answer.chunks()))
             if request.terminal:
                 await self.resize(request.terminal)
-        except BaseException:  # nothing is left of a command that was not handed over
+        except BaseException:  # the caller cannot close an execution whose start has failed
             await self._open.aclose()
             raise
 
@@ -156,14 +159,14 @@ class DockerExecution:
 
     async def resize(self, size: TerminalSize) -> None:
         if self._has_terminal:
-            with suppress(EngineRefused):  # it has ended
+            with suppress(EngineRefused):  # the command has ended
                 await self._docker.raw(
                     "POST", f"/exec/{self._id}/resize", params={"h": size.rows, "w": size.columns}
                 )
 
     async def wait(self) -> int:
-        """Returns the exit code. Waits for the end of the command, which comes shortly after that of its
-        output."""
+        """Waits for the end of the command, which follows shortly after the end of its output. Returns the
+        exit code."""
         loop = asyncio.get_running_loop()
         until = loop.time() + _PATIENCE
         while True:
@@ -187,8 +190,8 @@ class DockerExecution:
 
 
 async def _with_explanation(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yields the output of a command. If its program could not be started, the message of the engine is
-    replaced by the reason."""
+    """Yields the output of a command. Replaces the engine's error message for a program that cannot be
+    started by an explanation."""
     is_first = True
     async for piece in pieces:
         yield _explain(piece) if is_first else piece

@@ -1,7 +1,7 @@
-"""Copies a folder out of an image, which is not trusted, into a folder of this machine.
+"""Copies a folder from an untrusted image to a folder of this machine.
 
-Only folders, regular files, and links to neighbours are unpacked; nothing is written outside of the folder,
-whatever the archive contains, because links are made last.
+Only folders, regular files and relative links are unpacked. Symbolic links are created last, so that no entry
+of the archive can be written through a link outside the folder.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ MOST_ENTRIES: Final = 200_000
 _PIECE: Final = 1024 * 1024
 _LONG_AGO: Final = 3600
 _OWNER: Final = "windlass.export"
-"""Label of the containers that are created for an export. They are never started, and removed at once."""
+"""Label of the containers that are created for an export. They are never started, and are removed
+afterwards."""
 
 
 async def export_folder(docker: Docker, installation: str, image: str, folder: str, into: Path) -> None:
-    """Copies a folder of an image. Raises ArtifactLost if there is no image, and EngineError for a person."""
+    """Copies a folder of an image. Raises ArtifactLost if the image does not exist, and EngineError for other
+    problems."""
     label = f"{_OWNER}={installation}"
     await _remove_left(docker, label)
     labels = {**dict.fromkeys(names.ALL_LABELS, ""), _OWNER: installation}
@@ -76,7 +78,7 @@ async def _fetch(docker: Docker, container: str, folder: str, archive: Path) -> 
 
 
 async def _remove_left(docker: Docker, label: str) -> None:
-    """Removes containers that interrupted exports left long ago."""
+    """Removes old containers of interrupted exports."""
     params = {"all": True, "filters": {"label": [label], "status": ["created"]}}
     for container in await docker.json("GET", "/containers/json", params=params) or ():
         if container.get("Created", 0) < time.time() - _LONG_AGO:
@@ -89,7 +91,7 @@ async def _remove(docker: Docker, container: str) -> None:
 
 
 def unpack(archive: Path, into: Path) -> None:
-    """Unpacks what is below the first folder of an archive."""
+    """Unpacks the content of an archive's top-level folder."""
     links: list[tuple[Path, str]] = []
     left = MOST_BYTES
     with tarfile.open(archive, "r:") as tar:
@@ -109,18 +111,18 @@ def unpack(archive: Path, into: Path) -> None:
                 _write(path, source, entry.mtime)
             elif entry.islnk():
                 original = _place_below(into, entry.linkname)
-                with suppress(OSError):  # its original was left out
+                with suppress(OSError):  # the original was skipped
                     if original is not None:
                         os.link(original, path, follow_symlinks=False)
             elif entry.issym() and not entry.linkname.startswith("/"):
                 links.append((path, entry.linkname))
     for path, target in links:
-        with suppress(OSError):  # its folder was left out
+        with suppress(OSError):  # the link's folder was skipped
             path.symlink_to(target)
 
 
 def _place_below(into: Path, name: str) -> Path | None:
-    """Returns the place of an entry; None for one that has no place below the folder."""
+    """Returns the target path of an entry; None if the path would be outside the folder."""
     _, *parts = name.strip("/").split("/")
     if any(part in {"", ".", ".."} or "\0" in part for part in parts):
         return None

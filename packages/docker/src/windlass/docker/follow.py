@@ -1,4 +1,4 @@
-"""Reads the output of a container as long as it exists, from where reading ended the last time."""
+"""Reads the output of a container during its lifetime, continuing at the last position."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from windlass.engines.workload import OutputLine
 
 LONGEST: Final = 16 * 1024
 LAST_LINES: Final = 1000
-"""Lines that are read after a pause, because the program wrote too much: those that it wrote last."""
+"""Number of the last lines that are read after a pause, if the program wrote too much."""
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 5.0
 LEAVING: Final = "marked for removal"
@@ -29,7 +29,7 @@ _log = log("engines.docker")
 
 
 class ContainerOutput(Struct, frozen=True):
-    """A container whose output is read."""
+    """The source of output: a container and its service."""
 
     container: str
     service: str
@@ -55,19 +55,19 @@ class ContainerFollower:
         self._positions = positions
         self._source, self._budget = source, budget
         self._is_behind = False
-        """True if the program wrote more than was read: what it wrote last comes next."""
+        """Whether the program has written more than its budget allows. Only its last lines are read next."""
         self._write = write
         self._woken, self._hurried = asyncio.Event(), asyncio.Event()
         self._silent = asyncio.Event()
         self._task = asyncio.create_task(self._run())
 
     def wake(self) -> None:
-        """Continues to read, because the container runs again."""
+        """Continues reading, because the container was started again."""
         self._woken.set()
         self.hurry()
 
     def hurry(self) -> None:
-        """Ends a pause, because the container has stopped."""
+        """Ends the current pause, because the container has stopped."""
         self._hurried.set()
 
     async def wait_until_read(self, patience: float) -> None:
@@ -101,7 +101,7 @@ class ContainerFollower:
                 await self._turn.come()
                 await self._read(follow=True)
                 runs = await self._runs()
-                if not runs:  # an engine may end the following before the last line
+                if not runs:  # an engine may end the stream before the last line
                     await self._read(follow=False)
                 pause = FIRST_PAUSE
             except Away:
@@ -116,7 +116,7 @@ class ContainerFollower:
                     )
                 pause = await _pause(pause)
                 continue
-            except OSError as error:  # the disk on which lines are kept may be full: they wait
+            except OSError as error:  # the disk may be full: reading is retried later
                 _log.warning("the output of an instance cannot be kept", extra=self._log_fields(repr(error)))
                 pause = await _pause(pause)
                 continue
@@ -131,7 +131,7 @@ class ContainerFollower:
         self._positions.forget(self._source.container)
 
     async def _pause(self, seconds: float) -> None:
-        """Reads nothing for some time, or until the container has stopped."""
+        """Pauses reading for some time, or until the container has stopped."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._hurried.wait()
@@ -145,7 +145,7 @@ class ContainerFollower:
         return inspection["State"]["Status"] in ("running", "paused")
 
     async def _read(self, *, follow: bool) -> None:
-        """Reads new output. Stops early if the program writes too much."""
+        """Reads new output. Stops early if the budget is used up."""
         reading = NewOutput(self._positions.load(self._source.container), is_behind=self._is_behind)
         params = {
             "follow": follow,
@@ -189,13 +189,13 @@ class ContainerFollower:
 
 
 class NewOutput:
-    """Finds the lines that were not read before; see `position`."""
+    """Filters lines that were not read before; see `position`."""
 
     def __init__(self, position: Position, *, is_behind: bool = False) -> None:
-        """`is_behind`: True to read only the last lines, without those before them."""
+        """`is_behind`: only the last lines are read, and earlier lines are skipped."""
         self.position = position
         self.left_out = 0
-        """The duration of the omitted output, in milliseconds."""
+        """Duration of the skipped output, in milliseconds."""
         self._is_behind = is_behind
         self._skip = position.count
         self._until = position.latest
@@ -209,7 +209,7 @@ class NewOutput:
         for piece in pieces:
             head, _, text = piece.partition(b" ")
             stamp = head.decode("ascii", "replace")
-            # The engine adds remarks of its own without a time, such as "Error grabbing logs".
+            # The engine inserts its own messages without a time, such as "Error grabbing logs".
             if not stamp[:4].isdecimal():
                 continue
             is_known = self._is_known(stamp)
@@ -225,14 +225,14 @@ class NewOutput:
             return False
         if stamp < self.position.anchor:
             return True
-        if stamp > self._until:  # the engine has already dropped some that we have
+        if stamp > self._until:  # the engine has already deleted some of the lines that were read
             self._skip = 0
             return False
         self._skip -= 1
         return True
 
     def _leave_out(self, until: str) -> None:
-        """Resets the position: lines that were left out are not read later."""
+        """Resets the position, so that skipped lines are not read later."""
         self.left_out = max(milliseconds(until) - milliseconds(self.position.latest), 1)
         self.position.anchor, self.position.count, self.position.latest = until, 0, ""
 
@@ -245,7 +245,7 @@ class NewOutput:
         self._next.count += bool(self._next.anchor) and stamp >= self._next.anchor
 
     def _advance(self, stamp: str) -> None:
-        """Moves the anchor forward, so that little has to be read again."""
+        """Moves the anchor forward, so that little output has to be read again."""
         if self._next.anchor and milliseconds(stamp) - milliseconds(self._next.anchor) > SLACK:
             self.position.anchor, self.position.count = self._next.anchor, self._next.count + 1
             self._next = Position()
@@ -254,7 +254,7 @@ class NewOutput:
 
 
 def _engine_time(stamp: str) -> str:
-    """Returns a time in the form of the engine: seconds and nanoseconds since the epoch."""
+    """Returns a time in the engine's format: seconds and nanoseconds since the epoch."""
     fraction = stamp.partition(".")[2].rstrip("Z").ljust(9, "0")
     return f"{milliseconds(stamp) // 1000}.{fraction}"
 

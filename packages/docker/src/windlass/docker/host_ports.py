@@ -1,7 +1,7 @@
-"""Host ports of containers: a container keeps the host ports with which it was made.
+"""Assigns fixed host ports to containers for their lifetime.
 
 By default, Docker chooses new host ports at each start of a container. After a restart of the engine, the
-gateway would then send requests to another container, maybe of another organization.
+gateway could then send requests to another container, possibly of another organization.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ TAKEN: Final = "port is already allocated"
 _IS_TAKEN: Final = re.compile(rf"{TAKEN}|address already in use")
 _PORT: Final = re.compile(r":(\d{1,5})\b")
 _LONGEST: Final = 4096
-"""Characters of the ports of one container in its label."""
+"""Maximum length of the ports label, in characters."""
 
 
 class HeldPorts(Struct):
-    """Ports that containers have, running or not."""
+    """Host ports of existing containers, running or not."""
 
     of: dict[str, frozenset[int]] = field(default_factory=dict)
-    """Keyed by the id of the container."""
+    """Host ports by container id."""
     by_org: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -51,18 +51,18 @@ class HostPorts:
         self._docker = docker
         self._choosing = asyncio.Lock()
         self._claimed: dict[int, str] = {}
-        """Ports that were chosen for containers that the engine makes now, and their organizations."""
+        """Ports chosen for containers that are being created, with their organizations."""
         self._skipped: set[int] = set()
-        """Ports that other programs of the machine have, as far as the engine has reported it."""
+        """Ports in use by other programs of the machine, as reported by the engine."""
 
     @asynccontextmanager
     async def claim(self, org: str, count: int) -> AsyncIterator[Sequence[int]]:
-        """Yields free ports. No other container gets them while the block makes one with them."""
+        """Yields free ports, which are reserved while the block creates a container with them."""
         if not count:
             yield ()
             return
         async with self._choosing:
-            # A container may be made and its claim given back while the engine lists: claims are read before.
+            # Claims are copied before the list is read: a claim may end while the engine lists containers.
             claimed = dict(self._claimed)
             held = await self._held_ports()
             mine = held.by_org[org] + sum(owner == org for owner in claimed.values())
@@ -75,30 +75,30 @@ class HostPorts:
                 del self._claimed[port]
 
     async def check_alone(self, container: str, ports: Collection[int]) -> None:
-        """Raises EngineRefused if another container was made with one of the ports, by another server."""
+        """Raises EngineRefused if another server has created a container with one of these ports at the same
+        time."""
         if ports and (await self._held_ports()).are_shared(container, ports):
             raise EngineRefused(409, TAKEN)
 
     def skip(self, refused: EngineRefused) -> bool:
-        """Records the port that the engine reports as taken. Returns False if it reports none, or one that
-        was recorded before."""
+        """Records the port that the engine reports as in use. Returns whether a port was newly recorded."""
         if not _IS_TAKEN.search(refused.message):
             return False
         taken = {int(port) for port in _PORT.findall(refused.message)}
         new = taken.intersection(RANGE) - self._skipped
-        if len(self._skipped) + len(new) > MOST_SKIPPED:  # those from long ago may be free again
+        if len(self._skipped) + len(new) > MOST_SKIPPED:  # old entries may be free again
             self._skipped.clear()
             return False
         self._skipped |= new
         return bool(new)
 
     async def _held_ports(self) -> HeldPorts:
-        """Returns the ports of containers of all installations, which may share an engine."""
+        """Returns the host ports of all installations' containers on the engine."""
         params = {"all": True, "filters": {"label": [names.PORTS]}}
         held = HeldPorts()
         for container in await self._docker.read_list("/containers/json", ContainerList, params=params):
             labels = container["Labels"]
-            # Steps of a build have the labels that a Dockerfile sets, and no ports.
+            # Build step containers may have forged labels (set by a Dockerfile), but no ports.
             if names.is_instance(labels.get(names.INSTALLATION, ""), container_name(container), labels):
                 ports = frozenset(parse_label(labels))
                 held.of[container["Id"]] = ports
@@ -107,8 +107,9 @@ class HostPorts:
 
 
 def choose_ports(count: int, mine: int, taken: Collection[int]) -> Sequence[int]:
-    """An organization that has `mine` may have as many as are left for the others. The next ports are
-    unpredictable, so that no program can wait for them."""
+    """Returns random free ports, so that no program can predict them and wait there. `mine`: the number of
+    ports that the organization already has. An organization may have at most as many ports as remain for all
+    others."""
     free = [port for port in RANGE if port not in taken]
     if mine + count > len(free):
         raise EngineError(
@@ -123,6 +124,6 @@ def as_label(ports: Sequence[int]) -> str:
 
 
 def parse_label(labels: Mapping[str, str]) -> list[int]:
-    """Returns the ports in a label. The label is not trusted, because the engine may belong to anybody."""
+    """Parses the ports label. The label is not trusted, because an organization may control the engine."""
     numbers = labels.get(names.PORTS, "")[:_LONGEST].split(",")
     return [int(number) for number in numbers if number.isascii() and number.isdecimal()]

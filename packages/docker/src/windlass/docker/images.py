@@ -1,7 +1,7 @@
 """Images of instances: resolves tags, and pulls images that are not on the engine.
 
-Images of registries are pulled by their digest, so they have no tag on the engine, and no service finds there
-what was pulled with the login of another. Only the operator puts images with a tag on the engine.
+Images are pulled by digest, so they have no tag on the engine: a service cannot find by tag an image that was
+pulled with another service's login. Only the operator puts tagged images on the engine.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from windlass.engines.registries import BuildRegistry, ImageRef, PullRequest, Re
 
 
 def _ignore(line: str) -> None:
-    """Ignores a line."""
+    """Discards a log line."""
 
 
 class DockerImages:
     def __init__(self, docker: Docker, pulled: PulledImages, registry: BuildRegistry | None = None) -> None:
-        """`registry`: the registry for images that Windlass builds, if there is one."""
+        """`registry`: the registry for built images, if configured."""
         self._docker, self._pulled = docker, pulled
         self._built = BuiltImages(docker, registry)
         self._backoff = PullBackoff()
 
     async def resolve(self, request: PullRequest, say: Say) -> str:
-        """Returns a reference by digest to the image that a tag stands for now, or the reference itself where
-        only the engine has it."""
+        """Resolves a tag to a digest reference. Returns the reference unchanged for an image that only exists
+        on the engine."""
         own = None if request.is_registered else await self._local_image(request.ref)
         if own and not own.get("RepoDigests"):
-            return request.ref  # the operator has put it there: no registry has it
+            return request.ref  # the operator has created it locally; it is not in a registry
         try:
             with self._backoff.of(request.org):
                 digest = await ask_registry(self._docker, request.ref, request.login)
@@ -54,8 +54,8 @@ class DockerImages:
         login: RegistryLogin | None = None,
         user: ImageUser | None = None,
     ) -> Mapping[str, Any]:
-        """Pulls an image unless it is on the engine. Returns its metadata. What a user has pulled is removed
-        once no service uses it."""
+        """Ensures that an image is on the engine, and returns its metadata. Records the `user` of a pulled
+        image, so that the image is removed once no service uses it."""
         if inspection := await self._local_image(ref):
             if user and not is_ours(ref):
                 await self._pulled.note_use(user, ref, str(inspection.get("Id")))
@@ -70,7 +70,7 @@ class DockerImages:
                 await pull(self._docker, ref, login)
         except EngineRefused as refused:
             why = why_not_pulled(ref, refused.message, has_login=login is not None)
-            if login is None and parse_ref(ref).digest:  # a deployment pulls it with the login of the service
+            if login is None and parse_ref(ref).digest:  # a new deployment pulls it with the service's login
                 raise ArtifactLost(f"The image is no longer on the Docker engine. {why}") from refused
             raise EngineError(why) from refused
         if user and (id := str((await image(self._docker, ref) or {}).get("Id", ""))):
@@ -78,11 +78,12 @@ class DockerImages:
         return await self._local_image(ref) or {}
 
     async def _local_image(self, ref: str) -> Mapping[str, Any] | None:
-        """Returns the metadata of an image that is on the engine under this name."""
+        """Returns the metadata of an image if the engine has it under this name. Raises EngineError for an
+        image id, and for images that Windlass built for a service."""
         inspection = await image(self._docker, ref)
         if inspection and is_named_by_id(ref, str(inspection.get("Id", ""))):
             raise EngineError("Name the image by its name and tag: an image cannot be named by its id")
-        # The registry of the installation may have other addresses than the one in its settings.
+        # Checked by label, because the installation's registry may have further addresses.
         if inspection and not is_ours(ref) and _is_built(inspection):
             raise EngineError(f"Name another image than {ref}: {NOT_ITS_OWN}")
         return inspection
@@ -93,7 +94,8 @@ def _is_built(inspection: Mapping[str, Any]) -> bool:
 
 
 def _by_digest(inspection: Mapping[str, Any], ref: str) -> str:
-    """Returns a reference to an image of the engine by the digest that it was pulled with, if it is known."""
+    """Returns the digest reference with which a local image was pulled; the unchanged reference if
+    unknown."""
     name = parse_ref(ref).name
     digests = [str(entry) for entry in inspection.get("RepoDigests") or ()]
     return next((entry for entry in digests if parse_ref(entry).name == name), ref)

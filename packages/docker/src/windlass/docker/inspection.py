@@ -1,4 +1,4 @@
-"""Translates the engine's description of a container into our values."""
+"""Converts the engine's container descriptions to instances and outcomes."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ _LAST_PORT: Final = 65_535
 _LAST_CODE: Final = 2**31
 _LONGEST_ERROR: Final = 4096
 
-# The exit code by the convention of shells and init.
+# Exit codes with a conventional meaning in shells and inits.
 _SHELL = {126: ": the command cannot be run", 127: ": the command was not found"}
 
 _PHASES = {
     "running": Phase.RUNNING,
     "paused": Phase.WAITING,
     "restarting": Phase.WAITING,
-    # Between its making and its first start: run() will see to it.
+    # Created, but not started yet: run() starts it.
     "created": Phase.WAITING,
 }
 
 
 class LastExit(Struct, frozen=True):
-    """The last end of an instance. The engine forgets it with the next start."""
+    """The last exit of an instance. The engine forgets it at the next start."""
 
     exit_code: int
     out_of_memory: bool = False
     otherwise: str = ""
-    """Further details."""
+    """Other reason than an exit code."""
 
 
 def is_same_run(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> bool:
-    """Returns whether a container ran, and still runs without having been started again."""
+    """Returns whether a container was running and has not been restarted between two descriptions."""
     if before is None or after is None or not before["State"]["Running"]:
         return False
     was, now = before["State"], after["State"]
@@ -73,7 +73,7 @@ def instance(inspection: Mapping[str, Any], address: str, last: LastExit | None)
 
 
 def held_instance(container: ContainerSummary, address: str) -> Instance:
-    """Returns an instance that the engine lists and does not describe."""
+    """Returns an instance for a container that the engine lists but cannot describe."""
     service, generation, index = words.identity(container["Labels"])
     return Instance(
         id=container_name(container),
@@ -87,23 +87,23 @@ def held_instance(container: ContainerSummary, address: str) -> Instance:
 
 
 def outcome_of(inspection: Mapping[str, Any]) -> Outcome:
-    """Returns the end of a container that is never restarted."""
+    """Returns the outcome of a one-off container."""
     state = inspection["State"]
     end = _end(state) or LastExit(exit_code(state["ExitCode"]))
     ended_at = milliseconds(state["FinishedAt"])
     return Outcome(
         exit_code=end.exit_code,
         reason=_reason(end, inspection["HostConfig"]["Memory"]),
-        # A busy engine notes the start of a short run after its end.
+        # A busy engine may record the start of a short run after its end.
         started_at=min(milliseconds(state["StartedAt"]), ended_at),
         ended_at=ended_at,
     )
 
 
 def milliseconds(stamp: str) -> int:
-    """Converts a time such as `2026-01-31T09:05:00.007123456Z` to milliseconds; Docker's year 1, for
-    never, becomes 0."""
-    if len(stamp) == 30 and stamp[19] == ".":  # so lines of output are stamped, and they are many
+    """Converts a time such as `2026-01-31T09:05:00.007123456Z` to milliseconds. Returns 0 for the year 1,
+    which Docker uses for "never"."""
+    if len(stamp) == 30 and stamp[19] == ".":  # a fast path for the format of output lines
         return _second(stamp[:19]) + int(stamp[20:23])
     return max(0, instant(datetime.fromisoformat(stamp)))
 
@@ -125,7 +125,7 @@ def _end(state: Mapping[str, Any]) -> LastExit | None:
 
 
 def exit_code(value: Any) -> int:
-    """Raises ValueError for a number that is not an exit code."""
+    """Converts an exit code. Raises ValueError for a number out of range."""
     if not -_LAST_CODE <= (code := int(value)) < _LAST_CODE:
         raise ValueError("not the exit code of a process")
     return code
@@ -148,7 +148,8 @@ def _inner_address(inspection: Mapping[str, Any]) -> str:
 
 
 def _ports(inspection: Mapping[str, Any]) -> dict[int, int]:
-    """Returns the host port of each port inside. Where a number is used for TCP and UDP, that of TCP."""
+    """Returns the host port of each container port. If a number is published for TCP and UDP, returns the TCP
+    port."""
     ports: dict[int, int] = {}
     published = inspection["NetworkSettings"].get("Ports") or {}
     for inside, bound in sorted(published.items(), key=lambda item: not item[0].endswith("/udp")):
@@ -158,7 +159,8 @@ def _ports(inspection: Mapping[str, Any]) -> dict[int, int]:
 
 
 def _port(number: str) -> int:
-    """Raises ValueError for a number that is not a port, because the router would fail with it."""
+    """Converts a port number. Raises ValueError for a number out of range, which would make the router
+    fail."""
     if not 0 < int(number) <= _LAST_PORT:
         raise ValueError("not a port")
     return int(number)

@@ -1,4 +1,4 @@
-"""Finds the ports on which a container listens, by the tables of its own network."""
+"""Finds the ports on which a container listens, from the socket tables of its network namespace."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ from windlass.engines.rollout.listeners import ListeningPort, listening_sockets,
 
 _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 _NAME_SERVER: Final = "127.0.0.11"
-"""The address at which the Docker engine itself listens in each container."""
+"""The address of the Docker engine's own DNS server in each container."""
 _PATIENCE: Final = 5.0
 _ID: Final = re.compile(r"[0-9a-f]{64}")
 
 
 async def listeners(docker: Docker, container: str) -> list[ListeningPort]:
-    """Returns none for an image without `cat`."""
+    """Returns the listening ports of a container; an empty list if its image has no `cat`."""
     _, tables = await execute(docker, container, ("cat", *_TABLES), _PATIENCE)
     listening = {listener for listener, _ in listening_sockets(tables)}
     return sorted(listener for listener in listening if listener.address != _NAME_SERVER)
 
 
 async def queued(docker: Docker, containers: ContainerClient, name: str, port: int) -> int | None:
-    """Returns how many connections to a port of a container wait to be accepted. None if that cannot be seen:
-    in one on another machine, of an image without `cat`, or where a proxy allows only a part of the API.
-    Raises InstanceEnded if the container ended meanwhile."""
+    """Returns the number of connections to a container port that wait to be accepted.
+
+    Returns None if the number is unavailable: for containers on another machine or of an image without `cat`,
+    or if a proxy restricts the API. Raises InstanceEnded if the container ended meanwhile."""
     before, count = await containers.inspect(name), None
     with suppress(EngineError, EngineRefused):
         count = await _count(docker, before, port) if before else None
-    # Of a container that ends, nothing is seen either.
+    # The number is also unavailable if the container has just ended.
     if count is None and not is_same_run(before, await containers.inspect(name)):
         raise InstanceEnded("The instance does not run")
     return count
@@ -53,8 +54,8 @@ async def _count(docker: Docker, detail: Inspection, port: int) -> int | None:
 
 
 def _read_here(pid: int, container: str) -> str | None:
-    """Returns the tables of the network of a process, if the process belongs to the container. It may not,
-    because the engine may run in another process namespace."""
+    """Returns the socket tables of a process's network namespace. Returns None if the process does not belong
+    to the container: the engine may run in another process namespace."""
     process = Path(f"/proc/{pid}")
     with suppress(OSError):
         if _ID.fullmatch(container) and container in (process / "cgroup").read_text():

@@ -1,4 +1,4 @@
-"""The machine of a Docker engine: its limits, and its identity."""
+"""The machine of a Docker engine: its resource limits and its identity."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _KIND: Final = "docker"
 
 class DockerMachine:
     def __init__(self, docker: Docker, file: Path) -> None:
-        """`file`: keeps the identity for a start while the engine is unavailable."""
+        """`file`: stores the identity for a start during which the engine is unavailable."""
         self._docker, self._file = docker, file
 
     def remembered(self) -> str:
-        """Returns the identity of the last engine that answered; empty if none ever did."""
+        """Returns the stored identity of the last reachable engine; empty if there is none."""
         with suppress(FileNotFoundError):
             return self._file.read_text()
         return ""
 
     async def learn(self) -> tuple[EngineLimits, str]:
-        """Returns limits and identity. If a proxy in front of the engine refuses the request, returns the
-        limits that every engine has."""
+        """Returns limits and identity of the machine. If a proxy refuses the request, returns the limits
+        common to all engines."""
         machine = MachineSummary()
         with suppress(EngineRefused):
             machine = await self._docker.read_list("/info", MachineSummary, patience=_PATIENCE)
@@ -47,8 +47,8 @@ class DockerMachine:
 
 
 def server_host_of(docker: Docker) -> str:
-    """Returns the name of the machine of this server in containers; empty if the engine is on another one.
-    Published ports show it: those of an engine of this machine are at its loopback."""
+    """Returns the host name of this server's machine inside containers; empty if the engine is on another
+    machine. An engine of this machine publishes ports on loopback."""
     try:
         is_here = not docker.is_elsewhere and docker.address == HERE
     except EngineRefused:

@@ -1,4 +1,4 @@
-"""Names of our objects in the engine, and the labels that find them."""
+"""Names and labels of Windlass's objects on the engine."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ GENERATION: Final = "windlass.generation"
 INDEX: Final = "windlass.index"
 DEPLOYMENT: Final = "windlass.deployment"
 ALIAS: Final = "windlass.alias"
-"""The plain name under which the service is found in its network."""
+"""Label with the plain host name of the service in its network."""
 POD: Final = "windlass.pod"
 ORGANIZATION: Final = "windlass.organization"
-"""Each organization has a bounded number of networks, and of ports of the machine."""
+"""Label with the organization, whose networks and host ports are limited."""
 PORTS: Final = "windlass.ports"
-"""The ports of the machine that a container has: lists of the engine do not show those of stopped ones."""
+"""Label with a container's host ports. The engine's lists omit the ports of stopped containers."""
 
 ALL_LABELS: Final = (
     INSTALLATION,
@@ -36,20 +36,21 @@ ALL_LABELS: Final = (
     ORGANIZATION,
     PORTS,
 )
-"""The labels of an instance. Other containers get them empty, or they would inherit those of their image."""
+"""All labels of an instance. Other containers get them with empty values, because they would otherwise
+inherit them from their image."""
 
 _UNIQUE: Final = re.compile(r"z[0-9a-f]{8}-")
 _LONGEST: Final = 63
-"""Maximum length of a label of a host name: RFC 1035."""
+"""Maximum length of a host name label (RFC 1035)."""
 
 
 def name_prefix(installation: str) -> str:
-    """Returns the beginning of all names of an installation: several may use one engine."""
+    """Returns the name prefix of an installation, because several installations may share an engine."""
     return "wdl-" + hashlib.sha256(installation.encode()).hexdigest()[:8]
 
 
 def container(installation: str, service: str, generation: int, index: int) -> str:
-    """Returns the name of a container. The engine allows a name once, so an instance is never there twice."""
+    """Returns the name of a container. Names are unique on an engine, so an instance cannot exist twice."""
     return f"{name_prefix(installation)}-{service}-{generation}-{index}"
 
 
@@ -59,26 +60,26 @@ def network(installation: str, environment: str) -> str:
 
 def volume(installation: str, service: str, wanted: Volume) -> str:
     plain = re.sub(r"[^A-Za-z0-9_.-]", "-", wanted.name)
-    if plain != wanted.name:  # two names may not become one
+    if plain != wanted.name:  # different names must not result in the same volume
         plain += "-" + hashlib.sha256(wanted.name.encode()).hexdigest()[:8]
     return f"{name_prefix(installation)}-{service}-{plain}"
 
 
 def host_name(name: str, longest: int = _LONGEST) -> str:
-    """Returns the host name for a name that users gave: `cafe-shop` for `Café Shop`."""
+    """Converts a user's name to a host name: `Café Shop` becomes `cafe-shop`."""
     ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", ascii_only).strip("-")[:longest].strip("-") or "service"
 
 
 def unique_name(service: str, name: str) -> str:
-    """Returns a name that no other service of the network has, however similar their names are."""
+    """Returns a host name that is unique in the network, even if service names are similar."""
     prefix = f"z{service[:8]}-"
     return prefix + host_name(name, _LONGEST - len(prefix))
 
 
 def aliases(wanted: Workload) -> Sequence[str]:
-    """Returns the names of instances in their network, but none that could be the unique name of another
-    service."""
+    """Returns the host names of a service in its network. Skips a plain name that could be the unique name of
+    another service."""
     plain = [] if not wanted.known_as or _UNIQUE.match(wanted.known_as) else [wanted.known_as]
     return (unique_name(wanted.service, wanted.name), *plain)
 
@@ -103,20 +104,20 @@ def labels(installation: str, wanted: Workload, index: int) -> dict[str, str]:
 
 
 def instances(**labels: str) -> dict[str, list[str]]:
-    """Returns filters that match instances, but not containers that users made of our images by hand:
-    containers inherit the labels of their image."""
+    """Returns filters that match instances, but not containers that users create manually from built images:
+    these inherit the image's labels, which lack the pod label."""
     query = filters(**labels)
     return {**query, "label": [*query["label"], POD]}
 
 
 def filters(**labels: str) -> dict[str, list[str]]:
-    """Returns filters for objects with all these labels; `service` stands for `windlass.service`."""
+    """Returns filters for objects with all these labels. The name `service` means `windlass.service`."""
     return {"label": [f"windlass.{name}={value}" for name, value in labels.items()]}
 
 
 def is_instance(installation: str, name: str, labels: Mapping[str, Any]) -> bool:
-    """Returns whether a container has the name that follows from its labels. A Dockerfile may set any
-    labels, and containers of its steps get them, but the engine chooses their names."""
+    """Returns whether a container's name matches its labels. Build steps can have forged labels, because a
+    Dockerfile may set any labels, but the engine chooses their names."""
     try:
         return name == container(installation, *identity(labels))
     except (KeyError, ValueError):

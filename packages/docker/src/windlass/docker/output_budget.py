@@ -1,7 +1,8 @@
-"""How much output of a container is read: a program that writes without end would keep the server busy.
+"""Limits the rate at which a container's output is read, because an endlessly writing program would keep the
+server busy.
 
-A container may write much at once, and less in the long run. One that goes on is read for a moment, again and
-again. Containers of one organization that do so share what is read of them.
+A container may write much at once, but less in the long run. The output of a container that exceeds its
+budget is read in short intervals. Containers of one organization that exceed their budgets share one budget.
 """
 
 from __future__ import annotations
@@ -10,31 +11,32 @@ import time
 from typing import Final
 
 BURST: Final = 16 * 1024 * 1024
-"""Bytes that are read at once, with the time of each line."""
+"""Burst size in bytes, including the time of each line."""
 RATE: Final = 256 * 1024
-"""Bytes a second in the long run."""
+"""Long-term rate in bytes per second."""
 SHARED: Final = 4 * RATE
-"""Bytes a second for all containers of an organization together that have used up their budgets."""
+"""Long-term rate in bytes per second for all containers of an organization that have used up their
+budgets."""
 PART: Final = 2 * 1024 * 1024
-"""Bytes for which a pause makes room."""
+"""Number of bytes that are available again after a pause."""
 
 
 class OutputBudget:
     def __init__(self, org: str, used_up: set[OutputBudget]) -> None:
-        """`used_up`: all exhausted budgets of an engine."""
+        """`used_up`: the shared set of all used up budgets of an engine."""
         self.org = org
         self._used_up = used_up
         self._left: float = BURST
         self._at = time.monotonic()
 
     def spend(self, count: int) -> bool:
-        """Notes bytes that were read. Returns False if the budget is used up."""
+        """Records bytes as read. Returns False if the budget is used up."""
         self._refill()
         self._left -= count
         return self._left >= 0
 
     def pause(self) -> float:
-        """Returns the seconds for which nothing is read."""
+        """Marks the budget as used up. Returns the number of seconds for which to pause reading."""
         self._used_up.add(self)
         return (PART - self._left) / self._rate()
 

@@ -1,8 +1,8 @@
-"""The position up to which the output of a container was read, so that nothing is lost or repeated.
+"""The position up to which a container's output was read, so that no line is lost or repeated.
 
-The engine can return lines since a moment. It cannot distinguish lines of one moment, or lines that the two
-streams of a container wrote out of order. So a position is a moment in the past (`anchor`), the number of
-lines passed on since then (`count`), and the moment of the latest of them.
+The engine can return the lines since a time, but it cannot distinguish lines with equal times, or lines that
+the container's two streams wrote out of order. A position therefore consists of a time in the past
+(`anchor`), the number of lines read since then (`count`), and the time of the latest line read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from windlass.base.log import log
 _log = log("engines.docker")
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ROOM: Final = 256
-"""A position is written over the former in one piece: nothing that kills Windlass leaves half of one."""
+"""Fixed size of a stored position in bytes. A single write overwrites the previous position, so that a killed
+process never leaves a partial one."""
 
 SLACK: Final = 2_000
 """Milliseconds within which lines may be out of order."""
@@ -28,25 +29,26 @@ SLACK: Final = 2_000
 
 class Position(Struct):
     anchor: str = ""
-    """The id of the last line that was read; empty at the beginning."""
+    """The time from which lines are counted, in the engine's format; empty before the first line."""
     count: int = 0
     latest: str = ""
 
 
 def is_container_id(id: object) -> bool:
-    """Returns True for ids that are safe as names of files. The engine is not trusted."""
+    """Returns whether an id is safe as a file name. The engine is not trusted."""
     return isinstance(id, str) and _ID.fullmatch(id) is not None
 
 
 class Positions:
-    """One file for each container, by the container's own id."""
+    """Stores the positions, in one file per container, named after the container id."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._open: dict[str, int] = {}
 
     def load(self, container: str) -> Position:
-        """Returns where reading continues. Without a position, lines are repeated, not lost."""
+        """Returns the stored position. If it is missing or unreadable, lines are repeated rather than
+        lost."""
         try:
             return msgspec.json.decode(self._file(container).read_bytes().rstrip(), type=Position)
         except msgspec.ValidationError as error:

@@ -1,6 +1,7 @@
 """The provider of the Docker engine; see `windlass.engines.provider`.
 
-What only an open engine needs is loaded when one is opened: its HTTP client is a third of the time to start.
+Modules for an open engine are imported only when an engine is opened: loading the HTTP client takes a third
+of the start time.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ _PLACES: Final = "places"
 _CHECK_SECONDS: Final = 15.0
 _GIB: Final = 1 << 30
 _NEARLY: Final = 0.8
-"""The part of the range that may be in use without a warning."""
+"""Fraction of the range that may be in use without a warning."""
 _CACHE_ADVICE: Final = (
     "set `builder.gc` in the daemon.json of Docker, see docs/operations.md: without it, Docker keeps all "
     "that it ever built; `docker builder prune` makes room now"
@@ -94,7 +95,7 @@ class DockerSettings(OwnDockerSettings, frozen=True, kw_only=True):
 
     @property
     def pool(self) -> IPv4Network | None:
-        """Returns the range of the networks; None if the engine takes its own."""
+        """The address range of networks; None if the engine chooses addresses."""
         try:
             return read_range(self.docker_networks)
         except ValueError as error:
@@ -104,7 +105,7 @@ class DockerSettings(OwnDockerSettings, frozen=True, kw_only=True):
 class CacheEntry(Struct, frozen=True, rename="pascal"):
     size: int = 0
     shared: bool = False
-    """True for variables that an image needs anyway."""
+    """Whether an image shares the cache entry, so that it needs no additional space."""
 
 
 class DiskUse(Struct, frozen=True, rename="pascal"):
@@ -261,7 +262,7 @@ def _identity(remote: RemoteEngine) -> TlsIdentity:
 
 
 async def _certificate_end(remote: RemoteEngine) -> float:
-    """Returns the end of the certificate that the engine shows. Its address was admitted before."""
+    """Returns the expiry time of the engine's certificate. The address was checked before."""
     parts = urlsplit(remote.address)
     _, writer = await asyncio.open_connection(
         parts.hostname, parts.port or TLS_PORT, ssl=tls_context(_identity(remote))
@@ -274,7 +275,7 @@ async def _certificate_end(remote: RemoteEngine) -> float:
 
 
 async def answers(host: str) -> bool:
-    """Returns whether a Docker engine answers. Does not load the code that uses it."""
+    """Returns whether a Docker engine answers. Does not import the Docker client."""
     kind, _, place = host.partition("://")
     with suppress(OSError, TimeoutError):
         async with asyncio.timeout(2):

@@ -1,4 +1,4 @@
-"""The lock of servers that share a folder: the one that holds it reads the output of instances."""
+"""A lock among servers that share a folder. The server with the lock reads the output of instances."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Final
 from windlass.base import filelock
 
 AGAIN: Final = 0.5
-"""Seconds until it is asked again whether the other has ended."""
+"""Seconds between two attempts to acquire the lock."""
 
 
 class ReaderLock:
-    """A lock that is held until it is released, or until its process ends."""
+    """A file lock that ends when it is released or its process exits."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

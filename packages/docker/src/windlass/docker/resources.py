@@ -1,4 +1,4 @@
-"""Shared resources of instances: the network of their environment, and the volumes of their service."""
+"""Resources that instances share: the network of their environment, and the volumes of their service."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from windlass.engines.workload import Volume, Workload
 
 NO_ADDRESSES: Final = "non-overlapping IPv4 address pool"
 _PATIENT: Final = 600.0
-"""Seconds in which an engine counts the files of all volumes."""
+"""Time limit in seconds for the engine to measure all volumes."""
 PREFIX: Final = 25
-"""The size of the network of an environment: 125 instances."""
+"""Prefix length of an environment's network: enough for 125 instances."""
 SHARE: Final = 8
-"""The part of the range that one organization may have: an eighth."""
+"""Divisor of the range for the share of one organization: an eighth."""
 
 
 class NetworksUsedUp(EngineError):
@@ -40,26 +40,26 @@ class NetworksUsedUp(EngineError):
 
 class DockerResources:
     def __init__(self, docker: Docker, installation: str, pool: IPv4Network | None = None) -> None:
-        """`pool` is the range of the subnets of networks; None if the engine chooses them."""
+        """`pool`: the address range of networks; None if the engine chooses addresses."""
         self._docker, self._pool = docker, pool
         self._installation = installation
         self._locks = Locks()
-        """Keyed by environment."""
+        """Locks by environment."""
         self._making = Locks()
-        """Keyed by organization."""
+        """Locks by organization."""
         self._entering: Counter[str] = Counter()
-        """Keyed by environment: how many are about to be put into its network."""
+        """Number of containers that are being added to each environment's network."""
 
     @asynccontextmanager
     async def network(self, wanted: Workload) -> AsyncIterator[str]:
-        """Yields the id of the network of an environment, and makes the network if there is none. It stays at
-        least until the block has put a container into it. Blocks run side by side, because an engine needs
-        some time to make a container."""
+        """Yields the id of an environment's network, after creating it if necessary. The network is not
+        removed during the block, in which the caller adds a container. Blocks run concurrently, because
+        creating a container takes time."""
         environment = wanted.environment
         try:
             id = await self._enter(wanted)
         except NetworksUsedUp:
-            # Networks of environments that were stopped are otherwise removed by the next sweep.
+            # Removes unused networks now, instead of at the next sweep.
             await self.discard_networks()
             id = await self._enter(wanted)
         try:
@@ -76,14 +76,14 @@ class DockerResources:
         return id
 
     async def check_volumes(self, wanted: Workload) -> None:
-        """Raises VolumeLost if a volume that held data is not there any more."""
+        """Raises VolumeLost if a volume that contained data no longer exists."""
         for volume in wanted.volumes:
             if volume.is_known and not await self._has_volume(wanted.service, volume):
                 raise VolumeLost(wanted, volume)
 
     async def make_volumes(self, wanted: Workload) -> None:
-        """Makes the volumes that are missing. Their `size` has no effect, because the engine's own driver has
-        no limit of size."""
+        """Creates missing volumes. Their `size` has no effect, because the engine's default driver does not
+        support size limits."""
         labels = {words.INSTALLATION: self._installation, words.SERVICE: wanted.service}
         for volume in wanted.volumes:
             name = words.volume(self._installation, wanted.service, volume)
@@ -103,8 +103,8 @@ class DockerResources:
             await self._remove(f"/volumes/{name}")
 
     async def discard_networks(self) -> None:
-        """Removes networks of environments without containers. A container that waits for its start counts
-        as one."""
+        """Removes networks of environments without containers. Containers that are being created count as
+        containers."""
         for environment, network in await self._networks():
             async with self._locks[environment]:
                 if not self._entering[environment] and not await self._containers(environment=environment):
@@ -114,7 +114,7 @@ class DockerResources:
         return Counter(labels[words.SERVICE] for labels in (await self._volumes()).values())
 
     async def volume_sizes(self) -> Counter[str]:
-        """Returns the bytes in the volumes of each service. The engine counts their files."""
+        """Returns the total size of each service's volumes in bytes, as measured by the engine."""
         path = "/system/df?type=volume"
         listed = await self._docker.read_list(path, MeasuredVolumes, patience=_PATIENT)
         wanted, sizes = {"installation": self._installation}, Counter[str]()
@@ -130,7 +130,7 @@ class DockerResources:
         if not networks:
             await self._make_network(wanted)
             networks = await self._networks(environment=environment)
-        # The engine allows two of one name. Where two of us made one each, both take the predecessor.
+        # The engine allows duplicate names. If two servers created a network each, both use the older one.
         if not networks:
             raise EngineError("Deploy again: the network that the Docker engine has just made is gone")
         eldest, *others = sorted(
@@ -141,7 +141,7 @@ class DockerResources:
         return str(eldest["Id"])
 
     async def _make_network(self, wanted: Workload) -> None:
-        async with self._making[wanted.org]:  # two at once would pass the bound together
+        async with self._making[wanted.org]:  # two concurrent calls could exceed the limit together
             await self._refuse_too_many(wanted.org)
             await self._create_network(wanted)
 
@@ -182,7 +182,7 @@ class DockerResources:
             )
 
     async def _networks(self, **labels: str) -> list[tuple[str, NetworkSummary]]:
-        """Returns networks with their environments."""
+        """Returns pairs of an environment and its network."""
         wanted = {"installation": self._installation, **labels}
         params = {"filters": words.filters(**wanted)}
         listed = await self._docker.read_list("/networks", NetworkList, params=params)
@@ -209,7 +209,8 @@ class DockerResources:
         try:
             await self._docker.raw("DELETE", path)
         except EngineRefused as refused:
-            # 404: it is gone already. 403 and 409: something has come to use it, and another sweep will
+            # check.
+            # 404: already removed. 403 and 409: in use again; a later sweep checks it.
             # check.
             if refused.status not in (403, 404, 409):
                 raise

@@ -1,4 +1,4 @@
-"""The settings that only the Docker engine has, among those of the server."""
+"""The server settings that concern only the Docker engine."""
 
 from __future__ import annotations
 

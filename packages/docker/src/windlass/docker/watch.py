@@ -1,5 +1,5 @@
-"""Watches the events of the engine and reads the output of our containers, also after the engine was
-unavailable."""
+"""Watches the engine's events and reads the output of instances, including events and output from times when
+the engine was unavailable."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from windlass.engines.workload import OutputLine
 
 KINDS: Final = ("start", "die", "oom", "destroy", "pause", "unpause")
 LAST_WORDS: Final = 5.0
-"""Maximum seconds for reading the last output of an ended instance."""
+"""Maximum seconds of waiting for the last output of an ended instance."""
 LAST_WORDS_TO_ANOTHER: Final = 0.2
-"""The same, where another Windlass reads it, without notices of events."""
+"""Maximum seconds of waiting if another server reads the output: its progress is not visible here."""
 
 MOST_FOLLOWED: Final = 1000
 """Maximum number of containers of one organization whose output is read: as many as a bridge network can
 have. The same number is reserved for other organizations."""
 AT_ONCE: Final = 100
-"""The number of events after which the watch pauses, because an engine may send any number."""
+"""Number of events after which the watch pauses briefly, because an engine may send events without limit."""
 BREATH: Final = 0.1
 AWAY_AFTER: Final = 3.0
-"""Seconds without an answer after which an engine is unavailable: one that is started again is not."""
+"""Seconds without an answer after which an engine counts as unavailable. A restart is usually faster."""
 CHECK_EVERY: Final = 10.0
-"""Seconds between two calls that an engine has to answer while its events are watched. One that hangs keeps
-its connections open, and sends no event either."""
+"""Seconds between two health checks during the watch. An engine that hangs keeps its connections open, and
+sends no events."""
 _LONGEST_LABEL: Final = 64
 _EXIT_CODE: Final = "exitCode"
 
@@ -50,7 +50,7 @@ class EventWatcher:
     def __init__(
         self, docker: Docker, installation: str, folder: Path, connected: Callable[[], Awaitable[None]]
     ) -> None:
-        """`connected` is awaited whenever the connection to the engine was made again."""
+        """`connected`: called after each new connection to the engine."""
         self._docker = docker
         self._connected = connected
         self._installation = installation
@@ -58,15 +58,15 @@ class EventWatcher:
         self._turn = ReaderLock(folder.with_name("reads"))
         self._followers: dict[str, ContainerFollower] = {}
         self._used_up: set[OutputBudget] = set()
-        """Budgets of output that are used up."""
+        """Output budgets that are used up."""
         self._leaving: list[ContainerFollower] = []
         """Followers of removed containers that have not ended yet."""
         self._ends: dict[str, LastExit] = {}
         self._short_of_memory: set[str] = set()
         self._hides_exit_code: set[str] = set()
-        """Followed containers whose image has a label that replaces the exit code in their events."""
+        """Followed containers whose image has a label that overwrites the exit code in events."""
         self._is_full = False
-        """True once an engine had more containers than are followed."""
+        """Whether the limit of followed containers was reached before."""
         self._begun_here: set[str] = set()
         self._task: asyncio.Task[None] | None = None
         self._silent_since: float | None = None
@@ -83,7 +83,7 @@ class EventWatcher:
         return self._silent_since is not None and time.monotonic() >= self._silent_since + AWAY_AFTER
 
     async def start(self, notice: Notice, sink: Sink, missed: Missed, patience: float) -> None:
-        """Follows the output of running containers from now on, unless the engine is unavailable."""
+        """Starts watching. Waits up to `patience` seconds for the first connection to the engine."""
         self._notice, self._sink, self._missed = notice, sink, missed
         self._tried.clear()
         self._task = asyncio.create_task(self._run())
@@ -102,15 +102,16 @@ class EventWatcher:
         self._turn.give_back()
 
     def begins(self, container: str) -> None:
-        """Notes a start by this engine, for which no notice is needed unless it ends and starts again."""
+        """Records a start by this server. The start event then causes no notice, unless the container ends
+        first."""
         self._begun_here.add(container)
 
     def last_end(self, container: str) -> LastExit | None:
-        """Returns the end before the last restart, if it was seen."""
+        """Returns the container's last observed exit, if any."""
         return self._ends.get(container)
 
     def listen(self, container: str, labels: Mapping[str, Any]) -> None:
-        """Reads the output of a container from now on. Does nothing if that is in progress."""
+        """Starts reading the output of a container. Continues a paused reader."""
         org = str(labels.get(words.ORGANIZATION, ""))[:_LONGEST_LABEL]
         if self._task is None or not self._may_follow(container, org):
             return
@@ -132,12 +133,12 @@ class EventWatcher:
             self._hides_exit_code.add(container)
 
     def _may_follow(self, container: str, org: str) -> bool:
-        """Returns whether the output of a container is read. An organization has at most as many of the
-        places as it leaves free."""
+        """Returns whether to read the output of a container. An organization may use at most as many slots as
+        it leaves free."""
         self._leaving = [follower for follower in self._leaving if not follower.over]
         followers = [*self._followers.values(), *self._leaving]
         is_free = len(followers) < MOST_FOLLOWED
-        if not is_free and not self._docker.is_elsewhere:  # another engine has one organization
+        if not is_free and not self._docker.is_elsewhere:  # a cluster's engine belongs to one organization
             own = sum(follower.org == org for follower in followers)
             is_free = own < 2 * MOST_FOLLOWED - len(followers)
         if container in self._followers or is_free:
@@ -179,13 +180,13 @@ class EventWatcher:
             except Exception:  # noqa: BLE001 (one event that is not understood does not end the watch)
                 _log.exception("the Docker engine sent an event that cannot be decoded")
             self._tried.set()
-            # An engine that comes and goes is not asked again and again.
+            # Keeps the back-off for an engine that disconnects quickly.
             pause = FIRST_PAUSE if loop.time() - began > LONGEST_PAUSE else pause
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _check(self) -> None:
-        """Raises Away if the engine does not answer. A refusal, also of a proxy, is an answer."""
+        """Raises Away if the engine does not answer. A refusal counts as an answer."""
         with suppress(EngineRefused):
             await self._docker.ping()
 
@@ -223,7 +224,8 @@ class EventWatcher:
         return {"filters": {**ours, "type": ["container"], "event": list(KINDS)}, "since": self._since}
 
     async def _adopt(self) -> None:
-        """Reads the output of all present containers, and notifies of each service: events may be lost."""
+        """Reads the output of all existing containers, and sends a notice for each service, because events
+        may have been lost."""
         filters = words.instances(installation=self._installation)
         params = {"all": True, "filters": filters}
         listed = await self._docker.read_list("/containers/json", ContainerList, params=params)
@@ -259,13 +261,13 @@ class EventWatcher:
                 self._short_of_memory.discard(container)
                 self._hides_exit_code.discard(container)
                 if follower := self._followers.pop(container, None):
-                    follower.wake()  # finds that it is gone, and ends
+                    follower.wake()  # it ends when the engine reports that the container does not exist
                     self._leaving.append(follower)
         self._notice(labels[words.SERVICE])
 
     def _note_end(self, container: str, attributes: Mapping[str, Any]) -> None:
-        """Remembers an exit code, unless a label of the image may have set it: in events, labels of a
-        container replace the engine's own attributes, except its name and image."""
+        """Records an exit code, unless an image label may have forged it: in events, a container's labels
+        overwrite the engine's attributes, except name and image."""
         is_short = container in self._short_of_memory
         self._short_of_memory.discard(container)
         if container in self._hides_exit_code:

@@ -155,7 +155,7 @@ class GatewayLink:
 
     async def _send_request(self, call: Call) -> GatewayState:
         if self._writer is None or self._writer.is_closing():
-            self._is_ready.clear()  # An immediate retry would starve the task that reads the connection's end.
+            self._is_ready.clear()  # An immediate retry would starve the task that reads the end of stream.
             raise ConnectionResetError("the gateway has gone")
         number = next(self._numbers)
         reply = self._waiting[number] = asyncio.get_running_loop().create_future()

@@ -19,7 +19,8 @@ class Endpoint(Struct, frozen=True):
     address: str
     port: int
     network: str = ""
-    """The process that keeps the network namespace of the address; empty for the machine's own network."""
+    """The network namespace of the address (identifies its `NamespaceHolder`); empty for the machine's own
+    network."""
 
 
 class Listen(Struct, frozen=True):

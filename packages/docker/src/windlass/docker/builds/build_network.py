@@ -1,8 +1,8 @@
-"""The network of a build with the classic builder. Each build has its own, because its steps can spoof
-packets.
+"""The network of a build with the classic builder. Each build has its own network, because build steps can
+spoof packets.
 
-The default bridge of an engine connects the steps of all builds. A step has the capability NET_RAW, with
-which it could take the place of the gateway for other steps, and answer their requests.
+The engine's default bridge connects the steps of all builds. A step has the capability NET_RAW, with which it
+could impersonate the bridge's gateway, and answer the requests of other builds' steps.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.subnets import make_network
 
 LABEL: Final = "windlass.build-network"
-"""The label of these networks, with the installation."""
+"""Label of build networks; its value is the installation's id."""
 PREFIX: Final = 28
-"""The size of the network of a build, whose steps run one after the other."""
+"""Prefix length of a build network. It is small, because the steps of a build run one after the other."""
 LEFT: Final = 24 * 3600
-"""Seconds after which a network belongs to no build any more: servers that share an engine build there."""
+"""Age in seconds after which a network counts as abandoned. Younger networks may belong to builds of another
+server that shares the engine."""
 
 
 class _LeftoverNetwork(Struct, rename="pascal"):
@@ -42,12 +43,12 @@ class BuildNetworks:
     def __init__(self, docker: Docker, installation: str, pool: IPv4Network | None) -> None:
         self._docker, self._installation, self._pool = docker, installation, pool
         self._left: set[str] = set()
-        """Networks of builds that ended because the engine became unavailable."""
+        """Networks that could not be removed yet, because the engine was unavailable."""
 
     @asynccontextmanager
     async def made(self) -> AsyncIterator[str]:
-        """Yields the name of a network that exists during the block. Removes containers that are left in it,
-        too."""
+        """Yields the name of a network that exists during the block. At the end, removes the network and all
+        containers in it."""
         name = f"wdl-build-{uuid.uuid4()}"
         body = {
             "Name": name,
@@ -59,12 +60,12 @@ class BuildNetworks:
             yield name
         finally:
             self._left.add(name)
-            with suppress(Away):  # a sweep removes it
+            with suppress(Away):  # a later sweep removes the network
                 await asyncio.shield(self._remove(name))
 
     async def sweep(self) -> None:
-        """Removes networks of builds that ended while the engine was unavailable, or were interrupted long
-        ago."""
+        """Removes networks that earlier removals have missed, and abandoned networks of interrupted
+        builds."""
         for name in list(self._left):
             await self._remove(name)
         params = {"filters": {"label": [f"{LABEL}={self._installation}"]}}
@@ -82,11 +83,11 @@ class BuildNetworks:
             self._left.discard(network)
 
     async def _delete(self, path: str, **params: bool) -> bool:
-        """Deletes an object. Returns whether it is gone."""
+        """Deletes an object of the engine. Returns whether the object no longer exists."""
         try:
             await self._docker.raw("DELETE", path, params=params)
         except EngineRefused as refused:
-            # 404: it is gone. 403 and 409: the engine is removing what uses it, and a sweep checks again.
+            # 404: already deleted. 403 and 409: still in use; a later sweep tries again.
             if refused.status not in (403, 404, 409):
                 raise
             return refused.status == 404

@@ -1,7 +1,8 @@
-"""Gives services turns at BuildKit, which builds for one of them at a time, within one server.
+"""Schedules BuildKit builds within one server: BuildKit builds for one service at a time.
 
-Steps of BuildKit share a network. A token may be limited to one service, so neither services of one
-organization build side by side. `engine_turn` does the same among servers that share an engine.
+The steps of parallel BuildKit builds share a network. Even services of one organization must not build in
+parallel, because a token may be limited to one service. `engine_turn` schedules builds among servers that
+share an engine.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ class BuildOwner(NamedTuple):
 
 
 class BuildTurns:
-    """Runs builds of one service at a time. Once another service waits, the present one starts no further
-    build. Organizations take turns, and in each its environments: an organization waits for at most one
-    service of each other one, and in it an environment for at most one of each other environment."""
+    """Admits builds of one service at a time.
+
+    While another service waits, the current service cannot start further builds. Organizations are served
+    round-robin, and within an organization its environments. An organization waits for at most one service of
+    each other organization; within it, an environment waits for at most one service of each other
+    environment."""
 
     def __init__(self) -> None:
         self._holder: BuildOwner | None = None
@@ -30,10 +34,10 @@ class BuildTurns:
         self._waiting: dict[asyncio.Future[None], BuildOwner] = {}
         self._numbers = count(1)
         self._served: dict[str, int] = {}
-        """The number of the last turn of each organization and environment that has had one and waits."""
+        """Sequence number of the last turn of each waiting organization and environment."""
 
     def is_free(self, owner: BuildOwner) -> bool:
-        """Returns whether a build of this service would not wait."""
+        """Returns whether a build of this service could start immediately."""
         if not self._running:
             return not self._waiting
         return self._holder == owner and all(waiting == owner for waiting in self._waiting.values())
@@ -55,7 +59,7 @@ class BuildTurns:
         try:
             await turn
         except asyncio.CancelledError:
-            if self._waiting.pop(turn, None) is None:  # it was admitted at the same moment
+            if self._waiting.pop(turn, None) is None:  # admitted and cancelled at the same time
                 self._end()
             else:
                 self._admit_next()
@@ -71,7 +75,7 @@ class BuildTurns:
         self._admit_next()
 
     def _admit_next(self) -> None:
-        # The future of a cancelled build is done, and stays here until the build notices it.
+        # The future of a cancelled build stays in `_waiting` until its task handles the cancellation.
         waiting = {turn: owner for turn, owner in self._waiting.items() if not turn.done()}
         if self._running or not waiting:
             return

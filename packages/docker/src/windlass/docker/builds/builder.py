@@ -1,8 +1,8 @@
 """Builds images with a Docker engine, from the files of a commit and its Dockerfile.
 
-BuildKit builds if the engine has it, and the classic builder otherwise; the build log names it. Images are
-found again by tag and by labels. A failed build leaves nothing behind but BuildKit's cache, which only the
-settings of the engine limit. `guard` decides what a Dockerfile may do.
+Uses BuildKit if the engine supports it, otherwise the classic builder; the build log reports which. Images
+are found by tag and labels. A failed build leaves only BuildKit's cache, whose size the engine's settings
+limit. `guard` decides what a Dockerfile may do.
 """
 
 from __future__ import annotations
@@ -62,19 +62,18 @@ INSTALLATION: Final = "windlass.installation"
 PERIOD: Final = 100_000
 MEGABYTE: Final = 1024 * 1024
 HEREDOCS_SINCE: Final = 23
-"""The first version of Docker whose own parser of Dockerfiles knows heredocs."""
+"""First Docker version whose built-in Dockerfile parser supports heredocs."""
 MOST_GIVEN: Final = 10_000
-"""Maximum number of images of which a builder remembers that a registry gave them."""
+"""Maximum number of entries in `_given`."""
 MOST_INTERRUPTED: Final = 10_000
-"""Maximum number of services of which a builder remembers that the engine became unavailable while it built
-them."""
+"""Maximum number of entries in `_interrupted`."""
 SOON: Final = 1.0
-"""Seconds that a build waits for its turn before the log mentions it."""
+"""Seconds of waiting for BuildKit after which the build log reports the wait."""
 UNNAMED: Final = "<none>:<none>"
-"""The name of an image without a name, on older engines."""
+"""Name that older engines report for an unnamed image."""
 
 LONGEST_ID: Final = 36
-"""Maximum characters of the id of a service."""
+"""Length of a service id in characters."""
 _OF_IDS: Final = "0123456789abcdef-"
 
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -89,7 +88,7 @@ class _ImageSummary(TypedDict):
 
 
 class _LayerOrigin(Struct, rename="pascal"):
-    """The step that made an image, or an image that it is based on."""
+    """An entry of an image's history: the step that created a layer, and the tags of that layer."""
 
     created_by: str = ""
     tags: list[str] | None = None
@@ -97,7 +96,7 @@ class _LayerOrigin(Struct, rename="pascal"):
 
 class _Read(Struct, frozen=True):
     chosen: ChosenDockerfile
-    """The chosen Dockerfile, with the text of the repository or the recipe."""
+    """The Dockerfile before `guard` rewrites it."""
     around: Around
     guarded: Rewritten
 
@@ -116,10 +115,10 @@ class DockerBuilder:
         pool: IPv4Network | None = None,
         folder: Path,
     ) -> None:
-        """`installation` distinguishes our images from those of another Windlass on the same engine. The
-        engine decides about BuildKit, unless it is given here. `registry` gets what is built, if it is set.
-        `calls` read the files of commits. `pool` has the subnets of networks; `folder` is that of the
-        engine."""
+        """`installation`: id that distinguishes this installation's images on a shared engine. `buildkit`:
+        whether to use BuildKit; None lets the engine decide. `registry`: receives built images. `calls`:
+        reads the files of commits. `pool`: the subnets of build networks. `folder`: the engine's data
+        folder."""
         self._docker = host if isinstance(host, Docker) else Docker(host)
         self._built = BuiltImages(self._docker, registry)
         self._calls = calls or bounded_detection()
@@ -131,11 +130,13 @@ class DockerBuilder:
         self._backoff, self._pulled = PullBackoff(), PulledImages(self._docker, folder / PULLED)
         self._building: list[tuple[str, str]] = []
         self._given: dict[tuple[str, str], None] = {}
-        """Organizations, with the images (by digest) that a registry gave them."""
+        """Ordered set of organizations and digest references that a registry has served to the
+        organization."""
         self._interrupted: dict[str, None] = {}
-        """Services whose last build was interrupted: the engine became unavailable."""
+        """Ordered set of services whose last build was interrupted because the engine became unavailable."""
         self._left: list[tuple[BuildProgress, str]] = []
-        """Progress and scope of builds that failed because the engine became unavailable."""
+        """Progress and scope of failed builds whose layers could not be removed, because the engine was
+        unavailable."""
 
     async def stop(self) -> None:
         await self._docker.close()
@@ -174,7 +175,7 @@ class DockerBuilder:
             return {*await self._services(), *await self._pulled.services()}
 
     async def set_aside(self, service: str, into: Path) -> None:
-        """Does nothing: images stay on the engine, and nothing runs from them by itself."""
+        """Does nothing: images stay on the engine, where nothing starts them."""
 
     async def put_back(self, service: str, out: Path) -> None:
         """Does nothing: `set_aside` moved nothing."""
@@ -186,7 +187,7 @@ class DockerBuilder:
                 await self._clean(progress, scope)
             await self._networks.sweep()
             await self._engine_turn.sweep()
-            # An image loses its name to a later one that is built under the same key.
+            # A later build with the same key takes over the name, and leaves the old image unnamed.
             unused = await self._images(dangling=True)
             for service in erase:
                 unused += await self._images(of=service)
@@ -240,7 +241,7 @@ class DockerBuilder:
         return artifact
 
     async def _read(self, order: Order, kit: bool) -> _Read:
-        # Loaded at the first build: it knows all frameworks, and a start does not wait for that.
+        # Imported at the first build: the module loads all frameworks, which would delay the start.
         from windlass.docker.builds.recipes import choose_dockerfile  # noqa: PLC0415
 
         chosen = await read_order(self._calls, choose_dockerfile, order, kit)
@@ -248,13 +249,13 @@ class DockerBuilder:
         return _Read(chosen, around, await _rewritten(chosen, around))
 
     async def _read_plain(self, order: Order, say: Say) -> _Read | None:
-        """Returns a Dockerfile from which the classic builder makes the same image as BuildKit; None if that
-        is not certain."""
+        """Returns the Dockerfile if the classic builder certainly creates the same image as BuildKit;
+        otherwise None."""
         try:
             read = await self._read(order, kit=False)
         except BuildError:
             return None
-        # BuildKit reads it again, and perhaps another .dockerignore.
+        # With BuildKit, <Dockerfile>.dockerignore replaces .dockerignore.
         files = read.chosen.files
         has_own_ignore = (files.folder / f"{files.dockerfile}{DOCKERIGNORE}").exists()
         if has_own_ignore or not read.guarded.is_plain:
@@ -265,7 +266,8 @@ class DockerBuilder:
     async def _checked(
         self, order: Order, read: _Read, say: Say
     ) -> tuple[ChosenDockerfile, Mapping[str, str]]:
-        """Returns the Dockerfile to send, with digests of the images that were checked, and its arguments."""
+        """Checks the base images. Returns the Dockerfile to send, with image names pinned to the checked
+        digests, and the build arguments."""
         platform, digests, bases = read.around.platform["TARGETPLATFORM"], {}, []
         for ref in read.guarded.images:
             base = await self._base(ref, order, say)
@@ -279,7 +281,7 @@ class DockerBuilder:
 
     @asynccontextmanager
     async def _step_network(self, order: Order, kit: bool, say: Say) -> AsyncIterator[str]:
-        """Yields the network for the steps of a build. No step of another service is in it meanwhile."""
+        """Yields the network for a build's steps. Waits until no step of another service uses it."""
         if not kit:
             async with self._networks.made() as network:
                 yield network
@@ -310,9 +312,9 @@ class DockerBuilder:
 
     @contextmanager
     def _interrupted_once(self, service: str) -> Iterator[None]:
-        """A restart of the engine interrupts a build, which is repeated. If the engine becomes unavailable
-        again, the build may be the reason, and would end the engine for all, again and again, also with
-        each of its deployments."""
+        """Lets an interrupted build be repeated once. The first interruption, usually a restart of the
+        engine, raises Away, after which the build is repeated. The second one raises BuildError: the build
+        itself may crash the engine, and would do so at every deployment."""
         again = service in self._interrupted
         try:
             yield
@@ -346,8 +348,9 @@ class DockerBuilder:
     def _build_options(
         self, order: Order, chosen: ChosenDockerfile, kit: bool, *, is_limited: bool
     ) -> dict[str, Any]:
-        """Returns the options of a build. BuildKit takes no limits through this interface. An engine with
-        BuildKit sets none with the classic builder either, so that success never depends on the builder."""
+        """Returns the build options. BuildKit does not support limits through this API. On an engine with
+        BuildKit, the classic builder gets no limits either, so that success does not depend on the
+        builder."""
         limits = {
             "memory": order.memory * MEGABYTE,
             "memswap": order.memory * MEGABYTE,
@@ -362,7 +365,7 @@ class DockerBuilder:
                 INSTALLATION: self._installation,
                 SERVICE: order.service,
                 KEY: order.key,
-                # Also where it is empty: a Dockerfile of the repository must not set it.
+                # Even if it is empty, so that the repository's Dockerfile cannot set the label.
                 NOTES: chosen.notes.written(),
             },
             "target": chosen.stage or None,
@@ -373,8 +376,8 @@ class DockerBuilder:
         }
 
     async def _has_buildkit(self) -> bool:
-        """Returns False if the engine reports version 1, because BuildKit is switched off, or if it is not
-        Docker."""
+        """Returns whether the engine builds with BuildKit. Returns False if BuildKit is disabled (builder
+        version 1), or if the engine is not Docker."""
         headers = {name.lower(): value for name, value in (await self._docker.ping()).items()}
         return headers.get("server", "").startswith("Docker/") and headers.get("builder-version") != "1"
 
@@ -396,9 +399,11 @@ class DockerBuilder:
     async def _base(self, ref: str, order: Order, say: Say) -> dict[str, Any]:
         """Returns the metadata of a base image, after pulling it if necessary.
 
-        The engine pulls it, not BuildKit, which could not log in here and reports errors less clearly. One
-        that is named by its digest may be there because another organization pulled it with a login: its
-        registry decides each time. Where it does not answer, what it gave the organization before is used."""
+        The engine pulls the image, not BuildKit: BuildKit could not log in here, and its error messages are
+        less clear. If an image is referenced by digest, it may be on the engine because another organization
+        has pulled it with credentials. The registry is therefore asked each time whether this organization
+        may pull it. If the registry is unavailable, an image that it has served to the organization before is
+        used."""
         org, user = order.org, ImageUser(order.service, order.org, "build")
         metadata = await image(self._docker, ref)
         if metadata:
@@ -407,7 +412,7 @@ class DockerBuilder:
             return metadata
         say(f"Pulling {ref}")
         try:
-            # A pull of a digest that the engine has asks no registry.
+            # Pulling a digest that the engine already has would not contact the registry.
             with self._backoff.of(org):
                 await (ask_registry if metadata else pull)(self._docker, ref)
         except EngineRefused as refused:
@@ -447,7 +452,7 @@ class DockerBuilder:
         return notes_of(config.get("Labels") or {}).added_to(artifact)
 
     async def _refuse_unfit(self, ref: str) -> None:
-        """Removes an image that was just built if it does not fit into the lists of the engine."""
+        """Removes a newly built image, and raises BuildError, if its metadata exceeds the limits."""
         try:
             why = why_unfit(await image(self._docker, ref) or {})
         except AnswerTooLong:
@@ -460,14 +465,15 @@ class DockerBuilder:
             raise BuildError(why)
 
     async def _images(self, *, of: str = "", dangling: bool = False) -> list[_ImageSummary]:
-        """Returns the images built for services with this pattern, or those without a name. One list of all
-        could be too long: the engine repeats all labels of an image there."""
+        """Returns images of this installation, either by service id pattern (`of`), or unnamed (`dangling`).
+        One list of all images could be too long, because the engine includes all labels of each image."""
         chosen = {"dangling": ["true"]} if dangling else {"reference": [f"{OURS}{of}"]}
         params = {"filters": {"label": [f"{INSTALLATION}={self._installation}"], **chosen}}
         return list(await self._docker.read_list("/images/json", list[_ImageSummary], params=params))
 
     async def _services(self, prefix: str = "") -> set[str]:
-        """Returns the services with images whose id begins so. A list that is too long is read in parts."""
+        """Returns the ids of services with images, filtered by an id prefix. Splits the query by longer
+        prefixes if the answer is too long."""
         try:
             images = await self._images(of=f"{prefix}*")
         except AnswerTooLong:
@@ -482,8 +488,8 @@ class DockerBuilder:
             await self._delete(f"/images/{name}", force)
 
     async def _clean(self, progress: BuildProgress, scope: str) -> None:
-        """Removes the layers that the classic builder left of a failed build: the last one first, because
-        each is based on the one before."""
+        """Removes the layers of a failed build by the classic builder. Deletes the last layer first, because
+        each layer depends on the previous one."""
         try:
             for layer in reversed(progress.named):
                 if await self._is_layer_of(scope, layer):
@@ -492,8 +498,8 @@ class DockerBuilder:
             self._left.append((progress, scope))
 
     async def _is_layer_of(self, scope: str, layer: str) -> bool:
-        """Returns whether builds of a service created this unnamed image: a build step can print ids of
-        other images."""
+        """Returns whether an unnamed image was created by builds with this scope. The build log alone does
+        not prove that, because a build step can print ids of other images."""
         try:
             history = await self._docker.read_list(f"/images/{layer}/history", list[_LayerOrigin])
         except EngineRefused:
@@ -505,7 +511,7 @@ class DockerBuilder:
         try:
             await self._docker.raw("DELETE", path, params={"force": force})
         except EngineRefused as refused:
-            # 404: it is gone already. 409: something runs from it or is based on it; another sweep tries
+            # 404: already deleted. 409: used by a container or another image; a later sweep tries
             # again.
             if refused.status not in (404, 409):
                 raise
@@ -528,8 +534,8 @@ async def _rewritten(chosen: ChosenDockerfile, around: Around) -> Rewritten:
 
 
 def _exposed(names: Iterable[str]) -> tuple[list[int], list[str]]:
-    """Returns the TCP ports of an image, and entries that are neither a TCP nor a UDP port: a base image may
-    have any entries."""
+    """Parses EXPOSE entries, which base images may set to anything. Returns the TCP ports, and the entries
+    that are neither TCP nor UDP ports."""
     known = {name: _PORT.fullmatch(name) for name in names}
     others = [name for name, port in known.items() if port is None or not 0 < int(port[1]) < 65_536]
     tcp = {int(port[1]) for name, port in known.items() if port and not port[2] and name not in others}
@@ -551,7 +557,7 @@ def _opening(kit: bool) -> str:
 
 
 def _platform(version: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the platform arguments that the engine sets: it builds for its own machine."""
+    """Returns the platform build arguments. The engine builds for its own platform."""
     os, arch = str(version.get("Os", "linux")), str(version.get("Arch", "amd64"))
     values = {"PLATFORM": f"{os}/{arch}", "OS": os, "ARCH": arch, "VARIANT": ""}
     return {f"{side}{name}": value for side in ("TARGET", "BUILD") for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""The files of a build, packed while they are sent: in a thread, and no faster than the engine takes them."""
+"""The build context: packs files in a thread while they are sent, at the engine's speed."""
 
 from __future__ import annotations
 
@@ -19,30 +19,32 @@ from windlass.builders.builder import BuildError, Order
 
 PIECE: Final = 256 * 1024
 AHEAD: Final = 4
-"""The number of pieces that may wait to be sent."""
+"""Maximum number of pieces in the send queue."""
 OUTSIDE: Final = ".windlass.dockerfile"
-"""The name in the context of a Dockerfile from outside of it."""
+"""Name in the context for a Dockerfile from outside the context folder."""
 USUAL: Final = "Dockerfile"
 LARGEST_DOCKERFILE: Final = 4 * 1024 * 1024
 MOST_STEPS: Final = 500_000_000
-"""Parts of paths times parts of patterns. To compare more takes longer than a build may."""
+"""Limit of the work of matching paths with .dockerignore patterns: path segments times pattern segments. More
+would take longer than a build's time limit."""
 
 
 class BuildContext(Struct, frozen=True):
     folder: Path
     dockerfile: str
-    """The name of the Dockerfile in the context."""
+    """Path of the Dockerfile in the context."""
     text: bytes
-    """The content of the Dockerfile, which may be a link."""
+    """Content of the Dockerfile. The file itself may be a symbolic link."""
     ignore: Ignore
     outside: bool
-    """The Dockerfile is not one of the folder's files, and is added to them."""
+    """Whether the Dockerfile is outside the folder, and is added to the context."""
     is_whole: bool = False
-    """True if a .dockerignore must not hold: the engine would follow it, too, so that it is left out."""
+    """Whether to ignore .dockerignore. The file itself is then not sent, because the engine would apply
+    it."""
 
     def leaves_out(self, path: str) -> bool:
-        """Returns True for files that the engine does not get. It always gets the Dockerfile and the
-        .dockerignore."""
+        """Returns whether a file is not sent to the engine. The Dockerfile and .dockerignore are always
+        sent."""
         if self.is_whole:
             return path == DOCKERIGNORE
         return path not in (self.dockerfile, DOCKERIGNORE) and self.ignore(PurePosixPath(path))
@@ -52,7 +54,8 @@ class BuildContext(Struct, frozen=True):
 
 
 def folder_of(order: Order) -> Path:
-    """Returns the folder of the application, which links do not lead out of the commit."""
+    """Returns the real path of the application's folder. Raises BuildError if a symbolic link leads out of
+    the commit."""
     source = Path(os.path.realpath(order.source))
     folder = _path_within(
         source,
@@ -65,13 +68,13 @@ def folder_of(order: Order) -> Path:
 
 
 def dockerfile_of(order: Order, folder: Path) -> BuildContext | None:
-    """Finds the Dockerfile of the repository, and the files of its context. None: it has none, and the
-    application names none. Reads nothing outside of the commit, wherever links point."""
+    """Returns the repository's Dockerfile with its build context. Returns None if no Dockerfile exists and
+    the application does not name one. Never reads files outside the commit, wherever symbolic links lead."""
     source = Path(os.path.realpath(order.source))
     named = (order.dockerfile or USUAL).lstrip("/")
     place = os.path.normpath(folder / named)
     outside = f"dockerfile_path: name a file of the repository: {named} is outside of it"
-    if not Path(place).is_relative_to(source):  # the answer must not reveal which files the machine has
+    if not Path(place).is_relative_to(source):  # the error must not reveal which files exist on this machine
         raise BuildError(outside)
     if not os.path.lexists(place):
         if order.dockerfile is None:
@@ -94,7 +97,7 @@ def dockerfile_of(order: Order, folder: Path) -> BuildContext | None:
 
 @asynccontextmanager
 async def packing(context: BuildContext) -> AsyncIterator[Parcel]:
-    """Packs the files in a thread, which ends with the `with` block."""
+    """Packs the files in a thread, which the context manager stops at the end of the block."""
     parcel = Parcel()
     doing = asyncio.ensure_future(asyncio.to_thread(_pack_and_end, context, parcel))
     try:
@@ -105,7 +108,7 @@ async def packing(context: BuildContext) -> AsyncIterator[Parcel]:
 
 
 class Parcel:
-    """The pieces of a tar archive. The thread that writes to it waits until there is space."""
+    """A bounded queue of tar archive pieces. The thread that writes blocks while the queue is full."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -122,17 +125,18 @@ class Parcel:
             raise error
 
     def failure(self) -> BuildError | None:
-        """Returns the error of the packing, which the sender of the pieces may have replaced by its own."""
+        """Returns the packing error, if any. The sender may have raised a different error as a
+        consequence."""
         return self._error
 
     def check(self) -> None:
-        """Raises an exception that ends the packing, if the rest is not needed."""
+        """Raises an exception that stops the packing thread, if the rest of the archive is not needed."""
         if self._left:
             self._ended = True
             raise _RestNotNeeded
 
     def leave(self) -> None:
-        """Ends the packing, because the rest is not needed."""
+        """Stops the packing thread, because the rest of the archive is not needed."""
         self._left = True
         self._room.release()
 
@@ -150,7 +154,7 @@ class Parcel:
 
 
 class _RestNotNeeded(Exception):
-    """The rest of the archive is not needed."""
+    """Raised in the packing thread if the rest of the archive is not needed."""
 
 
 def _pack_and_end(context: BuildContext, parcel: Parcel) -> None:
@@ -170,8 +174,8 @@ def _pack(context: BuildContext, parcel: Parcel) -> None:
     with tarfile.open(
         fileobj=cast("IO[bytes]", parcel), mode="w|", bufsize=PIECE, format=tarfile.PAX_FORMAT
     ) as tar:
-        # BuildKit distinguishes an archive from a Dockerfile by its first kilobyte; a long name would
-        # mislead it.
+        # BuildKit detects an archive by its first kilobyte. A folder entry comes first, because a long file
+        # name there would be mistaken for a Dockerfile.
         _add(tar, context.folder, ".")
         for path in _files(context, _Comparison(context.ignore.length, parcel), ""):
             if path != context.dockerfile:
@@ -180,13 +184,13 @@ def _pack(context: BuildContext, parcel: Parcel) -> None:
 
 
 class _Comparison:
-    """Compares all paths of a folder with its patterns, and counts the work of that."""
+    """Limits the work of matching all paths of a folder with the .dockerignore patterns."""
 
     def __init__(self, length: int, parcel: Parcel) -> None:
         self._length, self._parcel, self._left = length, parcel, MOST_STEPS
 
     def begin(self, path: str) -> None:
-        """Called before each path. Raises BuildError when there is too much to compare."""
+        """Called before each path is matched. Raises BuildError if the total work exceeds the limit."""
         self._parcel.check()
         self._left -= self._length * (path.count("/") + 1)
         if self._left < 0:
@@ -197,7 +201,7 @@ class _Comparison:
 
 
 def _files(context: BuildContext, comparison: _Comparison, below: str) -> Iterator[str]:
-    """Yields the files, each folder before its content. Links stay links."""
+    """Yields the paths to pack, each folder before its content. Does not follow symbolic links."""
     with os.scandir(context.folder / below) as scan:
         entries = sorted(scan, key=lambda entry: entry.name)
     for entry in entries:

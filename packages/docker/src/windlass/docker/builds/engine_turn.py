@@ -1,9 +1,10 @@
-"""Gives services turns at BuildKit among the servers and installations that share an engine.
+"""Schedules BuildKit builds among servers and installations that share an engine.
 
-The engine has no locks, so volumes without data mark who builds and who waits. A server marks that it builds
-before it looks for others that do, so of two that begin at once, at least one goes back. It begins only if
-nothing else waits longer, so each has its turn. A server that was killed leaves its marks, and
-marks that are not renewed no longer count.
+The engine has no locks. Empty volumes serve as marks instead: a building mark or a waiting mark, with the
+service in a label. A server creates its building mark before it looks for other building marks, so that of
+two servers that start at the same time, at least one withdraws. A server starts only if no other service
+waits longer, so that each gets its turn. A killed server leaves its marks; marks that are not renewed become
+stale and are ignored.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.answers import decode
 
 LABEL, HOLDER = "windlass.build-turn", "windlass.build-service"
-"""The labels of these volumes: the installation, and who builds or waits."""
+"""Labels of a mark: the installation, and the service that builds or waits."""
 WAITS_SINCE: Final = "windlass.build-waits-since"
-"""The label of a mark that waits, with seconds of the engine's clock. Empty until it is renewed."""
+"""Label of a waiting mark: the start of the wait, in seconds of the engine's clock. Empty until the first
+renewal."""
 RENEWED: Final = 20.0
 STALE: Final = 120.0
-"""Seconds after which a mark counts no more, by the clock of the engine."""
+"""Age in seconds after which a mark is ignored, by the engine's clock."""
 LEFT: Final = 3600.0
-"""Seconds after which a sweep removes a mark, by the clock of this server."""
+"""Age in seconds after which a sweep removes a mark, by this server's clock."""
 _PAUSE: Final = 2.0
 _log = log("builders.docker")
 
@@ -47,7 +49,7 @@ class _TurnMark(Struct, rename="pascal"):
 
     @property
     def since(self) -> float | None:
-        """Returns since when it waits; None if it builds."""
+        """Returns the start of the wait; None for a building mark."""
         since = (self.labels or {}).get(WAITS_SINCE)
         if since is None:
             return None
@@ -62,8 +64,8 @@ class _TurnMarks(Struct, rename="pascal"):
 
 
 class EngineTurn:
-    """The turn of this server among the servers that share an engine. Builds of one service share a turn;
-    `BuildTurns` admits one service at a time."""
+    """The turn of this server among the servers that share an engine. Builds of one service share a turn.
+    `BuildTurns` ensures that this server builds for one service at a time."""
 
     def __init__(self, docker: Docker, installation: str) -> None:
         self._docker, self._installation = docker, installation
@@ -73,22 +75,24 @@ class EngineTurn:
         """An event that is set while this server has no turn."""
         self._ended.set()
         self._turn = AsyncExitStack()
-        """Ends the turn."""
+        """Removes the building mark at the end of the turn."""
         self._left: set[str] = set()
-        """Marks that are to be removed, also where the engine is unavailable."""
+        """Names of marks to remove, including marks whose removal has failed because the engine was
+        unavailable."""
         self._renewals: set[asyncio.Task[None]] = set()
         self._ahead = 0.0
-        """Seconds that the clock of the engine is ahead of this one."""
+        """Difference between the engine's clock and this server's clock, in seconds."""
 
     async def is_free(self, service: str) -> bool:
-        """Returns whether a build of this service would not wait, as far as is known."""
+        """Returns whether no other service has a valid mark, so that a build of this service could start
+        immediately."""
         return not self._marks_of_others(await self._marks(), self._holder(service))
 
     @asynccontextmanager
     async def of(self, service: str) -> AsyncIterator[None]:
         async with self._entering:
             if self._builds and not await self.is_free(service):
-                await self._ended.wait()  # another service waits, and is the next
+                await self._ended.wait()  # another service waits, and has the next turn
             async with self._lock:
                 if not self._builds:
                     await self._wait_for_turn(service)
@@ -100,14 +104,14 @@ class EngineTurn:
             await asyncio.shield(self._end_turn())
 
     async def sweep(self) -> None:
-        """Removes the remaining marks of turns, including those of killed servers."""
+        """Removes remaining marks, including marks of killed servers."""
         await self._remove_left()
         for mark in await self._marks():
             if time.time() - mark.created_at.timestamp() > LEFT:
                 await self._remove(mark.name)
 
     def abandon(self) -> None:
-        """Stops renewing the marks, as if this server had been killed."""
+        """Stops renewing the marks, as if this server had been killed (for tests)."""
         for renewal in self._renewals:
             renewal.cancel()
 
@@ -116,11 +120,11 @@ class EngineTurn:
             return
         async with self._marked(service, waits=True) as waiting:
             while await self._is_behind(waiting) or not await self._begin(service):  # noqa: ASYNC110 (others end)
-                # So that two seldom come at once.
+                # A random pause, so that two servers seldom try at the same time.
                 await asyncio.sleep(_PAUSE * random.random())  # noqa: S311
 
     async def _is_behind(self, waiting: _TurnMark) -> bool:
-        """Returns whether another service builds, or waits longer. Removes marks of killed servers."""
+        """Returns whether another service builds or has waited longer. Removes stale marks."""
         marks = await self._marks()
         for stale in (mark for mark in marks if self._is_stale(mark)):
             await self._remove(stale.name)
@@ -129,7 +133,8 @@ class EngineTurn:
         return any(other.since is None or (other.since, other.holder) < place for other in others)
 
     async def _begin(self, service: str) -> bool:
-        """Marks that a service is being built, and removes the mark if another one is."""
+        """Creates a building mark for a service. Returns False, and removes the mark, if another service
+        builds."""
         async with AsyncExitStack() as turn:
             mark = await turn.enter_async_context(self._marked(service, waits=False))
             if any(other.since is None for other in self._marks_of_others(await self._marks(), mark.holder)):
@@ -146,7 +151,7 @@ class EngineTurn:
 
     @asynccontextmanager
     async def _marked(self, service: str, *, waits: bool) -> AsyncIterator[_TurnMark]:
-        """Keeps a mark during the block. A mark that cannot be removed becomes stale."""
+        """Creates a mark and renews it during the block. If its removal fails, the mark becomes stale."""
         labels = {LABEL: self._installation, HOLDER: self._holder(service)}
         names: list[str] = []
         renewal: asyncio.Task[None] | None = None
@@ -176,8 +181,8 @@ class EngineTurn:
                 _log.warning("the turn at BuildKit could not be renewed", extra={"reason": str(error)})
 
     async def _make(self, names: list[str], labels: dict[str, str]) -> _TurnMark:
-        """Makes a mark. Its name is chosen here, so that it is known even if the answer of the engine is
-        lost."""
+        """Creates a mark. The name is chosen here, so that the mark can be removed even if the engine's
+        answer is lost."""
         names.append(f"wdl-turn-{uuid.uuid4()}")
         body = {"Name": names[-1], "Labels": labels}
         mark: _TurnMark = decode(await self._docker.raw("POST", "/volumes/create", body=body), _TurnMark)

@@ -1,9 +1,10 @@
-"""Limits what the variables of a Dockerfile expand to, and the ports that it exposes.
+"""Limits the expanded size of a Dockerfile's variables, and the number of exposed ports.
 
-The engine expands them in its own memory, where no limit of a build counts: a few ENV that double each
-other fill it. It takes quadratic time, and continues after the build is cancelled. So the size
-is counted here first, and never too low: each variable counts with its longest value anywhere in the file. A
-`$` whose variable is not certain counts with the longest value of all.
+The engine expands variables in its own memory, outside all build limits: a few ENV instructions, each
+doubling the previous one, exhaust the memory. The expansion takes quadratic time, and continues after the
+build is cancelled. This module therefore computes an upper bound of the expanded size in advance. Each
+variable is counted with its longest value anywhere in the file. A `$` whose variable is uncertain is counted
+with the longest value of all variables.
 """
 
 from __future__ import annotations
@@ -26,36 +27,36 @@ from windlass.builders.instructions import (
 from windlass.docker.client.image_limits import MOST_PORTS
 
 MOST_EXPANDED: Final = 512 * 1024
-"""Maximum characters that the instructions of a Dockerfile may have together with their variables."""
+"""Maximum total length of all instructions after variable expansion, in characters."""
 MOST_REPEATED: Final = 16 * 1024 * 1024
-"""Maximum characters that the values of all variables and the other settings of the image may have, times the
-instructions: a step repeats them."""
+"""Maximum of the total length of variables and other image settings, multiplied by the number of
+instructions: each step stores a copy of them."""
 
 _NOT_EXPANDED: Final = frozenset({"CMD", "ENTRYPOINT", "HEALTHCHECK", "MAINTAINER", "RUN", "SHELL"})
 _NOT_REPEATED: Final = frozenset({"ADD", "ARG", "COPY", "ENV", "FROM", "RUN"})
-"""Instructions that set nothing in the image except variables."""
+"""Instructions that add no image settings except variables."""
 _VARIABLE: Final = re.compile(
     r"\$\{?(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*+)(?![^\x00-\x7f])|(?P<uncertain>[A-Za-z_0-9@*#?$!-]|[^\x00-\x7f]))"
 )
 _REPLACES: Final = re.compile(r"\$\{.[^}:+?#%/-]*/", re.DOTALL)
 _OTHERWISE: Final = re.compile(r"(\$\{[A-Za-z_][A-Za-z0-9_]*):?[-+?]")
 _SEVERAL: Final = re.compile(r"[\s-]")
-"""Signs with which a value can name several ports: `80 81`, `80-90`."""
+"""Characters with which a value can list several ports: `80 81`, `80-90`."""
 _PORTS: Final = re.compile(r"(?P<first>[0-9]{1,5})-(?P<last>[0-9]{1,5})(?:/[A-Za-z]+)?")
 _NOT_PLAIN: Final = re.compile(r"[$'\"\\`]")
 
 
 class FromImages(Struct, frozen=True):
-    """The settings that a Dockerfile inherits from its base images."""
+    """The settings that a build inherits from its base images."""
 
     lengths: Mapping[str, int] = {}
-    """The length of the longest value of each variable."""
+    """Length of the longest value of each variable."""
     several: frozenset[str] = frozenset()
-    """Variables that could name several ports."""
+    """Variables whose value could list several ports."""
     settings: int = 0
-    """The characters of their other settings."""
+    """Total length of the other settings, in characters."""
     triggers: tuple[str, ...] = ()
-    """Their ONBUILD instructions."""
+    """ONBUILD instructions of the base images."""
 
 
 def inherited(images: Iterable[Mapping[str, Any]]) -> FromImages:
@@ -75,16 +76,16 @@ def inherited(images: Iterable[Mapping[str, Any]]) -> FromImages:
 
 
 def check_expansion(read: Dockerfile, given: Mapping[str, str], base: FromImages) -> None:
-    """Raises a DockerfileError if the variables of a Dockerfile expand to too much. `given` are values from
-    outside of it, and `base` is what its images give."""
+    """Raises DockerfileError if the variables of a Dockerfile expand beyond the limits. `given`: values of
+    build arguments. `base`: settings of the base images."""
     count = _SizeCount(read, given, base)
     for each in _all_instructions(read, base):
         count.add(each)
 
 
 def _all_instructions(read: Dockerfile, base: FromImages) -> Iterator[Instruction]:
-    """Yields all executed instructions in order. ONBUILD instructions count once for each stage that uses
-    the image."""
+    """Yields all instructions that may be executed, in order. An ONBUILD trigger is included once per stage,
+    because each stage may execute it."""
     for argument in read.arguments:
         default = "" if argument.default is None else f"={argument.default}"
         yield instruction(argument.line, f"ARG {argument.name}{default}", read.escape)
@@ -137,7 +138,7 @@ class _SizeCount:
                 several = bool(_SEVERAL.search(given)) or self._can_be_several(default)
                 self._set(argument.name, max(self._size(default), len(given)), several=several)
         elif each.name not in _NOT_REPEATED:
-            # With a relative WORKDIR, the folder is all of them together.
+            # Relative WORKDIRs are appended to each other, so that each adds to the total.
             self._values += len(each.text) if each.name in _NOT_EXPANDED else self._size(each.text)
 
     def _set(self, name: str, length: int, *, several: bool) -> None:
@@ -166,7 +167,7 @@ class _SizeCount:
         return abs(int(ports["last"]) - int(ports["first"])) + 1
 
     def _can_be_several(self, text: str) -> bool:
-        """Returns whether an expanded text could have a blank or a hyphen."""
+        """Returns whether the expanded text could contain a blank or a hyphen, and so list several ports."""
         if _SEVERAL.search(_OTHERWISE.sub(r"\1", text)) or _REPLACES.search(text):
             return True
         return any(

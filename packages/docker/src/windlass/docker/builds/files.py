@@ -1,7 +1,8 @@
-"""Adds the files of a commit unchanged to the image of a program that reads them.
+"""Builds an image for services that run the files of a commit without building them: copies the files
+unchanged.
 
-The image gets a user without rights, and a Python for the launcher of the program. An image that has a Python
-already needs no network for that.
+The image gets an unprivileged user, and Python for Windlass's launcher program. The build does not need
+network access if the base image already has Python.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ ENTRYPOINT []
 
 
 def files_of(order: Order) -> BuildContext:
-    """Returns the whole commit, with the Dockerfile that adds it. Raises BuildError."""
+    """Returns a build context with the whole commit, and a Dockerfile that copies it. Raises BuildError."""
     folder_of(order)
     if not is_plain_path(order.root):
         raise BuildError(
@@ -49,7 +50,7 @@ def files_of(order: Order) -> BuildContext:
         base=order.settings.base,
         python=_PYTHON.format(advice=shlex.quote(_ADVICE + order.settings.base_chosen_in)),
         user=_USER,
-        # A volume takes on the owner of the folder in whose place it is.
+        # A new volume inherits the owner of the folder at its mount point.
         folders="".join(f" && mkdir -p {at} && chown {_USER} {at}" for at in order.settings.mounts),
         inside=_INSIDE,
         root=order.root,

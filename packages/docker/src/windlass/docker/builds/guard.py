@@ -1,9 +1,9 @@
-"""Rewrites a Dockerfile so that its build reaches nothing that a container of the same service could not.
+"""Rewrites a Dockerfile so that its build can reach only what a container of the same service could reach.
 
-The engine fetches remote sources from the network of its machine, keeps cache mounts and the results of steps
-for all builds alike, and knows the images of every service. So a Dockerfile is parsed here, checked, and
-written again in one plain form: one line for each instruction, without comments and directives. The engine
-sees only what was checked, even if its parser would read the original in another way. The builder checks the
+The engine fetches remote sources from its machine's network, shares cache mounts and cached steps among all
+builds, and has the images of all services. A Dockerfile is therefore parsed and checked here, and written
+again in a canonical form: one line per instruction, without comments and directives. The engine sees only
+checked instructions, even if its parser would interpret the original differently. The builder checks the
 images themselves; see `Rewritten.images`.
 """
 
@@ -26,7 +26,8 @@ from windlass.docker.builds.expansion import FromImages, check_expansion
 from windlass.engines.image_names import NOT_ITS_OWN, is_ours, with_registry
 
 MARK: Final = "WINDLASS_BUILD_SCOPE"
-"""An ARG in every stage. It becomes a part of the cache keys of BuildKit and the classic builder."""
+"""Name of an ARG in every stage. Its value becomes part of the cache keys of BuildKit and the classic
+builder."""
 
 _IMAGE: Final = re.compile(r"[A-Za-z0-9](?!.*://)[A-Za-z0-9._/:@-]*")
 _REMOTE: Final = re.compile(
@@ -47,31 +48,32 @@ _SAME_FLAGS: Final[Mapping[str, frozenset[str]]] = {
     "COPY": frozenset({"chown", "from"}),
     "HEALTHCHECK": frozenset({"interval", "timeout", "start-period", "retries"}),
 }
-"""Instructions and flags that both builders treat alike. VOLUME is not included: the classic builder drops
-what later steps write there."""
+"""Instructions and flags that both builders treat equally. VOLUME is not included: the classic builder drops
+files that later steps write into a volume."""
 _SPECIAL_ARGUMENTS: Final = ("SOURCE_DATE_EPOCH",)
-"""Build arguments with an effect on BuildKit, except those of the platform."""
+"""Build arguments that change BuildKit's behaviour, besides the platform arguments."""
 _PLAIN: Final = re.compile(r"[^\s'\"\\`]*")
 _PLAIN_SOURCE: Final = re.compile(r"[^$'\"\\`]*")
 _WILD_CARD: Final = re.compile(r"[*?\[]")
 _ROOT: Final = ("root", "0")
 _NETWORKS: Final = ("default", "none")
 _NOT_AS_TRIGGER: Final = ("ADD", "RUN")
-"""Instructions that would run before the scope of the cache is set, or without being read here."""
+"""Instructions not allowed in a base image's ONBUILD: they would run before the cache scope is set, or
+without being checked here."""
 _MOUNTS: Final = ("bind", "cache", "tmpfs")
 _CACHE_OPTIONS: Final = (
     *("type", "id", "target", "dst", "destination", "from", "sharing"),
     *("ro", "readonly", "rw", "readwrite", "mode", "uid", "gid"),
 )
-"""Options of cache mounts, without `source`: an engine before Docker 25 follows a link that takes the place
-of that folder meanwhile, to any folder of its machine (CVE-2024-23651)."""
+"""Allowed options of cache mounts. `source` is not allowed: before Docker 25, an engine follows a symbolic
+link that replaces the source folder during the build, to any folder of its machine (CVE-2024-23651)."""
 _NOT_SHARED: Final = ("locked", "private")
-"""Sharing of a cache mount that lets one step at a time change its files."""
+"""Sharing modes of a cache mount in which only one step at a time can change the files."""
 _MOUNT_HINTS: Final = {
     "secret": " (builds get no secrets: use a build argument, or fetch it when the service runs)"
 }
 _HEREDOC: Final = re.compile(r"[A-Za-z0-9_.-]+")
-# An engine that parses heredocs in another way would take these for instructions.
+# Heredoc lines that an engine with another heredoc parser could execute as instructions.
 _LIKE_AN_INSTRUCTION: Final = re.compile(
     r"\s*(?:ONBUILD\s+)*(?:ADD\s.*(?:://|[@$\\])|(?:ADD|COPY|RUN|FROM)\s+--|FROM\s.*(?:windlass|\$))",
     re.IGNORECASE,
@@ -79,41 +81,42 @@ _LIKE_AN_INSTRUCTION: Final = re.compile(
 _SELECTS_A_FRONTEND: Final = "BUILDKIT_"
 _SAME_PROCESSORS: Final = {"x86_64": "amd64", "x86-64": "amd64", "aarch64": "arm64"}
 _BASE_VARIANTS: Final = {"amd64": "v1", "arm64": "v8"}
-"""Variants that are the default of their architecture."""
+"""The default variant of each architecture."""
 
 
 class Around(Struct, frozen=True, kw_only=True):
-    """The build that a Dockerfile is checked for."""
+    """The context of a build, for checking its Dockerfile."""
 
     service: str
-    """Builds of the same service share cache mounts."""
+    """Id of the service. Builds of one service share cache mounts."""
     scope: str
-    """A secret value of the service. Builds with the same value share the cached results of steps."""
+    """Secret value of the service. Only builds with the same value share cached steps."""
     arguments: Mapping[str, str]
     platform: Mapping[str, str]
-    """TARGETARCH and the related variables, as the engine will set them."""
+    """Platform build arguments (TARGETARCH and so on), as the engine will set them."""
     digests: Mapping[str, str] = {}
-    """Checked images: the name in the Dockerfile, and the digest that replaces it."""
+    """Checked images: maps the name in the Dockerfile to the reference that replaces it."""
     heredocs: bool
-    """True if the engine knows heredocs."""
+    """Whether the engine supports heredocs."""
     stage: str | None = None
-    """The stage that is built; None is the last."""
+    """Name of the target stage; None for the last stage."""
     inherited: FromImages = FromImages()
-    """The settings inherited from the checked images."""
+    """Settings inherited from the checked base images."""
 
 
 class Rewritten(Struct, frozen=True):
     text: bytes
     images: tuple[str, ...]
-    """Names of the images that it uses, without its own stages."""
+    """Names of the external images that the Dockerfile uses (not its own stages)."""
     arguments: Mapping[str, str]
-    """Build arguments, without those that configure the engine's build."""
+    """Build arguments, without arguments that configure the engine."""
     is_plain: bool
-    """True if both builders make the same of it, as far as its images allow."""
+    """Whether both builders create the same image from the Dockerfile, provided that its base images are
+    plain, too (`is_plain_image`)."""
 
 
 class BuildRefused(BuildError):
-    """The Dockerfile asks for something that builds may not have; the message names the line."""
+    """Raised if a Dockerfile uses a feature that is not allowed. The message contains the line number."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"Dockerfile line {line}: {_printable(why)}")
@@ -137,16 +140,17 @@ def rewritten(text: str, around: Around) -> Rewritten:
 
 
 def is_plain_image(image: Mapping[str, Any]) -> bool:
-    """Returns whether both builders make the same of an image as a base: the classic builder drops what
-    steps write into its volumes, and makes the folder of a WORKDIR as root."""
+    """Returns whether both builders treat a base image equally. They differ for volumes (the classic builder
+    drops files that steps write into them) and for images with a user (the classic builder creates WORKDIR
+    folders as root)."""
     config = image.get("Config") or {}
     is_root = (config.get("User") or "root") in _ROOT
     return is_root and not config.get("Volumes") and not config.get("OnBuild")
 
 
 def check_image(ref: str, image: Mapping[str, Any], service: str, label: str, platform: str) -> None:
-    """Refuses an image of the engine that was built for another service, is named by its id, or is for
-    another platform than the engine: BuildKit would ask the registry for another one, which nobody checked.
+    """Raises BuildError for an image that was built for another service, is referenced by its id, or is for
+    another platform than the engine's: BuildKit would pull a different, unchecked image from the registry.
     """
     named = ref.lower().removeprefix("sha256:")
     if str(image.get("Id", "")).removeprefix("sha256:").startswith(named):
@@ -164,22 +168,22 @@ def check_image(ref: str, image: Mapping[str, Any], service: str, label: str, pl
 
 
 def by_digest(ref: str, image: Mapping[str, Any]) -> str:
-    """Returns a name of an image that always stands for what was checked; the same name where it came from
-    no registry, and BuildKit takes the image that the engine has."""
+    """Returns an immutable reference (by digest) of a checked image. Returns the name unchanged for an image
+    without a registry digest, for which BuildKit uses the engine's local image."""
     digests = [str(each) for each in image.get("RepoDigests") or ()]
     name = _repository(ref)
     return next((each for each in digests if _repository(each) == name), ref)
 
 
 def _repository(ref: str) -> str:
-    """Returns the name of an image with its registry, without tag and digest."""
+    """Returns an image name with its registry, without tag and digest."""
     path, slash, last = with_registry(ref.partition("@")[0]).rpartition("/")
     return f"{path}{slash}{last.partition(':')[0]}"
 
 
 def _is_platform(platform: str, own: str) -> bool:
-    """Returns whether a platform is that of the engine, such as `linux/amd64`. All variants of 32-bit ARM
-    are accepted: engines do not report theirs."""
+    """Returns whether a platform is the engine's platform, such as `linux/amd64`. Accepts all variants of
+    32-bit ARM, because engines do not report their variant."""
     os, _, rest = platform.lower().partition("/")
     processor, _, variant = rest.partition("/")
     processor = _SAME_PROCESSORS.get(processor, processor)
@@ -189,7 +193,8 @@ def _is_platform(platform: str, own: str) -> bool:
 
 
 def _check_triggers(ref: str, triggers: Sequence[str]) -> None:
-    """Refuses ONBUILD instructions of an image that could reach too much: they cannot be rewritten."""
+    """Raises BuildError for ONBUILD instructions of a base image that could reach too much. They cannot be
+    rewritten, because they are part of the image."""
     for trigger in triggers:
         try:
             read = dockerfile.read(f"FROM scratch\n{trigger}\n").stages[0].instructions
@@ -226,8 +231,8 @@ class _DockerfileWriter:
             yield from self._stage(stage)
 
     def is_plain(self) -> bool:
-        """Returns whether both builders make the same of the stage that is built. The classic builder also
-        executes stages before it that it does not need."""
+        """Returns whether both builders create the same image from the target stage. Unlike BuildKit, the
+        classic builder also executes unneeded stages before the target."""
         target = self._read.stage(self._around.stage)
         if target is None:
             return False
@@ -256,7 +261,7 @@ class _DockerfileWriter:
         )
 
     def _needs(self, stage: Stage) -> set[int]:
-        """Returns the numbers of the stages that a stage takes files from."""
+        """Returns the indexes of the stages on which a stage depends."""
         origins = [value for each in stage.instructions for name, value in each.flags if name == "from"]
         base = self._read.read(stage.line, stage.base, self._outer)
         named = (self._read.earlier(origin, stage) for origin in (base, *origins))
@@ -264,8 +269,8 @@ class _DockerfileWriter:
         return {each.index for each in named if each is not None} | numbers
 
     def _write_from(self, stage: Stage, start: Instruction) -> str:
-        """Writes FROM with its variables replaced, because the engine may know other values, and without a
-        platform: images are checked for that of the engine."""
+        """Writes FROM with its variables replaced, because the engine may have other values, and without
+        --platform, because images are checked for the engine's platform."""
         self._check_flags(start)
         base = self._read.read(stage.line, stage.base, self._outer)
         if base.lower() != "scratch" and self._read.earlier(base, stage) is None:
@@ -295,7 +300,7 @@ class _DockerfileWriter:
             self._record_variables(instruction, variables)
 
     def _record_variables(self, instruction: Instruction, variables: dict[str, str]) -> None:
-        """Records ENV and ARG values, so that messages can name the address in an ADD."""
+        """Records ENV and ARG values, so that error messages can show the URL in an ADD."""
         if instruction.name == "ENV":
             for name, value in instructions.pairs(instruction, self._read.escape):
                 variables[name] = self._value(value, variables)
@@ -331,7 +336,8 @@ class _DockerfileWriter:
     # ADD
 
     def _sources(self, instruction: Instruction, variables: Mapping[str, str]) -> str:
-        """Puts `./` before each source: it is a file of the repository, whatever its variables contain."""
+        """Prefixes each ADD source with `./`, so that it is a file of the repository whatever its variables
+        contain."""
         if instruction.json is not None:
             *sources, target = instruction.json
             for source in sources:
@@ -352,7 +358,7 @@ class _DockerfileWriter:
             )
 
     def _value(self, text: str, variables: Mapping[str, str]) -> str:
-        """Replaces variables for messages; keeps them if that fails."""
+        """Replaces variables in an error message. Returns the text unchanged if that fails."""
         try:
             return substitute(text, variables, self._read.escape)
         except BadWord:
@@ -361,15 +367,15 @@ class _DockerfileWriter:
     # Images
 
     def _origin(self, stage: Stage, line: int, ref: str) -> str:
-        """Returns the text of a `from` that names a stage or an image."""
+        """Checks the stage or image of a `from` option, and returns its reference."""
         if "$" in ref:
             raise BuildRefused(line, f"from={_cut(ref)}: name a stage or an image without variables")
         is_own = self._read.earlier(ref, stage) is not None or ref.lower() == "scratch"
         return ref if is_own else self._image(line, ref)
 
     def _copied(self, stage: Stage, line: int, ref: str) -> str:
-        """Returns the `from` of a COPY, which may also be the number of a stage. In a mount, BuildKit takes a
-        number for the name of an image."""
+        """Returns the checked `--from` of a COPY, which may also be a stage number. (In RUN --mount, BuildKit
+        interprets a number as an image name.)"""
         is_number = ref.isascii() and ref.isdecimal() and int(ref[:6]) < stage.index
         return ref if is_number else self._origin(stage, line, ref)
 
@@ -469,22 +475,22 @@ class _DockerfileWriter:
 
 
 def _check_heredocs(instruction: Instruction, line: str) -> None:
-    """Refuses a line that begins other heredocs than those that were read: its words have changed."""
+    """Raises BuildRefused if the rewritten line begins other heredocs than the original instruction."""
     names = [opening.name for opening in instruction.openings(line)]
     if names != [heredoc.name for heredoc in instruction.heredocs]:
         raise BuildRefused(instruction.line, UNCERTAIN)
 
 
 def _makes_folders_as_root(steps: Iterable[Instruction]) -> bool:
-    """Returns whether no WORKDIR comes after a USER: BuildKit makes the folder for that user, the classic
-    builder for root."""
+    """Returns whether no WORKDIR follows a USER. BuildKit creates the folder of a WORKDIR for that user, the
+    classic builder for root."""
     later = dropwhile(lambda each: each.name != "USER" or each.text in _ROOT, steps)
     return all(each.name != "WORKDIR" for each in later)
 
 
 def _is_plain_copy(copy: Instruction) -> bool:
-    """Returns whether the sources are written out, and go into a folder if they can be several: what else
-    there is, the classic builder refuses."""
+    """Returns whether both builders accept a COPY: its sources have no variables and do not lead upwards, and
+    the target is a folder if there may be several sources. The classic builder refuses other forms."""
     *sources, target = copy.json or copy.text.split()
     is_one = len(sources) == 1 and not _WILD_CARD.search(sources[0])
     return (is_one or target.endswith("/")) and all(

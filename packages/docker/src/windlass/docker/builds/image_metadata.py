@@ -1,4 +1,4 @@
-"""Facts that only the recipe of an image knows, such as process types, as a label of the image."""
+"""Metadata that only the recipe of an image knows, such as process types. It is stored in an image label."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from windlass.detect.recipe import SITE
 from windlass.engines.workload import Artifact, StaticSite
 
 NOTES: Final = "windlass.recipe"
-"""The label for `ImageNotes`."""
+"""Name of the label that stores `ImageNotes` as JSON."""
 
 
 class ImageNotes(Struct, frozen=True, omit_defaults=True):
-    """Facts about an image that its recipe knows and a Dockerfile cannot express."""
+    """Metadata that comes from the recipe and that a Dockerfile cannot express."""
 
     processes: Mapping[str, tuple[str, ...]] = {}
     release: tuple[str, ...] = ()
@@ -42,4 +42,4 @@ def notes_of(labels: Mapping[str, str]) -> ImageNotes:
     try:
         return read_json(labels.get(NOTES) or "{}", ImageNotes)
     except BadJson:
-        return ImageNotes()  # a label of this name that a Dockerfile has set
+        return ImageNotes()  # the label was set by a Dockerfile, not by Windlass

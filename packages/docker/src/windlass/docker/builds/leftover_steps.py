@@ -1,8 +1,9 @@
-"""Waits until no step of an earlier build runs at the Docker engine.
+"""Waits until no leftover step of an earlier build runs on the Docker engine.
 
-Steps of BuildKit run in the engine's bridge. If the engine is killed, they keep running, also after it has
-restarted, and it no longer knows them: the next build would share the bridge with them. On the machine of
-the engine they can be seen, as interfaces of the bridge that belong to no container.
+BuildKit runs build steps in the engine's default bridge network. If the engine is killed, its running steps
+survive even the restart, but the engine no longer tracks them: the next build would share the bridge with
+them. On the engine's machine, leftover steps are visible as bridge interfaces that do not belong to a
+container.
 """
 
 from __future__ import annotations
@@ -27,27 +28,27 @@ _BRIDGE_NAME: Final = "com.docker.network.bridge.name"
 _GET_ADDRESS: Final = 0x8915
 _LONGEST_NAME: Final = 15
 _SOON: Final = 2.0
-"""Seconds in which the interface of a step that has just ended is removed."""
+"""Seconds within which the kernel removes the interface of a step that has just ended."""
 _PATIENCE: Final = 600.0
 _PAUSE: Final = 0.2
 _NOT_FOUND: Final = 404
-"""An engine can be without this bridge."""
+"""HTTP status for a missing network: an engine may have no default bridge."""
 
 
 class LeftSteps:
-    """Builds that use it have a turn at BuildKit, or ask before they wait for one."""
+    """Detects leftover steps. A caller either has the turn at BuildKit (`absent`), or asks before waiting for
+    the turn (`are_there`)."""
 
     def __init__(self, docker: Docker) -> None:
         self._docker = docker
         self._looking = asyncio.Lock()
         self._builds = 0
-        """The number of running builds of the service that has the turn: their steps look like leftover
-        ones."""
+        """Number of running builds of the service that has the turn. Their steps look like leftover steps."""
         self._seen = (-math.inf, -math.inf)
-        """The times at which a leftover step was first and last seen."""
+        """Times of the first and the latest sighting of a leftover step."""
 
     async def are_there(self) -> bool:
-        """Returns whether a build would wait for them."""
+        """Returns whether leftover steps are running, so that a build would have to wait."""
         began = _loop_time()
         while not self._builds and await _count(self._docker):
             if _loop_time() - began > _SOON:
@@ -57,8 +58,8 @@ class LeftSteps:
 
     @asynccontextmanager
     async def absent(self, say: Say) -> AsyncIterator[None]:
-        """Waits until there are none. The bridge of an engine on another machine cannot be seen, and is not
-        waited for. Raises a BuildError."""
+        """Waits until no leftover steps are running. Raises BuildError if they do not end in time. Does not
+        wait for an engine on another machine, whose bridge is not visible."""
         async with self._looking:
             if not self._builds:
                 await self._wait(say)
@@ -86,8 +87,8 @@ class LeftSteps:
         self._seen = (-math.inf, -math.inf)
 
     def _see(self) -> None:
-        """Waits until leftover steps have ended. Builds that arrive meanwhile do not wait longer than the
-        first one."""
+        """Records a sighting of leftover steps. Builds share the start of the wait, so that later builds do
+        not wait longer than the first."""
         first, last = self._seen
         is_same = _loop_time() - last < _PATIENCE
         self._seen = (first if is_same else _loop_time(), _loop_time())
@@ -98,7 +99,8 @@ def _loop_time() -> float:
 
 
 async def _count(docker: Docker) -> int:
-    """Returns how many interfaces at the bridge belong to no container; 0 if the bridge is not seen here."""
+    """Returns the number of bridge interfaces that do not belong to a container; 0 if the bridge is not
+    visible."""
     try:
         bridge = await docker.json("GET", "/networks/bridge")
     except EngineRefused as refused:
@@ -109,20 +111,22 @@ async def _count(docker: Docker) -> int:
     interfaces = await in_thread(_interfaces, name, _subnets(bridge), docker.host)
     if not interfaces:
         return 0
-    # Asked again, so that a container that begins meanwhile is not mistaken for a step.
+    # The list of containers is read after the interfaces, so that a container that starts meanwhile is not
+    # counted as a leftover step.
     bridge = await docker.json("GET", "/networks/bridge")
     return max(0, interfaces - len(bridge.get("Containers") or {}))
 
 
 def _subnets(bridge: dict[str, Any]) -> list[str]:
-    """Returns the subnets of a bridge. Its own address in one is not told by the engine that has made it."""
+    """Returns the subnets of a bridge. The engine that has created the bridge does not report the bridge's
+    own address."""
     configs = (bridge.get("IPAM") or {}).get("Config") or ()
     return [subnet for config in configs if (subnet := config.get("Subnet"))]
 
 
 def _interfaces(name: str, subnets: Iterable[str], host: str) -> int:
-    """Returns how many interfaces a bridge of this machine has, if it is that of the engine. Everything is
-    asked of the network of this process: /sys may show that of another."""
+    """Returns the number of interfaces of a bridge; 0 if the bridge is not the engine's. Uses system calls in
+    this process's network namespace, because /sys may show another namespace."""
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         asked = struct.pack("256s", name.encode()[:_LONGEST_NAME])
         address = socket.inet_ntoa(fcntl.ioctl(asking, _GET_ADDRESS, asked)[20:24])
@@ -134,8 +138,8 @@ def _interfaces(name: str, subnets: Iterable[str], host: str) -> int:
 
 
 def _is_in_another_network(host: str) -> bool:
-    """Returns whether an engine is known to be in another network than this process, as one without root is:
-    its bridge may have the same name and address."""
+    """Returns whether an engine is known to be in another network namespace than this process, for example a
+    rootless engine. Its bridge may have the same name and address."""
     scheme, _, path = host.partition("://")
     if scheme != "unix":
         return False

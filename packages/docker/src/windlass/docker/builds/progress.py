@@ -1,4 +1,5 @@
-"""The build log: the output of the engine, and the reason of a failure in terms of the Dockerfile."""
+"""Converts the engine's build output to the build log, and derives the reason of a failure in terms of the
+Dockerfile."""
 
 from __future__ import annotations
 
@@ -14,14 +15,14 @@ from windlass.docker.builds import trace
 
 LONGEST: Final = 16 * 1024
 KEPT: Final = 200
-"""Lines of output that are searched for the reason of a failure."""
+"""Number of the last output lines that are searched for the reason of a failure."""
 LONGEST_KEPT: Final = 1000
 MOST_NAMED: Final = 500
-"""Maximum number of layers of one build; a build has fewer steps."""
+"""Maximum number of recorded layers of a build; more than a build has steps."""
 SHOWN: Final = 200
-"""Maximum characters of a step in a message."""
+"""Maximum length of a step in an error message, in characters."""
 _HIDDEN: Final = ("[internal]", "copy /context")
-# The colour that the classic builder gives to stderr.
+# The colour codes with which the classic builder marks stderr.
 _COLOUR = re.compile(rb"\x1b\[(?:91|0)m")
 _ITS_OWN: Final = ("Removing intermediate container", " ---> ", "Step ")
 _STEP = re.compile(r"Step \d+/\d+ : ")
@@ -53,7 +54,7 @@ class LineSplitter:
             self._rest = b""
 
     def _line(self, line: bytes) -> None:
-        # Of a progress bar, which overwrites itself, the last state counts.
+        # Only the last state of a progress bar, which overwrites itself.
         shown = _COLOUR.sub(b"", line).rstrip(b"\r").rpartition(b"\r")[2]
         for cut in range(0, len(shown), LONGEST) or (0,):
             self._say(shown[cut : cut + LONGEST].decode(errors="replace"))
@@ -63,7 +64,7 @@ class BuildProgress:
     def __init__(self, say: Say) -> None:
         self._say = say
         self._last: deque[str] = deque(maxlen=KEPT)
-        """Output of the step that runs, or of the one that failed."""
+        """The last output lines of the current or the failed step."""
         self._outputs: dict[str, deque[str]] = {}
         self._classic = LineSplitter(self._classic_line)
         self._lines: dict[str, LineSplitter] = {}
@@ -73,7 +74,8 @@ class BuildProgress:
         self._layer_is_ours = False
         self.error = ""
         self.named: deque[str] = deque(maxlen=MOST_NAMED)
-        """Layers that the log of the classic builder names, in order. A step may have printed any of them."""
+        """Layer ids in the output of the classic builder, in order. They are not trusted, because a build
+        step can print such lines."""
 
     def take(self, message: Mapping[str, Any]) -> None:
         if "stream" in message:
@@ -93,7 +95,8 @@ class BuildProgress:
 
     @property
     def failure(self) -> str:
-        """Returns a message about a failure: what to do, and the reason, in terms of the Dockerfile."""
+        """Returns an error message with a remedy and the reason of the failure, in terms of the
+        Dockerfile."""
         code = _CODE.search(self.error)
         why = f"it exited with code {code[1]}" if code else self.error
         if code and (line := error_line(self._last)):
@@ -107,7 +110,7 @@ class BuildProgress:
         return f"Look at the build log, and fix the step that failed: {reason}"
 
     def _write(self, text: str) -> None:
-        if text.startswith(_ITS_OWN):  # a message of the engine itself
+        if text.startswith(_ITS_OWN):  # a message of the engine, not of a step
             self._classic.close()
         self._classic.feed(text.encode())
 

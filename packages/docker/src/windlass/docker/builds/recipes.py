@@ -1,6 +1,7 @@
-"""Chooses the Dockerfile of a build: that of the repository, or one that is generated from its recipe.
+"""Chooses the Dockerfile of a build: the repository's Dockerfile, or a Dockerfile generated from the detected
+recipe.
 
-Facts that only the recipe knows, such as process types, become a label of the image.
+Metadata that only the recipe knows, such as process types, is stored in an image label.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from windlass.docker.builds.files import files_of
 from windlass.docker.builds.image_metadata import ImageNotes
 
 NOT_SENT: Final = ".git\n.hg\n.svn\n**/node_modules\n**/__pycache__\n.venv\n"
-"""The first lines of the .dockerignore of a generated Dockerfile."""
+"""Default ignore patterns for a generated Dockerfile. The repository's .dockerignore follows them."""
 
 
 class ChosenDockerfile(Struct, frozen=True):
@@ -43,7 +44,8 @@ class ChosenDockerfile(Struct, frozen=True):
 
 
 def choose_dockerfile(order: Order, caches: bool) -> ChosenDockerfile:
-    """Reads the folder of an application. `caches`: the engine knows cache mounts."""
+    """Chooses the Dockerfile for an application's folder. `caches`: whether the engine supports cache
+    mounts."""
     folder = folder_of(order)
     if order.settings.builder == FILES:
         return ChosenDockerfile(files_of(order), None)
@@ -94,7 +96,8 @@ def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
 
 
 def _workspace_of(recipe: Recipe, order: Order, folder: Path) -> Package | None:
-    """Returns the package whose lock file applies to the application, if it is another package."""
+    """Returns the Node workspace that contains the application; None if the application is not part of
+    one."""
     if recipe.language != "Node":
         return None
     workspace = workspace_of(folder, Path(os.path.realpath(order.source)))
@@ -103,8 +106,8 @@ def _workspace_of(recipe: Recipe, order: Order, folder: Path) -> Package | None:
 
 
 def _below_what_it_needs(recipe: Recipe, tree: Tree, order: Order, folder: Path) -> str:
-    """Returns the path of an application in its repository, if it is built with files that are outside of its
-    folder. Empty if it is not."""
+    """Returns the application's path in its repository if the build needs files outside its folder; otherwise
+    an empty text."""
     below = folder.relative_to(os.path.realpath(order.source)).as_posix()
     language = language_named(recipe.language)
     is_inside = below != "." and is_plain_path(below) and not is_static(recipe)
@@ -114,7 +117,7 @@ def _below_what_it_needs(recipe: Recipe, tree: Tree, order: Order, folder: Path)
 def _built_in_workspace(
     recipe: Recipe, root: Recipe, folder: Path, workspace: Package, settings: BuildSettings
 ) -> Recipe:
-    """Returns the recipe with its steps in the folder of the workspace."""
+    """Returns the recipe changed to install and build from the workspace's folder."""
     place = shlex.quote(folder.relative_to(workspace.folder).as_posix())
     started, framework = recipe.start, recipe.build
     builds = builds_of(
@@ -139,8 +142,8 @@ def _built_in_workspace(
 
 
 def _notes_of_procfile(folder: Path) -> ImageNotes:
-    """Returns the process types that an application can choose beside a Dockerfile. A release command is not
-    among them: an image may release itself, as those do that were built before."""
+    """Returns the Procfile's process types for an application with a Dockerfile. The release command is
+    ignored: images that were built before may already run it themselves."""
     procfile = read_procfile(KnownFiles(Tree([PROCFILE], partial(read_beginning, folder))).text(PROCFILE))
     return ImageNotes(
         {name: argv(command) for name, command in procfile.commands.items() if len(command) <= LONGEST}

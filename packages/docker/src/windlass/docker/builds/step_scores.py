@@ -1,9 +1,9 @@
-"""OOM scores of build steps of BuildKit.
+"""Raises the OOM scores of BuildKit's build steps.
 
-A step inherits the score of the engine, which is usually one of programs to keep (-500): a step that fills
-the memory of the machine would outlive all services. The engine takes no score for steps, so that of each
-process of a step is raised while it runs. Its children inherit that. Where this process has CAP_SYS_RESOURCE,
-as root usually does, they may not lower it again.
+A step inherits the OOM score of the engine, which is usually low (-500) to protect the engine: a step that
+exhausts the machine's memory would survive while services are killed. The engine has no setting for the score
+of steps, so the score of each step process is raised while it runs. Child processes inherit the raised score.
+If this process has CAP_SYS_RESOURCE (root usually has), steps cannot lower the score again.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from windlass.base.oom_score import STEPS, set_oom_score
 from windlass.base.subprocesses import in_thread
 
 EVERY: Final = 0.2
-"""Seconds between two looks at the processes of this machine."""
+"""Seconds between two scans of this machine's processes."""
 LOOKS: Final = 25
-"""Number of checks of a process: the first process of a step enters its control group some time after it
-begins."""
+"""Number of scans in which a process is checked: the first process of a step enters its control group only
+some time after its start."""
 _STEP: Final = re.compile(rb"/buildkit/[a-z0-9]+$", re.MULTILINE)
-"""The end of the control group of a step."""
+"""Matches the control group path of a step."""
 
 
 @asynccontextmanager
 async def raised_scores(host: str) -> AsyncIterator[None]:
-    """Raises the scores of steps during a build. Only root may do that, on the machine of the engine."""
+    """Raises the scores of build steps during the block. Only works for root on the engine's machine."""
     if os.geteuid() or not host.startswith("unix:"):
         yield
         return
@@ -50,7 +50,7 @@ async def _raise_repeatedly() -> None:
 
 
 def _raise(looks: Mapping[str, int]) -> dict[str, int]:
-    """Raises the scores of steps among new processes. Returns the looks at each process."""
+    """Raises the scores of recently started step processes. Returns the number of checks of each process."""
     present = {each.name: looks.get(each.name, 0) + 1 for each in Path("/proc").glob("[0-9]*")}
     for process, count in present.items():
         if count > LOOKS:

@@ -1,4 +1,4 @@
-"""Decodes BuildKit's progress from protocol buffers, as far as a build log needs it.
+"""Decodes the parts of BuildKit's progress messages (protocol buffers) that a build log needs.
 
 message StatusResponse { repeated Vertex vertexes = 1; …; repeated VertexLog logs = 3; … }
 https://github.com/moby/buildkit/blob/master/api/services/control/control.proto
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 class Vertex(Struct, frozen=True):
-    """A step of the build."""
+    """A build step."""
 
     digest: str
     name: str
@@ -23,7 +23,7 @@ class Vertex(Struct, frozen=True):
 
 
 class Output(Struct, frozen=True):
-    """Output of the command of a step."""
+    """Output of a build step's command."""
 
     digest: str
     text: bytes
@@ -63,7 +63,8 @@ def _text(value: int | bytes | None) -> str:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yields the number and value of each field; see https://protobuf.dev/programming-guides/encoding/"""
+    """Yields the number and value of each protocol buffer field; see
+    https://protobuf.dev/programming-guides/encoding/"""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)

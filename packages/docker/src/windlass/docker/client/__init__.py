@@ -1,4 +1,4 @@
-"""A client of the Docker Engine API: one socket, our own failures, streams as they arrive."""
+"""A client of the Docker Engine API, with its own error classes and streamed answers."""
 
 from windlass.docker.client.answers import Away, EngineRefused
 from windlass.docker.client.client import Docker

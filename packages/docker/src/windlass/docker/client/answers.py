@@ -1,4 +1,5 @@
-"""Answers of the Docker engine, as they arrive. An engine may send more than it should, or never end."""
+"""Streamed answers of the Docker engine. Their size is limited, because an engine may send too much, or never
+end."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 from windlass.base.foreign_json import BadJson, read_json
 
 REFUSES: Final = "Check the settings of the service, or ask the operator: the Docker engine refuses"
-"""Begins the message about a refusal that has no better remedy."""
+"""Prefix of the error message for a refusal without a specific remedy."""
 _NO_ADDRESS: Final = "no available IPv4 addresses"
 _NO_USER: Final = re.compile(r"unable to find (user|group) ([\w.-]{1,100}): no matching entries")
 
 
 def refusal(message: str) -> str:
-    """Returns what to do about the refusal of an engine to start a container, and its reason."""
+    """Returns the remedy and the reason for the engine's refusal to start a container."""
     if match := _NO_USER.search(message):
         kind, name = match.groups()
         return f"Correct USER in the Dockerfile, or add the {kind} {name} there: the image has no such {kind}"
@@ -27,15 +28,15 @@ def refusal(message: str) -> str:
 
 
 class Away(Exception):
-    """The engine does not answer; the message has the address that was tried, and the remedy."""
+    """Raised if the engine is unavailable. The message contains the address and a remedy."""
 
 
 class WrongEngine(Away):
-    """Raised if another engine answers at the address; the message does not contain the address."""
+    """Raised if another engine answers at the address. The message does not contain the address."""
 
 
 class EngineRefused(Exception):
-    """The engine refused the request."""
+    """Raised if the engine refuses a request."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -44,7 +45,7 @@ class EngineRefused(Exception):
 
 
 class AnswerTooLong(EngineRefused):
-    """The engine answered with more than is read."""
+    """Raised if an answer exceeds its size limit."""
 
     def __init__(self, message: str) -> None:
         super().__init__(500, message)
@@ -54,7 +55,8 @@ NONSENSE: Final = "Check the address: a Docker engine does not answer like this"
 
 
 def decode(body: bytes, type: Any = Any) -> Any:
-    """Raises EngineRefused for anything but JSON of this type, and for JSON nested too deep to be read."""
+    """Decodes JSON of a type. Raises EngineRefused for any other content, including JSON that is nested too
+    deeply."""
     try:
         return read_json(body, type)
     except BadJson as error:
@@ -62,7 +64,7 @@ def decode(body: bytes, type: Any = Any) -> Any:
 
 
 def an_object(value: Any) -> dict[str, Any]:
-    """Raises EngineRefused for anything but a JSON object."""
+    """Returns the value if it is a JSON object. Raises EngineRefused for any other value."""
     if not isinstance(value, dict):
         raise EngineRefused(500, NONSENSE)
     return value
@@ -74,12 +76,12 @@ if TYPE_CHECKING:
 CONNECTING: Final = 5.0
 LONGEST_REASON: Final = 16 * 1024
 LONGEST_OBJECT: Final = 1024 * 1024
-"""Bytes of one object in a stream."""
+"""Maximum size of one object in a stream, in bytes."""
 LONGEST_EVENT: Final = 256 * 1024
 
 
 class EngineAnswer:
-    """The answer of the engine, as a stream."""
+    """An answer of the engine, as a stream."""
 
     def __init__(
         self,
@@ -97,7 +99,7 @@ class EngineAnswer:
                 await self._keep_pace(len(chunk))
 
     async def objects(self) -> AsyncIterator[dict[str, Any]]:
-        """Yields JSON objects, one after the other, as builds and pulls write them."""
+        """Yields the JSON objects of a stream, such as the progress of a build or a pull."""
         rest = b""
         async for chunk in self.chunks():
             *lines, rest = (rest + chunk).split(b"\n")
@@ -110,8 +112,8 @@ class EngineAnswer:
             yield an_object(decode(rest))
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
-        """Yields events, but none that is longer than LONGEST_EVENT: the labels of any container are in its
-        events."""
+        """Yields events. Skips events longer than LONGEST_EVENT: an event contains its container's labels,
+        which can be long."""
         rest, is_long = b"", False
         async for chunk in self.chunks():
             *lines, rest = (rest + chunk).split(b"\n")
@@ -126,7 +128,7 @@ class EngineAnswer:
 async def read_short(
     response: aiohttp.ClientResponse, most: int = LONGEST_REASON, patience: float = CONNECTING
 ) -> bytes:
-    """Reads a short answer, such as a version or the reason of a refusal; no more than its beginning."""
+    """Reads at most the first `most` bytes of a short answer, such as a version or an error message."""
     kept = bytearray()
     async with asyncio.timeout(patience):
         while len(kept) < most and (more := await response.content.read(most - len(kept))):

@@ -1,7 +1,7 @@
-"""Images that Windlass built, in the registry of the installation: sent there, and fetched if they are gone.
+"""Pushes built images to the installation's registry, and pulls them from there if the engine has lost them.
 
-The registry is the operator's, and so is its login: it goes to the engine of the installation alone, and to
-no engine of a cluster, which belongs to an organization.
+Registry and login belong to the operator. The login is only sent to the installation's own engine, never to
+the engine of a cluster, which belongs to an organization.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class BuiltImages:
         self._registry = registry
 
     async def send(self, ref: str) -> str:
-        """Pushes a built image to the registry, if there is one. Returns why it was not pushed, as readable
-        text."""
+        """Pushes a built image to the registry, if a registry is configured. Returns the reason of a failure;
+        empty on success."""
         if self._registry is None:
             return ""
         remote = self._registry.name_of(ref)
@@ -39,7 +39,7 @@ class BuiltImages:
         return ""
 
     async def fetch(self, ref: str) -> bool:
-        """Fetches a built image that the engine does not have. False if the registry has none either."""
+        """Pulls a built image that the engine does not have. Returns whether the registry had the image."""
         if self._registry is None or not ref.startswith(OURS):
             return False
         remote = self._registry.name_of(ref)
@@ -56,7 +56,7 @@ class BuiltImages:
         return True
 
     async def _is_build_of(self, remote: str, ref: str) -> bool:
-        """Returns whether the image was built for the service and the key in its name."""
+        """Returns whether the image's labels match the service and the key in its name."""
         labels = ((await image(self._docker, remote) or {}).get("Config") or {}).get("Labels") or {}
         named = parse_ref(ref)
         return (labels.get(SERVICE), labels.get(KEY)) == (named.name.removeprefix(OURS), named.tag)

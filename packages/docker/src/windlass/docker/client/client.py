@@ -1,8 +1,9 @@
-"""Calls to the Docker Engine API, straight over its socket, in a version that both sides support.
+"""Calls to the Docker Engine API over its socket, in an API version that both sides support.
 
-There are two kinds of failure: the engine is unavailable, and the same call may succeed later; or it
-refuses, with a reason. Connections are kept for the next call. A connection to an engine that was restarted
-is replaced if the call may be repeated; otherwise the engine counts as unavailable.
+There are two kinds of failure: the engine is unavailable (`Away`), and the same call may succeed later; or
+the engine refuses the call with a reason (`EngineRefused`). Connections are reused. If the engine was
+restarted, an idempotent call is repeated on a new connection; for other calls, the engine counts as
+unavailable.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ from windlass.docker.client.answers import (
 from windlass.docker.client.transports import DockerTransport, SettingsTransport
 
 BYTES_A_SECOND: Final = 8 * 1024 * 1024
-"""The maximum rate of reading from an engine. The output of containers is less, and decoding at this rate
-uses a part of one CPU."""
+"""Maximum rate of reading from an engine. The output of containers is slower, and decoding at this rate uses
+only a part of one CPU."""
 _AHEAD: Final = 1.0
-"""Seconds of this pace that may be read at once."""
+"""Burst size of the rate limit, in seconds at the maximum rate."""
 
 
 class Pace:
     def __init__(self, rate: int = BYTES_A_SECOND) -> None:
         self._rate = rate
         self._paid_until = 0.0
-        """The time at which the bytes read so far would have been read at the allowed rate."""
+        """The time at which all bytes so far would have been read at the maximum rate."""
 
     async def keep(self, count: int) -> None:
-        """Waits after so many bytes were read, if they came faster than the pace."""
+        """Records `count` bytes as read, and waits if they exceed the maximum rate."""
         now = asyncio.get_running_loop().time()
         self._paid_until = max(self._paid_until, now) + count / self._rate
         if (wait := self._paid_until - now - _AHEAD) > 0:
@@ -57,17 +58,19 @@ NEWEST: Final = (1, 47)  # what this client was written against
 PATIENCE: Final = 120.0
 NO_AUTH: Final[Mapping[str, str]] = {}
 MOST: Final = 16 * 1024 * 1024
-"""Bytes of a whole answer."""
+"""Maximum size of an answer, in bytes."""
 LONGEST_LIST: Final = 128 * 1024 * 1024
-"""Bytes of a list of the installation's own engine, whose entries are short (`fit`): some thousands of the
-longest. The engine of a cluster may be anybody's."""
+"""Maximum size in bytes of a list from the installation's own engine, enough for thousands of entries
+(`image_limits` keeps entries short). Lists from a cluster's engine, which is not trusted, are limited to
+`MOST`."""
 RECOGNISING: Final = 15.0
-"""Seconds that an engine may take to report its id."""
+"""Time limit for an engine to report its id, in seconds."""
 LONGEST_DOCUMENT: Final = 1024 * 1024
-"""Maximum bytes of an answer that is decoded on the event loop, because decoding more would block it."""
+"""Maximum size in bytes of an answer that is decoded on the event loop. Decoding a larger answer would block
+the loop."""
 LONGEST_INFO: Final = 1024 * 1024
 
-# An engine that is ending answers what is still under way with these, and with status 500.
+# Error texts (with status 500) of an engine that is shutting down.
 ENDING: Final = (
     "context canceled",
     "transport is closing",
@@ -78,13 +81,13 @@ ENDING: Final = (
 )
 
 _RECOGNISES: Final = "recognising"
-"""Marks the request that reads the id of the engine: its own connection needs no other such request."""
+"""Marks the request that reads the engine's id. Its own connection does not trigger another such request."""
 
 
 class Docker:
     def __init__(self, host: str | DockerTransport = "") -> None:
-        """`host` is such as `unix:///var/run/docker.sock` or `tcp://10.0.0.5:2375`; if it is empty, the
-        usual addresses are tried."""
+        """`host`: an address such as `unix:///var/run/docker.sock` or `tcp://10.0.0.5:2375`, or a transport.
+        If empty, the usual addresses are tried."""
         self._transport = SettingsTransport(host) if isinstance(host, str) else host
         self._version = ""
         self._pace = Pace()
@@ -93,31 +96,30 @@ class Docker:
 
     @property
     def host(self) -> str:
-        """The address of the engine, as readable text."""
+        """The engine's address, as readable text."""
         return self._transport.host
 
     @property
     def address(self) -> str:
-        """The address of ports that its containers publish; the engine is configured to publish them
-        there."""
+        """The address at which the ports of containers are published."""
         return self._transport.address
 
     @property
     def is_elsewhere(self) -> bool:
-        """Returns True for the engine of a cluster, at an address that its organization gave."""
+        """Whether this is the engine of a cluster, at an address that an organization has configured."""
         return self._transport.is_elsewhere
 
     async def keep_pace(self, count: int) -> None:
-        """Waits if the engine of a cluster sends much, after so many bytes of all its answers."""
+        """Applies the rate limit of a cluster's engine, after `count` bytes were read."""
         if self.is_elsewhere:
             await self._pace.keep(count)
 
     def advice(self, away: Away) -> str:
-        """Returns the advice for users who deploy while the engine is unavailable."""
+        """Returns advice for users who deploy while the engine is unavailable."""
         return str(away) if isinstance(away, WrongEngine) else self._transport.no_answer
 
     async def move(self, transport: DockerTransport) -> None:
-        """Switches to another transport; open calls end as if the engine were unavailable."""
+        """Switches to another transport. Open calls fail as if the engine were unavailable."""
         old, self._transport, self._version = self._transport, transport, ""
         session, self._session = self._session, None
         if session is not None:
@@ -125,20 +127,21 @@ class Docker:
         await old.close()
 
     async def json(self, method: str, path: str, **options: Any) -> Any:
-        """Returns the decoded answer; None if it is empty."""
+        """Sends a request and returns the decoded answer; None for an empty answer."""
         body = await self.raw(method, path, **options)
         if len(body) > LONGEST_DOCUMENT:
             raise AnswerTooLong(f"The Docker engine answers with more than {LONGEST_DOCUMENT} bytes")
         return decode(body) if body.strip() else None
 
     async def read_list(self, path: str, type: Any, **options: Any) -> Any:
-        """Returns an answer of this type, which may be long: all fields that the type does not name are
+        """Returns a possibly long list, decoded as a type. Fields that the type does not declare are
         skipped."""
         most = MOST if self.is_elsewhere else LONGEST_LIST
         return decode(await self.raw("GET", path, most=most, **options), type)
 
     async def raw(self, method: str, path: str, *, most: int = MOST, **options: Any) -> bytes:
-        """An answer has to be whole within `patience`: an engine may send a byte now and then for ever."""
+        """Sends a request and returns the body of the answer. The whole answer must arrive within `patience`,
+        because an engine could otherwise send single bytes forever."""
         with self.translated():
             async with asyncio.timeout(options.get("patience", PATIENCE)):
                 return await self._read_whole(method, path, most, **options)
@@ -168,8 +171,8 @@ class Docker:
         patience: float | None = PATIENCE,
         auth: Mapping[str, str] = NO_AUTH,
     ) -> AsyncIterator[EngineAnswer]:
-        """`patience` is how long the engine may be silent; None is for ever. `auth` is the header with a
-        login."""
+        """Sends a request and yields the answer as a stream. `patience`: maximum seconds without data; None
+        for no limit. `auth`: header with a registry login."""
         if not self._version:
             self._version = await self._negotiate()
         async with self._request(
@@ -186,7 +189,7 @@ class Docker:
             yield EngineAnswer(response, self.translated, self.keep_pace)
 
     async def ping(self) -> Mapping[str, str]:
-        """The headers of an engine that is well; nothing is negotiated or kept."""
+        """Returns the headers of a ping. Does not negotiate or cache the API version."""
         async with self._request("GET", "/_ping", patience=CONNECTING) as response:
             if response.status >= 400:
                 raise await self._no(response)
@@ -199,7 +202,8 @@ class Docker:
         await self._transport.close()
 
     async def identity(self) -> str:
-        """Returns the id that the engine gave itself; raises Away or EngineRefused with what is wrong."""
+        """Returns the engine's id. Raises Away or EngineRefused if there is no usable engine at the
+        address."""
         headers = await self.ping()
         if "Api-Version" not in headers:
             raise EngineRefused(
@@ -218,7 +222,7 @@ class Docker:
                 connector=connector,
                 request_class=EngineRequest,
                 trace_configs=self._traces(),
-                # A few bytes could become any number of them.
+                # A compressed answer could expand without limit.
                 auto_decompress=False,
                 headers={"Accept-Encoding": "identity"},
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -226,7 +230,8 @@ class Docker:
         return self._session
 
     def _traces(self) -> list[aiohttp.TraceConfig]:
-        """Has the engine recognised at each new connection, before a request is sent over it."""
+        """Returns hooks that verify the engine's id on each new connection, before a request is sent over
+        it."""
         import aiohttp  # noqa: PLC0415 (as above)
 
         if not self._transport.engine_id:
@@ -236,7 +241,7 @@ class Docker:
         return [trace]
 
     async def _recognise(self, session: aiohttp.ClientSession, context: Any, _: object) -> None:
-        """Raises WrongEngine if the engine at the address is not the one that was connected."""
+        """Raises WrongEngine if the engine at the address is not the expected engine."""
         import aiohttp  # noqa: PLC0415 (as above)
 
         if context.trace_request_ctx == _RECOGNISES:
@@ -251,7 +256,7 @@ class Docker:
         ) as response:
             body = await read_short(response, LONGEST_INFO, RECOGNISING)
         if an_object(decode(body)).get("ID") != self._transport.engine_id:
-            # No connection to the other engine is used for a later request.
+            # Connections to the wrong engine must not be reused.
             self._transport.drop()
             self._version = ""
             raise WrongEngine(self._transport.wrong_engine)
@@ -279,7 +284,7 @@ class Docker:
         with self.translated():
             await self._transport.ready()
             session = self._open_session()
-            # A large body would hold the loop up; what can be read is sent in pieces.
+            # A file object is sent in pieces. Sending large bytes at once would block the event loop.
             sent = io.BytesIO(data) if isinstance(data, bytes) else data
             response = await session.request(
                 method,
@@ -296,7 +301,7 @@ class Docker:
             response.close()
 
     async def _negotiate(self) -> str:
-        """The newest version that both sides know."""
+        """Returns the newest API version that both sides support."""
         async with self._request("GET", "/version", patience=CONNECTING) as response:
             if response.status >= 400:
                 raise await self._no(response)
@@ -329,7 +334,7 @@ class Docker:
         try:
             yield
         except (aiohttp.ClientError, TimeoutError, OSError, json.JSONDecodeError) as error:
-            self._version = ""  # another one may answer next time
+            self._version = ""  # the next connection may reach another engine version
             raise Away(self._transport.explain(error)) from error
 
 

@@ -1,9 +1,10 @@
-"""The memory of a Docker engine of this machine while it reads the manifest of an image from a registry.
+"""Limits the memory that a local Docker engine uses while it reads an image's manifest from a registry.
 
-The engine reads manifests and configurations whole, however long they are, and a registry can compress blanks
-to a thousandth. Before the kernel ends an engine that needs all memory, it ends the services of this machine.
-A call that is given up here is not repeated, and what it brought is not unpacked, which takes many times the
-memory. Some engines read to its end what they have begun to read: only a control group bounds that.
+The engine reads manifests and configurations as a whole, however long they are, and a registry can send
+blanks compressed to a thousandth of their size. If the engine exhausted the memory, the kernel would kill the
+machine's services before the engine. A cancelled call is not repeated, and its data is not unpacked, which
+would take many times the memory. Some engines continue to read after a cancelled call: only a control group
+limits those.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ from windlass.docker.client.answers import EngineRefused
 from windlass.docker.client.client import Docker
 
 MOST_GROWTH: Final = 256 << 20
-"""Bytes by which an engine may grow meanwhile. It needs far more for a configuration that it has read."""
+"""Maximum growth of the engine's memory during a call, in bytes. Unpacking a configuration would need far
+more."""
 PART: Final = 8
-"""At most this fraction (one part in so many) of the machine's memory."""
+"""Divisor of the machine's available memory: the growth is limited to one part in `PART`."""
 TOO_MUCH: Final = "the engine needs too much memory for it"
 PAUSED: Final = "the engine needed too much memory for others of the organization"
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
-"""Seconds in which an organization pulls nothing after the second such pull, and at most."""
+"""Pause in seconds before an organization may pull again: the first pause (after the second such pull), and
+the maximum."""
 _GROUPS: Final = Path("/sys/fs/cgroup")
 _PAUSE: Final = 0.05
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
@@ -42,8 +45,8 @@ _log = log("engines.docker")
 
 @asynccontextmanager
 async def limited_memory(docker: Docker) -> AsyncIterator[None]:
-    """Ends the block with EngineRefused once the engine has grown too much. Calls that began at the same time
-    end together. An engine that cannot be seen, such as one on another machine, has no limit."""
+    """Raises EngineRefused in the block if the engine's memory grows too much. Concurrent calls are cancelled
+    together. An engine whose process is not visible, for example on another machine, is not limited."""
     process = await in_thread(_process_of, docker.host)
     before = _resident(process)
     if not process or not before:
@@ -64,12 +67,13 @@ async def limited_memory(docker: Docker) -> AsyncIterator[None]:
 
 
 class PullBackoff:
-    """Refuses pulls of an organization for longer after each one for which the engine needed too much
-    memory. One costs nothing: pulls that are in progress at the same time end together."""
+    """Exponential back-off for an organization's pulls after pulls that needed too much memory. The first
+    such pull has no consequence, because concurrent innocent pulls are cancelled together with the
+    culprit."""
 
     def __init__(self) -> None:
         self._pauses: dict[str, tuple[float, float]] = {}
-        """Keyed by organization: how long the last pause was, and when it ended."""
+        """Length and end of the last pause, by organization."""
 
     @contextmanager
     def of(self, org: str) -> Iterator[None]:
@@ -94,7 +98,8 @@ class PullBackoff:
 
 
 def is_limited(host: str, proc: Path = Path("/proc"), groups: Path = _GROUPS) -> bool | None:
-    """Returns whether a control group bounds the memory of an engine; None if the engine cannot be seen."""
+    """Returns whether a control group limits the engine's memory; None if the engine's process is not
+    visible."""
     try:
         lines = (proc / str(_process_of(host)) / "cgroup").read_text().splitlines()
     except OSError:
@@ -103,14 +108,16 @@ def is_limited(host: str, proc: Path = Path("/proc"), groups: Path = _GROUPS) ->
 
 
 def is_preferred(host: str, proc: Path = Path("/proc")) -> bool:
-    """Returns whether the kernel ends an engine later than other programs. Steps of BuildKit inherit that."""
+    """Returns whether the engine has a negative OOM score adjustment, so that the kernel kills other programs
+    first. BuildKit's steps inherit it."""
     with suppress(OSError, ValueError):
         return int((proc / str(_process_of(host)) / "oom_score_adj").read_text()) < 0
     return False
 
 
 def _groups(line: str, groups: Path) -> Iterator[str]:
-    """Yields the group of a line, and those above it, where groups limit memory."""
+    """Yields the control group in a line of /proc/PID/cgroup and all its parents, if the hierarchy controls
+    memory."""
     number, controllers, path = line.split(":", 2)
     if number == "0" or "memory" in controllers.split(","):
         root = groups if number == "0" else groups / "memory"
@@ -125,21 +132,21 @@ async def _end_above(most: int, process: int, limit: asyncio.Timeout) -> None:
 
 
 def _resident(process: int) -> int:
-    """Returns the bytes of memory of a process; 0 if there is none."""
+    """Returns the resident memory of a process in bytes; 0 if the process does not exist."""
     with suppress(OSError, ValueError, IndexError):
         return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE
     return 0
 
 
 def _process_of(host: str) -> int:
-    """Returns the process of the engine at a socket of this machine; 0 if it is unknown."""
+    """Returns the process id of the engine at a local socket; 0 if unknown."""
     scheme, _, path = host.partition("://")
     if scheme != "unix":
         return 0
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(path)
         process, *_ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        # systemd listens for an engine that it starts.
+        # With socket activation, the peer is systemd (process 1) instead of the engine.
         return int(process) if process != 1 else _only_engine()
     return 0
 

@@ -1,4 +1,4 @@
-"""Requests of the Docker client. This module loads aiohttp, so it is imported with the first request."""
+"""Requests of the Docker client. This module loads aiohttp, so it is only imported for the first request."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from aiohttp import ClientConnectionError, ClientRequest
 
 
 class EngineRequest(ClientRequest):
-    """A request whose connection may close before it is sent.
+    """A request that tolerates a connection that closes before the request is sent.
 
-    aiohttp sends a request in a task, and its caller learns of a closed connection while it waits for the
-    answer. Without this class, the event loop would report the end of the task as its own error.
+    aiohttp sends a request in a separate task; the caller notices the closed connection when it waits for the
+    answer. Without this class, the event loop would additionally log the task's exception.
     """
 
     async def write_bytes(self, *args: Any, **kwargs: Any) -> None:

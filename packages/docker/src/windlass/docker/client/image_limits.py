@@ -1,6 +1,7 @@
-"""Limits on the configuration of an image, which lists and descriptions of an engine repeat.
+"""Limits of an image's configuration, which the engine repeats in lists and descriptions.
 
-They are read whole, for all services of an engine: one image must not make them too long.
+These answers cover all services of an engine and are read as a whole: a single image must not make them too
+long.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from typing import Any, Final
 MOST_PORTS: Final = 256
 MOST_VOLUMES: Final = 64
 LONGEST_LABELS: Final = 16 * 1024
-"""Bytes of the names of an image's labels together: containers have them, with empty values."""
+"""Maximum total size of an image's label names, in bytes. Containers repeat the names with empty values."""
 LONGEST_COMMAND: Final = 32 * 1024
 LONGEST_VARIABLES: Final = 512 * 1024
 LONGEST_ALL: Final = 256 * 1024
-"""Bytes of the whole configuration of an image, with variables, values of labels and its health check."""
+"""Maximum size of an image's whole configuration, in bytes."""
 
 
 def why_unfit(image: Mapping[str, Any]) -> str:
-    """Returns what to change in an image before it is used; empty if it fits."""
+    """Returns advice on how to reduce an image's configuration; empty if it is within the limits."""
     config = image.get("Config") or {}
     if (count := len(config.get("ExposedPorts") or {})) > MOST_PORTS:
         return f"Expose fewer ports in the image: EXPOSE names {count}, and at most {MOST_PORTS} are allowed"
@@ -38,5 +39,6 @@ def why_unfit(image: Mapping[str, Any]) -> str:
 
 
 def written(texts: Iterable[str]) -> int:
-    """Returns the most bytes that the engine writes for texts. It writes these signs as six: `\\u003c`."""
+    """Returns the maximum size of texts in the engine's JSON. The engine writes `<`, `>` and `&` as six
+    characters, such as `\\u003c`."""
     return sum(len(json.dumps(text)) + 5 * sum(map(text.count, "<>&")) for text in texts)

@@ -1,4 +1,4 @@
-"""Images: whether one is on the engine, and how it gets there."""
+"""Images on the engine: lookup, pull and push."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ from windlass.engines.image_names import is_digest
 from windlass.engines.registries import RegistryLogin
 
 PULLING: Final = 600.0
-"""Seconds that an engine may be silent while it pulls or pushes."""
+"""Maximum seconds without data from the engine during a pull or push."""
 LOOKING: Final = 30.0
-"""Seconds in which a registry resolves a tag: other deployments wait for the end of this one."""
+"""Time limit for a registry to resolve a tag, in seconds. Other deployments may have to wait meanwhile."""
 SILENT: Final = 300.0
-"""Seconds that a registry may be silent during a pull, for which other deployments may have to wait."""
+"""Maximum seconds without data from a registry during a pull. Other deployments may have to wait
+meanwhile."""
 LEAST: Final = 64 * 1024
-"""Bytes a second of all layers of a pull together, at least: the engine loads few at a time for all."""
+"""Minimum speed of a pull in bytes per second, for all layers together. The engine downloads only a few
+layers at a time, so a slow pull delays all others."""
 MEASURED: Final = 120.0
-"""Seconds over which that is measured."""
+"""Period in seconds over which the speed is measured."""
 LONGEST_STORED: Final = 512 * 1024
-"""Maximum bytes of the configuration of an image."""
+"""Maximum size of an image's stored configuration, in bytes."""
 TOO_SLOW: Final = "the registry sends too slowly"
 TOO_LONG: Final = "the image says too much of itself"
 
 
 async def image(docker: Docker, ref: str) -> dict[str, Any] | None:
-    """Returns the engine's description of an image; None if the engine does not have it."""
+    """Returns the engine's metadata of an image; None if the engine does not have the image."""
     try:
         return dict(await docker.json("GET", f"/images/{ref}/json"))
     except EngineRefused as refused:
@@ -44,7 +46,7 @@ async def image(docker: Docker, ref: str) -> dict[str, Any] | None:
 
 
 def registry_auth(login: RegistryLogin | None) -> Mapping[str, str]:
-    """Returns headers with the registry login, which the engine uses for the pull."""
+    """Returns the request headers with a registry login."""
     if login is None:
         return {}
     document = json.dumps({"username": login.username, "password": login.password})
@@ -52,12 +54,12 @@ def registry_auth(login: RegistryLogin | None) -> Mapping[str, str]:
 
 
 async def ask_registry(docker: Docker, ref: str, login: RegistryLogin | None = None) -> str:
-    """Returns the digest that a registry has for an image. The engine asks: its network decides what can be
-    pulled. Raises EngineRefused with the reason."""
+    """Returns the digest of an image in its registry. The engine sends the request, because its network
+    determines which registries are reachable. Raises EngineRefused with the reason."""
     try:
         async with asyncio.timeout(LOOKING), limited_memory(docker):
             answer = await docker.json("GET", f"/distribution/{ref}/json", auth=registry_auth(login))
-    except TimeoutError as error:  # the engine answers: its registry does not
+    except TimeoutError as error:  # the registry does not answer, but the engine does
         raise EngineRefused(504, "timed out") from error
     digest = str((answer.get("Descriptor") or {}).get("digest", ""))
     if not is_digest(digest):
@@ -67,7 +69,7 @@ async def ask_registry(docker: Docker, ref: str, login: RegistryLogin | None = N
 
 async def pull(docker: Docker, ref: str, login: RegistryLogin | None = None) -> None:
     """Pulls an image from the registry in its name. Raises EngineRefused with the reason."""
-    # Without a tag the engine would fetch every one there is.
+    # Without a tag, the engine would pull all tags.
     params = {"fromImage": ref if has_tag(ref) else f"{ref}:latest"}
     auth = registry_auth(login)
     now = asyncio.get_running_loop().time
@@ -82,14 +84,14 @@ async def pull(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
                 limit.reschedule(speed.take(message, now()))
                 if "error" in message:
                     raise EngineRefused(404, str(message["error"]))
-    except TimeoutError as error:  # the engine answers: its registry does not
+    except TimeoutError as error:  # the registry does not answer, but the engine does
         raise EngineRefused(504, TOO_SLOW if speed.is_loading else "timed out") from error
     await _refuse_long(docker, ref)
 
 
 async def _refuse_long(docker: Docker, ref: str) -> None:
-    """Removes an image that was just pulled if its description is too long: for each list, the engine reads
-    the descriptions of all images."""
+    """Removes a newly pulled image, and raises EngineRefused, if its metadata is too long: the engine reads
+    the metadata of all images for each list."""
     try:
         described, _ = [await docker.json("GET", f"/images/{ref}/{part}") for part in ("json", "history")]
         if not docker.is_elsewhere and await _stored_size(docker, str(described["Id"])) > LONGEST_STORED:
@@ -103,8 +105,8 @@ async def _refuse_long(docker: Docker, ref: str) -> None:
 
 
 async def _stored_size(docker: Docker, id: str) -> int:
-    """Returns the bytes of the configuration of an image, with fields that no answer tells, as an engine of
-    this machine has stored it; 0 if it cannot be seen."""
+    """Returns the size of an image's configuration as stored by a local engine, including fields that the API
+    does not report; 0 if the file is not accessible."""
     info = await docker.json("GET", "/info")
     stored = Path(info["DockerRootDir"]) / "image" / info["Driver"] / "imagedb/content" / id.replace(":", "/")
     try:
@@ -114,8 +116,7 @@ async def _stored_size(docker: Docker, id: str) -> int:
 
 
 class _PullSpeed:
-    """Computes the time at which a slow pull is cancelled, so that a slow registry does not delay all
-    pulls."""
+    """Computes when to cancel a slow pull, so that a slow registry does not delay all pulls."""
 
     def __init__(self, now: float) -> None:
         self._layers: dict[str, int] = {}
@@ -127,8 +128,8 @@ class _PullSpeed:
         return bool(self._loading)
 
     def take(self, message: Mapping[str, Any], now: float) -> float:
-        """Records progress, and returns the time at which the pull is cancelled without further progress.
-        Time in which it waits for other pulls does not count."""
+        """Records a progress message. Returns the time at which the pull is cancelled if no further progress
+        follows. Time spent waiting for other pulls is not counted."""
         self._spent += now - self._now if self.is_loading else 0
         self._now = now
         layer, loaded = str(message.get("id", "")), (message.get("progressDetail") or {}).get("current")
@@ -144,10 +145,10 @@ class _PullSpeed:
 
 
 async def push(docker: Docker, ref: str, login: RegistryLogin | None = None) -> None:
-    """Sends an image to the registry in its name. Raises EngineRefused with the reason."""
+    """Pushes an image to the registry in its name. Raises EngineRefused with the reason."""
     name, _, tag = ref.rpartition(":")
     path = f"/images/{name}/push"
-    auth = registry_auth(login or RegistryLogin("", ""))  # the engine refuses a push without any login
+    auth = registry_auth(login or RegistryLogin("", ""))  # the engine requires a login header for a push
     async with docker.stream("POST", path, params={"tag": tag}, patience=PULLING, auth=auth) as answer:
         async for message in answer.objects():
             if "error" in message:
@@ -160,14 +161,14 @@ _AWAY: Final = (
 )
 _BUSY: Final = r"toomanyrequests|too many requests|rate limit|http (response|status): 429|http 429"
 
-# Messages of the engine when an image cannot be pulled, and the remedies. The first matching entry counts.
+# Patterns of the engine's pull errors, and their remedies. The first matching entry is used.
 _REASONS: Final = (
     (
         _BUSY,
         "Deploy again later: the registry of {ref} allows no more pulls for now",
     ),
     (
-        # The engine repeats this answer, which may be that of any program of its network.
+        # The engine quotes the unexpected answer, which may be from any program in its network.
         r"response body|looking for beginning of value|token response|unexpected (http )?status",
         "Check the host of {ref}: another program than a registry answers the Docker engine there",
     ),
@@ -220,13 +221,14 @@ _REASONS: Final = (
 
 
 def is_undecided(message: str) -> bool:
-    """Returns whether it is unknown whether a registry has an image: it is unavailable, or limits
-    requests."""
+    """Returns whether the failure leaves open whether the image exists: the registry is unavailable, or
+    limits requests."""
     return _reason(message)[0] in (_AWAY, _BUSY)
 
 
 def why_not_pulled(ref: str, message: str, *, has_login: bool = False) -> str:
-    """Returns the remedy for the user. What the engine says itself names addresses of its network."""
+    """Returns the remedy for a failed pull. Omits the engine's own message where possible, because it
+    contains addresses of the engine's network."""
     how = "with the login of its registry" if has_login else "without a password"
     if words := _reason(message)[1]:
         return words.format(ref=ref, tag=ref.rpartition(":")[2], how=how)
@@ -234,7 +236,7 @@ def why_not_pulled(ref: str, message: str, *, has_login: bool = False) -> str:
 
 
 def _reason(message: str) -> tuple[str, str]:
-    """Returns the first reason that fits, and two empty texts if none does."""
+    """Returns the first matching entry of `_REASONS`; two empty texts if none matches."""
     fitting = (reason for reason in _REASONS if re.search(reason[0], message, re.IGNORECASE))
     return next(fitting, ("", ""))
 
@@ -244,5 +246,5 @@ def has_digest(ref: str) -> bool:
 
 
 def has_tag(ref: str) -> bool:
-    """Returns whether a name has a tag; `host:5000/shop` has none."""
+    """Returns whether an image name has a tag or digest. The name `host:5000/shop` has neither."""
     return has_digest(ref) or ":" in ref.rpartition("/")[2]

@@ -1,8 +1,9 @@
-"""Images that Windlass pulled: a note of each service that uses one, and removal of those that none uses.
+"""Records which services use pulled images, and removes pulled images that no service uses.
 
-An engine does not say who pulled an image. A note is written after a pull alone, with the id of the image:
-what the operator pulled has no note, and is never removed. The engine itself refuses to remove the image of a
-container. An image that was removed too early is pulled again by the deployment that needs it.
+An engine does not report who pulled an image. Windlass writes a note, with the image id, only after its own
+pull: images that the operator pulled have no note, and are never removed. The engine refuses to remove the
+image of an existing container. If an image is removed too early, the next deployment that needs it pulls it
+again.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from windlass.engines.image_names import spelled_out
 from windlass.engines.registries import parse_ref
 
 PULLED: Final = "pulled"
-"""The folder with the notes, in that of the engine."""
+"""Name of the folder with the notes, in the engine's folder."""
 MOST: Final = 200
 """Maximum number of recorded images of one organization. Beyond that, the least recently used are removed."""
 _USES: Final = ("run", "build")
@@ -35,7 +36,7 @@ _log = log("engines.docker")
 
 
 class ImageUser(Struct, frozen=True):
-    """A service that runs an image, or builds on it."""
+    """A service that runs an image or uses it as a base image."""
 
     service: str
     org: str
@@ -43,7 +44,7 @@ class ImageUser(Struct, frozen=True):
 
 
 class PulledImage(Struct, frozen=True):
-    """The content of a note."""
+    """The content of a note about a pulled image."""
 
     ref: str
     id: str
@@ -60,12 +61,14 @@ class PulledImages:
             await self._evict(user.org)
 
     async def note_use(self, user: ImageUser, ref: str, id: str) -> None:
-        """Notes that a service uses an image that is there. Does nothing if Windlass has not pulled it."""
+        """Records that a service uses an image that is already on the engine. Does nothing if Windlass did
+        not pull the image."""
         with _logged(ref):
             await in_thread(self._join, user, PulledImage(ref, id, user.org))
 
     async def keep(self, service: str, use: Literal["run", "build"], refs: Collection[str]) -> None:
-        """Removes the images that a service used, except these, and those of other users."""
+        """Removes a service's notes for all images except `refs`, and the images that no other service
+        uses."""
         for path, noted in await in_thread(self._notes, service, use):
             if noted.ref not in refs:
                 await self._release(path, noted)
@@ -79,14 +82,15 @@ class PulledImages:
 
     async def _evict(self, org: str) -> None:
         noted = [entry for entry in await in_thread(self._notes) if entry[1].org == org]
-        used = dict.fromkeys(image.ref for _, image in noted)  # in the order of their last use
+        used = dict.fromkeys(image.ref for _, image in noted)  # ordered by last use
         for ref in [*used][: max(len(used) - MOST, 0)]:
             for path, noted_image in noted:
                 if noted_image.ref == ref:
                     await self._release(path, noted_image)
 
     async def _release(self, path: Path, noted: PulledImage) -> None:
-        """Removes a note, and the image unless it has other users. Both stay while a container uses it."""
+        """Removes a note, and its image unless other services use it. Keeps both while a container uses the
+        image."""
         others = [other for at, other in await in_thread(self._notes) if at != path]
         has_same_name = any(other.ref == noted.ref for other in others)
         if not has_same_name and not await self._is_removed(noted, others):
@@ -96,12 +100,12 @@ class PulledImages:
     async def _is_removed(self, noted: PulledImage, others: Collection[PulledImage]) -> bool:
         has_tag = bool(parse_ref(noted.ref).tag)
         if has_tag and any(other.id == noted.id for other in others):
-            return False  # with the last tag of a repository, an engine removes its digests, too
+            return False  # removing a repository's last tag would also remove its digest references
         there = await image(self._docker, noted.ref)
         if there is None or there.get("Id") != noted.id:
             return True
         if not has_tag and _has_tag_beside(there, noted.ref):
-            return True  # the operator has pulled it as well, or a build: its digest goes with its tag
+            return True  # pulled by tag, too (by the operator or a build): the tag owns the digest
         try:
             await self._docker.raw("DELETE", f"/images/{noted.ref}")
         except EngineRefused as refused:
@@ -128,7 +132,7 @@ class PulledImages:
         return self._folder / user.service / user.use / hashlib.sha256(ref.encode()).hexdigest()
 
     def _notes(self, service: str = "*", use: str = "*") -> list[tuple[Path, PulledImage]]:
-        """Returns notes with their files, the one that was used longest ago first."""
+        """Returns the paths and contents of notes, the least recently used first."""
         paths = sorted(self._times(service, use))
         return [(path, noted) for _, path in paths if (noted := _read(path))]
 
@@ -141,7 +145,7 @@ class PulledImages:
 
 @contextmanager
 def _logged(ref: str) -> Iterator[None]:
-    """Logs that a note is missing, as on a full disk. The image is used all the same."""
+    """Logs a failure to write a note, for example on a full disk. The image can be used anyway."""
     try:
         yield
     except OSError as error:
@@ -157,12 +161,12 @@ def _read(path: Path) -> PulledImage | None:
 
 def _unlink(path: Path) -> None:
     path.unlink(missing_ok=True)
-    with suppress(OSError):  # the service has other notes
+    with suppress(OSError):  # the folder contains other notes
         path.parent.rmdir()
         path.parent.parent.rmdir()
 
 
 def _has_tag_beside(inspection: Mapping[str, Any], ref: str) -> bool:
-    """Returns whether an image also has a tag of the repository in a reference by digest."""
+    """Returns whether an image also has a tag in the repository of a digest reference."""
     name = spelled_out(parse_ref(ref).name)
     return any(spelled_out(parse_ref(tag).name) == name for tag in inspection.get("RepoTags") or ())

@@ -1,4 +1,4 @@
-"""A connection that the Docker engine hands over to a command, with two streams in one."""
+"""A hijacked connection to the Docker engine, which carries the input and output of a command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from windlass.docker.client.answers import EngineAnswer, EngineRefused
 
 HEAD: Final = Layout(">BxxxI")
 LONGEST: Final = 1024 * 1024
-"""Bytes of one piece; an engine cuts what is written at 16 KB, or at what was written at once."""
+"""Maximum size of a frame, in bytes. An engine sends at most 16 KB, or the bytes of one write."""
 
 
 class Frames:
@@ -37,7 +37,7 @@ class Frames:
 
 
 async def pieces(chunks: AsyncIterable[bytes]) -> AsyncIterator[list[bytes]]:
-    """As many at a time as arrived together."""
+    """Yields lists of complete frames that arrived together."""
     frames = Frames()
     async for chunk in chunks:
         if complete := frames.feed(chunk):
@@ -49,24 +49,24 @@ if TYPE_CHECKING:
 
 
 class RawConnection:
-    """Writes to the connection of a streamed answer until its end. The answer itself is what is read."""
+    """The writing side of a hijacked connection. The streamed answer is its reading side."""
 
     def __init__(self, answer: EngineAnswer) -> None:
         self._response: aiohttp.ClientResponse = answer.response
 
     async def write(self, data: bytes) -> None:
-        """Sends bytes. Waits while the engine does not read; does nothing after the end of the answer."""
+        """Sends bytes. Waits while the engine does not read. Does nothing after the end of the answer."""
         if (transport := self._transport()) is None:
             return
         transport.write(data)
         connection = self._response.connection
         if connection is not None and connection.protocol is not None:
-            # The flow control of aiohttp, which it keeps for its own requests.
+            # aiohttp's internal flow control: it has no public function for this.
             await cast(Any, connection.protocol)._drain_helper()
 
     def end(self) -> bool:
-        """Closes the writing side, and continues to read. Returns False if this is impossible, as with
-        TLS."""
+        """Closes the writing side, while reading continues. Returns False if half-closing is impossible, for
+        example with TLS."""
         transport = self._transport()
         if transport is None:
             return True

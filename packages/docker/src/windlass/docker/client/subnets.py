@@ -1,6 +1,6 @@
-"""Networks with small subnets of a range of our own.
+"""Creates networks with small subnets from Windlass's own address range.
 
-An engine gives each network 4,096 addresses or more of its own pools, and has about 30 of them.
+An engine's default address pools only suffice for about 30 networks, each with at least 4,096 addresses.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from windlass.docker.client.client import Docker
 from windlass.docker.client.transports import HERE
 
 LARGEST: Final = 24
-"""The longest prefix of a range: 256 addresses."""
+"""Maximum prefix length of the range: at least 256 addresses."""
 _OVERLAPS: Final = "overlap"
 _ROUTES: Final = Path("/proc/net/route")
 _TRIES: Final = 64
-"""The number of subnets to try, because other servers may take one at the same time."""
+"""Maximum number of subnets to try, because other servers may use a subnet at the same time."""
 
 
 class _Subnet(Struct, rename="pascal"):
@@ -48,7 +48,8 @@ class SubnetsUsedUp(EngineRefused):
 
 
 def read_range(text: str) -> IPv4Network | None:
-    """Returns the range of a setting; None if engines choose subnets themselves. Raises ValueError."""
+    """Parses the address range of a setting. Returns None if the engine chooses subnets itself. Raises
+    ValueError."""
     if not text:
         return None
     pool = IPv4Network(text)
@@ -58,8 +59,8 @@ def read_range(text: str) -> IPv4Network | None:
 
 
 def build_reserve(pool: IPv4Network) -> IPv4Network:
-    """Returns the part of a range that networks of environments leave to builds: a sixteenth, and 128
-    addresses at least."""
+    """Returns the part of a range that is reserved for build networks: a sixteenth, but at least 128
+    addresses."""
     size = 1 << (pool.max_prefixlen - min(pool.prefixlen + 4, 25))
     return IPv4Network((int(pool.broadcast_address) + 1 - size, min(pool.prefixlen + 4, 25)))
 
@@ -67,9 +68,10 @@ def build_reserve(pool: IPv4Network) -> IPv4Network:
 async def make_network(
     docker: Docker, body: Mapping[str, Any], pool: IPv4Network | None, prefix: int, *, builds: bool = False
 ) -> None:
-    """Creates a network with a subnet of this size: for builds from the reserve, if possible, otherwise
-    from the rest of the range. The engine refuses overlaps, so if two servers choose the same subnet, one
-    of them tries the next."""
+    """Creates a network with a subnet of the given prefix length.
+
+    `builds`: prefers the reserved part of the range, which other networks never use. The engine refuses
+    overlapping subnets: if two servers choose the same subnet, one of them tries the next subnet."""
     if pool is None:
         await docker.json("POST", "/networks/create", body=body)
         return
@@ -79,7 +81,8 @@ async def make_network(
         first, count = int(reserve.network_address) - int(pool.network_address), reserve.num_addresses
     else:
         taken, first, count = [*taken, reserve], 0, pool.num_addresses
-    # Anywhere: bridges that an engine has forgotten are seen on this machine alone, by their routes.
+    # Start at a random subnet: bridges that an engine has lost are only visible on this machine, by their
+    # routes.
     start = (first + random.randrange(count)) >> (pool.max_prefixlen - prefix)  # noqa: S311 (no secret)
     for subnet in islice(free_subnets(pool, prefix, taken, start), _TRIES):
         addresses = {"Driver": "default", "Config": [{"Subnet": str(subnet)}]}
@@ -96,7 +99,7 @@ async def make_network(
 def free_subnets(
     pool: IPv4Network, prefix: int, taken: Collection[IPv4Network], start: int = 0
 ) -> Iterator[IPv4Network]:
-    """Yields subnets that overlap nothing that is taken, from the one with this number on."""
+    """Yields free subnets of a range, beginning with number `start`."""
     first, end = int(pool.network_address), int(pool.broadcast_address)
     addresses = range(first, end, 1 << (pool.max_prefixlen - prefix))
     for address in chain(addresses[start:], addresses[:start]):
@@ -106,12 +109,12 @@ def free_subnets(
 
 
 async def taken_subnets(docker: Docker, pool: IPv4Network) -> list[IPv4Network]:
-    """Returns the subnets of a range that networks of the engine or routes of this machine use."""
+    """Returns the subnets of a range that are used by the engine's networks or this machine's routes."""
     networks = await docker.read_list("/networks", list[_TakenNetwork])
     configs = [network.ipam.config or () for network in networks if network.ipam is not None]
     used = _networks(entry.subnet for config in configs for entry in config)
     routes = await in_thread(_routes) if docker.address == HERE else []
-    # A wider route, such as that of a VPN, leads to all but the subnet.
+    # A wider route, such as a VPN's default route, does not conflict with a subnet.
     return [
         *(subnet for subnet in used if subnet.overlaps(pool)),
         *(route for route in routes if route.subnet_of(pool)),
@@ -126,7 +129,7 @@ def _routes() -> list[IPv4Network]:
 
 
 def _address(written: str) -> IPv4Address:
-    """Reads a number as the kernel writes it: the bytes of `0100000A` are those of 10.0.0.1."""
+    """Parses an address in the kernel's little-endian form: `0100000A` is 10.0.0.1."""
     return IPv4Address(bytes.fromhex(written)[::-1])
 
 

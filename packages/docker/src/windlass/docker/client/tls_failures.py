@@ -1,4 +1,4 @@
-"""Explains failures of TLS connections to a Docker engine, and what to do about them."""
+"""Explains failures of TLS connections to a Docker engine, with remedies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TLS_PORT: Final = 2376
 
 
 def tls_reason(error: Exception, address: str, port: int) -> str:
-    """Returns the remedy for a failed connection."""
+    """Returns the remedy for a failed TLS connection."""
     inner = _ssl_error(error)
     if isinstance(inner, ssl.SSLCertVerificationError):
         return _why_untrusted(inner, address)
@@ -52,9 +52,9 @@ def _why_untrusted(error: ssl.SSLCertVerificationError, address: str) -> str:
 
 
 def _ssl_error(error: BaseException | None) -> ssl.SSLError | None:
-    """Returns the TLS error that caused an error of the HTTP client."""
+    """Returns the TLS error that caused an HTTP client error; None if there is none."""
     while error is not None:
-        # The client's own failures are made of those of TLS, and pass for them.
+        # aiohttp wraps TLS errors in its own classes, which are subclasses of SSLError, too.
         inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
         if inner is None and isinstance(error, ssl.SSLError):
             return error

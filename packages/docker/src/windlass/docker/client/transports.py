@@ -1,4 +1,4 @@
-"""Ways to a Docker engine: the socket of this machine, plain TCP, and TLS with a client certificate."""
+"""Transports to a Docker engine: a Unix socket, plain TCP, and TLS with a client certificate."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 HERE: Final = "127.0.0.1"
 KEEPALIVE: Final = {socket.TCP_KEEPIDLE: 4, socket.TCP_KEEPINTVL: 2, socket.TCP_KEEPCNT: 2}
-"""TCP keepalive settings, in seconds, and the number of probes: a host that does not answer is detected
-after 8 seconds."""
+"""TCP keep-alive: idle time and interval in seconds, and the number of probes. An unreachable host is
+detected after 8 seconds."""
 _LOOKS, _LOOK = 100, 0.01
 
 
@@ -36,55 +36,56 @@ class DockerTransport(Protocol):
 
     @property
     def host(self) -> str:
-        """The address of the engine, as readable text."""
+        """The engine's address, as readable text."""
         ...
 
     @property
     def address(self) -> str:
-        """The address of ports that containers publish; the engine is configured to publish them there."""
+        """The address at which the ports of containers are published."""
         ...
 
     @property
     def is_elsewhere(self) -> bool:
-        """Returns True for the engine of a cluster, at an address that its organization gave."""
+        """Whether this is the engine of a cluster, at an address that an organization has configured."""
         ...
 
     @property
     def no_answer(self) -> str:
-        """Returns the advice for users about an unavailable engine, without naming its address."""
+        """Advice for users about an unavailable engine. Does not contain the engine's address."""
         ...
 
     @property
     def engine_id(self) -> str:
-        """The id of the only trusted engine; empty if any is trusted."""
+        """Id of the expected engine; empty if any engine is accepted."""
         ...
 
     @property
     def wrong_engine(self) -> str:
-        """Returns the advice if another engine answers, without naming its address."""
+        """Advice for users if another engine answers. Does not contain the engine's address."""
         ...
 
     async def ready(self) -> None:
-        """Called before each request. Raises Away with the remedy, or OSError."""
+        """Prepares a request. Raises Away with a remedy, or OSError."""
         ...
 
     def connector(self) -> tuple[aiohttp.BaseConnector, str]:
-        """Returns what makes connections, and the base of the URLs."""
+        """Returns an aiohttp connector, and the base URL of requests."""
         ...
 
     def explain(self, error: Exception) -> str:
-        """Returns why there was no answer, and the remedy."""
+        """Returns the reason of a failed request, and a remedy."""
         ...
 
     def drop(self) -> None:
-        """Ends the connections that the current task has opened."""
+        """Closes the connections that the current task has opened."""
         ...
 
     async def close(self) -> None: ...
 
 
 class SettingsTransport:
-    """The engine that the operator's settings name: a socket, or TCP without encryption."""
+    """A transport to the engine in the operator's settings: a Unix socket, or TCP without client
+    certificates."""
 
     engine_id = wrong_engine = ""
     is_elsewhere = False
@@ -146,28 +147,28 @@ class SettingsTransport:
         )
 
     def drop(self) -> None:
-        """Does nothing, because this transport has not identified an engine."""
+        """Does nothing: this transport does not check the engine's id."""
 
     async def close(self) -> None:
-        """Does nothing, because this transport holds no resources."""
+        """Does nothing: this transport has no open resources."""
 
 
 class TlsIdentity(Struct, frozen=True):
     """PEM texts for mutual TLS authentication."""
 
     authority: str
-    """The certificate authority of the engine's certificate."""
+    """Certificate authority of the engine's certificate."""
     certificate: str
     key: str
 
 
 class BadIdentity(ValueError):
-    """A certificate or key cannot be used; the message begins with the name of the part."""
+    """Raised if a certificate or key is not usable. The message begins with the name of the setting."""
 
 
 class TlsTransport:
-    """An engine on another machine, where both sides show certificates. `reach` limits where it may be, and
-    `cluster` is the name of the cluster that it belongs to."""
+    """A transport to a cluster's engine with mutual TLS. `reach` restricts the addresses that may be
+    contacted; `cluster` is the name of the cluster."""
 
     is_elsewhere = True
 
@@ -240,7 +241,8 @@ class TlsTransport:
             _shut(self._openers.get(task, ()))
 
     async def close(self) -> None:
-        """Ends connections that wait for the goodbye of the other side, as TLS does for half a minute."""
+        """Closes all connections immediately. Otherwise, TLS would wait half a minute for the peer's closing
+        message."""
         _shut(self._sockets)
         for _ in range(_LOOKS):
             if all(opened.fileno() == -1 for opened in self._sockets):
@@ -249,8 +251,8 @@ class TlsTransport:
 
 
 def _end_when_silent(connection: socket.socket) -> None:
-    """Ends a connection whose host has vanished although nothing is being sent: otherwise the stream of
-    events would wait forever."""
+    """Enables TCP keep-alive, so that a connection to a vanished host ends. Otherwise, a stream of events
+    would wait forever."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, number in KEEPALIVE.items():
         connection.setsockopt(socket.IPPROTO_TCP, option, number)
@@ -263,12 +265,12 @@ def _shut(sockets: Iterable[socket.socket]) -> None:
 
 
 def tls_context(identity: TlsIdentity) -> ssl.SSLContext:
-    """Raises BadIdentity if a part is not what it should be."""
+    """Creates the TLS context of an identity. Raises BadIdentity if a certificate or key is not usable."""
     try:
         context = ssl.create_default_context(cadata=identity.authority)
     except (ssl.SSLError, ValueError) as error:
         raise BadIdentity("engine_ca_certificate: must be a certificate in PEM form (ca.pem)") from error
-    # OpenSSL reads its own certificate and key from files only.
+    # The ssl module can load a client certificate and key from files only.
     with tempfile.TemporaryDirectory(prefix="windlass-tls-") as folder:
         certificate, key = Path(folder) / "certificate", Path(folder) / "key"
         certificate.write_text(identity.certificate)
@@ -285,7 +287,7 @@ def tls_context(identity: TlsIdentity) -> ssl.SSLContext:
 
 
 class _Locked(Exception):
-    """The key asks for a passphrase."""
+    """Raised if the private key is protected by a passphrase."""
 
 
 def _no_password() -> str:
@@ -306,7 +308,7 @@ def _in_url(address: str) -> str:
 
 
 def _engine_sockets() -> tuple[Path, ...]:
-    """The machine's own engine; one without root; Docker Desktop."""
+    """Returns the usual sockets: the system's engine, a rootless engine, and Docker Desktop."""
     home = Path.home() / ".docker"
     return (
         Path("/var/run/docker.sock"),

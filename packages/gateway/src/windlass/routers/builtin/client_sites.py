@@ -21,7 +21,8 @@ from windlass.routers.builtin.table import Backend
 
 _log = log("router")
 _LOADS: Final = 3
-"""Maximum number of loads for one answer: the site's index, the file, and a repetition."""
+"""Maximum number of attempts to create an answer: before and after the index is loaded, and after the file is
+loaded."""
 _PIECES: Final = 4
 """Maximum number of pieces that one client gets in one turn of the event loop."""
 _UNREADABLE: Final = (OSError, RuntimeError)

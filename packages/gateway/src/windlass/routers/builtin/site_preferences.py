@@ -68,7 +68,7 @@ def _takes_gzip(value: bytes) -> bool:
 
 def is_unchanged(wishes: SitePreferences, page: SitePage, content: SiteContent) -> bool:
     """Returns whether the client already has this content. If-Modified-Since must equal the modification date
-    exactly: files of two releases may have the same date order reversed by a rollback."""
+    exactly, because a rollback may bring back a file with an older date."""
     if wishes.unless_match:
         return wishes.unless_match.strip(b"\t ") == b"*" or content.etag in wishes.unless_match
     return bool(wishes.unless_modified) and wishes.unless_modified == page.modified

@@ -1,7 +1,7 @@
-"""Reads the files `_redirects` and `_headers`, in the form of Netlify. Pure.
+"""Parses the files `_redirects` and `_headers` in Netlify's format. Pure.
 
-A line that cannot be followed is left out, with a problem for the build log that names it: the rest of the
-site is worth serving. The files are untrusted, so that their size and their rules are limited.
+An invalid line is skipped and reported in the build log; the rest of the site is published. The files are
+untrusted, so that their size and number of rules are limited.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _TARGET: Final = re.compile(r"(?:/|https?://[^/?#]+)[^\x00-\x20\x7f]*")
 _HOST: Final = re.compile(r"https?://[^/?#:@]+(?::[0-9]+)?(?=[/?#]|\Z)")
-"""A host without names that requests fill in: a request would choose where it leads."""
+"""A target host without placeholders. With a placeholder, the request could choose the host (an open
+redirect)."""
 _PATH: Final = re.compile(r"/[^\x00-\x20\x7f]*")
 
 
 class HeaderRule(Struct, frozen=True, array_like=True):
-    """Fields of the answers for some paths."""
+    """Response headers for the paths that match a pattern."""
 
     path: str
     fields: tuple[tuple[str, str], ...]
 
 
 class Redirect(Struct, frozen=True, array_like=True):
-    """A redirect of some paths to another address, or, with status 200, a page that is served at these
-    paths."""
+    """A redirect for the paths that match a pattern. With status 200 or an error status, the target page is
+    served at these paths instead."""
 
     path: str
     target: str
     status: int = 301
     force: bool = False
-    """True if the redirect applies even if a file exists at the path."""
+    """Whether the redirect applies even if a file exists at the path."""
 
     @property
     def moves(self) -> bool:
@@ -58,7 +59,7 @@ class ParsedRules(Struct, frozen=True):
 
 
 def field_problem(name: str, value: str) -> str:
-    """Returns why a field cannot be in answers; empty if it can."""
+    """Returns why a header is not allowed in answers; empty if it is allowed."""
     if not _NAME.fullmatch(name):
         return f"{name!r} is no name of a field"
     if name.lower() in GATEWAY_HEADERS:
@@ -89,7 +90,7 @@ def parse_redirects(text: str) -> ParsedRules:
 
 
 def _redirect(line: str) -> Redirect | str:
-    """Returns the redirect of a line, or its problem."""
+    """Parses a line. Returns the redirect, or a description of the problem."""
     words = line.split()
     if len(words) < 2 or len(line) > _LONGEST_LINE:
         return "write a path, a target and perhaps a status, such as /old /new 301"
@@ -144,7 +145,8 @@ def parse_headers(text: str) -> ParsedRules:
 
 
 def _add_field(fields: dict[str, tuple[str, str]], line: str) -> str:
-    """Adds a field to those of a path, or returns its problem."""
+    """Parses a header line and adds the header to `fields`. Returns a description of the problem; empty if
+    there is none."""
     name, colon, value = (part.strip() for part in line.partition(":"))
     if not colon or len(line) > _LONGEST_LINE:
         return "write a name, a colon and a value"

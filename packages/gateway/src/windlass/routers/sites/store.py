@@ -1,9 +1,9 @@
-"""Stores the releases of static sites: whole, or not at all.
+"""Stores the releases of static sites. A release is published atomically.
 
-    <folder>/<service>/<release>/      a release; it is complete: it gets its name at the end
-    <folder>/<service>/.new-<name>/    one that is being put in place
+    <folder>/<service>/<release>/      a complete release, renamed to this name at the end
+    <folder>/<service>/.new-<name>/    a release that is being written
 
-A release is a copy of what a build made. It can be lost: it is made again from the build.
+A release is a copy of a build's output. A lost release is created again from the build.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from windlass.routers.sites.index import FORMAT, INDEX
 from windlass.routers.sites.publish import PublishError, PublishReport, SiteSettings, publish
 
 SITES: Final = "sites"
-"""The folder of all sites, below the data directory, and that of one that was set aside."""
+"""Name of the folder of all sites in the data directory, and of a service's sites in its set-aside data."""
 _NEW: Final = ".new-"
 _GONE: Final = ".gone-"
 
 
 def release_name(artifact: str, settings: SiteSettings) -> str:
-    """Returns the name of the release that an artifact and settings make."""
+    """Returns the name of a release, a digest of its artifact and settings."""
     inputs = msgspec.json.encode([FORMAT, artifact, settings])
     return hashlib.sha256(inputs).hexdigest()[:32]
 
@@ -48,7 +48,7 @@ _SHORT: Final = (
 
 class SiteStore:
     def __init__(self, folder: Path, reserve: int = 0) -> None:
-        """`reserve`: bytes of the disk that sites leave free."""
+        """`reserve`: bytes of disk space that sites must leave free."""
         self._folder, self._reserve = folder, reserve
         self._locks = Locks()
 
@@ -56,12 +56,12 @@ class SiteStore:
         return self._folder / service / release
 
     async def find(self, service: str, release: str) -> Path | None:
-        """Returns the folder of a release, if it is in place."""
+        """Returns the folder of a release; None if the release does not exist."""
         folder = self.at(service, release)
         return folder if await in_thread((folder / INDEX).is_file) else None
 
     async def lost(self, folders: Collection[str]) -> Collection[str]:
-        """Returns those of these folders of releases that are not in place."""
+        """Returns the release folders that do not exist or are incomplete."""
         return await in_thread(lambda: [folder for folder in folders if not (Path(folder) / INDEX).is_file()])
 
     async def put(
@@ -71,8 +71,10 @@ class SiteStore:
         settings: SiteSettings,
         export: Callable[[Path], Awaitable[Path]],
     ) -> PublishReport | None:
-        """Publishes files, unless they are published already: then returns None. `export` returns the
-        folder that has them; it may copy them to the empty folder that it gets. Raises PublishError."""
+        """Publishes a release. Returns None if the release already exists.
+
+        `export` returns the folder with the files. It may copy the files into the empty folder that it gets.
+        Raises PublishError."""
         async with self._locks[service]:
             if await self.find(service, release):
                 return None
@@ -97,11 +99,11 @@ class SiteStore:
         with on_failure(lambda: erase(new)):
             report = publish(source, settings, new, self._newest(service))
             sync_file_system(new)
-            self._remove(final)  # not whole: it has no index
+            self._remove(final)  # an incomplete release without an index
             return report if _rename(new, final) else None
 
     def _newest(self, service: str) -> Path | None:
-        """Returns the release that was made last, whose contents are shared where they are the same."""
+        """Returns the latest release of a service. New releases share its unchanged files."""
         releases = self._releases(service)
         return max(releases, key=lambda folder: folder.stat().st_mtime, default=None)
 
@@ -110,7 +112,7 @@ class SiteStore:
         return [entry for entry in folder.iterdir() if entry.name[0] != "."] if folder.is_dir() else []
 
     async def prune(self, service: str, keep: Collection[str]) -> None:
-        """Erases the releases of a service except these."""
+        """Deletes all other releases of a service than those to `keep`."""
         async with self._locks[service]:
             await in_thread(self._prune, service, keep)
 
@@ -130,14 +132,14 @@ class SiteStore:
             self._remove(self._folder / service)
 
     def _remove(self, folder: Path) -> None:
-        """Removes a folder after renaming it, so that a half removed one is never mistaken for a complete
-        one."""
+        """Deletes a folder. Renames the folder first, so that a partly deleted release is never mistaken for
+        a complete one."""
         gone = folder.with_name(f"{_GONE}{uuid.uuid4().hex}")
         with suppress(FileNotFoundError):
             folder.rename(gone)
             erase(gone)
 
-    # As a holder of data of services
+    # The interface of stores with data of services
 
     async def services(self) -> Collection[str]:
         return await in_thread(self._services)
@@ -163,8 +165,8 @@ class SiteStore:
 
 
 def _rename(new: Path, final: Path) -> bool:
-    """Renames a release to its final name. Returns False if another process was faster, whose release has
-    the same content."""
+    """Renames a release to its final name. Returns False if another process has already published the same
+    release."""
     try:
         new.rename(final)
     except OSError as error:
