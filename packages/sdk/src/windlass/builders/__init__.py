@@ -1,5 +1,5 @@
 """The interface of builders.
 
-Start here: `builder` (an order, and what comes of it), `build_settings`, and `instructions` (a Dockerfile as
-it is read).
+Start here: `builder` (the interface, and the order for a build), `build_settings`, and `instructions` (parsed
+Dockerfile instructions).
 """

@@ -1,5 +1,5 @@
-"""The interface of builders. A builder makes an artifact, which an engine can start, of the files of a
-commit, and follows the settings of its application.
+"""The interface of builders. A builder creates an artifact, which an engine can start, from the files of a
+commit and the settings of its application.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from windlass.engines.workload import Artifact
 
 BuilderChoice = Literal["AUTO", "DOCKERFILE", "RECIPE"]
 FILES: Final = "FILES"
-"""A builder that clients cannot choose: the files are used unchanged, and nothing is built."""
+"""Internal builder that clients cannot choose: the files are used unchanged, and nothing is built."""
 
 
 class BuildSettings(RecipeSettings, frozen=True, kw_only=True):
-    """Settings of an application that its build follows.
+    """Settings of an application that affect its build.
 
-    `start_command` and `release_command` are empty here: like the choice of a process, and the headers of a
-    static site, they are applied to what runs, so that a change of them needs no build.
+    `start_command` and `release_command` are empty here. Like the choice of a process type and the headers of
+    a static site, they are applied when the artifact is run, so that changing them does not require a build.
     """
 
     builder: BuilderChoice | Literal["FILES"] = "AUTO"
     base: str = ""
-    """The image that gets the files, with the builder FILES of an engine that runs images."""
+    """Base image for the files, for the builder FILES on an engine that runs images."""
     base_chosen_in: str = ""
-    """The place where this image is chosen, for a message, such as `the setting x_image`."""
+    """Where the base image is configured, for messages; for example `the setting x_image`."""
     dockerfile_raw: str = ""
-    """A Dockerfile, instead of one of the repository."""
+    """Content of a Dockerfile that replaces the repository's Dockerfile."""
     mounts: tuple[str, ...] = ()
-    """The folders of `storage`: in an image that is built from a recipe, the user may write there."""
+    """Mount points of `storage`. In an image built from a recipe, its user may write there."""
     has_command: bool = False
-    """True if a setting defines the start command: then a repository without one can be built, too. The
-    artifact must not depend on it."""
+    """Whether the settings define a start command. A repository without a detected start command can then be
+    built, too. The artifact must not depend on this flag."""
 
     @property
     def is_dockerfile_left_out(self) -> bool:
-        """Returns whether a Dockerfile is not looked for."""
+        """Returns whether to ignore the repository's Dockerfile."""
         if self.dockerfile_raw:
             return False
         return self.builder == "RECIPE" or (self.builder == "AUTO" and self.asks_for_recipe)
 
     @property
     def inputs(self) -> dict[str, object]:
-        """The settings that the artifact depends on, without those that are not set."""
+        """The settings that affect the artifact, without default values."""
         usual = msgspec.structs.asdict(BuildSettings(has_command=self.has_command))
         return {name: value for name, value in msgspec.structs.asdict(self).items() if value != usual[name]}
 
@@ -58,15 +58,15 @@ FULL: Final = "Ask the operator to free disk space: the disk of the machine that
 
 
 class BuildError(Exception):
-    """A build failed. The message is for the person who deployed."""
+    """Raised if a build fails. The message is for the user who deployed."""
 
 
 class BuilderUnavailable(BuildError):
-    """The builder does not answer now; the same build may succeed later."""
+    """Raised if the builder is unavailable. The same build may succeed later."""
 
 
 class Order(Struct, frozen=True, kw_only=True):
-    """An artifact to build."""
+    """The order to build an artifact."""
 
     service: str
     org: str
@@ -74,24 +74,25 @@ class Order(Struct, frozen=True, kw_only=True):
     name: str
     deployment: str
     key: str
-    """A digest of everything that the artifact depends on (repository, commit, root path, Dockerfile, stage,
-    arguments, settings)."""
+    """Digest of all inputs of the artifact: repository, commit, root path, Dockerfile, stage, arguments and
+    settings."""
     commit: str
     source: Path
-    """The files of the commit: the repository's root. The builder may move them away."""
+    """The root folder of the commit's files. The builder may move the files."""
     root: str = "."
-    """The folder of the application, below `source`."""
+    """The application's folder, relative to `source`."""
     dockerfile: str | None = None
-    """A path below `root`; None for a file named Dockerfile if there is one, or else the choice of the
-    builder."""
+    """Path of the Dockerfile, relative to `root`. None: the file named Dockerfile if it exists, otherwise the
+    builder decides."""
     stage: str | None = None
     arguments: Mapping[str, str] = field(default_factory=dict)
-    """Build arguments: the variables of the service, without secrets."""
+    """Build arguments: the service's variables without secrets."""
     settings: BuildSettings = BuildSettings()
     cache_secret: str = ""
-    """A secret of the service: a builder that caches steps for all services alike keeps them apart by it."""
+    """Secret of the service. A builder with a cache for all services uses it to separate their cached
+    steps."""
     paused: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Stops the time of the build for a block that waits for builds of others."""
+    """Context manager that pauses the build's time limit while it waits for other builds."""
     cpu: int = 2000
     memory: int = 2048
 
@@ -104,38 +105,38 @@ class Builder(Protocol):
     makes: Literal["native", "image"]
 
     async def stop(self) -> None:
-        """Closes what it holds open. Builds in progress were cancelled before."""
+        """Releases all resources. All builds were cancelled before."""
         ...
 
     async def find(self, service: str, key: str) -> Artifact | None:
-        """Returns the artifact of an earlier build under this key, if it still exists."""
+        """Returns the artifact of an earlier build with this key; None if it does not exist."""
         ...
 
     async def build(self, order: Order, say: Say) -> Artifact:
-        """Builds the artifact. Leaves nothing half-made behind when it fails or is cancelled."""
+        """Builds an artifact. Removes partial results if the build fails or is cancelled."""
         ...
 
     async def discard(self, service: str) -> None:
-        """Erases everything that was built for this service. Succeeds if there is nothing."""
+        """Deletes everything that was built for a service. Succeeds if nothing exists."""
         ...
 
     async def prune(self, service: str, keep: Collection[str]) -> None:
-        """Erases the artifacts of this service except those with these keys. The caller must hold the
-        claim of the service; otherwise a new artifact of another deployment could be erased."""
+        """Deletes the artifacts of a service except those with a key in `keep`. The caller must have claimed
+        the service; otherwise a new artifact of a concurrent deployment could be deleted."""
         ...
 
     async def services(self) -> Collection[str]:
-        """Returns the ids of all services for which anything is stored."""
+        """Returns the ids of all services with stored data."""
         ...
 
     async def sweep(self, erase: Collection[str]) -> None:
-        """Erases everything of these services, and unfinished builds of all others."""
+        """Deletes all data of these services, and leftovers of unfinished builds of all services."""
         ...
 
     async def set_aside(self, service: str, into: Path) -> None:
-        """Moves all files of this service to the folder `into`; erases nothing."""
+        """Moves all files of a service to the folder `into`, without deleting anything."""
         ...
 
     async def put_back(self, service: str, out: Path) -> None:
-        """Undoes `set_aside`."""
+        """Reverts `set_aside`."""
         ...

@@ -1,5 +1,5 @@
-"""Reads files of a commit in bounded processes, for requests and for builds alike: both count as calls of
-their organization."""
+"""Reads files of a commit in subprocesses with resource limits, for requests and builds. Both are counted as
+calls of their organization."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def bounded_detection(limits: CallLimits = CallLimits()) -> BoundedCalls:  # noq
 
 
 async def read_order(calls: BoundedCalls, function: Callable[..., T], order: Order, *more: object) -> T:
-    """Reads the files of a build. Raises a BuildError if they need too much time or memory."""
-    # The process that reads gets neither what belongs to this one, nor a secret.
+    """Reads the files of a build in a subprocess. Raises BuildError if a resource limit is exceeded."""
+    # The subprocess gets no secret, and no object that only works in this process.
     sent = replace(order, paused=nullcontext, cache_secret="")
     try:
         return await calls.run(order.org, function, sent, *more)

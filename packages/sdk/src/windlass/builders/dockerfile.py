@@ -1,6 +1,6 @@
-"""Parses a Dockerfile into instructions, stages and arguments. Nothing is run.
+"""Parses a Dockerfile into stages, instructions and arguments. Nothing is executed.
 
-`instructions` parses each of them. An error names the line where it is.
+`instructions` parses single instructions. Errors contain the line number.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from windlass.builders.substitution import BadWord, substitute
 LONGEST: Final = 1024 * 1024
 MOST_STAGES: Final = 200
 MOST_INSTRUCTIONS: Final = 1000
-"""An image has at most 127 layers, and each instruction costs the engine memory."""
+"""Maximum number of instructions. An image has at most 127 layers, and each instruction costs the engine
+memory."""
 
-# Parsers differ in which of these are blanks, or end a line.
+# Control characters that parsers interpret differently, as blanks or line ends.
 _CONTROL = re.compile(r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f]")
 _DIRECTIVE = re.compile(r"#\s*+([A-Za-z][A-Za-z0-9]*+)\s*+=\s*+(.+)")
 _DIRECTIVES: Final = ("syntax", "escape", "check")
@@ -40,7 +41,7 @@ class Stage(Struct, frozen=True, kw_only=True):
     index: int
     line: int
     base: str
-    """The base in FROM, as written: an image, or the name of an earlier stage."""
+    """The base in FROM, as written: an image or an earlier stage."""
     name: str = ""
     instructions: tuple[Instruction, ...] = ()
     arguments: tuple[Argument, ...] = ()
@@ -49,13 +50,13 @@ class Stage(Struct, frozen=True, kw_only=True):
 class Dockerfile(Struct, frozen=True, kw_only=True):
     stages: tuple[Stage, ...]
     arguments: tuple[Argument, ...] = ()
-    """The arguments before the first FROM, which only FROM knows."""
+    """ARGs before the first FROM, which are only available in FROM."""
     starts: tuple[Instruction, ...] = ()
-    """The FROM of each stage."""
+    """FROM instruction of each stage."""
     escape: str = "\\"
 
     def stage(self, wanted: str | None) -> Stage | None:
-        """Returns a stage by name, or by number from 0. Without either, the last."""
+        """Returns a stage by name, or by number from 0. Returns the last stage if `wanted` is empty."""
         if not wanted:
             return self.stages[-1]
         named = [stage for stage in self.stages if stage.name == wanted.lower()]
@@ -64,14 +65,16 @@ class Dockerfile(Struct, frozen=True, kw_only=True):
         return named[-1] if named else None
 
     def earlier(self, wanted: str, than: Stage) -> Stage | None:
-        """Returns a stage before this one by name. If several have the name, the latest counts."""
+        """Returns a stage by name that precedes `than`. If several stages have the name, the last one is
+        returned."""
         before = [stage for stage in self.stages[: than.index] if stage.name == wanted.lower()]
         return before[-1] if before else None
 
     def outer(
         self, arguments: Mapping[str, str], platform: Mapping[str, str] | None = None
     ) -> dict[str, str]:
-        """Returns the values that FROM knows. `platform` are those that the builder sets by itself."""
+        """Returns the variables that are available in FROM. `platform`: variables that the builder sets
+        itself."""
         variables: dict[str, str] = dict(platform or {})
         size = 0
         for argument in self.arguments:
@@ -128,7 +131,7 @@ def read(text: str) -> Dockerfile:
 
 
 def declared_arguments(text: str) -> frozenset[str]:
-    """Returns the names of all arguments in any stage."""
+    """Returns the names of all ARGs of a Dockerfile."""
     dockerfile = read(text)
     inside = (argument for stage in dockerfile.stages for argument in stage.arguments)
     return frozenset(argument.name for argument in (*dockerfile.arguments, *inside))
@@ -169,7 +172,7 @@ def _stage(index: int, start: Instruction, inside: tuple[Instruction, ...], esca
 def _instructions(text: str) -> tuple[str, list[Instruction]]:
     lines = re.split(r"\r\n|\n", text)
     escape = _escape(lines)
-    # An escape at the end of a line, unless it is escaped itself.
+    # A line continuation: an unescaped escape character at the end.
     goes_on = re.compile(rf"(?:(?<!{re.escape(escape)}){re.escape(escape)})[ \t]*\Z")
     instructions: list[Instruction] = []
     place = 0
@@ -182,7 +185,7 @@ def _instructions(text: str) -> tuple[str, list[Instruction]]:
         while cut := goes_on.search(line):
             parts.append(line[: cut.start()])
             line = ""
-            # Comments and empty lines within an instruction are passed over.
+            # Comments and empty lines within an instruction are skipped.
             while place < len(lines) and (not lines[place].strip() or lines[place].lstrip().startswith("#")):
                 place += 1
             if place == len(lines):
@@ -198,7 +201,8 @@ def _instructions(text: str) -> tuple[str, list[Instruction]]:
 
 
 def _escape(lines: list[str]) -> str:
-    """Returns the escape sign of the directives at the top. The first other line ends them."""
+    """Returns the escape character that a directive at the top of the file sets. The first other line ends
+    the directives."""
     escape, seen = "\\", set()
     for place, line in enumerate(lines):
         directive = _DIRECTIVE.fullmatch(line.strip())

@@ -1,4 +1,4 @@
-"""Finds the line with the reason why a tool failed: pip, npm, compilers, apt and the like."""
+"""Finds the line that explains why a build tool failed: pip, npm, compilers, apt and the like."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _SAYS_NOTHING: Final = re.compile(
 
 
 def error_line(lines: Sequence[str]) -> str:
-    """Returns the last line that blames something, of npm the first one. Empty: no line does."""
+    """Returns the last line that reports an error. For npm alone, returns the first error line. Empty: no
+    line reports an error."""
     plain = [_ESCAPES.sub("", line).strip() for line in lines]
     of_npm = [line for line in plain if _NPM.match(line) and not _SAYS_NOTHING.search(line)]
     others = [line for line in plain if _BLAMES.match(line) and not _SAYS_NOTHING.search(line)]

@@ -1,4 +1,4 @@
-"""Detection of a folder on this machine."""
+"""Detects the recipe of a folder on this machine."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def tree_of(folder: Path) -> Tree:
 
 
 def load_readers() -> None:
-    """Imports all modules that read files of commits, before this process forks: the modules that
-    installed packages name as entry points of the group `windlass.readers`."""
+    """Imports all modules that read files of commits, before this process forks. Installed packages register
+    such modules as entry points of the group `windlass.readers`."""
     for reader in entry_points(READERS):
         reader.load()
     for names in (
@@ -36,7 +36,7 @@ def load_readers() -> None:
         ("package.json", "index.js"),
         _SAMPLE,
     ):
-        detect(Tree(names, lambda path, most: _SAMPLE[path][:most]))  # compiles patterns that all need
+        detect(Tree(names, lambda path, most: _SAMPLE[path][:most]))  # compiles regular expressions
 
 
 def recipe_of(folder: Path) -> Recipe:

@@ -1,9 +1,9 @@
-"""One instruction of a Dockerfile: its flags, its words, its heredocs (`RUN cat <<EOF > /x`), and the errors
+"""Parses one instruction of a Dockerfile: its flags, words and heredocs (`RUN cat <<EOF > /x`). Finds errors
 that do not depend on other lines.
 
-`dockerfile` cuts a file into instructions and stages. BuildKit has its own parser: if it saw one more
-heredoc, or one less, it would take the content of a heredoc for instructions, and those were not checked.
-So a line with `<<` may only have words that all parsers read alike.
+`dockerfile` splits a file into instructions and stages. BuildKit has its own parser: if it found a different
+number of heredocs in a line, it would execute heredoc content as unchecked instructions. A line with `<<` may
+therefore only contain words that all parsers interpret equally.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ _PIECE: Final = re.compile(
     rf"""[^\s'"\\$]+|\\.|{_EXPANDED_VARIABLE}|'[^']*'|"(?:[^"\\$]|\\.|{_EXPANDED_VARIABLE})*\"""",
     re.DOTALL,
 )
-"""Matches a part of a word. It has no possessive group, because Python up to 3.11.4 matches some of them
-wrongly (gh-106052)."""
+"""Matches a part of a word. The pattern has no possessive group around alternatives, because Python up to
+3.11.4 has a bug there (gh-106052)."""
 _OPENING: Final = re.compile(
     r"[0-9]*<<(?P<dash>-?)(?P<quote>['\"]?)(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]*)(?P=quote)"
 )
 _NO_OPENING: Final = re.compile(r"[0-9]*(?:<<-?\Z|<<<|<[^<$\\'\"]|[^0-9<$\\]|\$\()")
-"""A word that begins like this is no heredoc. Before `<<`, an escape or a variable could vanish."""
+"""Matches the beginning of words that are never heredocs. In other words, an escape or a variable before `<<`
+could expand to nothing."""
 _HERE_STRING: Final = re.compile("<{3,}")
 _JOINED: Final = re.compile(r"""<[<\\$}'"]""")
-"""Characters that must not become adjacent when escapes, variables and quotes are removed."""
+"""Pairs of characters that could form a heredoc after escapes, variables and quotes are removed."""
 
 UNCERTAIN: Final = (
     "put this step into a script of the repository, or write it with simple words: the quotes, escapes or "
@@ -45,7 +46,7 @@ class Opening(Struct, frozen=True):
 
 
 def openings(line: str) -> list[Opening]:
-    """Returns the heredocs that a line begins. Raises a ValueError if that is uncertain."""
+    """Returns the heredocs that begin in a line. Raises ValueError if parsers could disagree."""
     others = _HERE_STRING.sub("|", line)
     if others.count("<") < 2 or not _JOINED.search(others):
         return []
@@ -102,12 +103,12 @@ WITH_HEREDOCS: Final = frozenset({"ADD", "COPY", "ONBUILD", "RUN"})
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LIKE_JSON = re.compile(r"\[\s*[\"\]]")
-"""Matches a list, which BuildKit parses as JSON whatever follows it."""
+"""Matches the beginning of a list, which BuildKit parses as JSON whatever follows."""
 _FLAG = re.compile(r"--([a-z-]+)(?:=(\S*))?(?=\s|\Z)")
 
 
 class DockerfileError(Exception):
-    """A Dockerfile cannot be parsed. The message names the line."""
+    """Raised if a Dockerfile cannot be parsed. The message contains the line number."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"line {line}: {why}")
@@ -123,20 +124,20 @@ class Heredoc(Struct, frozen=True):
 class Instruction(Struct, frozen=True, kw_only=True):
     line: int
     name: str
-    """The name of the instruction, in upper case."""
+    """Name of the instruction in upper case."""
     flags: tuple[tuple[str, str], ...] = ()
     text: str
-    """The text after the name and the flags, on one line."""
+    """Text after the name and the flags, joined into one line."""
     json: tuple[str, ...] | None = None
-    """The words of an instruction that is written as a JSON list."""
+    """Words of an instruction in JSON form; None for other forms."""
     heredocs: tuple[Heredoc, ...] = ()
 
     def flag(self, name: str) -> str | None:
         return next((value for flag, value in self.flags if flag == name), None)
 
     def openings(self, written: str = "") -> list[Opening]:
-        """Returns the heredocs that it begins, or that it begins as it is written elsewhere. Raises a
-        DockerfileError if that is uncertain."""
+        """Returns the heredocs that begin in the instruction, or in the rewritten line `written`. Raises
+        DockerfileError if parsers could disagree."""
         try:
             found = openings(written or self.shown) if self.name in WITH_HEREDOCS else []
         except ValueError as error:
@@ -157,11 +158,11 @@ class Instruction(Struct, frozen=True, kw_only=True):
 
 
 class Argument(Struct, frozen=True):
-    """An ARG, which can be set from outside."""
+    """A build argument (ARG)."""
 
     name: str
     default: str | None
-    """As written, with its quotes and variables."""
+    """The default value as written, with quotes and variables; None if there is none."""
     line: int
 
 
@@ -180,7 +181,7 @@ def instruction(line: int, whole: str, escape: str) -> Instruction:
 
 
 def _check(parsed: Instruction, escape: str) -> None:
-    """Finds errors that do not depend on the value of a variable."""
+    """Raises DockerfileError for errors that do not depend on the value of a variable."""
     if parsed.name == "SHELL" and not parsed.json:
         raise DockerfileError(parsed.line, 'SHELL takes a JSON list, such as ["/bin/bash", "-c"]')
     if parsed.name in ("ENV", "LABEL"):
@@ -204,7 +205,8 @@ def _flags(name: str, text: str) -> tuple[tuple[tuple[str, str], ...], str]:
 
 
 def _json(line: int, name: str, text: str) -> tuple[str, ...] | None:
-    """Returns None for text that is no JSON: then Docker takes it for the other form, brackets included."""
+    """Parses the JSON form of an instruction. Returns None for text that is not JSON, which Docker interprets
+    as the shell form, including its brackets."""
     if not text.startswith("["):
         return None
     try:
@@ -223,7 +225,7 @@ def _json(line: int, name: str, text: str) -> tuple[str, ...] | None:
 
 
 def pairs(instruction: Instruction, escape: str) -> list[tuple[str, str]]:
-    """Parses ENV and LABEL: `NAME=value NAME=value`, or the old `NAME value`."""
+    """Parses ENV and LABEL: `NAME=value NAME=value`, or the legacy form `NAME value`."""
     assignments = words(instruction.text, escape)
     if not assignments or "=" not in assignments[0]:
         name, *rest = instruction.text.split(maxsplit=1)
@@ -243,7 +245,7 @@ def pairs(instruction: Instruction, escape: str) -> list[tuple[str, str]]:
 
 
 def arguments(instruction: Instruction, escape: str) -> list[Argument]:
-    """Parses ARG, which may declare several."""
+    """Parses ARG, which may declare several arguments."""
     declared = []
     for word in words(instruction.text, escape):
         name, equals, default = word.partition("=")

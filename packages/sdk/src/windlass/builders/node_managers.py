@@ -1,6 +1,7 @@
-"""Package managers of Node: the one that a lock or `packageManager` names, its version, and its commands.
+"""Package managers of Node: detects the manager and its version from the lock file or `packageManager`, and
+returns its commands.
 
-`node` runs them, `toolchains` fetches those that this machine does not have.
+`node` runs the commands; `toolchains` downloads managers that are not installed on this machine.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from windlass.detect.node_locks import BEGINNING, LOCKS, version_by_lock
 _NAMED: Final = re.compile(r"(npm|pnpm|yarn|bun)@(\d++(?:\.\d++){0,2}(?:-[\w.]{1,40}+)?)(?:\+[\w.]++)?")
 SETTINGS: Final = (".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "pnpm-workspace.yaml", "bunfig.toml")
 FOLDERS: Final = (".yarn/releases", ".yarn/plugins", ".yarn/patches", "patches")
-"""Folders that an installation needs besides manifest, lock and settings."""
+"""Folders that an installation needs in addition to the manifest, lock file and settings."""
 
 
 class PackageManager(Struct, frozen=True, kw_only=True):
     name: str
     version: str = ""
-    """The exact version from package.json, or else the major version that the format of the lock file
-    requires; or empty."""
+    """The exact version from package.json; otherwise the major version that the lock file's format requires;
+    otherwise empty."""
     lock: str = ""
-    """The file; empty if there is none."""
+    """Name of the lock file; empty if there is none."""
 
     @property
     def is_berry(self) -> bool:
-        """Returns True for Yarn 2 and later, its own program."""
+        """Whether the manager is Yarn 2 or later, which is a different program from Yarn 1."""
         return self.name == "yarn" and bool(self.version) and not self.version.startswith("1")
 
     @property
     def package(self) -> str:
-        """The package of the npm registry that carries the program."""
+        """Name of the npm package that contains the program."""
         return "@yarnpkg/cli-dist" if self.is_berry else self.name
 
     @property
@@ -44,12 +45,13 @@ class PackageManager(Struct, frozen=True, kw_only=True):
         return f"{self.name} {self.version}".strip()
 
     def accepts(self, version: str) -> bool:
-        """Returns whether a program of this version can follow the lock."""
+        """Returns whether a program version is suitable for the lock file."""
         numbers = self.version.split(".")
         return not self.version or version.split(".")[: len(numbers)] == numbers
 
     def install(self, *, development: bool) -> tuple[str, ...]:
-        """Returns the words that install by the lock, or by package.json where there is none."""
+        """Returns the command that installs the dependencies according to the lock file, or to package.json
+        if there is no lock file."""
         match self.name:
             case "pnpm":
                 freeze = "--frozen-lockfile" if self.lock else "--no-frozen-lockfile"
@@ -69,8 +71,8 @@ class PackageManager(Struct, frozen=True, kw_only=True):
         return (self.name, "run", script)
 
     def settings(self, cache: Path, registry: str) -> dict[str, str]:
-        """Returns the variables that direct where it keeps downloads. What it installs are its own copies:
-        a build that changes them in place changes no download of other builds."""
+        """Returns environment variables that set the download cache and options. Installed files are copies
+        of the cached files, so that a build that changes them does not affect other builds."""
         match self.name:
             case "pnpm":
                 return {
@@ -103,7 +105,8 @@ class PackageManager(Struct, frozen=True, kw_only=True):
 
 
 def manager_of(folder: Path, named: str) -> PackageManager:
-    """Returns the manager that packageManager of package.json names, else that of the lock, else npm."""
+    """Returns the package manager that packageManager in package.json declares, otherwise that of the lock
+    file, otherwise npm."""
     match = _NAMED.fullmatch(named.strip())
     for lock, name in LOCKS:
         if (folder / lock).is_file() and (match is None or match[1] == name):
@@ -120,13 +123,14 @@ def _version_by_lock(folder: Path, lock: str) -> str:
 
 
 def registry_of(environment: Mapping[str, str]) -> str:
-    """Returns the registry that variables of npm name, for managers that do not read them."""
+    """Returns the registry that npm's environment variables set, for managers that do not read these
+    variables."""
     named = {name.lower(): value for name, value in environment.items()}
     return named.get("npm_config_registry", "")
 
 
 def workspace_patterns(folder: Path, workspaces: object) -> list[str]:
-    """Returns the patterns of folders in a workspace, of package.json or of pnpm-workspace.yaml."""
+    """Returns the folder patterns of a workspace, from package.json or pnpm-workspace.yaml."""
     listed = workspaces.get("packages") if isinstance(workspaces, dict) else workspaces
     patterns = [text for text in listed if isinstance(text, str)] if isinstance(listed, list) else []
     if not patterns and (folder / "pnpm-workspace.yaml").is_file():
@@ -135,7 +139,7 @@ def workspace_patterns(folder: Path, workspaces: object) -> list[str]:
 
 
 def _yaml_list(text: str, key: str) -> list[str]:
-    """Returns the texts of one list at the top of a YAML file, in its plain forms."""
+    """Returns the items of a top-level list in a YAML file. Only simple YAML is supported."""
     words: list[str] = []
     inside = False
     for line in text.splitlines():
@@ -151,7 +155,7 @@ def _yaml_list(text: str, key: str) -> list[str]:
 
 
 def is_matched(path: str, patterns: list[str]) -> bool:
-    """Returns whether a folder, by its path from the root of the workspace, is in it."""
+    """Returns whether a folder belongs to a workspace. `path` is relative to the workspace's root."""
     parts = path.split("/")
     included = any(_matches(parts, pattern) for pattern in patterns if not pattern.startswith("!"))
     return included and not any(
@@ -171,7 +175,7 @@ def _same(parts: list[str], wanted: list[str]) -> bool:
 
 
 def _name_matches(name: str, pattern: str) -> bool:
-    """Compares a name with a pattern that may have one `*`."""
+    """Matches a name with a pattern that may contain one `*`."""
     before, star, after = pattern.partition("*")
     if not star:
         return name == pattern

@@ -1,4 +1,4 @@
-"""Reads packages of Node: what package.json declares, their workspace, and what has to be built."""
+"""Reads Node packages: the content of package.json, their workspace, and the required builds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from windlass.builders.builder import BuildError
 from windlass.builders.node_managers import PackageManager, is_matched, manager_of, workspace_patterns
 from windlass.builders.small_files import read_small
 
-# Scripts of the package that its manager runs when it installs, in this order. They may read any file.
+# Lifecycle scripts that the package manager runs during an installation, in this order. They may read any
+# file.
 OWN_SCRIPTS: Final = (
     "preinstall",
     "install",
@@ -29,12 +30,13 @@ OWN_SCRIPTS: Final = (
 _HOOKS: Final = re.compile(
     r"(npx )?(husky|lefthook|simple-git-hooks|only-allow|is-ci|node \.husky|corepack)\b.*", re.DOTALL
 )
-"""Scripts for the folder of a developer: they install hooks of Git, or check who installs."""
+"""Scripts that are only useful for developers: they install Git hooks, or check which package manager is
+used."""
 MOST_PACKAGES: Final = 100
 
 
 class Package(Struct, frozen=True, kw_only=True):
-    """The parts of a package.json that matter here."""
+    """The relevant fields of a package.json."""
 
     folder: Path
     name: str = ""
@@ -42,10 +44,10 @@ class Package(Struct, frozen=True, kw_only=True):
     dependencies: Mapping[str, str]
     development: Mapping[str, str]
     workspaces: tuple[str, ...] = ()
-    """Patterns of the folders whose packages are installed together with this one."""
+    """Folder patterns of the packages that are installed together with this one."""
     main: str
     manager: str = ""
-    """The manager that it names as packageManager."""
+    """The value of packageManager."""
 
     @property
     def own_scripts(self) -> list[str]:
@@ -83,8 +85,8 @@ def read_manifest(file: Path) -> dict[str, Any]:
 
 
 def runs_build(package: Package, started: str) -> bool:
-    """Returns whether the start command, or a script that runs with it or with the installation, builds
-    already."""
+    """Returns whether the start command, or a script that runs before it or during the installation, already
+    runs the build."""
     names = {"prestart", "start", *OWN_SCRIPTS} & package.scripts.keys()
     return any("run build" in command for command in (started, *(package.scripts[name] for name in names)))
 
@@ -98,7 +100,7 @@ DEEPEST: Final = 6
 
 
 def workspace_of(folder: Path, top: Path) -> Package | None:
-    """Returns the package of the workspace that a folder belongs to, at or below `top`."""
+    """Returns the workspace (at or below `top`) to which a folder belongs; None if there is none."""
     for outer in list(folder.parents)[:DEEPEST]:
         if not outer.is_relative_to(top):
             return None
@@ -109,8 +111,8 @@ def workspace_of(folder: Path, top: Path) -> Package | None:
 
 
 def packages_to_build(package: Package, workspace: Package) -> list[Package]:
-    """Returns the packages of a workspace that one needs and that have a script to build, each after those
-    that it needs itself."""
+    """Returns the packages of a workspace that a package depends on and that have a build script, in build
+    order (dependencies first)."""
     members = {member.name: member for member in _members(workspace)}
     ordered: dict[str, Package] = {}
 
@@ -147,8 +149,9 @@ def builds_of(
     framework: str = "",
     command: str = "",
 ) -> Commands:
-    """Returns nothing where another script builds already. `framework`: the command that builds its
-    framework, `command`: the one that the settings of the application name."""
+    """Returns the build commands of a package. Returns nothing if another script already runs the build.
+    `framework`: the build command of the detected framework. `command`: the build command in the
+    application's settings."""
     if package is None:
         return ()
     if command:
@@ -164,7 +167,7 @@ def builds_of(
         and "build" in package.scripts
         and "turbo" in (*workspace.development, *workspace.dependencies)
     ):
-        return (("turbo", "run", "build"),)  # which builds what the package needs first
+        return (("turbo", "run", "build"),)  # turbo builds the dependencies first
     others = packages_to_build(package, workspace) if workspace else ()
     before = tuple(_build_in(other.folder, package.folder, manager) for other in others)
     if "build" in package.scripts:

@@ -1,7 +1,7 @@
-"""Finds out what to do about a step of a build that failed, from its last lines. Pure.
+"""Derives a remedy for a failed build step from its last output lines. Pure.
 
-Both builders ask it: pip, uv, npm and compilers report the same with and without a container. The first rule
-that matches wins.
+Used for builds with and without containers, because pip, uv, npm and compilers report the same errors in
+both. The first matching rule wins.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HOST: Final = (
     r"(?:getaddrinfo for|[Cc]ould not resolve host(?:name)?:?|ENOTFOUND|EAI_AGAIN|dial tcp: lookup"
     r"|UnknownHostException:|Failed to resolve|\bhost=) ?'?([\w.-]{0,200}\w)"
 )
-"""Words of tools before the name of a host that they did not reach."""
+"""Error texts that precede the name of an unreachable host."""
 _VERSION: Final = "Correct {0} in the dependencies: the registry has no such version for this Python."
 _PACKAGE: Final = "Correct {0} in package.json: the registry has no such package or version."
 _LIBRARIES: Final = {
@@ -47,7 +47,7 @@ _LIBRARIES: Final = {
         )
     },
 }
-"""Messages of tools about a missing program or header, each with the Debian package that has it."""
+"""Error messages about a missing program or header, each with the Debian package that contains it."""
 _LIBRARY: Final = {
     package: f"Add {package} to system_packages on the engine docker, ask the operator to install it, or "
     "depend on a package that comes built: {0} is missing."
@@ -62,7 +62,7 @@ _EXTENSIONS: Final = (
     ("dom|simplexml|xml|xmlreader|xmlwriter|xsl", "xml"),
     (r"\w+", ""),
 )
-"""Extensions of PHP, and the word of the Debian package that brings them, where it is another."""
+"""PHP extensions, with the suffix of their Debian package if it has another name."""
 _PHP: Final = {
     names: f"Ask the operator to install php-{package or '{0}'}: {_NEEDS_EXTENSION}"
     for names, package in _EXTENSIONS
@@ -90,12 +90,14 @@ _OF_IMAGES: Final = {
         for package, words in _LIBRARY.items()
     },
 }
-"""The remedy for a step that ran in an image, whose programs are not those of this machine."""
+"""Replacements of remedies for steps that ran in an image, with the image's programs instead of this
+machine's."""
 _NO_SPACE: Final = (
     "Use fewer pseudo-terminals and watches of files in the build, or ask the operator for more of them: it "
     "reports that there is no space, and the disk has some."
 )
-"""Linux uses the same message for a full disk and for other exhausted resources."""
+"""Remedy for "no space left" on a disk with free space: Linux reports several exhausted resources with this
+message."""
 
 _RULES: Final = tuple(
     (re.compile(pattern, re.MULTILINE), words)
@@ -141,7 +143,7 @@ _RULES: Final = tuple(
             "Correct {0} in cpanfile, or deploy again: CPAN has no such module, or could not be reached.",
         ),
         *((_EXTENSION.format(names), words) for names, words in _PHP.items()),
-        # Of a pip without a network: it then claims that there is no such version.
+        # Must precede the next rules: without a network, pip reports that no such version exists.
         (r"connection broken by[\s\S]*?\(from versions: none\)", _NETWORK.format("one")),
         (
             rf"No matching distribution found for ({python_modules.STANDARD})$",
@@ -169,7 +171,8 @@ _RULES: Final = tuple(
             r"can only install packages when your package\.json and .{1,80} are in sync|lockfile "
             r"needs to be updated"
             r"|lock ?file .{0,40}(?:out of date|not up to date)|ERR_PNPM_OUTDATED_LOCKFILE"
-            # Of many packages that are missing, npm may list more than the last lines hold.
+            # npm may list so many missing packages that the first line of the message is not among the last
+            # lines.
             r"|Missing: \S{1,200} from lock ?file|Invalid: lock ?file's ",
             "Install the dependencies once on your machine, and commit the lock file: it does not match "
             "package.json.",
@@ -268,23 +271,23 @@ _USAGE: Final = re.compile(
     r"\[--\w|^\s*$|^\s*at \S|^\s*Stack trace:$|^Node\.js v\d"
     r"|^\s*(?:error: subprocess-exited|note: |[×│╰]|\[end of output\])"
 )
-"""Lines after the reason: the usage of a command, the calls that led to an error, the frame of pip."""
+"""Lines that follow the reason of a failure: usage texts, stack traces, and pip's box-drawing frame."""
 _ERROR: Final = re.compile(r"^\s*(?:Uncaught )?(?:\w+\.)*\w*(?:Error|Exception)(?: \[\w+\])?: \S")
 _VERSIONS: Final = re.compile(r"\(from versions: [^()]{80,}((?:, [^,()]+){3})\)")
-"""Pip's list of all versions, with the last three."""
+"""Matches pip's list of all versions, and captures the last three."""
 _EMPTY_BLAMES: Final = re.compile(
     r"A complete log of this run|_logs/\S{1,200}\.log$"
     r"|code E?[A-Z0-9]+$|^\W*$|exit code|^errno -?\d+$|^Exit status \d+$"
     r"|^subprocess-exited-with-error$"
     r"|^\S+@\S+ \w+: `|^Failed at the |^This is probably not a problem with npm"
-    # Lines that tools run by npm, such as node-gyp, write along with their errors.
+    # Secondary output of tools that npm runs, such as node-gyp.
     r"|^(?:[\w-]+ )?(?:info|http|WARN|verb) |^\(node:|^\(Use `node|^path "
 )
 
 
 def failure(what: str, code: int, last: Sequence[str], *, has_room: bool = False) -> str:
-    """Returns the message about a program of a build that failed: what to do, and its own reason.
-    `has_room`: its disk is not full."""
+    """Returns the error message for a failed program of a build: the remedy, and the program's own reason.
+    `has_room`: whether the disk has free space."""
     remedy = build_remedy(code, last, has_room=has_room)
     if remedy == FULL:
         return remedy
@@ -296,19 +299,19 @@ def failure(what: str, code: int, last: Sequence[str], *, has_room: bool = False
 
 
 def _error(last: Sequence[str]) -> str:
-    """Returns the first error that a language reports with its name."""
+    """Returns the first line with a named exception, such as `TypeError: …`."""
     return next((line.strip() for line in last if _ERROR.match(line)), "")
 
 
 def _last_sentence(last: Sequence[str]) -> str:
-    """Returns the last line, joined to the one before if that is the same sentence."""
+    """Returns the last line, joined with the previous line if both form one sentence."""
     lines = [line.strip() for line in last if not _USAGE.search(line)][-2:]
     goes_on = len(lines) == 2 and lines[1][:1].islower() and not lines[0].endswith((".", ":", "!"))
     return " ".join(lines if goes_on else lines[-1:])
 
 
 def blamed_line(last: Sequence[str]) -> str:
-    """Returns the first line of output in which a program explains its failure; empty if there is none."""
+    """Returns the first output line in which a program explains its failure; empty if there is none."""
     lines = list(last)  # a deque has no slices
     blamed = [
         _VERSIONS.sub(r"(from versions: …\1)", _with_next(_BLAMES.sub("", line), lines[number + 1 :]))
@@ -319,14 +322,14 @@ def blamed_line(last: Sequence[str]) -> str:
 
 
 def _with_next(line: str, following: Sequence[str]) -> str:
-    """Returns a line that only announces the next one together with it."""
+    """Returns the line. If it only announces the next line (ends with a colon), appends the next line."""
     after = next((text.strip() for text in following if text.strip()), "")
     return f"{line.strip()} {after}".strip() if line.rstrip().endswith(":") else line
 
 
 def build_remedy(code: int, last: Sequence[str], *, is_image: bool = False, has_room: bool = False) -> str:
-    """Returns what to do about a step that exited with this code; empty if its last lines do not show it.
-    `is_image`: it ran in an image, with the programs that are there. `has_room`: see `failure`."""
+    """Returns the remedy for a step that exited with a code; empty if its last lines do not reveal the cause.
+    `is_image`: the step ran in an image. `has_room`: whether the disk has free space."""
     text = "\n".join(last)
     for pattern, words in _RULES:
         if match := pattern.search(text):

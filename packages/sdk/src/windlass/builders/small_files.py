@@ -1,4 +1,4 @@
-"""Reads files of a repository that a person writes, such as a Procfile: never more than a sensible length."""
+"""Reads small, hand-written files of a repository, such as a Procfile, with a size limit."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ LONGEST: Final = 4 * 1024**2
 
 
 def read_small(file: Path) -> bytes:
-    """Returns the content of a file. Raises BuildError if it is longer than such files are."""
-    # A step of a build may have put a pipe there, for which we would wait for ever.
+    """Returns the content of a file. Raises BuildError if it is too long or not a regular file."""
+    # A build step may have replaced the file by a pipe, and opening a pipe would block forever.
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as opened:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -26,5 +26,5 @@ def read_small(file: Path) -> bytes:
 
 
 def read_small_text(file: Path) -> str:
-    """Returns the text of a file; bytes that are no text are replaced."""
+    """Returns the text of a file. Invalid bytes are replaced."""
     return read_small(file).decode("utf-8-sig", errors="replace")

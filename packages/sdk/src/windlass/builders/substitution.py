@@ -1,6 +1,6 @@
-"""Replaces variables by the rules of a Dockerfile: quotes, escapes, `$NAME` and `${NAME:-otherwise}`.
+"""Expands variables by the rules of Dockerfiles: quotes, escapes, `$NAME` and `${NAME:-otherwise}`.
 
-It looks like the shell, but nothing is run, and only the forms named here exist.
+The syntax resembles a shell's, but nothing is executed, and only a few forms are supported.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from typing import Final
 
 DEEPEST: Final = 20
 LONGEST: Final = 128 * 1024
-"""Maximum characters that a word may expand to: a few words that double each other would fill the memory."""
+"""Maximum length of an expanded word, in characters: a few words that double each other would exhaust the
+memory."""
 
 _NAME = re.compile(r"[^\W\d]\w*|\d+|[@*#?$!-]")
 
 
 class BadWord(ValueError):
-    """A word cannot be parsed. The message says why."""
+    """Raised if a word cannot be parsed. The message contains the reason."""
 
 
 def words(text: str, escape: str) -> list[str]:
-    """Splits text at blanks outside of quotes. Quotes and escapes stay, for `substitute`."""
+    """Splits a text at blanks outside quotes. Keeps quotes and escapes, which `substitute` removes."""
     names: list[str] = []
     word, quote, place = "", "", 0
     begun = False
@@ -51,7 +52,7 @@ def words(text: str, escape: str) -> list[str]:
 
 
 def substitute(text: str, variables: Mapping[str, str], escape: str) -> str:
-    """Replaces variables by their values, and removes quotes."""
+    """Replaces variables by their values, and removes quotes and escapes."""
     reading = _Substitution(text, variables, escape)
     value = reading.until("")
     if reading.place < len(text):
@@ -177,8 +178,7 @@ class _Substitution:
 
 
 def _trim(value: str, how: str, pattern: str) -> str:
-    """Returns the value without the shortest (`#`, `%`) or longest (`##`, `%%`) prefix or suffix that
-    matches."""
+    """Returns the value without the shortest (`#`, `%`) or longest (`##`, `%%`) matching prefix or suffix."""
     signs = _signs(pattern.removeprefix(how))
     ends = _ends(signs, value) if how == "#" else _ends(signs[::-1], value[::-1])
     if not ends:
@@ -188,7 +188,7 @@ def _trim(value: str, how: str, pattern: str) -> str:
 
 
 def _signs(pattern: str) -> list[str]:
-    """Returns `*` and `?` as they are, and every other sign behind a dot."""
+    """Splits a pattern into tokens: `*`, `?`, and literal characters, which are prefixed with a dot."""
     parts: list[str] = []
     place = 0
     while place < len(pattern):
@@ -201,7 +201,7 @@ def _signs(pattern: str) -> list[str]:
 
 
 def _ends(signs: list[str], value: str) -> list[int]:
-    """Returns the end positions of all matches of the pattern, without backtracking."""
+    """Returns the end positions of all matches of a pattern, without backtracking."""
     positions: list[int] = []
     here = _spread(signs, {0})
     for place in range(len(value) + 1):
@@ -222,7 +222,7 @@ def _fits(signs: list[str], at: int, sign: str) -> bool:
 
 
 def _spread(signs: list[str], here: set[int]) -> set[int]:
-    """Adds the positions after stars, which may also match nothing."""
+    """Adds the positions after stars, because a star also matches an empty text."""
     for at in list(here):
         while at < len(signs) and signs[at] == "*":
             at += 1

@@ -1,5 +1,5 @@
 """The interface of engines.
 
-Start here: `engine` (the verbs), `workload` (what is run), and `rollout` (what an engine does that has no
-orchestrator: probes, copies, listeners).
+Start here: `engine` (the interface), `workload` (the description of what to run), and `rollout` (shared code
+of engines without an orchestrator: probes, copies, listeners).
 """

@@ -1,12 +1,11 @@
-"""The verbs of an engine, each of which may run twice, run late, or be interrupted at any point.
+"""The interface of engines. Each call may be repeated, delayed, or interrupted at any point.
 
-An engine runs generations of services. Instances keep running when Windlass ends, and are found again:
-`start` adopts them. An instance is identified by (service, generation, index); there is never more than one
-live copy of one. It belongs to one deployment: where another one has its generation, as after a restore of an
-older database, that one ends the instance and starts its own.
+An engine runs generations of services. Instances keep running when Windlass ends; `start` finds and adopts
+them. An instance is identified by (service, generation, index), and at most one copy of it is alive. An
+instance belongs to one deployment. If another deployment has the same generation number (after restoring an
+older database), the new deployment ends the instance and starts its own.
 
-Its limits are asked when a service is created or changed, and by the engine itself before it starts an
-instance.
+An engine's limits are checked when a service is created or changed, and again before an instance is started.
 """
 
 from __future__ import annotations
@@ -37,7 +36,8 @@ from windlass.engines.workload import (
 
 
 class Demand(Struct, frozen=True):
-    """The resources that a service asks for, for each instance; the fields are those of its settings."""
+    """The resources that a service requests for each instance. The fields have the names of the service's
+    settings."""
 
     cpu: int
     memory: int
@@ -45,7 +45,7 @@ class Demand(Struct, frozen=True):
 
 
 class EngineLimits(Struct, frozen=True, kw_only=True):
-    """The resources that an engine can give to one instance. A maximum of None is not known."""
+    """The limits of an engine for one instance. None means that the maximum is not known."""
 
     cpu: int | None = None
     """Thousandths of a core."""
@@ -60,7 +60,7 @@ UNKNOWN: Final = EngineLimits()
 
 
 def unmet(limits: EngineLimits, demand: Demand) -> Iterator[tuple[str, str]]:
-    """Yields each field that asks for more or less than the engine can give, and what it should be."""
+    """Yields each field of a demand that violates the engine's limits, with an explanation."""
     rows = (
         ("cpu", demand.cpu, limits.cpu, limits.least_cpu, "thousandths of a core"),
         ("memory", demand.memory, limits.memory, limits.least_memory, "MB"),
@@ -74,27 +74,27 @@ def unmet(limits: EngineLimits, demand: Demand) -> Iterator[tuple[str, str]]:
 
 
 PORTS_OF_ENGINES: Final = range(10_000, 30_000)
-"""Host ports that engines choose from: below the ephemeral ports, which begin at 32768 by default, and not
-in `public_ports`."""
+"""The range from which engines choose host ports. It is below the ephemeral ports, which begin at 32768 by
+default, and does not overlap `public_ports`."""
 
 
 class DiskMeasurement(Struct, frozen=True):
-    """The disk usage of organizations on this machine, by the last measurement."""
+    """The disk usage of organizations on this machine at the last measurement."""
 
     share: int = 0
-    """Bytes that an organization may hold."""
+    """Quota of each organization, in bytes."""
     held: Mapping[str, int] = {}
-    """Bytes, by organization."""
+    """Usage in bytes, by organization."""
     volumes: Mapping[str, int] = {}
-    """Bytes in the volumes of services that are folders, by service."""
+    """Size in bytes of volumes that are folders, by service."""
 
 
 class ExecutionRequest(Struct, frozen=True):
-    """A command to run beside the program of an instance."""
+    """A command to run in the environment of an instance, in addition to its program."""
 
     command: Sequence[str]
     terminal: TerminalSize | None = None
-    """The size of the terminal; None for pipes instead of a terminal."""
+    """Size of the terminal; None for pipes instead of a terminal."""
 
 
 class TerminalSize(Struct, frozen=True):
@@ -105,53 +105,55 @@ class TerminalSize(Struct, frozen=True):
 
 
 class Execution(Protocol):
-    """A command that runs beside the program of an instance, with its input and its output."""
+    """A running command in the environment of an instance, with its input and output."""
 
     async def read(self) -> bytes:
-        """Returns the next output, from both streams; empty after the last. The command waits while its
-        output is not read."""
+        """Returns the next output of both streams; empty at the end. The command is blocked while its output
+        is not read."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """Passes input on. Waits while the command does not read; does nothing once it has ended."""
+        """Sends input to the command. Waits while the command does not read. Does nothing after the command
+        has ended."""
         ...
 
     async def end_input(self) -> None:
-        """Ends the input. In a terminal, this is the character for it (Ctrl-D)."""
+        """Closes the command's input. In a terminal, sends the end-of-input character (Ctrl-D)."""
         ...
 
     async def resize(self, size: TerminalSize) -> None:
-        """Changes the size of the terminal. Does nothing without one."""
+        """Changes the terminal size. Does nothing without a terminal."""
         ...
 
     async def wait(self) -> int:
-        """Waits for the end of the command. Returns its exit code by the convention of shells: 128 plus the
-        number of a signal."""
+        """Waits for the end of the command. Returns its exit code in the convention of shells: 128 plus the
+        signal number if it was killed."""
         ...
 
     async def close(self) -> None:
-        """Ends the command, and everything that it has started. May be called at any time, and again."""
+        """Kills the command and all processes that it has started. Idempotent; may be called at any time."""
         ...
 
 
 class EngineError(Exception):
-    """The engine cannot do it; the message is for the person who deployed."""
+    """Raised if the engine refuses or fails. The message is for the user who deployed."""
 
 
 class InstanceEnded(EngineError):
-    """The instance does not run any more, or another run of it has begun."""
+    """Raised if the instance has ended, even if it was started again."""
 
 
 class EngineUnavailable(EngineError):
-    """The engine does not answer now; the same call may succeed later."""
+    """Raised if the engine is unavailable. The same call may succeed later."""
 
 
 class NotReady(EngineError):
-    """A generation did not become ready."""
+    """Raised if a generation does not become ready."""
 
 
 class ListensElsewhere(NotReady):
-    """A generation has one port, which Windlass chose, and its program answers HTTP on another one."""
+    """Raised if Windlass chose the only port of a generation, and its program answers HTTP on another
+    port."""
 
     def __init__(self, advice: str, port: int) -> None:
         super().__init__(advice)
@@ -163,11 +165,11 @@ def output_too_long() -> EngineError:
 
 
 class ArtifactLost(EngineError):
-    """The folder or image that a workload runs was removed: it has to be built again."""
+    """Raised if the folder or image of a workload no longer exists. It must be built again."""
 
 
 class VolumeLost(EngineError):
-    """A volume that held data is not there any more."""
+    """Raised if a volume that contained data no longer exists."""
 
     def __init__(self, workload: Workload, volume: Volume) -> None:
         super().__init__(
@@ -178,24 +180,24 @@ class VolumeLost(EngineError):
 
 
 Notice = Callable[[str], None]
-"""Called with the id of a service of which an instance ended, was restarted, became ready or ceased to be, or
-was started by another Windlass. The caller of a verb gets no notice of what the verb does."""
+"""Callback with the id of a service whose instance has ended, restarted, become ready or unready, or was
+started by another server. A caller of an engine method gets no notice of the method's own effects."""
 Missed = Callable[[], None]
-"""Called when notices may have been missed, because the engine was unavailable: anything may have changed."""
+"""Callback for missed notices after the engine was unavailable: the state of any service may have changed."""
 Say = Callable[[str], None]
 """Writes a line to the build log."""
 Note = Callable[[str], Awaitable[None]]
-"""Takes the remedy, as readable text, about a generation that is not ready for long. The same problem is not
-reported again."""
+"""Callback with a remedy, as readable text, for a generation that takes long to become ready. The same remedy
+is not repeated."""
 Sink = Callable[[str, Sequence[OutputLine]], None]
-"""Called with the id of a service and the output of its instances."""
+"""Callback with the id of a service and output lines of its instances."""
 Leave = Callable[[Sequence[Instance]], Awaitable[None]]
-"""Awaited with surplus instances before they are ended. They are no longer ready. If it raises an
-exception, they are kept."""
+"""Callback that is awaited with surplus instances before they are ended. They are already marked as not
+ready. If the callback raises an exception, the instances are kept."""
 
 
 async def leave_immediately(instances: Sequence[Instance]) -> None:
-    """Waits for nothing."""
+    """Returns immediately; a `Leave` callback without effect."""
 
 
 async def ignore_note(reason: str) -> None:
@@ -209,48 +211,49 @@ def ignore_lost_lines() -> None:
 class Engine(Protocol):
     name: str
     takes: Literal["native", "image"]
-    """The kind of artifact that it runs."""
+    """The kind of artifact that the engine runs."""
     limits: EngineLimits
-    """The resources that it can give to one instance; UNKNOWN until it has answered."""
+    """The limits for one instance; UNKNOWN until the engine has answered."""
     identity: str
-    """Distinguishes it from engines of other machines; empty until it has answered. An engine that can only
-    be on the machine of the server has none."""
+    """Identity of the engine's machine; empty until the engine has answered, and always empty for engines
+    that only run on the server's machine."""
 
     @property
     def is_unavailable(self) -> bool:
-        """Returns whether the engine has not answered for some seconds: nothing is known of what it runs."""
+        """Whether the engine has not answered for some seconds, so that the state of its instances is not
+        known."""
         return False
 
     @property
     def measures_memory(self) -> bool:
-        """Returns False if the memory of an instance, which no control group limits, could not be measured
-        for a minute."""
+        """Whether the memory usage of all instances is known. False if the usage of an instance without a
+        control group limit could not be measured for a minute."""
         return True
 
     @property
     def server_host(self) -> str:
-        """The name by which a workload that `calls_server` finds the machine of this server; empty if the
-        engine provides none."""
+        """Host name under which a workload with `calls_server` reaches this server's machine; empty if the
+        engine provides no name."""
         return ""
 
     @property
     def server_folder(self) -> str:
-        """The folder in which a workload that `calls_server` finds sockets of servers; empty if it finds them
-        by network."""
+        """Folder with the servers' Unix sockets for workloads with `calls_server`; empty if they connect by
+        network."""
         return ""
 
     async def start(self, notice: Notice, sink: Sink, missed: Missed = ignore_lost_lines) -> None:
-        """Finds all running instances, and watches them from now on. Does not raise if the engine is
+        """Finds all running instances, and starts watching them. Does not raise if the engine is
         unavailable."""
         ...
 
     async def stop(self) -> None:
-        """Releases all resources of this object. All instances keep running."""
+        """Releases all resources of this object. Instances keep running."""
         ...
 
     async def resolve(self, request: PullRequest, say: Say) -> str:
-        """Returns a reference by digest to the image that a tag stands for now. An image that only the engine
-        has keeps its name."""
+        """Resolves an image tag to a digest reference. The name of an image that only exists on the engine is
+        returned unchanged."""
         ...
 
     async def prepare(
@@ -261,47 +264,51 @@ class Engine(Protocol):
         org: str = "",
         service: str = "",
     ) -> None:
-        """Does what may take long before an instance can start, such as pulling an image. `say` writes a
-        line to the build log. May be left out unless it takes a login: `apply` does it then. `service` uses
-        the artifact: what is pulled for it is removed when no service needs it any more."""
+        """Prepares an artifact, for example pulls its image, because this may take long. May be skipped
+        unless it needs a login, because `apply` prepares the artifact, too.
+
+        `say` writes to the build log. `service` is recorded as a user of the artifact: a pulled image is
+        removed when no service uses it."""
         ...
 
     async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
-        """Returns a folder of this machine with the files of a folder of an artifact, which is relative to
-        its working directory. May copy them to `into`, an empty folder of the caller. Raises ArtifactLost if
-        the artifact is gone."""
+        """Returns a folder of this machine with the files of an artifact's folder, which is relative to its
+        working directory. May copy the files to `into`, an empty folder. Raises ArtifactLost if the artifact
+        no longer exists."""
         ...
 
     async def apply(self, workload: Workload, count: int, leave: Leave = leave_immediately) -> Observation:
-        """Brings a generation to exactly `count` instances, beside other generations: starts those that
-        are missing, leaves those that run as they are, and ends surplus ones after `leave`. Returns the
-        service as it is then, without waiting until the instances are ready; an engine with its own
-        controller may start them a little later. Raises VolumeLost instead of making a volume that
-        `is_known`, and an EngineError for a generation that was removed. Otherwise raises ArtifactLost if
-        what it runs is gone.
+        """Scales a generation to exactly `count` instances, independently of other generations. Starts
+        missing instances, keeps running ones, and ends surplus ones after `leave`.
 
-        From now on the engine restarts each instance, with growing pauses, whenever it ends or fails a probe
-        in `alive`, and marks it as not ready while it fails one in `ready`, if these are `watched`."""
+        Returns the resulting state of the service, without waiting for readiness; an engine with its own
+        controller may start instances later. Raises VolumeLost instead of creating a volume that `is_known`,
+        EngineError for a removed generation, and ArtifactLost if the artifact no longer exists.
+
+        From then on, the engine restarts instances with a back-off when they end or fail a probe in `alive`.
+        If the probes in `ready` are `watched`, it marks instances that fail them as not ready."""
         ...
 
     async def wait_until_ready(self, workload: Workload, count: int, note: Note = ignore_note) -> None:
-        """Returns once `count` instances of an applied generation are ready. Raises NotReady with the reason
-        when one has ended, when it is certain that they will not be, or when the patience of the workload is
-        over; ListensElsewhere where another port than an `automatic` one would do. `note` gets the reason
-        earlier, if it takes long."""
+        """Waits until `count` instances of an applied generation are ready.
+
+        Raises NotReady with the reason if an instance has ended, if the instances certainly cannot become
+        ready, or if the workload's time limit (`patience`) has passed. Raises ListensElsewhere if the program
+        uses another port than the `automatic` one. `note` gets the reason earlier if the wait takes long."""
         ...
 
     async def once(self, workload: Workload, index: int = 0) -> Outcome:
-        """Runs a workload to its end, exactly once for each (service, generation, index). Returns how it
-        ended, after all its output was handed on. A further call, also by another Windlass or after one was
-        killed, waits for the same run or answers with its result. Nothing starts it again because it ended.
-        The result stays until it is removed; a call that waits then raises an EngineError. A caller that no
-        longer waits does not end it: `remove` does."""
+        """Runs a workload exactly once per (service, generation, index), and returns its outcome after all
+        output was passed on.
+
+        A repeated call, even by another server or after a crash, waits for the same run or returns its
+        outcome. The workload is not restarted when it ends. The outcome is stored until `remove`, after which
+        waiting calls raise EngineError. Cancelling a call does not end the run; only `remove` does."""
         ...
 
     async def read_output(self, workload: Workload, index: int = 0) -> bytes | None:
-        """Returns the file that a workload with `writes_output` has left, after its end; None if there is
-        none. Follows no link of the program. Raises EngineError if it is no file, or too long."""
+        """Returns the output file of an ended workload with `writes_output`; None if it does not exist. Does
+        not follow symbolic links. Raises EngineError if it is not a regular file, or too long."""
         ...
 
     async def observe(self, service: str) -> Observation: ...
@@ -311,84 +318,90 @@ class Engine(Protocol):
         ...
 
     async def present(self) -> Sequence[Presence]:
-        """Returns the instances that exist, with a single call to the engine."""
+        """Returns all existing instances, with a single call to the engine."""
         return [
             Presence(instance.service, instance.generation, instance.phase is Phase.RUNNING)
             for instance in await self.all()
         ]
 
     async def remove(self, service: str, *, generation: int | None = None, grace: float = 10.0) -> None:
-        """Asks all instances of one generation, or of every generation, to end, and kills them after `grace`.
-        Their volumes stay. Succeeds if there are none. They are gone when this returns, and a late `apply`
-        does not bring the generation back."""
+        """Ends all instances of a generation, or of all generations: asks them to stop, and kills them after
+        `grace` seconds.
+
+        Volumes are kept. Succeeds if no instances exist. When the call returns, the instances have ended, and
+        a delayed `apply` does not start the generation again."""
         ...
 
     async def discard(self, service: str) -> None:
-        """Erases all that belongs to a service: instances, working copies, volumes, its part in networks."""
+        """Deletes all data of a service: instances, working copies, volumes and network resources."""
         ...
 
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
-        """Runs a command where the instance runs, with its variables. Returns exit code and output."""
+        """Runs a command in the environment of an instance, with its variables. Returns exit code and
+        output."""
         ...
 
     async def open_execution(self, instance: Instance, request: ExecutionRequest) -> Execution:
-        """Starts a command where the instance runs, with its variables, limits and rights, and returns it
-        with its input and output. A server that is killed leaves none running beyond the next start of the
-        engine. Raises an EngineError if the instance does not run."""
+        """Starts a command in the environment of an instance, with its variables, limits and privileges.
+        Returns the running command with its input and output.
+
+        Commands of a killed server are ended at the next start of the engine at the latest. Raises
+        EngineError if the instance does not run."""
         ...
 
     async def neighbour_address(
         self, environment: str, service: str, name: str, internal: int
     ) -> ServiceAddress:
-        """Returns where other services of the environment find this port, from now on and over all
-        generations, whether it runs or not."""
+        """Returns the address of a port for other services of the environment. The address is fixed for all
+        generations, whether the service runs or not."""
         ...
 
     async def routed_addresses(self, workload: Workload, internal: int) -> Sequence[RoutedAddress]:
-        """Returns where the router has to listen for other services of the environment, so that they find
-        this port; none where instances are reached without it."""
+        """Returns the addresses at which the router must listen for connections from other services to a
+        port; none if these connect to instances directly."""
         return ()
 
     async def shared_network(self) -> str:
-        """Returns why all instances share the network of a machine, where a program can take the port of
-        another one; empty if they do not."""
+        """Returns why all instances share the machine's network, in which a program can use another service's
+        port; empty if they do not."""
         return ""
 
     async def why_one_organization(self) -> str:
-        """Returns why services are not kept apart well enough here for several organizations; empty if they
-        are."""
+        """Returns why the isolation of services is too weak for several organizations; empty if it is
+        sufficient."""
         return ""
 
     async def usage(self) -> Mapping[str, Usage]:
-        """Returns the usage of every running instance, by its id."""
+        """Returns the resource usage of each running instance, by instance id."""
         ...
 
     async def volume_sizes(self) -> Mapping[str, int]:
-        """Returns the bytes in the volumes of services, if these are not folders of the data directory."""
+        """Returns the volume size of each service in bytes, for volumes that are not folders of the data
+        directory."""
         return {}
 
     def note_disk_use(self, use: DiskMeasurement) -> None:
-        """Takes a measurement of the disk, to choose by it which organization gives up an instance when the
-        disk gets full. An engine that leaves this to others does nothing."""
+        """Stores a disk measurement. When the disk is nearly full, the engine uses it to choose the
+        organization that loses an instance. Engines without this duty ignore it."""
         return
 
     async def services(self) -> Mapping[str, StoredData]:
-        """Returns all services of which the engine stores anything, even only a record."""
+        """Returns all services with any data on the engine, even a mere record."""
         ...
 
     async def sweep(self, erase: Collection[str]) -> None:
-        """Discards these services and no others. Removes leftovers that belong to no service."""
+        """Deletes all data of exactly these services, and leftovers that belong to no service."""
         ...
 
     async def set_aside(self, service: str, into: Path) -> None:
-        """Ends all instances of a service and erases nothing. An engine that stores files moves them to the
-        folder `into`; other data stays in place. May be repeated after an interruption."""
+        """Ends all instances of a service without deleting data. Moves stored files to the folder `into`;
+        other data stays in place. Can be repeated after an interruption."""
         ...
 
     async def put_back(self, service: str, out: Path) -> None:
-        """Undoes `set_aside`: all data is in place again, and nothing runs before `apply` is called."""
+        """Reverts `set_aside`: moves the data back. Instances do not start before `apply` is called."""
         ...
 
     async def problem(self) -> str:
-        """Returns why nothing can be run now; empty if all is well."""
+        """Returns why the engine cannot run anything at the moment; empty if it can."""
         ...

@@ -41,7 +41,7 @@ def fail(what: str, state: str, advice: str) -> Finding:
 
 
 def first_line_from(*command: str) -> str:
-    """The first line of the output of a program; None if it is missing or fails."""
+    """Returns the first line of a program's output; empty if the program is missing or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -50,7 +50,7 @@ def first_line_from(*command: str) -> str:
 
 
 class KernelLimit(Struct, frozen=True):
-    """A limit of the kernel that all services share."""
+    """A kernel limit that all services share."""
 
     name: str
     enough: int
@@ -62,10 +62,10 @@ class KernelLimit(Struct, frozen=True):
 
 AIO: Final = KernelLimit("fs.aio-max-nr", 1_048_576)
 INOTIFY: Final = KernelLimit("fs.inotify.max_user_instances", 1024)
-"""inotify instances, counted for each user id; user ids in containers are those of the machine."""
+"""Limit of inotify instances per user id. Containers share the user ids of the machine."""
 NEIGHBOURS: Final = KernelLimit("net.ipv4.neigh.default.gc_thresh3", 8192)
-"""Entries of the neighbour table, shared by all networks. A container can create one for every address of
-its network."""
+"""Limit of neighbour table entries, shared by all networks. A container can create an entry for each address
+of its network."""
 PROC: Final = Path("/proc/sys")
 _LIMITS: Final = "Kernel limits"
 

@@ -1,4 +1,4 @@
-"""Names of images: their registry, names that users may not use, and the order of tags. Pure."""
+"""Image names: their registry, reserved names, and the order of tags. Pure."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def version_in(tag: str) -> TagVersion | None:
 
 
 def newest_first(tags: Iterable[str]) -> list[str]:
-    """Returns tags in a readable order: versions, the highest first, a release before what led to it; then
-    all other tags by name."""
+    """Returns tags in a readable order: versions in descending order (a release before its pre-releases),
+    then all other tags by name."""
     versions = {tag: version_in(tag) for tag in dict.fromkeys(tags)}
     numbered = [(version, tag) for tag, version in versions.items() if version]
     numbered.sort(key=lambda entry: entry[1])
@@ -45,7 +45,7 @@ def newest_first(tags: Iterable[str]) -> list[str]:
 
 
 def newer_than(present: str, tags: Iterable[str]) -> list[str]:
-    """Returns the tags of the same form with higher numbers, the highest first."""
+    """Returns the tags of the same form with higher version numbers, in descending order."""
     own = version_in(present)
     if own is None:
         return []
@@ -57,18 +57,18 @@ def newer_than(present: str, tags: Iterable[str]) -> list[str]:
 
 
 OURS: Final = "windlass/"
-"""Prefix of images that Windlass built. They are never looked up in a registry."""
+"""Name prefix of images that Windlass built. They are never looked up in a registry."""
 NOT_ITS_OWN: Final = "images that Windlass built are for their own service alone"
-"""The refusal of such an image that a service names."""
+"""Error message for a service that uses such an image."""
 DOCKER_HUB: Final = "docker.io"
 DIGEST: Final = "sha256:[0-9a-f]{64}"
-"""The digest of an image, as a regular expression."""
+"""Regular expression for an image digest."""
 _ALGORITHMS: Final = frozenset({"sha256", "sha384", "sha512"})
 _HUB_HOSTS: Final = re.compile(r"\A(?:(?:index\.|registry-1\.)?docker\.io/)+")
 
 
 def is_ours(name: str) -> bool:
-    """Returns whether an engine may read the name as that of an image that Windlass built."""
+    """Returns whether an engine may interpret a name as an image that Windlass built."""
     return _HUB_HOSTS.sub("", name.lower()).startswith(OURS)
 
 
@@ -77,7 +77,7 @@ def is_digest(text: str) -> bool:
 
 
 def names_an_id(name: str) -> bool:
-    """Returns whether an engine may read `name:tag` as the beginning of the id of one of its images."""
+    """Returns whether an engine may interpret `name:tag` as the beginning of an image id."""
     return name.lower() in _ALGORITHMS
 
 
@@ -87,15 +87,16 @@ def is_named_by_id(ref: str, id: str) -> bool:
 
 
 def registry_host(name: str) -> str:
-    """Returns the registry of an image, as engines read it: `ghcr.io` for `ghcr.io/acme/shop`, `docker.io`
-    for `nginx`. A part with capital letters is a host, too: no name of an image has any."""
+    """Returns the registry host of an image name, as engines parse it: `ghcr.io` for `ghcr.io/acme/shop`,
+    `docker.io` for `nginx`. A first part with capital letters is a host, too, because image names have
+    none."""
     first, slash, _ = name.partition("/")
     is_host = bool(slash) and ("." in first or ":" in first or first == "localhost" or first != first.lower())
     return first if is_host and not _HUB_HOSTS.match(name) else DOCKER_HUB
 
 
 def with_registry(name: str) -> str:
-    """Returns a name with its registry, also where that is Docker Hub: `docker.io/library/nginx`."""
+    """Returns the full name with its registry, including Docker Hub: `docker.io/library/nginx`."""
     if registry_host(name) != DOCKER_HUB:
         return name
     rest = _HUB_HOSTS.sub("", name)
@@ -103,8 +104,8 @@ def with_registry(name: str) -> str:
 
 
 def spelled_out(name: str) -> str:
-    """Returns a name in the one spelling that stands for all others: with its registry, without the usual
-    port, and in small letters."""
+    """Returns the canonical form of an image name: with its registry, without the default port, in lower
+    case."""
     name = name.lower()
     host = registry_host(name)
     rest = _HUB_HOSTS.sub("", name) if host == DOCKER_HUB else name.partition("/")[2]

@@ -1,4 +1,4 @@
-"""Runs of jobs: their states, their causes, and the stored body of each."""
+"""Runs of jobs: their states, causes and stored bodies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 
 class RunState(StrEnum):
-    """The state of a run. All but the first two are final."""
+    """The state of a run. QUEUED and RUNNING are the states that are not final."""
 
     QUEUED = "QUEUED"
     RUNNING = "RUNNING"
@@ -18,27 +18,27 @@ class RunState(StrEnum):
     FAILED = "FAILED"
     CANCELED = "CANCELED"
     SKIPPED = "SKIPPED"
-    """The run was due, but was not started; its message has the reason."""
+    """The run was due, but was not started. Its message contains the reason."""
 
 
 OPEN_RUNS: Final = frozenset({RunState.QUEUED, RunState.RUNNING})
 
 
 class Cause(StrEnum):
-    """The reason why a run began."""
+    """The reason why a run was created."""
 
     SCHEDULE = "SCHEDULE"
-    """The timetable of the job was due."""
+    """The job's schedule was due."""
     FORCED = "FORCED"
-    """A person requested the run."""
+    """A user requested the run."""
     RETRY = "RETRY"
-    """The run before it failed."""
+    """The previous run failed."""
     EVENT = "EVENT"
-    """Its environment, or the job itself, was deployed, stopped or deleted."""
+    """The job or its environment was deployed, stopped or deleted."""
 
 
 class RunEvent(StrEnum):
-    """The part of the schedule of a job that a run follows."""
+    """The event of a job's schedule that triggers a run."""
 
     ON_START = "ON_START"
     ON_STOP = "ON_STOP"
@@ -47,65 +47,66 @@ class RunEvent(StrEnum):
 
 
 class RunCommand(Struct, frozen=True):
-    """The command of a run, instead of that of its image or its build. Empty parts leave theirs."""
+    """The command of a run. Empty fields keep the defaults of the image or build."""
 
     entrypoint: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
 
 
 class JobPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The schedule of a job, as it was when the job was deployed."""
+    """The schedule of a job, as of its deployment."""
 
     commands: Mapping[RunEvent, RunCommand]
-    """The command of each event that the job runs at."""
+    """The command for each event that triggers a run."""
     retries: int = 0
     scheduled_at: str = ""
-    """The timetable of cron; empty for a job that runs at events of its environment."""
+    """Cron expression; empty for a job that is triggered by events of its environment."""
     timezone: str = "Etc/UTC"
     runs_missed: bool = True
-    """True if due times that passed while no server ran are made up for by one run."""
+    """Whether a single run makes up for scheduled times at which no server was running."""
 
 
 class RunDetails(Struct, omit_defaults=True, kw_only=True):
-    """The body of a run."""
+    """The stored body of a run."""
 
     event: RunEvent
     command: RunCommand
     actor_id: str = ""
     actor_name: str = ""
     attempt: int = 0
-    """0 for the first try."""
+    """Number of the attempt; 0 for the first."""
     retries: int = 0
-    """Retries that follow if it fails."""
+    """Maximum number of retries after a failure."""
     retry_of: str = ""
-    """The first run of which this is a retry."""
+    """The first run, if this run is a retry."""
     is_scheduled: bool = False
-    """True for a run that a timetable has started, and for its retries, also once that run is deleted."""
+    """Whether a schedule triggered the run, or the first run if this is a retry (even if the first run was
+    deleted)."""
     missed: int = 0
-    """Due times before its own that passed while no server ran."""
+    """Number of earlier scheduled times at which no server was running."""
     is_cancelled: bool = False
-    """True if a cancellation was requested."""
+    """Whether cancellation was requested."""
     is_given_up: bool = False
-    """True if it fails, before it is ended: nothing of it is started again."""
+    """Whether the run has failed but its instances have not ended yet. Nothing of it is started again."""
     message: str = ""
     waits: str = ""
-    """The reason why it cannot begin now, or why its end is unknown."""
+    """Why the run cannot start yet, or why its outcome is not known."""
     began: int = 0
     ended: int = 0
     exit_code: int | None = None
     output: tuple[str, ...] = ()
-    """The last lines that it wrote."""
+    """The last output lines."""
     peak_memory: int = 0
-    """Bytes; 0 if it is not known."""
+    """Peak memory usage in bytes; 0 if unknown."""
     outputs: tuple[str, ...] = ()
-    """The keys of variables that it has set."""
+    """Keys of the output variables that the run has set."""
 
 
 FIRST_PAUSE: Final = 10
 LONGEST_PAUSE: Final = 360
-"""Seconds before a retry."""
+"""Minimum and maximum back-off before a retry, in seconds."""
 
 
 def pause_before(attempt: int) -> int:
-    """Returns the seconds before a retry: 10, 20, 40 and so on, to six minutes."""
+    """Returns the back-off before a retry in seconds: 10, 20, 40 and so on, up to six minutes."""
     return min(LONGEST_PAUSE, FIRST_PAUSE << min(attempt - 1, 10))

@@ -1,8 +1,8 @@
-"""How a server gets an engine: each package that has one names its provider as an entry point of the group
+"""Providers of engines. Each package with an engine registers its provider as an entry point of the group
 `windlass.engines`.
 
-A provider is asked by everything that concerns an engine beyond its verbs: whether `auto` takes it, what
-`windlass doctor` says about it, and how one at another address is connected.
+A provider handles everything about an engine except running services: whether the setting `auto` chooses it,
+the checks of `windlass doctor`, and connections to remote engines.
 """
 
 from __future__ import annotations
@@ -22,63 +22,64 @@ from windlass.engines.findings import Finding
 from windlass.engines.servers import Servers
 
 PROVIDERS = "windlass.engines"
-"""The group of entry points."""
+"""Name of the entry point group."""
 
 
 class Server(Struct, frozen=True, kw_only=True):
-    """The arguments that a server passes to an engine when it opens it."""
+    """What a server passes to an engine that it opens."""
 
     folder: Path
-    """The data directory. An engine keeps its files in folders of its own there."""
+    """The server's data directory, in which an engine has its own folders."""
     clock: Clock
     installation: str
-    """Distinguishes objects of this installation from those of another one on the same engine."""
+    """Id that distinguishes this installation's objects on a shared engine."""
     calls: BoundedCalls
-    """The functions that read files of commits."""
+    """Runs functions that read files of commits, with resource limits."""
 
 
 class OpenedEngine(Struct, frozen=True, kw_only=True):
-    """An engine, with its builder and its database servers."""
+    """An open engine, with its builder and database servers."""
 
     engine: Engine
     builder: Builder
     servers: Servers
     reconnect: Callable[[RemoteEngine], Awaitable[None]] | None = None
-    """Switches to another address or other credentials, if it is a remote engine."""
+    """Switches a remote engine to another address or other credentials; None for a local engine."""
 
 
 class Availability(Struct, frozen=True):
-    """Tells if an engine can be used on this machine, and why, such as `Docker answers at …`."""
+    """Whether an engine can be used on this machine, and the reason, such as `Docker answers at …`."""
 
     is_there: bool
     why: str
 
 
 class RemoteEngine(Struct, frozen=True, kw_only=True):
-    """An engine at another address, as a cluster names it."""
+    """The address and credentials of a cluster's remote engine."""
 
     cluster: str
     name: str
-    """The name of the cluster, for messages."""
+    """Name of the cluster, for messages."""
     address: str
     ca_certificate: str
     certificate: str
     key: str
     engine_id: str = ""
-    """The id of the engine that the cluster was connected to: no other engine is trusted. Empty for any."""
+    """Id of the engine to which the cluster was connected; other engines are rejected. Empty: any engine is
+    accepted."""
 
 
 class EngineReport(Struct, frozen=True, kw_only=True):
-    """The answers of an engine at another address."""
+    """The state of a remote engine."""
 
     title: str
-    """The product and version of the engine."""
+    """Product and version of the engine."""
     ahead: float
-    """Seconds by which its clock is ahead of this one."""
+    """Seconds by which the engine's clock is ahead of this server's clock."""
     instances: dict[str, int]
-    """Running instances, by service."""
+    """Number of running instances by service."""
     certificate_end: float
-    """The end of the certificate that it shows, in seconds since 1970."""
+    """Expiry time of the engine's certificate, in seconds since 1970."""
 
 
 class StartReport(Struct, frozen=True):
@@ -86,90 +87,95 @@ class StartReport(Struct, frozen=True):
 
     warnings: Sequence[str] = ()
     protection: Sequence[str] = ()
-    """The isolation of each service, such as `its own user`."""
+    """Isolation measures for each service, such as `its own user`."""
 
 
 class SharedResource(Struct, frozen=True):
     """A resource of the machine that services of all organizations share without a limit."""
 
     what: str
-    """The shared resource, and what one service can do to others with it."""
+    """The resource, and how one service can harm others through it."""
     advice: str
 
 
 class EngineProvider(Protocol):
-    """One kind of engine. `settings` of its methods are values of its `settings_type`."""
+    """A kind of engine. The arguments `settings` have the type `settings_type`."""
 
     name: str
-    """The word of the setting `engine`."""
+    """Value of the setting `engine` that selects this engine."""
     rank: int
-    """The rank: `auto` chooses the available engine with the highest rank."""
+    """Priority: `auto` chooses the available engine with the highest rank."""
     is_of_server: bool
-    """True if it runs on the machine of a server, for that server alone."""
+    """Whether the engine runs on a server's machine, for that server only."""
 
     @property
     def takes(self) -> Literal["native", "image"]:
-        """The kind of artifact that it runs."""
+        """The kind of artifact that the engine runs."""
         ...
 
     @property
     def settings_type(self) -> type[Struct]:
-        """The settings that it reads. Names and types are those of the settings of the server."""
+        """Type of the engine's settings. Its fields have the names and types of the server's settings."""
         ...
 
     async def presence(self, settings: Any) -> Availability:
-        """Returns whether the engine can be used here. Loads nothing that only an open engine needs."""
+        """Returns whether the engine can be used here. Does not import modules that only an open engine
+        needs."""
         ...
 
     async def open(self, settings: Any, server: Server) -> OpenedEngine:
-        """Creates the engine without connecting. Raises BadSetting if the settings are wrong."""
+        """Creates the engine without connecting. Raises BadSetting for invalid settings."""
         ...
 
     def folders(self, data: Path) -> Sequence[Path]:
-        """Returns the folders of a data directory in which it records removed generations."""
+        """Returns the folders of a data directory in which the engine records removed generations."""
         ...
 
     async def start_report(self, settings: Any) -> StartReport: ...
 
     def diagnose(self, settings: Any) -> AsyncIterator[Finding]:
-        """Checks the machine for an engine that is in use, for `windlass doctor`. Changes nothing."""
+        """Checks the machine for an engine that is in use, for `windlass doctor`. Does not change
+        anything."""
         ...
 
     async def diagnose_presence(self, settings: Any, *, is_used: bool) -> Finding | None:
-        """Reports what answers on this machine, in use or not; None if there is nothing to report."""
+        """Reports whether the engine answers on this machine, even if it is not in use; None if there is
+        nothing to report."""
         ...
 
     async def shared_resource(self, settings: Any) -> SharedResource | None:
-        """Returns a resource with which one organization can stop services of another; None if there is no
-        such."""
+        """Returns a resource with which one organization can stop the services of another; None if there is
+        none."""
         ...
 
     async def server_host(self, settings: Any) -> str:
-        """Returns the name by which instances find the machine of the server; see `Engine.server_host`."""
+        """Returns the host name under which instances reach the server's machine; see
+        `Engine.server_host`."""
         ...
 
     def service_of(self, pid: int, data: Path) -> str:
-        """Returns the service to which a process of this machine belongs; empty if to none."""
+        """Returns the service to which a local process belongs; empty if it belongs to no service."""
         ...
 
 
 class RemoteProvider(EngineProvider, Protocol):
-    """An engine that can be at another address."""
+    """A kind of engine that can be remote."""
 
     word: str
-    """The word of the field `engine` of a cluster."""
+    """Value of a cluster's field `engine` that selects this engine."""
 
     def connect(
         self, remote: RemoteEngine, reach: Reach, settings: Any, server: Server, folder: Path
     ) -> OpenedEngine:
-        """Creates the engine of a cluster without connecting; its files are stored in `folder`. `reach`:
-        the allowed addresses."""
+        """Creates a cluster's engine without connecting. `folder`: the folder for its files. `reach`: the
+        addresses that may be contacted."""
         ...
 
     async def identity(self, remote: RemoteEngine, reach: Reach) -> str:
-        """Connects, and returns the id of the engine; raises Invalid with the problem and the remedy."""
+        """Connects to the engine and returns its id. Raises Invalid with the problem and the remedy."""
         ...
 
     async def report(self, remote: RemoteEngine, reach: Reach, installation: str) -> EngineReport:
-        """Asks the engine how it is, and what of an installation runs there. Raises EngineError."""
+        """Returns the state of the engine and the number of an installation's instances. Raises
+        EngineError."""
         ...

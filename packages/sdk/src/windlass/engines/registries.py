@@ -1,4 +1,4 @@
-"""Kinds of container registries: their settings, their addresses, and the names of their images. Pure."""
+"""Kinds of container registries: their settings, addresses and image names. Pure."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class LoginSource(StrEnum):
-    """Provides the user name and the password for a registry."""
+    """Source of the credentials for a registry."""
 
     NONE = "none"
-    """The registry is public."""
+    """No credentials: the registry is public."""
     CONFIG = "config"
-    """The fields of `config`: `username` and `password`, or none."""
+    """The fields `username` and `password` of `config`, if set."""
     AWS = "aws"
-    """A password of some hours, which AWS gives for the access keys."""
+    """A temporary password that AWS issues for access keys."""
     GOOGLE = "google"
-    """The key of a service account, as it is."""
+    """The key of a Google service account, unchanged."""
     SCALEWAY = "scaleway"
-    """The secret key of an API key."""
+    """The secret key of a Scaleway API key."""
 
 
 class RegistryKind(Struct, frozen=True, kw_only=True):
-    """The settings that registries of one kind need and take."""
+    """The settings of one kind of registry."""
 
     login: LoginSource = LoginSource.CONFIG
     url: str = ""
-    """The usual address; `{region}` stands for the region. Empty: the address has to be given."""
+    """Default address, in which `{region}` is replaced; empty if an address must be configured."""
     required: tuple[str, ...] = ()
-    """Fields of `config` that it must have."""
+    """Required fields of `config`."""
     optional: tuple[str, ...] = ()
-    """Further fields that it takes."""
+    """Optional fields of `config`."""
     refused: Mapping[str, str] = _NONE
-    """Fields of the full interface that this server cannot use, with the reason."""
+    """Fields of the API that this server does not support, with the reason."""
     why: Mapping[str, str] = _NONE
-    """The reasons for required fields that the full interface does not require."""
+    """Why fields are required here that the API does not require."""
     tokens_at: tuple[str, ...] = ()
-    """Other hosts that may give tokens for a login of the registry."""
+    """Other hosts that may issue tokens for the registry's credentials."""
     has_catalogue: bool = True
-    """True if registries of this kind may list their images."""
+    """Whether registries of this kind may support listing images."""
 
 
 _LOGIN: Final = ("username", "password")
@@ -118,7 +118,7 @@ _TAGGED: Final = re.compile(rf"(?P<name>.+?)(:(?P<tag>[\w][\w.-]{{0,127}}))?(@(?
 
 
 class RegistryLogin(Struct, frozen=True):
-    """A user name and a password for a registry."""
+    """Credentials for a registry."""
 
     username: str
     password: str
@@ -128,10 +128,10 @@ class RegistryLogin(Struct, frozen=True):
 
 
 class BuildRegistry(Struct, frozen=True):
-    """The registry of an installation for the images that it builds."""
+    """The registry to which an installation pushes built images."""
 
     prefix: str
-    """Host and path: `registry.example.com/windlass`."""
+    """Host and path, such as `registry.example.com/windlass`."""
     login: RegistryLogin | None = None
 
     def name_of(self, ref: str) -> str:
@@ -139,23 +139,23 @@ class BuildRegistry(Struct, frozen=True):
         return f"{self.prefix}/{ref.removeprefix(OURS)}"
 
     def holds(self, name: str) -> bool:
-        """Returns whether the name of an image may belong to a built image."""
+        """Returns whether an image name may be that of a built image in this registry."""
         return f"{spelled_out(name)}/".startswith(f"{spelled_out(self.prefix)}/")
 
 
 class PullRequest(Struct, frozen=True):
-    """An image with a tag, as it is asked for."""
+    """The request to pull an image by tag."""
 
     ref: str
     login: RegistryLogin | None = None
     is_registered: bool = False
-    """True for an image of a registry that the organization has added: only that registry decides what the
-    tag stands for, and never what the engine has under the same name."""
+    """Whether the image is in a registry that the organization has added. Only that registry may resolve the
+    tag; a local image with the same name is ignored."""
     org: str = ""
 
 
 class ImageRef(Struct, frozen=True):
-    """A reference to an image: a name with its registry, and a tag, a digest, or both."""
+    """An image reference: a name with its registry, and a tag, a digest, or both."""
 
     name: str
     tag: str = ""
@@ -177,26 +177,26 @@ def parse_ref(ref: str) -> ImageRef:
 
 
 def digest_of(ref: str) -> str:
-    """Returns the digest by which an artifact names its image; empty if it has none."""
+    """Returns the digest in an image reference; empty if it has none."""
     return parse_ref(ref).digest
 
 
 def usual_url(kind: str, region: str) -> str:
-    """Returns the usual address of a kind of registry; empty if it has none."""
+    """Returns the default address of a kind of registry; empty if it has none."""
     return KINDS[kind].url.format(region=region)
 
 
 def host_of(url: str) -> str:
-    """Returns the host of a registry as names of images begin with it."""
+    """Returns the host of a registry as it appears in image names."""
     host = urlsplit(url).netloc.lower()
     if host in _HUB:
         return DOCKER_HUB
-    # Without a port, engines take a host such as `harbor` for a part of the name of an image of Docker Hub.
+    # Without a port, engines interpret a host such as `harbor` as part of a Docker Hub image name.
     return host if registry_host(f"{host}/image") == host else f"{host}:443"
 
 
 def api_url(url: str) -> str:
-    """Returns the address at which a registry speaks the protocol of registries."""
+    """Returns the base URL of a registry's API."""
     parts = urlsplit(url)
     host = _HUB_API if parts.netloc.lower() in _HUB else parts.netloc
     return f"{parts.scheme}://{host}"
@@ -207,8 +207,8 @@ def is_loopback(url: str) -> bool:
 
 
 def full_name(url: str, image_name: str) -> str:
-    """Returns the name of an image of a registry, for engines: `ghcr.io/acme/shop`, or `acme/shop`. Engines
-    send the login of the registry to the host in this name, so it is never another one."""
+    """Returns the full image name for engines: `ghcr.io/acme/shop`, or `acme/shop` for Docker Hub. Engines
+    send the registry's credentials to the host in this name, so it is always the registry's host."""
     host = host_of(url)
     relative = image_name.removeprefix(f"{host}/")
     is_plain = host == DOCKER_HUB == registry_host(relative)
@@ -216,13 +216,14 @@ def full_name(url: str, image_name: str) -> str:
 
 
 def repository_of(url: str, image_name: str) -> str:
-    """Returns the name of an image inside its registry. Official images of Docker Hub lie in `library`."""
+    """Returns the repository name of an image inside its registry. Official images of Docker Hub are in
+    `library`."""
     relative = image_name.removeprefix(f"{host_of(url)}/")
     return f"library/{relative}" if host_of(url) == DOCKER_HUB and "/" not in relative else relative
 
 
 def other_registry(url: str, image_name: str) -> str:
-    """Returns the host of another registry with which the name of an image begins; empty if there is none."""
+    """Returns the host of a different registry in an image name; empty if there is none."""
     named = registry_host(image_name)
     if named == DOCKER_HUB and not image_name.startswith(tuple(f"{host}/" for host in _HUB)):
         return ""
@@ -230,14 +231,13 @@ def other_registry(url: str, image_name: str) -> str:
 
 
 def may_give_tokens(kind: str, url: str, realm: str) -> bool:
-    """Returns whether a login of the registry may be sent to this address, which asks for it on its
-    behalf: the registry itself, a host that is known to belong to it, or a neighbour of it under the same
-    domain."""
+    """Returns whether credentials may be sent to the token server (`realm`) that a registry requests: the
+    registry itself, a known host of its kind, or a host under the same domain."""
     registry = urlsplit(api_url(url))
     try:
         server = urlsplit(realm)
         port = server.port
-    except ValueError:  # the registry names no address
+    except ValueError:  # not a valid URL
         return False
     if server.scheme != registry.scheme or server.username is not None:
         return False
@@ -250,15 +250,15 @@ def may_give_tokens(kind: str, url: str, realm: str) -> bool:
 
 
 def _are_neighbours(registry: str, other: str) -> bool:
-    """Returns True for `registry.example.com` beside `gitlab.example.com`, and for
-    `registry.git.example.com` below `git.example.com`."""
+    """Returns whether two hosts are under the same domain: `registry.example.com` and `gitlab.example.com`,
+    or `registry.git.example.com` and `git.example.com`."""
     domain = registry.partition(".")[2]
     return _is_domain(domain) and (other == domain or other.endswith(f".{domain}"))
 
 
 def _is_domain(domain: str) -> bool:
-    """Returns False for an address in numbers, and for domains of a whole country, such as `uk` and
-    `co.uk`."""
+    """Returns whether a domain can belong to one owner. Returns False for an IP address, and for public
+    suffixes such as `uk` and `co.uk`."""
     labels = domain.split(".")
     if len(labels) < 2 or labels[-1].isdigit():
         return False

@@ -1,4 +1,4 @@
-"""The database servers of a place, for engines without images."""
+"""The database servers of engines without images."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from windlass.engines.workload import Artifact
 
 
 class Servers(Protocol):
-    """Database servers for engines without images."""
+    """Database servers of an engine without images."""
 
     def obstacle(self, type: str) -> str:
-        """Returns why there can be no server of this type, whatever is installed; empty if there can."""
+        """Returns why this type of server is not supported at all; empty if it is supported."""
         ...
 
     async def artifact(self, type: str, version: str, service: str) -> Artifact: ...
 
     def ready(self, type: str) -> tuple[str, ...]:
-        """Returns the probe command, which logs in and runs a query."""
+        """Returns the readiness probe command, which logs in and runs a query."""
         ...
 
     async def discard(self, service: str) -> None: ...
@@ -34,7 +34,7 @@ class Servers(Protocol):
 
 
 class NoServers:
-    """The database servers of an engine with images: none, because databases run from these."""
+    """A placeholder for engines with images, whose databases run from images."""
 
     def obstacle(self, type: str) -> str:
         return ""

@@ -1,7 +1,7 @@
-"""Finds out what to do about a program that ended while it was starting, from its last lines. Pure.
+"""Derives a remedy for a program that ended during its start, from its last output lines. Pure.
 
-Each rule is an error that newcomers meet, as the usual languages, frameworks and shells report it. The first
-rule that matches wins; its words begin with what to do.
+Each rule matches a common error of languages, frameworks and shells. The first matching rule wins. Its
+message begins with the remedy.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import Final
 from windlass.detect import python_modules
 
 LOOK: Final = "Look at the log: "
-"""The beginning of a failure message whose remedy is not known until the output is read."""
+"""Prefix of a failure message that has no remedy yet, because the output was not examined."""
 LOOKED_AT: Final = 60
-"""Last lines of a program in which the reason is looked for."""
+"""Number of the last output lines that are examined."""
 _LONGEST: Final = 300
 _NAME: Final = r"[A-Z][A-Z0-9_]{2,}"
 _FILE: Final = r"[\w./@+-]+"
 _SCRIPT: Final = r"\./[\w./@+-]+|[\w./@+-]+\.sh"
 _AT_LINE: Final = r"(?:exec: )?(?:line )?(?:\d+: )?(?:exec: )?"
-"""Stands in messages of shells between the shell and the program; busybox names the line after `exec`."""
+"""Matches the text between the shell's name and the program's name in a shell's error message. Busybox prints
+the line number after `exec`."""
 _QUOTE: Final = r"[\"'`‘’“”]?"
 
 _VARIABLE: Final = "Set the variable {0}, such as with `windlass env set {0}=…`: {name} needs it to start"
@@ -53,7 +54,7 @@ _DATABASE: Final = (
     "`windlass env set {0}={{{{MAIN_DB_URL}}}}`: {name} needs it to start"
 )
 _ADDRESS: Final = re.compile(r"(?:DATABASE|DB|POSTGRES(?:QL)?|MYSQL|MONGO(?:DB)?|REDIS)_UR[LI]")
-"""Names of variables for the address of a database."""
+"""Matches names of variables with a database address."""
 _ELSEWHERE: Final = (
     "Create a database, such as main-db, and set the variable that {name} reads, such as DATABASE_URL, to "
     "{{{{MAIN_DB_URL}}}}: it looks for the database on localhost, where there is none"
@@ -77,10 +78,10 @@ TOO_MANY_PROCESSES: Final = (
     r"|fork[^\n]{0,200}\n[^\n]{0,200}\n?BlockingIOError: \[Errno 11\]|can't start new thread"
     r"|unable to create (?:new )?native thread|pthread_create failed|failed to create new OS thread"
 )
-"""Words of programs that may start no more processes or threads."""
+"""Error messages of programs that have reached their limit of processes or threads."""
 _DISK: Final = "Ask the operator to free disk space: a disk that {name} writes to is full"
 _STANDARD: Final = "collections|inspect|asyncio|fractions|base64|pkgutil|ast|configparser|time|gettext"
-"""Modules of Python that have lost parts since 3.9."""
+"""Python modules from which parts were removed after 3.9."""
 _NO_ADDRESS: Final = (
     "Create a database, such as main-db, and set the variable that {name} reads, such as DATABASE_URL, to "
     "{{{{MAIN_DB_URL}}}}: it has no address of a database"
@@ -193,7 +194,7 @@ _RULES: Final = tuple(
             r"Missing script: \"?([\w:.-]+)",
             "Add the script {0} to package.json, or correct the start command: there is none of this name",
         ),
-        # What the machine and its neighbours do not give
+        # Missing resources of the machine and other services
         (r"EADDRINUSE|[Aa]ddress (?:is )?already in use|[Aa]ddress in use", _OWN_PORT),
         (
             r"(?:localhost|127\.0\.0\.1|::1)\"?[^\n]{0,40}(?:5432|3306|6379|27017)[^\n]{0,60}(?:refu"
@@ -245,8 +246,8 @@ _ENDED_FOR: Final = (
     (re.compile(r"\bport \d[^:]* of this machine is taken"), _OWN_PORT),
     (re.compile(r"\bwas killed by SIGKILL"), _KILLED),
 )
-"""Remedies by the words in which an engine describes an end, where the output of the program is less
-specific."""
+"""Remedies by the engine's description of the end. They are used if the program's output does not match a
+more specific rule."""
 _EXCEPTION: Final = re.compile(
     r"^(?:\S+ )?(?:Caused by: |Uncaught |Exception in thread \S+ |Unhandled exception[.:] )?"
     r"(?:[\w$]+[.:]+)*[A-Z]\w*(?:Error|Exception|Exit|Missing|NotFound|Failure|Misconfigured|Configured)\b"
@@ -257,7 +258,8 @@ _EXCEPTION: Final = re.compile(
 
 
 def with_remedy(failure: str, name: str, output: Sequence[str]) -> str:
-    """Returns the failure of a release with what to do first, if the last lines of the program show it."""
+    """Returns the failure message of a deployment, with the remedy first if the program's last lines reveal
+    it."""
     if not failure.startswith(LOOK):
         return failure
     end = failure.removeprefix(LOOK)
@@ -266,8 +268,8 @@ def with_remedy(failure: str, name: str, output: Sequence[str]) -> str:
 
 
 def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
-    """Returns what to do about a program, from how it ended and its last lines; empty if they do not show
-    it."""
+    """Returns the remedy for a program, from the engine's description of its end and its last lines; empty if
+    unknown."""
     if _KILLED_FOR_MEMORY.search(end):
         return _MEMORY.format(name=name)
     text = "\n".join(output[-LOOKED_AT:])
@@ -288,14 +290,14 @@ def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
 
 
 def database_remedy(name: str, output: Sequence[str]) -> str:
-    """Returns what to do about a program that runs, and reports that it does not reach its database."""
+    """Returns the remedy for a running program that reports that its database is not reachable."""
     text = "\n".join(output[-LOOKED_AT:])
     rules = (rule for rule in _RULES if rule[1] in (_ELSEWHERE, _NO_ADDRESS))
     return next((words.format(name=name) for pattern, words in rules if pattern.search(text)), "")
 
 
 def _required_settings(text: str) -> list[str]:
-    """Returns the settings that have no value: pydantic names all of them."""
+    """Returns all missing settings that a pydantic validation error lists."""
     if not _SETTINGS.search(text):
         return []
     return list(dict.fromkeys(match[1].upper() for match in _REQUIRED.finditer(text)))
@@ -309,12 +311,12 @@ def _remedy_for(settings: Sequence[str], name: str) -> str:
 
 
 def _exceptions(output: Sequence[str]) -> Iterator[str]:
-    """Yields the lines that name an exception, the last first."""
+    """Yields the lines that contain an exception, the last line first."""
     for line in reversed(output[-LOOKED_AT:]):
         if _EXCEPTION.match(line.strip()):
             yield _short_line(line)
 
 
 def _short_line(text: str) -> str:
-    """Returns a part of the output of a stranger as one short line."""
+    """Returns untrusted output as one short, printable line."""
     return "".join(filter(str.isprintable, text[:_LONGEST].replace("`", "'"))).strip()

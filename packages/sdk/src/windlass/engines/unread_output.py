@@ -1,10 +1,10 @@
-"""Bounds the output of instances of the engine process while no server reads it.
+"""Limits the output files of the process engine's instances while no server reads them.
 
-The launcher leaves a process that runs this after the server has ended, with the standard library alone. If
-a file takes more space than the backlog of unread output allows, it erases all but the last backlog. A
-server that comes back would skip the older output anyway, and reports in the log of the service how much
-that was. So this process needs no reading position, and changes none. It holds the lock of the reader while
-it erases, and ends when a server has that lock, or when no instance runs.
+The launcher starts this process, which needs only the standard library and runs after the server has ended.
+If an output file exceeds the allowed backlog of unread output, the process erases all but the end of the
+file. A restarted server would skip the older output anyway, and reports the skipped amount in the service's
+log, so this process neither needs nor changes reading positions. It holds the reader's lock while it erases.
+It exits when a server holds that lock, or when no instance runs.
 """
 
 from __future__ import annotations
@@ -23,24 +23,23 @@ from windlass.base import filelock
 from windlass.base.isolation import calls
 
 READER_LOCK: Final = "keeper.lock"
-"""The lock of the process that reads output, or erases it."""
+"""Lock file for the process that reads or erases output."""
 LEADING_HOLE: Final = 16 * 1024 * 1024
-"""See output.py."""
+"""Size in bytes of the hole at the beginning of each output file; see output.py of the process engine."""
 PUNCH: Final = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 BLOCK: Final = 4096
 EVERY: Final = 1.0
-"""Seconds between two checks while much is written; otherwise up to eight times as many."""
+"""Seconds between two checks while much output is written; otherwise up to eight times as long."""
 _SLOWEST: Final = 8
 _SECTOR: Final = 512
 _LOOKS: Final = 10
-"""The number of consecutive checks at which another process holds the lock, after which a server counts as
-running."""
+"""Number of consecutive checks with a locked reader lock after which a server counts as running."""
 
 
 def main(folder: str, backlog: str) -> None:
     with suppress(OSError):  # the folder was erased or moved
         services = os.open(Path(folder) / "services", os.O_RDONLY | os.O_CLOEXEC)
-        if filelock.try_lock(services):  # otherwise another such process runs
+        if filelock.try_lock(services):  # otherwise, another such process is running
             _bound_until_read(Path(folder), int(backlog))
 
 
@@ -61,7 +60,7 @@ def _bound_until_read(folder: Path, backlog: int) -> None:
 
 
 def bound(output: Path, backlog: int) -> int:
-    """Erases the oldest part of a file that is larger than the backlog. Returns the length of the file."""
+    """Erases the oldest part of a file that is larger than the backlog. Returns the file's length."""
     try:
         pinned = os.open(output, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -87,7 +86,7 @@ def _erase(output: str, until: int) -> None:
 
 
 def _runs(home: Path) -> bool:
-    """Returns whether a process of an instance lives, by its record."""
+    """Returns whether a process of an instance is alive, according to the instance's record."""
     with suppress(OSError, ValueError):
         record = json.loads((home / "record.json").read_bytes())
         return any(map(_is_alive, _processes(record)))

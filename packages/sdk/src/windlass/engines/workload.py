@@ -1,4 +1,4 @@
-"""Workloads and instances: the values that reconciler, builders, engines and routers exchange."""
+"""Workloads and instances: the values that the reconciler, builders, engines and routers exchange."""
 
 from __future__ import annotations
 
@@ -13,74 +13,75 @@ from windlass.engines.job_plans import JobPlan
 
 
 class SiteHeader(Struct, frozen=True):
-    """A header of answers whose path fits."""
+    """A response header for paths that match a pattern."""
 
     path: str
-    """Begins with `/`; `*` stands for any characters."""
+    """Path pattern; begins with `/`, and `*` matches any characters."""
     name: str
     value: str
 
 
 class StaticSite(Struct, frozen=True, kw_only=True):
-    """A folder that is served as it is."""
+    """A folder of static files that is served unchanged."""
 
     folder: str
-    """Below the working folder of the artifact; `.` is that folder itself."""
+    """Path relative to the artifact's working directory; `.` is that directory itself."""
     fallback: str = ""
-    """A file below the folder, answered where no file has the path; empty is none."""
+    """File for requests whose path does not exist; empty for none."""
     derived_fallback: str = ""
-    """The fallback that the recipe names. It counts where there is no other one, and the folder has this file
-    and no 404.html."""
+    """Fallback that the recipe suggests. It is used if `fallback` is empty, and the folder contains this file
+    but no 404.html."""
     headers: tuple[SiteHeader, ...] = ()
-    """The first matching rule counts, for each name."""
+    """Headers. For each header name, the first matching rule wins."""
 
 
 OUTPUT_FILE: Final = "/windlass-output/windlass-output.json"
-"""The path of the file that a run may write, where the engine has paths of its own for each instance."""
+"""Path of a run's output file in containers, where each instance has its own file system."""
 OUTPUT_VARIABLE: Final = "WINDLASS_OUTPUT"
-"""The variable with the path of that file."""
+"""Environment variable with the path of a run's output file."""
 LONGEST_OUTPUT: Final = 1_048_576
-"""Bytes of that file."""
+"""Maximum size of the output file, in bytes."""
 MOST_EXPOSED: Final = 20
-"""Ports of an image that are published without being declared as ports of the service."""
+"""Maximum number of an image's ports that are published without being declared by the service."""
 RELEASE_INDEX: Final = 100_000
-"""The index of the run of a release command, and of a one-off run: none of the instances of its generation
-has it."""
+"""Index of a release command's run, and of a one-off run. It differs from the indexes of all instances of the
+generation."""
 
 
 def is_of_release(pod: str) -> bool:
-    """Returns True for the name of the run of a release command, or of a one-off run. Names end with the
+    """Returns whether an instance name belongs to a release command or a one-off run. Names end with the
     index."""
     return pod.endswith(f"-{RELEASE_INDEX}")
 
 
 class Artifact(Struct, frozen=True, kw_only=True):
-    """The result of a build: enough to start it as often as needed without building again."""
+    """The result of a build: everything needed to start instances without building again."""
 
     kind: Literal["native", "image"]
     ref: str
-    """A folder with `app` (copied for each instance) beside what instances share; or an image."""
+    """A folder with `app` (which is copied for each instance) and files that instances share; or an image
+    reference."""
     key: str = ""
-    """Digest of its inputs: the same key is never built twice."""
+    """Digest of the inputs. Inputs with the same digest are built only once."""
     command: tuple[str, ...] = ()
-    """The command of the web process, or of the only process; empty for the command of the image."""
+    """Command of the web process, or of the only process; empty for the image's command."""
     processes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The commands of all process types, by name."""
+    """Commands of all process types, by name."""
     release: tuple[str, ...] = ()
-    """The command that runs once for a deployment, before the version serves."""
+    """Command that runs once per deployment, before the new version serves requests."""
     static: StaticSite | None = None
-    """The gateway serves it, and no instance is started."""
+    """Static files that the gateway serves; no instances are started."""
     environment: Mapping[str, str] = field(default_factory=dict)
     workdir: str = ""
-    """Below `app`, or inside the image; empty is the builder's default."""
+    """Working directory, below `app` or inside the image; empty for the builder's default."""
     ports: tuple[int, ...] = ()
-    """The declared ports."""
+    """Ports that the image or recipe declares."""
     web_port: int = 0
-    """The port of the web process unless PORT is set, if files show that it serves; else 0."""
+    """Port of the web process if PORT is not set, according to the application's files; 0 if unknown."""
 
     @property
     def is_files_alone(self) -> bool:
-        """Returns True for the image of a static site, in which no program is."""
+        """Whether this is the image of a static site, which contains no program."""
         return self.kind == "image" and self.static is not None
 
 
@@ -95,7 +96,7 @@ class HealthProbe(Struct, frozen=True, kw_only=True):
 
     kind: ProbeKind
     port: int = 0
-    """The port inside, as the instance knows it."""
+    """Port inside the instance's network."""
     path: str = "/"
     scheme: str = "http"
     command: tuple[str, ...] = ()
@@ -105,8 +106,8 @@ class HealthProbe(Struct, frozen=True, kw_only=True):
     successes: int = 1
     failures: int = 9
     accepted: bool = False
-    """A TCP connection passes only once the program has accepted it, as far as the engine sees that. Without
-    this, an open port is enough."""
+    """Whether a TCP probe waits until the program accepts the connection, if the engine can detect that.
+    Otherwise, an open port is sufficient."""
 
 
 class WorkloadPort(Struct, frozen=True, kw_only=True):
@@ -119,49 +120,49 @@ class WorkloadPort(Struct, frozen=True, kw_only=True):
     rewrite: str | None = None
     default: bool = False
     automatic: bool = False
-    """True if Windlass chose the port: if the program answers on another port, that one is used instead."""
+    """Whether Windlass chose the port. If the program answers on another port, that port is used instead."""
     host: str = ""
-    """The label under which the gateway serves it, reserved before it is deployed."""
+    """Host name label of the service at the gateway, reserved before the deployment."""
 
 
 class Volume(Struct, frozen=True, kw_only=True):
-    """Storage that outlives the instances; it belongs to the service."""
+    """Persistent storage of a service, independent of its instances."""
 
     name: str
     mount: str
     size: int = 0
-    """The size in GB; 0 for no limit."""
+    """Size in GB; 0 for no limit."""
     is_known: bool = False
-    """An earlier deployment has served with it: where it is not there any more, its data is lost, and nothing
-    is started with an empty one."""
+    """Whether an earlier deployment has used the volume. If it no longer exists, its data is lost, and
+    instances are not started with an empty volume."""
 
 
 class Workload(Struct, frozen=True, kw_only=True):
-    """One generation of one service, as it should run."""
+    """The desired state of one generation of a service."""
 
     service: str
     family: str
     name: str
-    """The display name."""
+    """Display name."""
     known_as: str = ""
-    """The name by which other services of its environment find it, if it has one."""
+    """Host name under which other services of the environment reach the service; empty if it has none."""
     environment: str
     org: str
     generation: int
-    """The number of the deployment: a later one replaces an earlier one."""
+    """Number of the deployment. A later generation replaces an earlier one."""
     deployment: str
     artifact: Artifact
     entrypoint: tuple[str, ...] = ()
-    """The program that gets `command`. Empty: the image's own ENTRYPOINT."""
+    """Program that gets `command` as arguments; empty for the image's ENTRYPOINT."""
     command: tuple[str, ...] = ()
-    """The command, which overrides that of the artifact."""
+    """Command that overrides the artifact's command."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """The environment variables, which override those of the artifact. The engine sets PORT if it is
+    """Environment variables; they override the artifact's variables. The engine sets PORT if it is
     missing."""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """Keyed by the path where the instance finds them."""
+    """Content of files, by their path in the instance."""
     hidden: frozenset[str] = frozenset()
-    """Names of variables and paths of files whose content is shown nowhere."""
+    """Names of variables and paths of files whose content must not be shown."""
     cpu: int = 500
     """Thousandths of a core."""
     memory: int = 512
@@ -169,37 +170,37 @@ class Workload(Struct, frozen=True, kw_only=True):
     ports: tuple[WorkloadPort, ...] = ()
     volumes: tuple[Volume, ...] = ()
     alone: bool = False
-    """True if two generations cannot run at the same time, because they would write to the same files."""
+    """Whether two generations must not run at the same time, because they would write to the same files."""
     direct: bool = False
-    """True if it is `alone` and listens on all its addresses: other services connect to it without a
-    router."""
+    """Whether other services connect without a router: the service is `alone` and listens on all its
+    addresses."""
     instances: int = 1
     most: int = 1
-    """The minimum and the maximum number of instances."""
+    """Minimum and maximum number of instances."""
     ready: tuple[HealthProbe, ...] = ()
-    """Probes that must all succeed before the instance gets requests."""
+    """Readiness probes. All must succeed before an instance gets requests."""
     watched: bool = False
-    """True if `ready` is also checked after the start: it was declared, not derived."""
+    """Whether `ready` is also checked after the start, because users declared the probes."""
     alive: tuple[HealthProbe, ...] = ()
-    """Liveness probes: if one fails, the instance is restarted."""
+    """Liveness probes. An instance that fails one is restarted."""
     settle: float = 3.0
-    """Without probes: the seconds after which a running instance counts as healthy."""
+    """Seconds after which a running instance without probes counts as healthy."""
     patience: float = 300.0
-    """The seconds that it may take to become ready."""
+    """Time limit in seconds for becoming ready."""
     grace: float = 10.0
-    """Seconds between the request to stop and the end."""
+    """Seconds between the stop signal and the kill."""
     time_limit: float = 3600.0
-    """Seconds after which a workload that runs once is ended."""
+    """Seconds after which a one-off run is ended."""
     writes_output: bool = False
-    """True if it may write an output file, which `Engine.read_output` returns."""
+    """Whether the workload may write an output file, which `Engine.read_output` returns."""
     calls_server: bool = False
-    """True if it sends requests to the server, whose machine it finds by `Engine.server_host`."""
+    """Whether the workload sends requests to the server; see `Engine.server_host`."""
     job: JobPlan | None = None
-    """The schedule of a job: its runs start this workload, each with its own command."""
+    """Schedule of a job, whose runs start this workload, each with its own command."""
 
     @property
     def secrets(self) -> Iterator[str]:
-        """Values that must not be read in logs."""
+        """Secret values that must not appear in logs."""
         for name in self.hidden:
             if name in self.variables:
                 yield self.variables[name]
@@ -208,7 +209,7 @@ class Workload(Struct, frozen=True, kw_only=True):
 
 
 def as_run(workload: Workload, command: tuple[str, ...]) -> Workload:
-    """Returns the workload of a single command, with the same build, variables and volumes, and without
+    """Returns a workload that runs a single command with the same build, variables and volumes, but without
     ports and probes."""
     is_image = workload.artifact.kind == "image"
     return replace(
@@ -228,12 +229,12 @@ def as_run(workload: Workload, command: tuple[str, ...]) -> Workload:
 class Phase(StrEnum):
     RUNNING = "running"
     WAITING = "waiting"
-    """The instance has ended and waits for its next start; each wait is a little longer."""
+    """The instance has ended and waits for its next start, with a growing back-off."""
     EXITED = "exited"
 
 
 class Instance(Struct, frozen=True, kw_only=True):
-    """One running copy of a workload, as the engine sees it."""
+    """The state of one copy of a workload, as reported by the engine."""
 
     id: str
     service: str
@@ -241,23 +242,24 @@ class Instance(Struct, frozen=True, kw_only=True):
     index: int
     phase: Phase
     address: str
-    """The address of its ports. It has no default: a port of this machine may be that of another program."""
+    """Address of the ports. It has no default, because a local port may belong to another program."""
     ports: Mapping[int, int] = field(default_factory=dict)
-    """The port inside to the port that reaches it at `address`, as far as known."""
+    """Maps a port inside the instance to the port at `address`, if known."""
     inside: str = ""
-    """An address of its own, where it may be reached without a go-between; empty if it has none."""
+    """The instance's own address, where it may be reachable without a proxy; empty if it has none."""
     network: str = ""
-    """The keeper of its own network, in which `address` is (base/isolation/network.py); empty if it has that
-    of the machine."""
+    """The instance's own network namespace, to which `address` belongs (base/isolation/network.py); empty for
+    the machine's network."""
     exit_code: int | None = None
     reason: str = ""
-    """Why it ended the last time, as readable text: `exited with code 1`, `was killed: out of memory`."""
+    """Reason of the last end, as readable text: `exited with code 1`, `was killed: out of memory`."""
     lost_network: bool = False
-    """True if its last end was not that of its program: its network was gone, and it starts in a new one."""
+    """Whether the instance ended because its network namespace was lost, not because of its program. It is
+    started in a new one."""
     restarts: int = 0
     started_at: int = 0
     unready: str = ""
-    """Why it is to be given no requests although it runs, as readable text; empty if it may be given some."""
+    """Why the running instance must not get requests, as readable text; empty if it may."""
 
     @property
     def is_ready(self) -> bool:
@@ -265,7 +267,7 @@ class Instance(Struct, frozen=True, kw_only=True):
 
 
 class Presence(NamedTuple):
-    """An instance that exists, and whether it runs."""
+    """An existing instance, and whether it is running."""
 
     service: str
     generation: int
@@ -273,12 +275,12 @@ class Presence(NamedTuple):
 
 
 class Observation(Struct, frozen=True):
-    """The instances of one service, of every generation, as its engine sees them at one moment."""
+    """The instances of one service in all generations, at one point in time."""
 
     instances: tuple[Instance, ...] = ()
 
     def of(self, generation: int) -> Observation:
-        """Returns only the instances of one generation."""
+        """Returns the instances of one generation."""
         return Observation(
             tuple(instance for instance in self.instances if instance.generation == generation)
         )
@@ -290,66 +292,67 @@ class Observation(Struct, frozen=True):
 
     @property
     def broken(self) -> tuple[Instance, ...]:
-        """Instances that do not run now, each with the reason."""
+        """Instances that are not running, each with its reason."""
         return tuple(instance for instance in self.instances if instance.phase is not Phase.RUNNING)
 
 
 class ServiceAddress(Struct, frozen=True):
-    """The address of a port for other services of its environment."""
+    """The address of a port for other services of the environment."""
 
     host: str
     port: int
 
 
 class RoutedAddress(Struct, frozen=True):
-    """An address where the router listens for other services of an environment."""
+    """An address at which the router listens for other services of an environment."""
 
     host: str
     port: int
     network: str = ""
-    """The holder of the network in which the address is; empty: it is of this machine."""
+    """The network namespace of the address; empty for the machine's own network."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """The end of a workload that runs once."""
+    """The outcome of a one-off run."""
 
     exit_code: int | None
-    """The exit code as in a shell: 128 plus the number of a signal. None if it was lost with its machine."""
+    """Exit code in the convention of shells: 128 plus the signal number if killed. None if it was lost with
+    its machine."""
     reason: str
-    """For people: `exited with code 1`, `was killed: out of memory`."""
+    """The reason as readable text: `exited with code 1`, `was killed: out of memory`."""
     started_at: int
     ended_at: int
     peak_memory: int = 0
-    """Bytes; 0 if the engine does not know it."""
+    """Peak memory usage in bytes; 0 if unknown."""
 
 
 class StoredData(Struct, frozen=True, kw_only=True):
-    """The data of one service on an engine, whether or not the database knows the service."""
+    """The data of one service on an engine, even if the service is missing in the database."""
 
     name: str = ""
-    """The display name, if it is known."""
+    """Display name, if known."""
     instances: int = 0
     volumes: int = 0
     is_lost: bool = False
-    """True if it runs but its files are missing: perhaps a disk is not mounted yet."""
+    """Whether the service runs although its files are missing, for example because a disk is not mounted."""
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """The resources that an instance has used; two samples give a rate."""
+    """Resource usage of an instance. The difference of two samples gives a rate."""
 
     cpu_ms: int = 0
-    """Milliseconds of processor time since its start."""
+    """CPU time since the start, in milliseconds."""
     memory: int = 0
-    """Bytes."""
+    """Memory usage in bytes."""
 
 
 class OutputLine(Struct, frozen=True, gc=False):
-    """A line that an instance or a build wrote."""
+    """An output line of an instance or a build."""
 
     at: int
     message: str
     pod: str = ""
-    """The instance, such as `web-7-0`: the name of the service, its generation and its index."""
+    """Instance name, such as `web-7-0`: service name, generation and index."""
     version: str = ""
     stage: str = ""
-    """The stage of the deployment that the line belongs to, if it is known."""
+    """Deployment stage to which the line belongs, if known."""

@@ -1,6 +1,6 @@
-"""The beginning of every launcher: its variables, and its refusal.
+"""Shared code of launchers, the programs that prepare and start an instance's program.
 
-It needs nothing but Python: some launchers also run in containers, without the rest of Windlass.
+Needs only the standard library: some launchers also run in containers, without the rest of Windlass.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ Variables = Mapping[str, str]
 
 
 class LaunchRefused(Exception):
-    """A program cannot be started. The message is for the person who deployed."""
+    """Raised if a program cannot be started. The message is for the user who deployed."""
 
 
 def launch(start: Callable[[Variables], NoReturn]) -> NoReturn:
-    """Runs a launcher. Its refusal becomes the last line of the log, without a trace."""
+    """Runs a launcher. Logs its refusal as one line without a stack trace."""
     os.umask(0o077)
     try:
         start(dict(os.environ))  # noqa: TID251 (the variables of an instance, which are no settings of Windlass)

@@ -1,1 +1,2 @@
-"""Reads images, tags and digests from container registries through the guarded HTTP client, and logs in."""
+"""Reads image names, tags and digests from container registries, with optional login, through the guarded
+HTTP client."""

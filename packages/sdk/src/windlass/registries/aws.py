@@ -1,7 +1,7 @@
-"""Logins for registries of AWS: a password of some hours, for which a signed request asks.
+"""Logins for AWS registries: requests a temporary password with a signed request.
 
-The request is signed as AWS describes it (Signature Version 4): with a key that is derived from the secret
-one for a day, a region and a service. The secret key itself is never sent.
+The request is signed with AWS Signature Version 4: with a key derived from the secret key for a day, a region
+and a service. The secret key itself is never sent.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class AccessKeys(Struct, frozen=True):
 class EcrLogin(Struct, frozen=True):
     login: RegistryLogin
     url: str
-    """The address of the registry of the account."""
+    """Address of the account's registry."""
 
 
 class AwsAuthorization(Struct):
@@ -63,7 +63,7 @@ class AwsError(Struct):
 
 
 async def ecr_login(out: HttpTransport, keys: AccessKeys) -> EcrLogin:
-    """Returns a login for the registry of the account that the keys belong to."""
+    """Requests a login for the registry of the account to which the keys belong."""
     host, body = _host(keys.region), b"{}"
     headers = {"Content-Type": _TYPE, "X-Amz-Target": _TARGET}
     signed = sign(keys, "ecr", "POST", host, body, headers, time.gmtime())
@@ -128,7 +128,7 @@ def sign(
     headers: Mapping[str, str],
     now: time.struct_time,
 ) -> dict[str, str]:
-    """Returns the headers of a request to `/`, with a signature over them, the time and the body."""
+    """Returns the headers of a request to `/`, with a signature of the headers, the time and the body."""
     moment, day = time.strftime("%Y%m%dT%H%M%SZ", now), time.strftime("%Y%m%d", now)
     whole = {"host": host, "x-amz-date": moment} | {name.lower(): value for name, value in headers.items()}
     names = ";".join(sorted(whole))

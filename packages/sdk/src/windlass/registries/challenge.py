@@ -1,4 +1,5 @@
-"""Reads the headers of registries: the login challenge, the next page, and the remaining pulls. Pure."""
+"""Parses response headers of registries: the login challenge, the next page, and the remaining pulls.
+Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ LONGEST_WAIT: Final = 6 * 3600
 
 
 class Challenge(Struct, frozen=True):
-    """The demand of a registry for a login."""
+    """The authentication challenge of a registry."""
 
     scheme: str
-    """`bearer`: a token of the server at `realm`. `basic`: user name and password with each request."""
+    """`bearer`: a token from the server at `realm`. `basic`: user name and password with each request."""
     realm: str = ""
     service: str = ""
     error: str = ""
-    """The reason why a token that was sent is not enough."""
+    """Why the registry rejected the token that was sent."""
 
     def token_url(self, scope: str) -> str:
         query = [("service", self.service), ("scope", scope)]
@@ -37,7 +38,7 @@ class Challenge(Struct, frozen=True):
 
 
 class Allowance(Struct, frozen=True):
-    """The limit on pulls, as Docker Hub reports it."""
+    """The pull rate limit, as reported by Docker Hub."""
 
     limit: int
     remaining: int
@@ -45,7 +46,7 @@ class Allowance(Struct, frozen=True):
 
 
 def read_challenge(header: str) -> Challenge | None:
-    """Returns the first demand for a login in a WWW-Authenticate header that is understood here."""
+    """Returns the first supported challenge in a WWW-Authenticate header; None if there is none."""
     match = _SCHEME.match(header)
     if match is None:
         return None
@@ -62,7 +63,7 @@ def read_challenge(header: str) -> Challenge | None:
 
 
 def next_page(header: str, base: str) -> str:
-    """Returns the path and query of the next page; empty if there is none at the registry itself."""
+    """Returns the path and query of the next page; empty if there is none at the same registry."""
     match = _NEXT.search(header)
     if match is None:
         return ""
@@ -86,8 +87,8 @@ def read_allowance(headers: Mapping[str, str]) -> Allowance | None:
 
 
 def wait_of(headers: Mapping[str, str], now: float) -> int:
-    """Returns the seconds after which a registry may be asked again: its header has seconds, a time since
-    1970, or is missing."""
+    """Returns the value of Retry-After in seconds. The header may contain seconds or a Unix time; the default
+    is a minute."""
     text = headers.get("retry-after", "") or headers.get("x-retry-after", "")
     if not _SECONDS.match(text):
         return 60

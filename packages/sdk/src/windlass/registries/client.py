@@ -1,8 +1,8 @@
-"""A registry, by the protocol of registries (OCI Distribution), with or without a login.
+"""A client of container registries (OCI Distribution), with or without credentials.
 
-Each refusal of a registry names the kind of login: with user name and password, or with a token that
-another server issues for them. The login is sent to that server only if `may_give_tokens` says that it
-belongs to the registry.
+If a registry requires authentication, it requests either user name and password (basic), or a token that
+another server issues for them (bearer). The credentials are sent to that server only if `may_give_tokens`
+confirms that it belongs to the registry.
 """
 
 from __future__ import annotations
@@ -48,28 +48,29 @@ T = TypeVar("T", bound=Struct)
 
 SECONDS: Final = 10.0
 LONGEST: Final = 1024 * 1024
-"""Bytes of an answer; a page of tags has far fewer."""
+"""Maximum size of an answer, in bytes; much larger than a page of tags."""
 PER_PAGE: Final = 1000
 LIST_SECONDS: Final = 60.0
-"""Seconds that a registry may take for all pages of a list."""
+"""Time limit in seconds for all pages of a list."""
 MOST_PAGES: Final = 200
-"""Pages of a list; a registry may name a next page for ever."""
+"""Maximum number of pages of a list, because a registry may always announce a next page."""
 MANIFESTS: Final = (
     "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, "
     "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
 )
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,254}\Z")
-"""Matches names of images and tags. Other texts in the answer of a registry are ignored."""
+"""Matches valid names of images and tags. Other names in a registry's answers are ignored."""
 _LIMIT_IMAGE: Final = "ratelimitpreview/test"
-"""The image with which Docker Hub reports the limit; a HEAD request does not count."""
+"""An image for which Docker Hub reports the rate limit. A HEAD request is not counted as a pull."""
 
 
 PauseKey = tuple[str, int]
-"""A registry, and the hash of a whole login: who knows a user name alone does not stop its requests."""
+"""A registry, and the hash of the credentials. With the user name alone, a stranger could pause another
+user's requests."""
 
 
 class RequestPauses:
-    """Remembers which registries allow no more requests for now, and when they may be asked again."""
+    """Stores until when registries with an exhausted rate limit must not be queried."""
 
     def __init__(self) -> None:
         self._until: dict[PauseKey, float] = {}
@@ -100,15 +101,14 @@ class TokenAnswer(Struct):
 
 
 class RegistryNames(Struct, frozen=True):
-    """Names of images or tags that were read."""
+    """A list of image names or tags."""
 
     names: Sequence[str]
     is_complete: bool
 
 
 class RegistryClient:
-    """A client of a registry for one caller; it caches registry tokens for the duration of the caller's
-    request."""
+    """A client of one registry for one API request. Caches registry tokens during that request."""
 
     def __init__(
         self,
@@ -128,11 +128,11 @@ class RegistryClient:
         self._pauses = pauses
         self._list_seconds = list_seconds
         self._authorization: dict[str, str] = {}
-        """The header of requests, by scope."""
+        """Authorization header by scope."""
         self.allowance: Allowance | None = None
 
     async def check(self) -> None:
-        """Logs in if there are credentials, or checks that a registry answers."""
+        """Checks that a registry answers, and that it accepts the credentials, if any."""
         answer = await self._send("GET", f"{self._api}/v2/", {})
         challenge = _challenge_in(answer)
         if answer.status != 401 or challenge is None:
@@ -148,19 +148,19 @@ class RegistryClient:
             await self._ask_limit()
 
     async def tags(self, image: str, most: int) -> RegistryNames:
-        """Returns the tags of an image, in the order of the registry."""
+        """Returns the tags of an image, in the registry's order."""
         name = repository_of(self._url, image)
         path = f"/v2/{name}/tags/list?n={PER_PAGE}"
         return await self._pages(path, f"repository:{name}:pull", image, most, TagsAnswer)
 
     async def images(self, most: int) -> RegistryNames:
-        """Returns the names of all images. Many registries do not report them."""
+        """Returns the names of all images. Many registries do not support this."""
         return await self._pages(
             f"/v2/_catalog?n={PER_PAGE}", "registry:catalog:*", "", most, CatalogueAnswer
         )
 
     async def digest(self, image: str, tag: str) -> str:
-        """Returns the digest that a tag stands for now. Docker Hub does not count this as a pull."""
+        """Returns the current digest of a tag. Docker Hub does not count this as a pull."""
         name = repository_of(self._url, image)
         path = f"/v2/{name}/manifests/{quote(tag, safe='')}"
         answer = await self._send_request(
@@ -207,7 +207,7 @@ class RegistryClient:
             path = following
         return RegistryNames(names, is_complete=False)
 
-    # One request, with the login that it takes
+    # Single requests, with authentication
 
     async def _send_request(
         self, method: str, path: str, scope: str, image: str, accept: str = ""
@@ -226,7 +226,7 @@ class RegistryClient:
         return answer
 
     async def _authorize(self, challenge: Challenge, scope: str) -> str:
-        """Returns the header with which the registry is asked again."""
+        """Responds to a challenge. Returns the Authorization header for the next attempt."""
         if challenge.scheme == "basic":
             return _basic(self._login) if self._login else ""
         if not may_give_tokens(self._kind, self._url, challenge.realm):

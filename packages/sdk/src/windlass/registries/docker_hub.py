@@ -1,4 +1,4 @@
-"""Searches Docker Hub, which does not list its images as other registries do."""
+"""Searches Docker Hub, which does not support listing images like other registries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST: Final = 100
 
 class FoundImage(Struct):
     repo_name: str = ""
-    """The whole name, in an answer to a search."""
+    """The full name, in search results."""
     name: str = ""
     namespace: str = ""
 
@@ -31,7 +31,7 @@ class SearchAnswer(Struct):
 
 
 async def search_images(out: HttpTransport, text: str, page: int, size: int) -> tuple[Sequence[str], int]:
-    """Returns one page of the names of public images, and how many there are. No login is sent."""
+    """Returns a page of names of public images, and the total number. Sends no credentials."""
     answer = await _search(out, f"{_HUB}/search/repositories/?query={quote(text, safe='')}", page, size)
     return [image.repo_name for image in answer.results], answer.count
 
@@ -39,8 +39,8 @@ async def search_images(out: HttpTransport, text: str, page: int, size: int) -> 
 async def public_images(
     out: HttpTransport, namespace: str, page: int, size: int
 ) -> tuple[Sequence[str], int]:
-    """Returns one page of the public images of a user or an organization there; those of `library` are the
-    official ones."""
+    """Returns a page of public images of a user or organization, and the total number. Official images belong
+    to `library`."""
     answer = await _search(out, f"{_HUB}/repositories/{quote(namespace, safe='')}/?ordering=name", page, size)
     above = "" if namespace == OFFICIAL else f"{namespace}/"
     return [f"{above}{image.name}" for image in answer.results], answer.count
@@ -60,7 +60,7 @@ async def _search(out: HttpTransport, url: str, page: int, size: int) -> SearchA
         raise RegistryFailure(
             Problem.RATE_LIMIT, "Try again in a minute: Docker Hub allows no more searches", 60
         )
-    if answer.status == 404:  # past the last page, or no such user
+    if answer.status == 404:  # beyond the last page, or unknown user
         return SearchAnswer()
     try:
         if answer.status == 200:

@@ -1,5 +1,5 @@
-"""Explains why a registry cannot be used: a message for each reason, and the meaning of error answers of
-registries. Pure.
+"""Explains why a registry cannot be used: error messages for all reasons, and the meaning of a registry's
+error answers. Pure.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ class Problem(StrEnum):
     NOT_A_REGISTRY = "NOT_A_REGISTRY"
     RATE_LIMIT = "RATE_LIMIT"
     UNKNOWN_IMAGE = "UNKNOWN_IMAGE"
-    """The registry has no such image or tag, or hides it from this login."""
+    """The registry does not have the image or tag, or hides it from this login."""
 
 
 class RegistryFailure(Exception):
-    """A registry cannot be used; the message has the reason and the remedy."""
+    """Raised if a registry cannot be used. The message contains the reason and the remedy."""
 
     def __init__(self, problem: Problem, message: str, retry_after: int = 0) -> None:
         super().__init__(message)
         self.problem = problem
         self.retry_after = retry_after
-        """Seconds after which it may be asked again, if it names them."""
+        """Seconds until a retry, if the registry reports them; otherwise 0."""
 
     @property
     def is_silent(self) -> bool:
-        """Returns whether the registry did not answer: its settings may be right."""
+        """Whether the registry did not answer, so that its settings may be correct."""
         return self.problem in {Problem.NAME, Problem.UNREACHABLE, Problem.RATE_LIMIT}
 
 
 _VERSION: Final = "docker-distribution-api-version"
-"""The header by which a registry is recognized."""
+"""Response header that identifies a registry."""
 
 
 class RegistryFailures:
@@ -50,7 +50,7 @@ class RegistryFailures:
         self._has_login = has_login
 
     def refuse_non_registry(self, answer: HttpResult) -> None:
-        """Refuses the answer of a server that is no registry."""
+        """Raises RegistryFailure if an answer is not from a registry."""
         if answer.status == 200 and (_VERSION in answer.headers or answer.body.strip() in (b"{}", b"")):
             return
         if answer.status in (301, 302, 303, 307, 308):
@@ -60,7 +60,8 @@ class RegistryFailures:
         raise self.not_a_registry(f"it answers {answer.status} at /v2/")
 
     def explain(self, answer: HttpResult, image: str) -> RegistryFailure:
-        """Returns the meaning of an answer other than 200. `image` is empty if the request was about none."""
+        """Returns the error for an answer with another status than 200. `image`: the requested image; empty
+        if none."""
         match answer.status:
             case 401 if not self._has_login or not image:
                 return self.login_failure()

@@ -1,1 +1,1 @@
-"""The shared code of engines that start copies of a workload one by one."""
+"""Shared code of engines that start copies of a workload one by one."""

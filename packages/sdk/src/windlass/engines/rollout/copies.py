@@ -1,4 +1,4 @@
-"""The verbs that drive a rollout by hand: each is about copies of one generation, by their indexes."""
+"""Interfaces of engines on which a rollout controls single copies of a generation, by their index."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ class Copies(Protocol):
     """The copies of workloads on an engine that starts them one by one."""
 
     has_go_between: bool
-    """Something between Windlass and an instance takes connections to its ports, even if nothing listens
-    behind it."""
+    """Whether a proxy between Windlass and an instance accepts connections to its ports, even if nothing
+    listens behind the proxy."""
 
     async def run(self, workload: Workload, index: int) -> Instance:
-        """Starts a copy, unless it exists already. Afterwards it is restarted with growing pauses whenever
-        it ends, until it is removed. Raises VolumeLost instead of making a volume that `is_known`."""
+        """Starts a copy, unless it exists. From then on, it is restarted with a back-off whenever it ends,
+        until it is removed. Raises VolumeLost instead of creating a volume that `is_known`."""
         ...
 
     async def copies(self, service: str) -> list[Instance]:
-        """Returns all copies of a service, of every generation."""
+        """Returns all copies of a service, of all generations."""
         ...
 
     async def end(
@@ -33,40 +33,41 @@ class Copies(Protocol):
         indexes: Collection[int] | None = None,
         grace: float = 10.0,
     ) -> None:
-        """Asks copies to end (of one generation or of all, all of them or only some) and kills them after
-        `grace`. Without `indexes` a generation ends as a whole, and a late `run` does not bring it back."""
+        """Ends copies of one generation or of all generations: asks them to stop, and kills them after
+        `grace` seconds. Without `indexes`, all copies of the generation end, and a delayed `run` does not
+        start the generation again."""
         ...
 
     async def probe(self, instance: Instance, probe: HealthProbe) -> str:
-        """Returns why a copy does not pass a probe, as readable text; empty if it passes."""
+        """Runs a probe. Returns why the copy does not pass, as readable text; empty if it passes."""
         ...
 
     async def listeners(self, instance: Instance) -> Collection[ListeningPort]:
-        """Returns the TCP ports on which a copy listens, as far as the engine can find them."""
+        """Returns the TCP ports on which a copy listens, as far as the engine can detect them."""
         ...
 
     async def queued(self, instance: Instance, port: int) -> int | None:
-        """Returns how many connections to a port of an instance wait until the program accepts them. None if
-        that cannot be seen. Raises InstanceEnded if it ended meanwhile."""
+        """Returns the number of connections to a port that the program has not accepted yet; None if it is
+        not visible. Raises InstanceEnded if the instance ended meanwhile."""
         ...
 
     async def speaks_http(self, instance: Instance, port: int) -> bool:
-        """Returns whether a copy answers HTTP on a port, which need not be one of its service."""
+        """Returns whether a copy answers HTTP on a port, which may be undeclared."""
         ...
 
 
 class Executor(Protocol):
-    """Runs commands beside instances, and sees their connections."""
+    """Runs commands in the environment of instances, and inspects their connections."""
 
     has_go_between: bool
-    """Something between Windlass and an instance takes connections to its ports, even if nothing listens
-    behind it."""
+    """Whether a proxy between Windlass and an instance accepts connections to its ports, even if nothing
+    listens behind the proxy."""
 
     async def execute(
         self, instance: Instance, command: Sequence[str], timeout: float
     ) -> tuple[int, str]: ...
 
     async def queued(self, instance: Instance, port: int) -> int | None:
-        """Returns how many connections to a port of an instance wait until the program accepts them. None if
-        that cannot be seen. Raises InstanceEnded if it ended meanwhile."""
+        """Returns the number of connections to a port that the program has not accepted yet; None if it is
+        not visible. Raises InstanceEnded if the instance ended meanwhile."""
         ...

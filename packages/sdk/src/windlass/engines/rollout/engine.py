@@ -1,8 +1,8 @@
 """Rollouts for engines that start copies one by one.
 
-Counts copies, waits until they are ready, takes surplus ones out of service before they end, and restarts
-copies that fail a probe. An engine inherits from `RolloutEngine` and adds the verbs of `Copies` and the other
-verbs of `Engine`.
+Scales copies, waits until they are ready, stops sending requests to surplus ones before they end, and
+restarts copies that fail a probe. An engine inherits from `RolloutEngine`, and implements `Copies` and the
+remaining methods of `Engine`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RolloutEngine(Engine, Copies):
     async def stop(self) -> None:
         await self._monitor.stop()
 
-    # Images, for engines that run none
+    # Images: defaults for engines without images
 
     async def resolve(self, request: PullRequest, say: Say) -> str:
         return request.ref
@@ -54,7 +54,7 @@ class RolloutEngine(Engine, Copies):
         org: str = "",
         service: str = "",
     ) -> None:
-        """Does nothing, because built artifacts are on this machine."""
+        """Does nothing, because built artifacts are already on this machine."""
 
     # Rollouts
 
@@ -86,13 +86,13 @@ class RolloutEngine(Engine, Copies):
         await self.end(service, generation=generation, grace=grace)
 
     def forget(self, service: str) -> None:
-        """Ends the probes of a service that is being erased."""
+        """Stops the probes of a service that is being deleted."""
         self._monitor.forget(service)
 
     async def probe(self, instance: Instance, probe: HealthProbe) -> str:
         return await probes.run_probe(self, instance, probe)
 
     async def speaks_http(self, instance: Instance, port: int) -> bool:
-        # From outside, a port that was not published is reached at an address of the instance only.
+        # From outside, an unpublished port is only reachable at the instance's own address.
         address = instance.inside if self.has_go_between else instance.address
         return bool(address) and await probes.speaks_http(address, port, instance.network)

@@ -1,4 +1,4 @@
-"""Probes running copies: restarts those that are not alive, and marks those that are not ready."""
+"""Probes running copies: restarts copies that are not alive, and marks copies that are not ready."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from windlass.engines.rollout.copies import Copies
 from windlass.engines.workload import HealthProbe, Instance, OutputLine, Phase, Workload
 
 _VOICE: Final = "windlass"
-"""The name under which Windlass itself writes to the log of a service."""
+"""Source name of Windlass's own messages in a service's log."""
 _log = log("engines.health")
 
 Generation = tuple[str, int]
@@ -26,7 +26,7 @@ Identity = tuple[str, int, int]
 
 
 class ProbeStreak(Struct):
-    """The latest answers of one instance to one probe, in a row."""
+    """Consecutive results of one probe for one instance."""
 
     failures: int = 0
     successes: int = 0
@@ -37,11 +37,11 @@ class ProbeStreak(Struct):
 
 
 Streaks = dict[tuple[str, int, str, int], ProbeStreak]
-"""Keyed by instance, its restarts, what the probe is for, and its number."""
+"""Streaks by instance id, number of restarts, purpose of the probe, and number of the probe."""
 
 
 class HealthMonitor:
-    """One task for each generation whose probes continue after it has started."""
+    """Runs a task for each generation with probes that continue after its start."""
 
     def __init__(self, copies: Copies, clock: Clock) -> None:
         self._copies, self._clock = copies, clock
@@ -51,7 +51,7 @@ class HealthMonitor:
         self._tasks: dict[Generation, asyncio.Task[None]] = {}
         self._paused: set[Generation] = set()
         self._reasons: dict[Identity, str] = {}
-        """Why an instance is to be given no requests."""
+        """Reasons why instances must not get requests."""
 
     def start(self, notice: Notice, sink: Sink) -> None:
         self._notice, self._sink = notice, sink
@@ -63,7 +63,7 @@ class HealthMonitor:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def watch(self, workload: Workload) -> None:
-        """Probes the copies of a generation from now on; a restart uses the latest form of its workload."""
+        """Starts probing the copies of a generation. Restarts use the latest version of the workload."""
         key = workload.service, workload.generation
         if not (workload.alive or _declared_probes(workload)):
             return
@@ -77,13 +77,13 @@ class HealthMonitor:
                 self._drop(key)
 
     def mark(self, copy: Instance) -> Instance:
-        """Returns a copy with the reason why it is to be given no requests, if there is one."""
+        """Returns a copy with the reason why it must not get requests, if there is one."""
         reason = self._reasons.get(_identity(copy))
         return structs.replace(copy, unready=reason) if reason else copy
 
     @contextmanager
     def pause(self, workload: Workload) -> Iterator[None]:
-        """Pauses the monitoring of a generation while it starts, because `ReadinessWait` probes it then."""
+        """Pauses the monitoring of a generation during its start, because `ReadinessWait` probes it."""
         key = workload.service, workload.generation
         self._paused.add(key)
         try:
@@ -93,7 +93,7 @@ class HealthMonitor:
 
     @contextmanager
     def unready(self, copies: Sequence[Instance], reason: str) -> Iterator[None]:
-        """Marks copies as not ready for a while, whatever their probes return."""
+        """Marks copies as not ready during the block, whatever their probes return."""
         self._reasons.update({_identity(copy): reason for copy in copies})
         try:
             yield
@@ -123,7 +123,8 @@ class HealthMonitor:
                 _log.exception("the probes of a service failed", extra={"id": key[0]})
 
     async def _check_copies(self, workload: Workload, streaks: Streaks) -> bool:
-        """Returns False if nothing is left of the generation: another replica has removed it."""
+        """Probes all copies of a generation. Returns False if no copies exist: another server has removed the
+        generation."""
         present = await self._copies.copies(workload.service)
         copies = [copy for copy in present if copy.generation == workload.generation]
         for copy in copies:
@@ -152,7 +153,7 @@ class HealthMonitor:
                 workload.service, generation=workload.generation, indexes=[copy.index], grace=workload.grace
             )
             await self._copies.run(workload, copy.index)
-        finally:  # after a failure the next `apply` starts what is missing
+        finally:  # after a failure, the next `apply` starts the missing copy
             self._notice(workload.service)
 
     async def _check_ready(self, workload: Workload, copy: Instance, streaks: Streaks) -> None:
@@ -183,6 +184,5 @@ def _identity(copy: Instance) -> Identity:
 
 
 def _declared_probes(workload: Workload) -> tuple[HealthProbe, ...]:
-    """Returns the readiness probes that users declared. Derived probes only detect when the program has
-    started."""
+    """Returns the readiness probes that users declared. Derived probes only detect the end of the start."""
     return workload.ready if workload.watched else ()

@@ -1,7 +1,7 @@
-"""Finds the listeners of TCP ports, on this machine or in another network.
+"""Finds listening TCP sockets on this machine or in another network namespace.
 
-Netlink returns only listening sockets, within microseconds. The fallback, /proc/net/tcp, walks through the
-table of all connections.
+Netlink returns only listening sockets, within microseconds. The fallback, /proc/net/tcp, scans the table of
+all connections.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _QUESTION: Final = struct.Struct("=BBBBI48x")
 _ANSWER: Final = struct.Struct("!4xH")
 _QUEUE: Final = 56
 _INODE: Final = 68
-"""Offsets in an answer: of the number of connections that wait to be accepted, and of the inode."""
+"""Offsets in a Netlink answer: the number of connections that wait to be accepted, and the inode."""
 
 Listened = Mapping[int, set[int]]
-"""Inodes of sockets, by port."""
+"""Socket inodes by port."""
 
 
 def read_listeners(network: str = "") -> Listened:
-    """Returns the listeners of a network; of this machine if it is empty."""
+    """Returns the listening sockets of a network namespace; empty for the machine's own."""
     inodes: dict[int, set[int]] = {}
     try:
         for port, inode, _ in _read_sockets(network):
@@ -47,7 +47,8 @@ def read_listeners(network: str = "") -> Listened:
 
 
 def queued(port: int, network: str = "") -> int | None:
-    """Returns how many connections to a port wait to be accepted; None if nothing listens there."""
+    """Returns the number of connections to a port that wait to be accepted; None if no socket listens
+    there."""
     try:
         queues = [queue for number, _, queue in _read_sockets(network) if number == port]
     except OSError:
@@ -60,14 +61,14 @@ def _process_in(network: str) -> int | str:
 
 
 def _read_sockets(network: str) -> Iterator[tuple[int, int, int]]:
-    """Yields port, inode and queue of each listener."""
+    """Yields port, inode and queue length of each listening socket."""
     with make_socket(network, LISTENERS) as asked:
         for family in (socket.AF_INET, socket.AF_INET6):
             yield from _query_kernel(asked, family)
 
 
 def sockets(pids: Iterable[int]) -> set[int]:
-    """Returns the inodes of the sockets that these processes hold."""
+    """Returns the inodes of all open sockets of processes."""
     ports: set[int] = set()
     for pid in pids:
         with suppress(OSError):
@@ -99,7 +100,7 @@ def _query_kernel(asked: socket.socket, family: int) -> Iterator[tuple[int, int,
 
 
 def listeners_of(pids: Sequence[int]) -> list[ListeningPort]:
-    """Returns the listeners of these processes, in the network that the first of them sees."""
+    """Returns the listening ports of processes, in the network namespace of the first process."""
     owned = sockets(pids)
     return sorted({listener for pid in pids[:1] for listener, inode in _tables(pid) if inode in owned})
 
@@ -112,7 +113,7 @@ def _from_tables(process: int | str) -> Listened:
 
 
 def _tables(process: int | str) -> Iterator[tuple[ListeningPort, int]]:
-    """Yields the listeners of the network of a process, each with the inode of its socket."""
+    """Yields the listening ports in the network namespace of a process, each with the inode of its socket."""
     for text in _texts(process):
         yield from listening_sockets(text)
 

@@ -1,6 +1,7 @@
-"""Explains why a running program does not answer: it listens elsewhere than its service declares.
+"""Explains why a running program does not answer: it listens on another port or address than its service
+declares.
 
-Pure. Engines find the listeners; `find_port_mismatch` compares them with what the service declares.
+Pure. Engines detect the listening ports; `find_port_mismatch` compares them with the declared ports.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _LINE: Final = re.compile(
     r"(?:\S+ +){4}([0-9]+)",
     re.MULTILINE,
 )
-"""A line of /proc/net/tcp or tcp6 about a socket that listens."""
+"""Matches a line of /proc/net/tcp or tcp6 for a listening socket."""
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 (compared, not bound)
 _LOCAL: Final = "127.0.0.1"
 _LOCAL_6: Final = "::1"
@@ -33,8 +34,8 @@ class ListeningPort(Struct, frozen=True, order=True):
     address: str
 
     def takes(self, *, from_outside: bool, own_network: bool = False) -> bool:
-        """Returns whether it takes the connections of Windlass, which come from outside of a container, or
-        else to 127.0.0.1; in a network of its own also to [::1]."""
+        """Returns whether a listening port accepts connections from Windlass. These come from outside a
+        container, or otherwise go to 127.0.0.1 (in a separate network namespace, also to [::1])."""
         if self.address in _EVERYWHERE:
             return True
         is_loopback = self.address.startswith("127.") or self.address == "::1"
@@ -44,36 +45,34 @@ class ListeningPort(Struct, frozen=True, order=True):
 
 
 def listening_sockets(table: str) -> Iterator[tuple[ListeningPort, int]]:
-    """Yields the listeners of a table of the kernel, each with the inode of its socket."""
+    """Yields the listening ports of a kernel table, each with the inode of its socket."""
     for address, port, _, inode in _LINE.findall(table):
         yield ListeningPort(int(port, 16), _address(address)), int(inode)
 
 
 def queued_at(table: str, port: int) -> int | None:
-    """Returns how many connections to a port wait to be accepted; None if nothing listens there. For a
-    listening socket, the kernel reports it in the field that holds the unread bytes of other sockets."""
+    """Returns the number of connections to a port that wait to be accepted; None if no socket listens there.
+    The kernel reports this number in the receive queue field of a listening socket."""
     queues = [int(queue, 16) for _, number, queue, _ in _LINE.findall(table) if int(number, 16) == port]
     return sum(queues) if queues else None
 
 
 class PortMismatch(Struct, frozen=True):
-    """A program that listens, but not where its service declares."""
+    """A program that listens on another port or address than its service declares."""
 
     advice: str
-    """The change to make, as readable text."""
+    """The remedy, as readable text."""
     port: int | None = None
-    """The only other port on which it accepts connections from Windlass; None if there are none or
-    several."""
+    """The only undeclared port that accepts connections from Windlass; None if there are none or several."""
     is_whole: bool = False
-    """True if it takes no connections on any port of its service."""
+    """Whether the program accepts connections on none of the service's ports."""
 
 
 def find_port_mismatch(
     workload: Workload, copy: Instance, port: int, listeners: Collection[ListeningPort], *, from_outside: bool
 ) -> PortMismatch | None:
-    """Compares where a copy listens with `port`. Returns None if it listens there, or nowhere.
-
-    `from_outside`: connections come from outside of the copy's network.
+    """Compares a copy's listening ports with `port`. Returns None if the copy accepts connections there, or
+    does not listen at all. `from_outside`: connections come from outside the copy's network.
     """
     own = {port} if from_outside else {port, copy.ports.get(port, port)}
     reached = {
@@ -108,7 +107,7 @@ def _other_port(workload: Workload, port: int, others: list[int], *, is_shared: 
 
 
 def _place_of(workload: Workload, port: int) -> str:
-    """Returns the field that names a port."""
+    """Returns the name of the settings field that declares a port."""
     numbers = [declared_port.internal for declared_port in workload.ports]
     return f"ports[{numbers.index(port)}].internal_port" if port in numbers else "internal_port"
 
@@ -119,7 +118,7 @@ def _address_text(listener: ListeningPort) -> str:
 
 
 def _address(digits: str) -> str:
-    """Returns the address in the usual form. The kernel writes each four bytes as a number."""
+    """Parses an address of a kernel table, in which each four bytes are a little-endian number."""
     raw = b"".join(bytes.fromhex(digits[at : at + 8])[::-1] for at in range(0, len(digits), 8))
     if len(raw) == 4:
         return str(IPv4Address(raw))

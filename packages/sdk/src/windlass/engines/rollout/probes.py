@@ -1,4 +1,4 @@
-"""Probes an instance: by a connection, a request, or a command where it runs."""
+"""Probes an instance with a TCP connection, an HTTP request, or a command in its environment."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ _HEAD = 4096
 _HTTP = b"HTTP/1."
 _ANSWERED = 5.0
 _NOTICED = 0.2
-"""Seconds in which a go-between finds out that nothing listens behind it."""
+"""Seconds within which a proxy closes a connection if nothing listens behind it."""
 _ACCEPTED = 2.0
-"""Seconds for which one probe waits until its connection is accepted."""
+"""Maximum seconds for which a probe waits until its connection is accepted."""
 _LOOKS = 2
-"""Times in a row that a queue must be empty: a connection is there a moment before it is in the queue."""
+"""Number of consecutive checks with an empty accept queue: a new connection enters the queue with a slight
+delay."""
 _HERE = "127.0.0.1"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1
 _FIRST_PAUSE_ELSEWHERE = 0.02
-"""The first pause for another machine, longer than the last packet of a connection may take."""
+"""The first pause for another machine: longer than the last packet of a TCP handshake may take."""
 
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def run_probe(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
-    """Returns why an instance does not pass a probe, as readable text; empty if it passes."""
+    """Runs a probe. Returns why the instance does not pass, as readable text; empty if it passes."""
     try:
         async with asyncio.timeout(probe.timeout):
             match probe.kind:
@@ -51,7 +52,7 @@ async def run_probe(engine: Executor, instance: Instance, probe: HealthProbe) ->
 
 
 def _refused_message(probe: HealthProbe) -> str:
-    # Most often the program listens on a port of its own choice, or at 127.0.0.1 of a container.
+    # The usual cause: the program listens on a port of its own choice, or only on a container's loopback.
     remedy = (
         "it must listen at 0.0.0.0, on the port in the variable PORT, or else `internal_port` must be the "
         "port on which it listens"
@@ -71,13 +72,13 @@ async def _connection(engine: Executor, instance: Instance, probe: HealthProbe) 
     port = instance.ports.get(probe.port)
     if port is None:
         return f"nothing listens on port {probe.port}"
-    # An address inside another machine could belong to something else on this one.
+    # A container address of another machine could belong to another host here.
     is_local = instance.inside and instance.address == _HERE
     streams = await _directly(instance.inside, probe) if is_local else None
     is_behind = streams is None and engine.has_go_between
     reader, writer = streams or await open_connection(instance.network, instance.address, port)
     try:
-        # Docker's proxy takes every connection, and hangs up if nothing listens in the container.
+        # Docker's proxy accepts every connection, and closes it if nothing listens in the container.
         if is_behind and await _hangs_up(reader):
             return _closed_message(probe)
         return await _wait_for_acceptance(engine, instance, probe, reader) if probe.accepted else ""
@@ -92,7 +93,7 @@ def _closed_message(probe: HealthProbe) -> str:
 
 
 async def _directly(address: str, probe: HealthProbe) -> _Streams | None:
-    """Connects to the address of the instance itself. Returns None if there is no way to it."""
+    """Connects to the instance's own address. Returns None if it is not reachable."""
     try:
         async with asyncio.timeout(_NOTICED):
             return await asyncio.open_connection(address, probe.port)
@@ -105,16 +106,18 @@ async def _directly(address: str, probe: HealthProbe) -> _Streams | None:
 async def _wait_for_acceptance(
     engine: Executor, instance: Instance, probe: HealthProbe, reader: asyncio.StreamReader
 ) -> str:
-    """Returns why the open connection was not accepted; empty if it was, or if that cannot be seen.
+    """Waits until the program accepts the open connection. Returns why it was not accepted; empty if it was,
+    or if that cannot be detected.
 
-    It is kept open meanwhile: one after the other would fill the queue of a program that starts slowly.
+    The connection stays open meanwhile: a series of new connections would fill the accept queue of a slowly
+    starting program.
     """
     empty, until = 0, time.monotonic() + min(_ACCEPTED, probe.timeout / 2)
     pause = _FIRST_PAUSE if instance.address == _HERE else _FIRST_PAUSE_ELSEWHERE
     while empty < _LOOKS:
         waiting = await _count_queued(engine, instance, probe)
         await asyncio.sleep(pause)
-        if waiting is None:  # The kernel resets it if the program ends without having accepted it.
+        if waiting is None:  # If the program ended without accepting it, the kernel has reset it.
             return _closed_message(probe) if reader.exception() else ""
         if waiting and time.monotonic() > until:
             return _waits_message(probe)
@@ -128,7 +131,7 @@ async def _count_queued(engine: Executor, instance: Instance, probe: HealthProbe
         return await engine.queued(instance, probe.port)
     except InstanceEnded:
         raise
-    except EngineError:  # such as one whose proxy allows only a part of its API
+    except EngineError:  # for example, a proxy in front of the engine restricts its API
         return None
 
 
@@ -160,7 +163,7 @@ async def _request(instance: Instance, probe: HealthProbe) -> str:
             "User-Agent: windlass-probe\r\nAccept: */*\r\nConnection: close\r\n\r\n".encode()
         )
         line = await reader.readline()
-    except ValueError:  # its first line is longer than a reader takes
+    except ValueError:  # the first line exceeds the reader's limit
         return _no_http_message(probe)
     finally:
         writer.close()
@@ -180,7 +183,7 @@ def _no_http_message(probe: HealthProbe) -> str:
 
 
 async def speaks_http(address: str, port: int, network: str = "") -> bool:
-    """Returns whether a server answers HTTP there, whatever it answers."""
+    """Returns whether a server answers HTTP at an address, with any status."""
     try:
         async with asyncio.timeout(_ANSWERED):
             reader, writer = await open_connection(network, address, port)
@@ -194,7 +197,8 @@ async def speaks_http(address: str, port: int, network: str = "") -> bool:
 
 
 def _tls_context(scheme: str) -> ssl.SSLContext | None:
-    """Returns a context that trusts any certificate: certificates do not name the address of an instance."""
+    """Returns a TLS context that accepts any certificate, because certificates do not contain an instance's
+    address."""
     if scheme != "https":
         return None
     context = ssl.create_default_context()

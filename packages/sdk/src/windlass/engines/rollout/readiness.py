@@ -1,4 +1,4 @@
-"""Waits until the copies of a new generation are ready to be given requests."""
+"""Waits until the copies of a new generation are ready to get requests."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ _GROWTH: Final = 1.25
 _LOOKS_FOR_REASON: Final = 100
 _ENDED_WELL: Final = "exited with code 0"
 NOTED_AFTER: Final = 10.0
-"""Seconds after which the release notes that a program listens nowhere."""
+"""Seconds after which the deployment's log reports that the program does not listen."""
 LOOK_EVERY: Final = 1.0
-"""Seconds between two checks of where a program listens; more, the longer it takes."""
+"""Minimum seconds between two checks of the listening ports; the interval grows with the waiting time."""
 SURE_AFTER: Final = 3.0
-"""Seconds for which a program must listen elsewhere before that is reported: it may open its port later."""
+"""Seconds for which a program must listen on a wrong port before this is reported: it may open its right port
+later."""
 GIVEN_UP_AFTER: Final = 20.0
-"""Seconds for which a program may listen elsewhere, and on no port of its service, before the wait ends."""
+"""Seconds after which the wait is aborted if the program listens on a wrong port and on none of its service's
+ports."""
 _NOT_HTTP: Final = frozenset({22, 25, 3306, 5432, 5672, 6379, 9042, 11211, 27017})
-"""Well-known ports of other protocols, which are never made public automatically."""
+"""Well-known ports of other protocols than HTTP. They are never made public automatically."""
 
 
 class Obstacle(Struct, frozen=True):
@@ -46,7 +48,7 @@ class Obstacle(Struct, frozen=True):
     reason: str
     copy: Instance | None = None
     probe: HealthProbe | None = None
-    """The probe that the copy does not pass."""
+    """The probe that the copy fails."""
 
 
 class ReadinessWait:
@@ -59,14 +61,14 @@ class ReadinessWait:
         self._note, self._noted = note, ""
         self._next_look = LOOK_EVERY
         self._misplaced: PortMismatch | None = None
-        """The port on which the program listens instead of its own, by the last check."""
+        """The wrong port on which the program listens, at the last check."""
         self._misplaced_since = 0.0
         self._passed: Counter[tuple[str, int, int]] = Counter()
-        """Consecutive successes, by instance, its restarts, and number of the probe."""
+        """Number of consecutive successes, by instance id, number of restarts, and number of the probe."""
 
     async def run(self) -> None:
-        """Returns when all copies are ready. Raises NotReady if one has ended, if they cannot become ready,
-        or if the time limit has passed."""
+        """Waits until all copies are ready. Raises NotReady if a copy has ended, if the copies cannot become
+        ready, or if the time limit has passed."""
         began, pause = time.monotonic(), FIRST_PAUSE
         deadline = began + self._workload.patience
         while self._count and (obstacle := await self._obstacle(deadline)):
@@ -79,8 +81,8 @@ class ReadinessWait:
             pause = min(pause * _GROWTH, LONGEST_PAUSE)
 
     async def _check_listeners(self, obstacle: Obstacle, waited: float) -> None:
-        """Checks on which ports the program listens. Records what to change, and ends the wait if a wrong
-        port is certain."""
+        """Checks on which ports the program listens. Reports the remedy, and aborts the wait if a wrong port
+        is certain."""
         self._next_look = waited + max(LOOK_EVERY, waited / 4)
         misplaced = await self._port_mismatch(obstacle)
         if misplaced != self._misplaced:
@@ -96,13 +98,14 @@ class ReadinessWait:
                 raise NotReady(f"{misplaced.advice}. {self._workload.name} was given {lasted:.0f} seconds")
 
     async def _note_reason(self, reason: str) -> None:
-        """Logs why the release takes long, each reason once."""
+        """Logs the reason of a long wait, each reason once."""
         if reason != self._noted:
             self._noted = reason
             await self._note(reason)
 
     async def _follow(self, obstacle: Obstacle, misplaced: PortMismatch) -> None:
-        """Raises ListensElsewhere if Windlass chose the port, and the program answers HTTP on another one."""
+        """Raises ListensElsewhere if Windlass chose the only port, and the program answers HTTP on another
+        port."""
         number, copy, ports = misplaced.port, obstacle.copy, self._workload.ports
         if number is None or number in _NOT_HTTP or copy is None or not misplaced.is_whole:
             return
@@ -110,8 +113,8 @@ class ReadinessWait:
             raise ListensElsewhere(misplaced.advice, number)
 
     def _is_hopeless(self, misplaced: PortMismatch) -> bool:
-        """Returns whether waiting longer changes nothing. A program with volumes may prepare its data
-        first, and a declared probe has its own time limit."""
+        """Returns whether waiting longer is useless. It is not if the service has volumes (the program may
+        prepare its data first) or declared probes (which have their own time limit)."""
         return misplaced.is_whole and not (self._workload.watched or self._workload.volumes)
 
     async def _failure(self, obstacle: Obstacle) -> str:
@@ -121,7 +124,7 @@ class ReadinessWait:
         return f"{LOOK}{name} was not healthy after {patience}: {obstacle.reason}"
 
     async def _port_mismatch(self, obstacle: Obstacle) -> PortMismatch | None:
-        """Returns where the program listens instead of the port that is probed, if that can be found out."""
+        """Returns the wrong port on which the program listens; None if it cannot be determined."""
         copy, probe = obstacle.copy, obstacle.probe
         if copy is None or probe is None or probe.kind is ProbeKind.EXEC:
             return None
@@ -134,7 +137,7 @@ class ReadinessWait:
         )
 
     async def _obstacle(self, deadline: float) -> Obstacle | None:
-        """Returns why the generation is not ready yet; None if it is."""
+        """Returns why the generation is not ready yet; None if it is ready."""
         try:
             copies = await self._own_copies()
             for copy in copies:
@@ -158,7 +161,8 @@ class ReadinessWait:
         return [copy for copy in copies if copy.generation == self._workload.generation]
 
     async def _with_end_reason(self, ended: Instance) -> Instance:
-        """Returns a copy with the reason why it ended. An engine may notice the end before it knows it."""
+        """Returns an ended copy with its reason. Waits for the reason if necessary, because an engine may
+        detect the end first."""
         for _ in range(_LOOKS_FOR_REASON):
             if ended.reason:
                 break
@@ -167,7 +171,7 @@ class ReadinessWait:
         return ended
 
     async def _obstacle_of(self, copy: Instance) -> Obstacle | None:
-        """Returns why one copy is not ready yet; None if it is."""
+        """Returns why a copy is not ready yet; None if it is ready."""
         if not self._workload.ready:
             age = (self._clock.now() - copy.started_at) / 1000
             return None if age >= self._workload.settle else Obstacle("it has not run for long enough")

@@ -1,8 +1,9 @@
-"""Records in files which generations were removed, so that a late call does not start them again.
+"""Records removed generations in files, so that a delayed call does not start them again.
 
-A generation comes back only to replace a later one that was removed after it, as when a release of a service
-that runs alone has failed. Several Windlasses may share the folder, so the record is only in files: a line
-for each removal, and a negative one for each return.
+A removed generation can return only to replace a later generation that was removed after it, for example if
+the deployment of a service with a single copy has failed. Several servers may share the folder, so the record
+is kept in files only. A file has a line with the generation for each removal, and a line with its negative
+for each return.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ from windlass.base.atomic_files import write_whole
 from windlass.engines.engine import EngineUnavailable
 
 LATE: Final = 24 * 3600
-"""Seconds after which no call for a service that is no more can still be on its way."""
+"""Seconds after which a delayed call for a deleted service is no longer possible."""
 
 REMOVED: Final = "removed"
-"""The folder of these records, below that of an engine."""
+"""Name of the folder of these records, in an engine's folder."""
 _DRAFT: Final = ".new"
 _PATIENCE: Final = 5.0
-"""Seconds to wait for another server, which holds a file for a moment."""
+"""Seconds to wait for a file lock, which another server holds briefly."""
 MOST: Final = 4096
-"""Removed generations of a service, of which a job has one for each run."""
+"""Maximum number of recorded generations of a service. A job has one generation per run."""
 
 
 class RemovedGenerations:
     def __init__(self, folder: Path, *, durable: bool) -> None:
-        """`durable`: a record outlives a power cut, as the copies that it is about do."""
+        """`durable`: whether records must survive a power failure, like the copies that they concern."""
         self._folder = folder
         self._durable = durable
 
     def of(self, service: str) -> list[int]:
-        """Returns the removed generations of a service, in the order of their removal."""
+        """Returns the removed generations of a service, in the order of removal."""
         with suppress(FileNotFoundError):
             return _read((self._folder / service).read_text())
         return []
@@ -52,8 +53,8 @@ class RemovedGenerations:
                 self._write(file, new)
 
     def returns(self, service: str, generation: int, *, later: bool) -> bool:
-        """Returns whether the generation may run, and if so no longer counts it as removed. `later`: a later
-        one exists."""
+        """Returns whether a removed generation may run again, and if so, deletes it from the record. `later`:
+        whether copies of a later generation exist."""
         if generation not in self.of(service):
             return True
         with self._locked(service) as file:
@@ -72,7 +73,7 @@ class RemovedGenerations:
         return self._folder / service
 
     def forget(self, services: Collection[str]) -> None:
-        """Erases records of deleted services when no delayed call for them is possible any more."""
+        """Deletes the records of deleted services once delayed calls are no longer possible."""
         for service in services:
             with suppress(FileNotFoundError):
                 if self.file(service).stat().st_mtime < time.time() - LATE:
@@ -87,14 +88,14 @@ class RemovedGenerations:
                     filelock.wait_for(file.fileno(), patience=_PATIENCE)
                 except filelock.LockTimeout as error:
                     raise EngineUnavailable(str(error)) from error
-                if not filelock.is_at(file.fileno(), self.file(service)):  # another one has shortened it
+                if not filelock.is_at(file.fileno(), self.file(service)):  # another server replaced it
                     continue
                 file.seek(0)
                 yield file
                 return
 
     def _replace(self, service: str, generations: Iterable[int]) -> None:
-        """Keeps only the newest generation, because no delayed call for the others is possible."""
+        """Replaces the record by the given generations, to shorten it."""
         text = "".join(f"{generation}\n" for generation in generations)
         write_whole(self.file(service), text.encode(), durable=self._durable, draft=_DRAFT[1:])
 
@@ -107,7 +108,8 @@ class RemovedGenerations:
 
 
 def _read(text: str) -> list[int]:
-    """Returns the removed generations. The last line may be cut short, by a power cut."""
+    """Returns the removed generations in a record. Ignores invalid lines: a power failure may truncate the
+    last one."""
     removed: dict[int, None] = {}
     for line in text.split():
         with suppress(ValueError):
