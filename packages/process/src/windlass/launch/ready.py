@@ -1,8 +1,9 @@
-"""`python -m windlass.launch.ready KIND`: checks that the database of these variables can be used now.
+"""`python -m windlass.launch.ready KIND`: checks whether the database that the variables describe accepts
+queries.
 
-The client that comes with the server logs in and sends a query. Exits with 0 if the database answers,
-otherwise with 1 and a line with the reason. Passwords reach clients in their environment, which only their
-own user can read.
+The server's own client program logs in and sends a query. The exit code is 0 if the database replies.
+Otherwise, the exit code is not 0 and the error output contains the reason. The client gets passwords in its
+environment, which only its own user can read.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ SECONDS: Final = 4.0
 class ReadinessCheck(NamedTuple):
     words: tuple[str, ...]
     secrets: dict[str, str]
-    """Environment variables of the client."""
+    """Additional environment variables for the client."""
     answer: str
-    """The end of what the client prints if the database is ready; its exit code does not always show it."""
+    """The expected end of the client's output. The client's exit code alone does not always show a
+    failure."""
 
 
 def _postgresql(variables: Mapping[str, str]) -> ReadinessCheck:
@@ -63,7 +65,8 @@ CLIENTS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def client_of(kind: str, server: Path) -> Path | None:
-    """Returns the client beside a server. The path of the server may be a link, or in `sbin`."""
+    """Returns the client program for a server. It is searched for beside the server, in the neighbouring
+    `bin` and in the default PATH, because the server's path may be a link or in `sbin`."""
     beside = (server.parent, server.resolve().parent, server.parent.parent / "bin")
     folders = (*beside, *map(Path, os.defpath.split(":")))
     places = (folder / name for folder in folders for name in CLIENTS[kind])

@@ -1,4 +1,7 @@
-"""Redis, or Valkey: REDIS_PASSWORD, PORT. The server replaces the launcher; SIGTERM ends it without loss."""
+"""Starts Redis or Valkey, with the variables REDIS_PASSWORD and PORT.
+
+The server replaces the launcher. On SIGTERM it shuts down without data loss.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def start(variables: Variables) -> NoReturn:
 
 
 def settings_of(variables: Variables, data: Path) -> dict[str, str]:
-    # Some of the memory is left for clients, and for the fork of the server that rewrites its journal.
+    # The rest of the memory is for client buffers and for the forked process that rewrites the journal.
     memory = memory_of(variables, 256) * 7 // 10
     return {
         "bind": host_of(variables),
@@ -33,7 +36,7 @@ def settings_of(variables: Variables, data: Path) -> dict[str, str]:
         "dir": str(data),
         "maxmemory": f"{max(memory, 8)}mb",
         "maxmemory-policy": "noeviction",
-        # Each write is in the journal on disk within a second, instead of in a snapshot later.
+        # Each write reaches the journal on disk within a second, instead of a later snapshot.
         "appendonly": "yes",
         "appendfsync": "everysec",
         "save": "",
@@ -56,7 +59,7 @@ def _escape(byte: int) -> str:
 
 
 def _as_input(config: str) -> None:
-    """Passes the settings by standard input: the password in them is in no file and no argument."""
+    """Puts the settings into standard input, so that the password is neither in a file nor in an argument."""
     reading = os.memfd_create("redis-settings")
     os.write(reading, config.encode())
     os.lseek(reading, 0, os.SEEK_SET)

@@ -1,9 +1,9 @@
-"""Gives up the rights of root, for a server that refuses to run as root.
+"""Drops root privileges for a server that refuses to run as root.
 
-The first choice is a user
-namespace: inside, we are an ordinary user without any capability, and outside the data
-stays our own, so no user is added and no folder is opened to anybody. Where the machine allows no such
-namespace, we become an ordinary user of the machine, and the data is given to that user.
+The first choice is a user namespace. Inside, the process is an ordinary user without capabilities. Outside,
+the data still belongs to root, so that no user is created and no folder becomes accessible to others. If the
+kernel allows no user namespace, the process becomes an ordinary user of the machine and the data is given to
+that user.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _NOT_HERE = {errno.EPERM, errno.ENOSPC, errno.EINVAL, errno.ENOSYS, errno.EUSERS
 
 
 def leave_root(data: Path, needed: Path) -> None:
-    """Stops being root, and makes the new user own the data folder and its siblings. `needed` is a program.
+    """Changes from root to an ordinary user and gives this user the data folder and its siblings. `needed` is
+    the server program, which the user must be able to reach.
 
-    The data must be locked, because it may change its owner.
+    The caller must hold the data folder's lock, because the owner of the data may change.
     """
     if os.geteuid() != 0:
         return
@@ -47,7 +48,8 @@ def leave_root(data: Path, needed: Path) -> None:
 
 
 def _ordinary() -> pwd.struct_passwd:
-    """Returns a user that the machine knows by name, because PostgreSQL asks for the name."""
+    """Returns an ordinary user with an entry in the password database, because PostgreSQL looks up its user
+    name."""
     users = [user for user in pwd.getpwall() if user.pw_uid]
     for name in USUAL:
         for user in users:
@@ -59,8 +61,8 @@ def _ordinary() -> pwd.struct_passwd:
 
 
 def _possible() -> bool:
-    """Returns whether a user namespace can be created; tries it in a child process, because a namespace
-    cannot be left."""
+    """Returns whether a user namespace can be created. Tries it in a child process, because a process cannot
+    leave its namespace again."""
     child = os.fork()
     if not child:
         code = 2
@@ -91,13 +93,13 @@ def _map(uid: int, gid: int, outer_uid: int = 0, outer_gid: int = 0) -> None:
     proc = Path("/proc/self")
     (proc / "setgroups").write_text(
         "deny"
-    )  # else the kernel refuses a gid_map from within, see user_namespaces(7)
+    )  # otherwise the kernel refuses to write gid_map from within, see user_namespaces(7)
     (proc / "uid_map").write_text(f"{uid} {outer_uid} 1")
     (proc / "gid_map").write_text(f"{gid} {outer_gid} 1")
 
 
 def _check_way(volume: Path, needed: Path, user: pwd.struct_passwd) -> None:
-    """Checks that this user can reach the data and the program. No permission is changed for it."""
+    """Checks that the user can reach the data and the program. Refuses instead of changing permissions."""
     way = dict.fromkeys(folder for target in (volume, needed) for folder in target.resolve().parents)
     closed = " ".join(shlex.quote(str(folder)) for folder in way if not _passable(folder.stat(), user))
     if closed:
@@ -118,8 +120,8 @@ def _passable(facts: os.stat_result, user: pwd.struct_passwd) -> bool:
 
 
 def _change_owner(folder: Path, uid: int, gid: int) -> None:
-    """Changes the owner of a folder and its content; of itself last, because its owner marks the change as
-    complete."""
+    """Changes the owner of a folder and its content. The folder itself comes last, because its owner marks
+    the change as complete."""
     if folder.stat().st_uid == uid:
         return
     for inside, folders, files in os.walk(folder, topdown=False):

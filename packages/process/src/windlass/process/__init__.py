@@ -1,5 +1,5 @@
-"""The engine that needs nothing but Python: processes of this machine, and builds for them.
+"""The process engine, which needs only Python: runs processes of this machine and builds their artifacts.
 
-Start here: `engine` (the verbs), `supervisor` (a process and its end), `builds.builder` (code and
-dependencies), and `databases` (the database servers of this machine).
+Start with `engine` (the engine's interface), `supervisor` (one process and its end), `builds.builder` (code
+and dependencies) and `databases` (the database servers of this machine).
 """

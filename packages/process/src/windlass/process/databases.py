@@ -1,7 +1,8 @@
-"""The artifact of a database without containers: a launcher, and the server that it starts.
+"""Makes artifacts of databases without containers. Such an artifact starts a launcher, which starts the
+database server.
 
-Nothing is built and nothing fetched. A version that the machine does not have is refused, and never silently
-replaced by another one.
+Nothing is built or downloaded. A version that the machine does not have is refused, and never silently
+replaced by another version.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from windlass.launch.launch_variables import SERVER, VERSION
 from windlass.launch.ready import CLIENTS, client_of
 
 ANY: Final = frozenset({"latest", "stable", "any", "default"})
-"""Versions that mean the installed one."""
+"""Values of the version setting that allow any version."""
 
 
 class NoServer(BuildError):
-    """The machine has no server for a database; `field` is the setting to change."""
+    """Raised if the machine has no suitable database server. `field` is the setting to change."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -41,7 +42,7 @@ class ServerKind(Struct, frozen=True):
     port: int
     module: str
     advice: str
-    """Advice on what to install."""
+    """Advice on which package to install."""
 
 
 KINDS: Final = {
@@ -58,12 +59,12 @@ KINDS: Final = {
 
 class NativeDatabases:
     def __init__(self, home: Path, places: ServerFolders | None = None) -> None:
-        """`home`: a folder that is used for nothing else."""
+        """`home` is a folder that is used for nothing else."""
         self._home = home
         self._places = places or ServerFolders()
 
     def obstacle(self, type: str) -> str:
-        """Returns why no machine can run databases of this type without containers; empty if some can."""
+        """Returns why databases of this type need containers, or an empty string if they do not."""
         try:
             _kind(type)
         except NoServer as error:
@@ -90,7 +91,7 @@ class NativeDatabases:
         return kind, server
 
     def ready(self, type: str) -> tuple[str, ...]:
-        """Returns the command of a probe that logs in and sends a query."""
+        """Returns the command of the readiness probe, which logs in and sends a query."""
         return (*_run("ready"), _kind(type).module)
 
     async def discard(self, service: str) -> None:
@@ -121,12 +122,13 @@ def _kind(type: str) -> ServerKind:
 
 
 def _run(module: str) -> tuple[str, ...]:
-    # Isolated: Python's variables and modules in the folder are not for a launcher of ours.
+    # The isolated mode ignores PYTHON variables and modules in the working folder.
     return (sys.executable, "-I", "-m", f"windlass.launch.{module}")
 
 
 def _choose(kind: ServerKind, version: str, servers: Sequence[InstalledServer]) -> InstalledServer:
-    """Returns the newest server of the requested major version, or of all if the choice was left open."""
+    """Returns the newest server of the requested major version, or the newest of all if any version is
+    allowed."""
     if not servers:
         raise NoServer(
             "type",
@@ -148,7 +150,7 @@ def _choose(kind: ServerKind, version: str, servers: Sequence[InstalledServer]) 
 
 
 def _check_client(kind: ServerKind, server: InstalledServer) -> None:
-    """Checks that the client is there, which the readiness probe runs."""
+    """Checks that the client program for the readiness probe is installed."""
     if client_of(kind.module, server.program) is None:
         name = CLIENTS[kind.module][0]
         raise NoServer(

@@ -1,4 +1,4 @@
-"""The last measurements of the disk: organizations above their share, and volumes that grow."""
+"""The last measurements of the disk: which organizations exceed their share, and the sizes of volumes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Final
 from windlass.engines.engine import DiskMeasurement
 
 NEAR: Final = 2
-"""Below this multiple of the reserve, instances of organizations above their share are ended, and
-instances with volumes are not started, so that the rest stays for others."""
+"""If the free space falls below this multiple of the reserve, instances of organizations that exceed their
+share are ended, and their instances with volumes are not started. The other organizations can use the
+remaining space."""
 _HOUR: Final = 3600.0
 
 
@@ -19,9 +20,10 @@ class DiskShares:
     def __init__(self) -> None:
         self.held: Mapping[str, int] = {}
         self.above: frozenset[str] = frozenset()
-        """The organizations that hold more than their share."""
+        """The organizations that use more than their share."""
         self._volumes: deque[tuple[float, Mapping[str, int]]] = deque()
-        """The bytes of volumes at each measurement of the last hour, and at the last one before."""
+        """The sizes of volumes in bytes at each measurement of the last hour, and at the last measurement
+        before that hour."""
 
     def note(self, use: DiskMeasurement) -> None:
         now = time.monotonic()
@@ -32,6 +34,6 @@ class DiskShares:
             self._volumes.popleft()
 
     def least_of_volumes(self, service: str) -> int | None:
-        """Returns the smallest size of the volumes of a service in the last hour, in bytes; None if it is
-        unknown."""
+        """Returns the smallest total size of a service's volumes in the last hour, in bytes. None if there is
+        no measurement. A service counts as 0 in a measurement that does not include it."""
         return min((sizes.get(service, 0) for _, sizes in self._volumes), default=None)

@@ -1,4 +1,4 @@
-"""The checks of `windlass doctor` for the process engine: limits, isolation, database servers."""
+"""The checks of `windlass doctor` for the process engine: limits, isolation, proxies and database servers."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ async def diagnose(settings: ProcessSettings) -> AsyncIterator[Finding]:
 
 
 def _limits(settings: ProcessSettings) -> Finding:
-    """Checks the limits of the engine process. Looks at the control groups that it would take, and does not
-    change them."""
+    """Checks which resource limits the engine can enforce. Inspects the control groups that the engine would
+    use, without changing them."""
     offered = cgroups.of_machine(settings.folder).offered()
     if offered >= {"cpu", "memory"}:
         return ok("Limits", "the kernel holds each instance to its CPU and memory, by control groups")
@@ -52,11 +52,11 @@ def _limits(settings: ProcessSettings) -> Finding:
 
 
 async def _records(settings: ProcessSettings) -> AsyncIterator[Finding]:
-    """Reports instances whose records this version of Windlass cannot read."""
+    """Reports records of instances that another version of Windlass wrote and this version cannot read."""
     try:
         unknown = await asyncio.to_thread(unknown_records, settings.folder)
     except PermissionError:
-        return  # a finding about the data directory
+        return  # another check reports problems of the data directory
     if unknown:
         shown = ", ".join(map(str, unknown[:3])) + (", …" if len(unknown) > 3 else "")
         advice = (
@@ -109,7 +109,7 @@ async def _isolation(settings: ProcessSettings) -> AsyncIterator[Finding]:
     try:
         pods = await asyncio.to_thread(pods_without_network, settings.folder)
     except PermissionError:
-        return  # a finding about the data directory
+        return  # another check reports problems of the data directory
     if pods:
         advice = (
             "deploy these services again; runs of Terraform get networks only where these reach public "
@@ -125,14 +125,14 @@ def _first_names(names: Sequence[str]) -> str:
 
 
 def _readable_settings(settings: ProcessSettings) -> Iterator[Finding]:
-    """Reports a settings file that all users may read, and groups whose files services may read."""
+    """Reports a settings file that all users can read, and groups through which services can read files."""
     file = Path(settings.settings_file) if settings.settings_file else None
     try:
         if file is not None and file.stat().st_mode & stat.S_IROTH:
             state = f"all users of this machine may read {file}, services included where it is not hidden"
             yield warn("Isolation", state, f"chmod o-r {file}: settings hold secrets")
     except OSError:
-        return  # a finding about the settings
+        return  # another check reports problems of the settings
     groups = sorted({*os.getgroups()} - {os.getegid()})
     if os.geteuid() and groups:
         state = (

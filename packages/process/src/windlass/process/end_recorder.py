@@ -1,4 +1,4 @@
-"""Records how an instance ended: its exit code, the readable reason, and the time of its restart."""
+"""Records how an instance ended: the exit code, the readable reason, and the time of the restart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from windlass.process.run_recorder import ENDED, Result
 
 _LONGEST: Final = 100
 _STATUSES: Final = range(-64, 256)
-"""Texts for exit codes and signals."""
+"""The valid results of a program: exit codes, and signal numbers as negative values."""
 _LAST_MOMENT: Final = 253_402_300_799_000
 """The end of the year 9999, in milliseconds."""
 
@@ -33,13 +33,17 @@ class EndRecorder:
     async def record(
         self, key: InstanceKey, home: Path, record: Record, status: int | None, *, is_heard: bool
     ) -> Record:
-        """Ends the processes that an ended program has left, and records its end. `status`: None unless this
-        process is its parent; `is_heard`: whether it has listened on one of its ports."""
+        """Ends the remaining processes of an instance whose program has ended, and records the end.
+
+        `status` is None unless this process is the parent of the program. `is_heard` is whether the program
+        has listened on one of its ports.
+        """
         if record.once and status is None and not run_recorder.has_begun(home / files.ONCE):
-            # The engine that started it was killed before the program ran, so it has yet to run.
+            # The engine was killed after it recorded the start and before the program ran, so the program is
+            # started again.
             return self._records.write(key, structs.replace(record, process=None, started_at=0))
         result = read_result(home) if record.once else None
-        if status is None and record.verdict:  # this engine killed it, and may have reaped it
+        if status is None and record.verdict:  # this engine killed and may have reaped it
             status = -signal.SIGKILL
         status, now, peak = result or (status, self._clock.now(), 0)
         reason = _reason(home, record, status, is_heard)
@@ -65,8 +69,10 @@ def _reason(home: Path, record: Record, status: int | None, is_heard: bool) -> s
 
 
 def read_result(home: Path) -> Result | None:
-    """Returns the recorded end of the program; None if there is none, or if a recorder cannot have written
-    it. The program could write anything there, because it has the same user as the recorder."""
+    """Returns the recorded end of a program that runs once, or None if there is no valid record.
+
+    The program runs as the same user as the recorder, so it can write any content there.
+    """
     try:
         with open_below(home / files.ONCE) as at:
             content = open_folders.read(ENDED, at, _LONGEST + 1)

@@ -1,8 +1,8 @@
 """Runs programs as processes of this machine, without containers.
 
-Small files below one folder have everything that another Windlass needs to find the processes (records.py),
-except variables. So after a restart of Windlass, an instance is found and watched, but can be restarted only
-after `apply` has been called for it again.
+Small record files below one folder identify the processes (see records.py), but do not contain their
+variables. After a restart, Windlass finds and watches running instances again. It can only restart an
+instance after `apply` has been called for it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _PORTS: Final = "whereabouts.json"
 
 
 def move_out(records: RecordStore, places: PortAddresses, service: str, into: Path) -> None:
-    """Moves the files of a service to `into`. Nothing of the service may run."""
+    """Moves the files of a service to `into`. No process of the service may run."""
     if user := places.known(service):
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(into / _PORTS, msgspec.json.encode(user))
@@ -92,7 +92,8 @@ def move_in(records: RecordStore, places: PortAddresses, service: str, out: Path
 
 
 def _folders(records: RecordStore, service: str, aside: Path) -> Iterator[tuple[Path, Path]]:
-    """Yields each folder in the engine and aside; volumes first, because they cannot be made again."""
+    """Yields pairs of a folder in the engine and its counterpart in `aside`. Volumes come first, because they
+    cannot be created again."""
     yield records.volumes / safe(service), aside / "volumes"
     yield records.removed.file(safe(service)), aside / "removed"
     yield records.services / safe(service), aside / "instances"
@@ -125,11 +126,16 @@ class ProcessEngine(RolloutEngine):
         disk_reserve: int = 0,
         groups: cgroups.Cgroups | None = None,
     ) -> None:
-        """`folder`: the engine's own. `builds`: the folder below which all builds are; None if they may be
-        anywhere. `backlog`: bytes of output that may wait to be read. `weigh`: seconds between two
-        measurements of memory, where no control group limits it. `isolation`: None isolates services as far
-        as this machine allows. `disk_reserve`: bytes of the disk that instances leave free, at most a
-        twentieth of it. `groups`: None for those that this machine offers."""
+        """Sets up the engine.
+
+        - `folder`: the engine's own folder
+        - `backlog`: maximum bytes of output that may wait to be read
+        - `weigh`: seconds between two memory measurements if no control group limits the memory
+        - `isolation`: None isolates services as far as this machine supports it
+        - `builds`: the folder that contains all builds; None if builds may be anywhere
+        - `disk_reserve`: bytes of the disk that instances must leave free, at most a twentieth of the disk
+        - `groups`: the control groups; the default is the control groups that this machine offers
+        """
         super().__init__(clock)
         self.limits = EngineLimits(gpu=0)
         self.identity = ""
@@ -192,7 +198,7 @@ class ProcessEngine(RolloutEngine):
             if self._instances.supervisors.watched():
                 await self._starter.spawner.open()
             await asyncio.to_thread(network.close_left_trunks)
-        except EngineUnavailable as error:  # `problem` reports it, and the next round tries again
+        except EngineUnavailable as error:  # `problem` reports this error, and the next round tries again
             _log.error("%s", error)
         self._round = asyncio.create_task(keep_running(self._watch))
 
@@ -226,7 +232,7 @@ class ProcessEngine(RolloutEngine):
                 return as_outcome(record)
             if record.process is None:
                 await self._uninterrupted(self._instances.run(key, workload, once=True))
-            with suppress(TimeoutError):  # another engine may see the end, and sets no event here
+            with suppress(TimeoutError):  # another engine may see the end, and does not set this event
                 async with asyncio.timeout(EVERY):
                     await change.wait()
 
@@ -264,8 +270,8 @@ class ProcessEngine(RolloutEngine):
         return await execute.execute(self._starter.spawner, request, process, timeout)
 
     def _command_request(self, instance: Instance, command: Sequence[str]) -> tuple[SpawnRequest, Process]:
-        """Returns the request for a command beside the program of an instance, in its control groups, and the
-        process whose cell it enters."""
+        """Returns the request for a command in the control groups of an instance, and the process whose cell
+        the command enters."""
         key = InstanceKey(instance.service, instance.generation, instance.index)
         record = self._records.read(key)
         if record is None or record.process is None or not kernel.is_running(record.process):
@@ -298,7 +304,7 @@ class ProcessEngine(RolloutEngine):
         )
 
     async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
-        """Returns the folder in the build itself, without a copy: builds are on this machine."""
+        """Returns the folder in the build without copying it, because builds are on this machine."""
         files.check_place(artifact, self._builds)
         return await asyncio.to_thread(files.built_folder, artifact, folder)
 
@@ -344,7 +350,7 @@ class ProcessEngine(RolloutEngine):
         return "" if "memory" in self._groups.offered() else _SHARED_MEMORY
 
     async def network_of_steps(self, org: str, environment: str) -> CellNetwork | None:
-        """Returns the network of a build step, which reaches no other step and no instance."""
+        """Returns the network of a build step. The step cannot reach other steps or instances."""
         self._prepare()
         return await self._starter.networks.of_step(org, environment)
 
@@ -370,7 +376,7 @@ class ProcessEngine(RolloutEngine):
         folders = (self._records.services, self._records.volumes, self._records.caches)
         services = {name for folder in folders for name in names(folder)} | self._places.services()
         for service in sorted(services & set(erase)):
-            with suppress(UnknownRecord):  # logged already; the others are erased
+            with suppress(UnknownRecord):  # logged already; the other services are erased
                 await self.discard(service)
         await self._orphans.end(await self._counting.now())
         self._claims.tidy()
@@ -412,7 +418,7 @@ class ProcessEngine(RolloutEngine):
         self._prepared = True
 
     async def _uninterrupted(self, work: Coroutine[Any, Any, T]) -> T:
-        """Completes work even if its caller is cancelled."""
+        """Completes the work even if the caller is cancelled."""
         try:
             return await asyncio.shield(self._instances.go(work))
         except filelock.LockTimeout as error:
@@ -432,7 +438,7 @@ class ProcessEngine(RolloutEngine):
         except OSError as error:
             if not is_full(error):
                 raise
-            # Erasing their files makes room for the records of their removal.
+            # Erasing the files of instances frees space for the records of their removal.
             for key in self._find(service, generation, indexes):
                 if record := self._records.read(key):
                     await self._instances.end_and_empty(key, record.process)
@@ -442,8 +448,8 @@ class ProcessEngine(RolloutEngine):
         self, service: str, generation: int | None, indexes: Collection[int] | None, grace: float
     ) -> None:
         if indexes is None:
-            # Noted before the search: a later call that starts an instance reads the note, and instances of
-            # an earlier call are found.
+            # Recorded before the search. A later call that starts an instance reads the record, and the
+            # search finds instances of earlier calls.
             generations = {key.generation for key in self._records.find(service)}
             self._records.removed.note(safe(service), generations if generation is None else [generation])
         meant = self._find(service, generation, indexes)
@@ -483,7 +489,7 @@ class ProcessEngine(RolloutEngine):
     def _stored_data(self, service: str) -> StoredData:
         keys = self._records.find(service)
         records = [record for key in keys if (record := self._records.known(key))]
-        # A pod is called after its service, generation and index.
+        # The name of a pod consists of the service's name, the generation and the index.
         name = records[-1].pod.rsplit("-", 2)[0] if records else ""
         return StoredData(name=name, instances=len(keys), volumes=len(names(self._records.volumes / service)))
 

@@ -1,4 +1,4 @@
-"""Prepares the ports and the environment of an instance."""
+"""Prepares the ports and the environment variables of an instance."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def command(wanted: Workload) -> tuple[str, ...]:
 
 
 def with_this_python(command: Sequence[str]) -> tuple[str, ...]:
-    """Replaces the Python in the command of one of our launchers by the present one: the record may be of a
-    Windlass in another folder, which the cell does not show."""
+    """Replaces the Python in the command of a Windlass launcher with the current Python. The command may have
+    been recorded by a Windlass in another folder, which is not visible in the cell."""
     if len(command) > 3 and tuple(command[1:3]) == ("-I", "-m") and command[3].startswith(_LAUNCHERS):
         return (sys.executable, *command[1:])
     return tuple(command)
@@ -38,14 +38,15 @@ class InstanceEnvironment:
     def ports(
         self, key: InstanceKey, wanted: Workload, record: Record, *, has_network: bool
     ) -> dict[int, int]:
-        """Returns the port for each port inside: the same in its own network, else one of this machine."""
+        """Returns the outer port for each internal port. They are equal in the instance's own network.
+        Otherwise, the outer port is a free port of this machine."""
         internal = dict.fromkeys([*(port.internal for port in wanted.ports), *wanted.artifact.ports])
         if has_network:
             return {port: port for port in internal}
         return {port: self._port(key, record.ports.get(port)) for port in internal}
 
     def _port(self, key: InstanceKey, before: int | None) -> int:
-        """Returns the port of the previous run, unless it is taken now."""
+        """Returns the port of the previous run, or another port if that one is in use."""
         if before is not None:
             if ports.free(before):
                 return before
@@ -53,17 +54,19 @@ class InstanceEnvironment:
         return self._claims.claim(key)
 
     def environment(self, key: InstanceKey, wanted: Workload, ports: Mapping[int, int]) -> dict[str, str]:
-        """Returns the environment of an instance, without any variable of Windlass's own environment."""
+        """Returns the environment of an instance. Variables of Windlass's own environment are not part of
+        it."""
         home = self._records.home(key)
         own = {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": str(home / "home"), "TMPDIR": str(home / "tmp")}
         marks = {INSTANCE: key.id, FILES: str(home / "files")}
         if wanted.writes_output:
             marks[OUTPUT_VARIABLE] = str(files.output_file(home))
         places = _port_variables(ports) | self._volume_variables(key, wanted)
-        # The marks stand at the beginning, where they are looked for, and at the end, where they prevail.
+        # The marks come first, where they are searched for, and are merged again last, so that no other
+        # variable overrides them.
         given = dict(wanted.artifact.environment) | places | _variables(wanted, ports)
         environment = marks | own | given | marks
-        environment.pop(EXECUTED_BY, None)  # otherwise the program would be mistaken for a command of ours
+        environment.pop(EXECUTED_BY, None)  # it marks executed commands, and this is the program itself
         return environment
 
     def _volume_variables(self, key: InstanceKey, wanted: Workload) -> dict[str, str]:
@@ -81,8 +84,8 @@ def _port_variables(ports: Mapping[int, int]) -> dict[str, str]:
 
 
 def _variables(wanted: Workload, ports: Mapping[int, int]) -> dict[str, str]:
-    """Translates a PORT that names a port inside into the port on this machine: two generations of a program
-    cannot both listen on 8080."""
+    """Returns the variables with PORT translated to the outer port. Two generations of a program could not
+    both listen on the internal port."""
     variables = dict(wanted.variables)
     outer = {str(internal): str(port) for internal, port in ports.items()}
     if variables.get("PORT") in outer:

@@ -1,4 +1,5 @@
-"""Runs a command in the cell of an instance, with its variables, and waits for the result."""
+"""Runs a command in the cell (sandbox) of an instance, with the instance's variables, and waits for the
+result."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from windlass.process.kill import wait_for_ends
 from windlass.process.spawn import Spawner, SpawnRequest
 
 _KEPT: Final = 1024 * 1024
-"""Bytes of output that are kept; the rest is read and dropped."""
+"""Maximum bytes of output that are kept. Further output is discarded."""
 _NO_TIME: Final = 124
 _REFUSED: Final = 126
 _NOT_FOUND: Final = 127
@@ -26,8 +27,10 @@ _NOT_FOUND: Final = 127
 async def execute(
     spawner: Spawner, request: SpawnRequest, process: Process, timeout: float
 ) -> tuple[int, str]:
-    """Returns exit code and output as a shell does: 124 after the timeout, 127 if there is no such command.
-    The command runs in the cell of `process`."""
+    """Runs a command in the cell of `process`, and returns its exit code and output.
+
+    As in a shell, the exit code is 124 after the timeout and 127 if the command does not exist.
+    """
     output = _CommandOutput()
     try:
         started = await start_beside(spawner, request, process, output.write_end)
@@ -66,7 +69,7 @@ async def start_beside(
     *,
     has_terminal: bool = False,
 ) -> StartedProgram:
-    """Starts a command in the cell of `process`. If the caller is cancelled, the command is ended."""
+    """Starts a command in the cell of `process`. Ends the command if the caller is cancelled."""
 
     def start() -> StartedProgram:
         handle = kernel.handle(process.pid, process.start)
@@ -89,7 +92,7 @@ async def start_beside(
 
 
 async def _end(child: int, handle: int) -> None:
-    """Kills the command and its process group; the group keeps its number until the command is reaped."""
+    """Kills the command and its process group. The group's id is not reused before the command is reaped."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)
     await wait_for_ends([handle], 5.0)
@@ -98,7 +101,8 @@ async def _end(child: int, handle: int) -> None:
 
 
 class _CommandOutput:
-    """The output of a command. It is read while the command runs, so that a full pipe never blocks it."""
+    """The output of a command. It is read while the command runs, because a full pipe would block the
+    command."""
 
     def __init__(self) -> None:
         self._read_end, self.write_end = os.pipe()
@@ -113,7 +117,8 @@ class _CommandOutput:
         asyncio.get_running_loop().add_reader(self._read_end, self._read_some)
 
     def read_all(self) -> None:
-        """Reads what is there. Does not wait for the end: a child left behind may hold the pipe open."""
+        """Reads the available output. Does not wait for the end of the output, because a background process
+        may keep the pipe open."""
         while self._read_some():
             pass
 

@@ -1,8 +1,9 @@
-"""Runs a command beside the program of an instance, with input and output over pipes or in a terminal.
+"""Runs a command in the cell (sandbox) of a running instance, with its input and output connected to pipes or
+a terminal.
 
-The command runs in the cell and in the cgroup of the instance. One of its variables is a mark, by which all
-processes that it started are found when it ends. A process that clears its variables and leaves the session
-is not found; it ends with the instance. Commands of a killed server are ended at the engine's next start
+The command also runs in the instance's control groups. An environment variable marks all processes of the
+command, so that they can be ended together. A process that clears its environment and leaves the session is
+not found, and ends with the instance. Commands of a killed server are ended when the engine starts again
 (orphans.py).
 """
 
@@ -41,15 +42,15 @@ _LOOK: Final = 60.0
 _PTMX: Final = os.makedev(5, 2)
 _UNLOCK: Final = 0x40045431
 _OPEN_PEER: Final = 0x5441
-"""ioctl requests of a new terminal: TIOCSPTLCK and TIOCGPTPEER."""
+"""ioctl requests for a new terminal: TIOCSPTLCK and TIOCGPTPEER."""
 _GONE: Final = frozenset({errno.EIO, errno.EPIPE})
-"""Errors of a terminal or pipe whose other end the command has closed."""
+"""Error codes of a terminal or pipe whose other end the command has closed."""
 
 
 async def open_execution(
     spawner: Spawner, request: SpawnRequest, process: Process, terminal: TerminalSize | None
 ) -> ProcessExecution:
-    """Starts a command in the cell of `process`. May raise an EngineError."""
+    """Starts a command in the cell of `process`. Raises an EngineError if it cannot be started."""
     mark = secrets.token_hex(16)
     own = {EXECUTION: mark}
     variables = own | (TERMINAL if terminal else {}) | dict(request.environment) | own
@@ -69,7 +70,7 @@ async def open_execution(
 
 
 class _CommandStreams:
-    """The ends of the pipes or the terminal: those of the command, and those of this process."""
+    """Both ends of the pipes or the terminal: the command's ends and the ends of this process."""
 
     def __init__(self, reads: int, writes: int, input: int, output: int, *, is_terminal: bool) -> None:
         self.reads, self.writes = reads, writes
@@ -116,8 +117,8 @@ class _CommandStreams:
 
 
 def _open_terminal(pid: int) -> tuple[int, int]:
-    """Opens a terminal in the file system that a process sees, so that its path is valid there. A process
-    without its own view sees the terminals of the machine."""
+    """Opens a terminal in the mount namespace of a process, so that its path is valid there. Without a mount
+    namespace of its own, the process uses the terminals of the machine."""
     with suppress(OSError):
         outer = os.open(f"/proc/{pid}/root/dev/pts/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
         with on_failure(partial(os.close, outer)):
@@ -129,8 +130,11 @@ def _open_terminal(pid: int) -> tuple[int, int]:
 
 
 def _keep_from_others(terminal: int, cell: Cell | None) -> None:
-    """Lets only the service open its terminal by path. The kernel cannot distinguish services of a shared
-    user: for them, nothing can open the path, and the command uses the descriptors it was given."""
+    """Restricts who can open the terminal by its path to the service.
+
+    If services share one user, the kernel cannot distinguish them. Then no process can open the path, and the
+    command uses its inherited file descriptors.
+    """
     if cell and cell["identity"] == "user":
         os.fchown(terminal, cell["uid"], -1)
         os.fchmod(terminal, 0o600)
@@ -150,7 +154,7 @@ class ProcessExecution:
             try:
                 return os.read(self._channel.reads, _PIECE)
             except BlockingIOError:
-                # A process that it left running may hold the output open forever.
+                # A background process may keep the output open forever.
                 if has_ended:
                     return b""
             except OSError as error:
@@ -183,7 +187,7 @@ class ProcessExecution:
             self._channel.resize(size)
 
     async def wait(self) -> int:
-        handle = os.dup(self._handle)  # `read` may wait for the other one
+        handle = os.dup(self._handle)  # `read` may wait for the original descriptor
         try:
             while (status := kernel.status(handle)) is None:
                 await wait_for_ends([handle], _LOOK)
@@ -195,12 +199,12 @@ class ProcessExecution:
         if self._is_closed:
             return
         self._is_closed = True
-        self._channel.close()  # a terminal signals its programs
+        self._channel.close()  # the kernel then signals the programs of a terminal
         await asyncio.shield(asyncio.ensure_future(self._end()))
 
     async def _end(self) -> None:
-        """Ends all processes of the command. One that is forked during a count may be missed, so two
-        consecutive counts must find none."""
+        """Ends all processes of the command. A process that is forked during a scan may be missed, so two
+        consecutive scans must find none."""
         session: int | None = self._started.pid
         empty_counts = 0
         try:
@@ -208,14 +212,14 @@ class ProcessExecution:
                 left = await asyncio.to_thread(_find_members, self._mark, session)
                 empty_counts = 0 if left else empty_counts + 1
                 await end_these(left)
-                session = None  # once the leader is reaped, others may get its number
+                session = None  # once the leader is reaped, its id may be reused
         finally:
             kernel.reap(self._handle)
             os.close(self._handle)
             launcher_client.close(self._started)
 
     async def _wait_for_output(self) -> bool:
-        """Returns True if the command has ended."""
+        """Waits for output or the end of the command. Returns whether the command has ended."""
         loop, news = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(self._channel.reads, news.set)
         loop.add_reader(self._handle, news.set)
@@ -236,7 +240,7 @@ class ProcessExecution:
 
 
 def _find_members(mark: str, session: int | None) -> list[Stat]:
-    """Returns the living processes with this mark, or of this session."""
+    """Returns the living processes that have the mark or belong to the session."""
     wanted = mark.encode()
     return [
         stat

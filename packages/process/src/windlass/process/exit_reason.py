@@ -1,4 +1,4 @@
-"""Describes the end of a program as readable text, and computes the pause before its restart. No I/O."""
+"""Describes the end of a program as readable text, and computes the pause before its restart. Does no I/O."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ HIDDEN_FILES: Final = (
 
 
 class Pauses(Struct, frozen=True):
-    """Seconds before a restart. They double with each restart until the program has run for `well`
-    seconds."""
+    """The pauses before restarts, in seconds. Each pause is twice the previous pause, up to `longest`. After
+    the program has run for `well` seconds, the next pause is `first` again."""
 
     first: float = 0.5
     longest: float = 60.0
@@ -54,7 +54,7 @@ class Pauses(Struct, frozen=True):
 
 
 def after_end(record: Record, status: int | None, reason: str, now: int, pauses: Pauses) -> Record:
-    """Returns the record of a program that has ended."""
+    """Returns the record of an instance after its program has ended."""
     pause = pauses.after(record.pause, (now - record.started_at) / 1000)
     return structs.replace(
         record,
@@ -70,7 +70,7 @@ def after_end(record: Record, status: int | None, reason: str, now: int, pauses:
 
 
 def as_outcome(record: Record) -> Outcome:
-    """Returns the end of a program that runs once."""
+    """Returns the result of a program that runs once."""
     return Outcome(
         exit_code=record.exit_code,
         reason=record.reason,
@@ -81,7 +81,8 @@ def as_outcome(record: Record) -> Outcome:
 
 
 def with_reason(record: Record, process: Process, status: int) -> Record:
-    """Adds the exit status to a record in which another engine, not the parent, noted the end."""
+    """Adds the exit status to a record of an end. Another engine wrote the record without the status, because
+    it was not the parent process."""
     if record.last != process or record.exit_code is not None:
         return record
     return structs.replace(record, exit_code=_code(status), reason=describe_exit(status))
@@ -167,8 +168,8 @@ def filled_the_disk(use: DiskShare, space: DiskSpace) -> str:
 
 
 def port_taken(reason: str, internal: Collection[int], words: bytes) -> str:
-    """Adds an explanation if the program ended because a port was in use. `internal`: the fixed
-    ports that the program chose itself."""
+    """Adds an explanation if the program ended because its port was in use. `internal` are the fixed ports
+    that the program tried to use."""
     if not internal or not _TAKEN.search(words):
         return reason
     ports = " and ".join(map(str, sorted(internal)))
@@ -179,7 +180,7 @@ def port_taken(reason: str, internal: Collection[int], words: bytes) -> str:
 
 
 def _code(status: int | None) -> int | None:
-    """Returns the exit code as a shell does: for a signal, 128 plus its number."""
+    """Returns the exit code in the form of a shell: 128 plus the signal number for a signal."""
     return status if status is None or status >= 0 else 128 - status
 
 

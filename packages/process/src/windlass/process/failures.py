@@ -1,4 +1,4 @@
-"""Errors of the file system, as failures of the engine."""
+"""Translates file system errors to errors of the engine."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Final
 from windlass.engines.engine import EngineError, EngineUnavailable
 
 _FOR_GOOD: Final = frozenset({errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOTEMPTY, errno.EBUSY})
-"""Errors of an erasure that do not pass with time."""
+"""Error codes of a failed erasure that another attempt does not solve."""
 
 
 def not_erased(error: OSError) -> EngineError:
-    """Returns why a service could not be erased: an EngineUnavailable if a later attempt may succeed."""
+    """Returns the error for a service that could not be erased. It is an EngineUnavailable if a later attempt
+    may succeed."""
     if error.errno in _FOR_GOOD:
         return EngineError(
             "Ask the operator to check the data directory: a file of the service cannot be erased "
@@ -22,7 +23,7 @@ def not_erased(error: OSError) -> EngineError:
 
 
 def is_full(error: OSError) -> bool:
-    """Returns whether an error means that the disk is full."""
+    """Returns whether the error means that the disk is full."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 

@@ -1,8 +1,8 @@
-"""The folder of an instance: its working copy of the code, its volumes and its files.
+"""The folder of an instance: the working copy of the code, the volumes and the configured files.
 
-Volumes and files are not mounted at their paths. A path below `/app` is in the working copy. For a volume
-elsewhere, `WINDLASS_VOLUME_<NAME>` has the folder; a file elsewhere is below the folder in `WINDLASS_FILES`,
-under its own path.
+Volumes and files are not mounted at their configured paths. A path below `/app` is in the working copy. For a
+volume elsewhere, the variable `WINDLASS_VOLUME_<NAME>` contains the folder. A file elsewhere is below the
+folder in the variable `WINDLASS_FILES`, under its configured path.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from windlass.process.tree_copy import CopyContent, adorn, copy_content
 APP: Final = PurePosixPath("/app")
 """The path of the working copy in settings."""
 ONCE: Final = "once"
+"""The name of the folder in which the recorder of a program that runs once writes."""
 _RESULT_BLOCKS: Final = 64
-"""Blocks of 512 bytes that a short file may have on the disk."""
-"""The folder of a program that runs once, for its recorder."""
+"""Maximum number of 512-byte disk blocks of a result file that is kept."""
 CACHED: Final = (".cache", ".m2", ".gradle", ".npm", "go")
-"""Folders in a home where tools keep downloads: they stay from one instance to the next."""
+"""Folders in the home folder where tools store downloads. They are kept for the next instance."""
 
 
 def make(
@@ -51,8 +51,8 @@ def make(
     owner: int | None,
     copies: CopyContent = copy_content,
 ) -> None:
-    """Creates the files of a program; replaces those of an interrupted attempt. `owner`: the user of the
-    machine that it runs as, if not ours."""
+    """Creates the files of a program. Replaces the files of an interrupted attempt. `owner` is the system
+    user of the program if it differs from the user of Windlass."""
     erase(home / "app")
     erase(home / "files")
     for name in ("home", "tmp", "files"):
@@ -78,11 +78,11 @@ def make(
 
 
 WRITTEN: Final = ("home", "tmp", "files")
-"""Folders of an instance in which its program writes, besides its application."""
+"""Folders of an instance in which its program writes, besides the working copy."""
 
 
 def discard(home: Path, cache: Path) -> None:
-    """Erases everything that `make` creates again for the next start."""
+    """Erases everything that `make` creates again at the next start."""
     for name in ("app", *WRITTEN):
         erase(home / name)
     for name in names(cache):
@@ -91,7 +91,8 @@ def discard(home: Path, cache: Path) -> None:
 
 
 def _empty_once(folder: Path) -> None:
-    """Erases what a run wrote, except for the mark that the program has begun."""
+    """Erases the files that a run has written, except for the mark that the program has begun and a small
+    result."""
     had_begun = has_begun(folder)
     for name in names(folder):
         with suppress(FileNotFoundError):
@@ -104,19 +105,19 @@ def _empty_once(folder: Path) -> None:
 
 
 def check_place(artifact: Artifact, root: Path | None) -> None:
-    """Raises ArtifactLost for a build outside of `root`, such as after a move of the data directory: its
-    files are gone, or belong to another installation."""
+    """Raises ArtifactLost for a build outside of `root`. After a move of the data directory, its files are
+    gone or belong to another installation."""
     if root is not None and not Path(artifact.ref).is_relative_to(root):
         raise ArtifactLost("Deploy again: the build of this deployment is gone")
 
 
 def output_file(home: Path) -> Path:
-    """Returns the path of the file that a run may write."""
+    """Returns the path of the output file that a run may write."""
     return home / "files" / OUTPUT_FILE.lstrip("/")
 
 
 def read_output(home: Path) -> bytes | None:
-    """Returns the file that a run has written; None if there is none."""
+    """Returns the content of the output file, or None if the run did not write one."""
     place = output_file(home)
     try:
         with open_below(home / "files", (place.parent.name,)) as at:
@@ -133,23 +134,26 @@ def read_output(home: Path) -> bytes | None:
 
 
 def check_volumes(volumes: Path, wanted: Workload) -> None:
-    """Raises VolumeLost if a volume that held data is not there any more."""
+    """Raises VolumeLost if the folder of a volume that contained data is missing."""
     for volume in wanted.volumes:
         if volume.is_known and not volume_folder(volumes, wanted.service, volume.name).is_dir():
             raise VolumeLost(wanted, volume)
 
 
 def built_folders(artifact: Path) -> list[Path]:
-    """Returns the folder of a build, and the folders that our links in it share with other builds of its
-    service. Links that a build step may have put into those are not followed."""
+    """Returns the folder of a build, and the shared folders to which its links lead, such as dependencies.
+
+    Only the links of Windlass in the build's folder are followed. A build step may have put links into the
+    shared folders.
+    """
     links = [path for path in artifact.iterdir() if path.is_symlink()] if artifact.is_dir() else []
     shared = (Path(os.path.normpath(artifact / link.readlink())).parent for link in links)
     return [artifact, *(folder for folder in shared if folder.is_relative_to(artifact.parent))]
 
 
 def make_once(home: Path, owner: int | None) -> None:
-    """Makes the folder in which the recorder writes. It is never replaced: it shows whether the program
-    began."""
+    """Creates the folder of a program that runs once, in which its recorder writes. The folder is never
+    replaced, because it shows whether the program has begun."""
     folder = home / ONCE
     folder.mkdir(mode=0o700, exist_ok=True)
     if owner is not None:
@@ -157,7 +161,7 @@ def make_once(home: Path, owner: int | None) -> None:
 
 
 def writable(home: Path, wanted: Workload, volumes: Path, cache: Path, *, once: bool = False) -> list[Path]:
-    """Returns the folders of the engine that the program may change."""
+    """Returns the folders of the engine in which the program may write."""
     own = [home / name for name in ("app", "home", "tmp", "files", "output", *((ONCE,) if once else ()))]
     return [*own, cache, *(volume_folder(volumes, wanted.service, volume.name) for volume in wanted.volumes)]
 
@@ -170,19 +174,22 @@ def _remember(home: Path, cache: Path) -> None:
 
 
 def absolute(path: str) -> PurePosixPath:
-    """Returns a path as the application sees it from `/app`, without `..`."""
+    """Returns the absolute path for a path relative to `/app`, without `..`."""
     return PurePosixPath(os.path.normpath(APP / path))
 
 
 def below_app(path: str) -> PurePosixPath | None:
-    """Returns the path inside the working copy; None if it is elsewhere."""
+    """Returns the path relative to the working copy, or None if the path is elsewhere."""
     pure = absolute(path)
     return pure.relative_to(APP) if pure != APP and pure.is_relative_to(APP) else None
 
 
 def built_folder(artifact: Artifact, folder: str) -> Path:
-    """Returns a folder of an artifact, which is relative to its working directory. Files of the application
-    name it, and steps of its build may put a link in its place: it could be one of another organization."""
+    """Returns a folder of an artifact, given relative to its working directory.
+
+    Raises EngineError if the folder is outside of the artifact. A link that a build step made could lead to
+    files of another organization.
+    """
     app = Path(artifact.ref).resolve() / "app"
     if not app.is_dir():
         raise ArtifactLost("Deploy again: the build of this site is gone")
@@ -200,7 +207,7 @@ def working_directory(home: Path, workdir: str) -> Path:
 
 
 def volume_folder(volumes: Path, service: str, name: str) -> Path:
-    """Returns the folder of a volume; different names have different folders."""
+    """Returns the folder of a volume. Each volume name has a different folder."""
     return volumes / service / re.sub(r"[^A-Za-z0-9_-]", lambda match: f"%{ord(match[0]):x}", name)
 
 
@@ -244,8 +251,8 @@ def _attach(volume: Volume, storage: Path, app: Path, owner: int | None, copies:
 
 
 def _hand_over(place: Path, storage: Path, owner: int | None, copies: CopyContent) -> None:
-    """Copies files of the application into an empty volume, as containers do. An earlier instance may use
-    the volume meanwhile."""
+    """Copies files of the application into an empty volume, as container engines do, and removes them from
+    the working copy. An earlier instance may be using the volume."""
     if not any(storage.iterdir()):
         copies(place, storage, owner)
     erase(place)
@@ -259,7 +266,7 @@ def _file_path(home: Path, path: str) -> Path:
 
 
 def _write(place: Path, content: bytes, tops: Sequence[Path], owner: int | None) -> None:
-    """Writes a file below one of the folders `tops`, some of which belong to a running program."""
+    """Writes a file below one of the folders in `tops`. A running program may change some of them."""
     folder = place.parent.resolve()
     top = next((top for path in tops if folder.is_relative_to(top := path.resolve())), None)
     if top is None:
@@ -285,7 +292,8 @@ def _leads_elsewhere(place: Path) -> EngineError:
 
 
 def _parent(place: Path, app: Path, owner: int | None) -> None:
-    """Makes the parent folder of a volume. Refuses links of the application that lead elsewhere."""
+    """Creates the parent folder of a volume. Refuses links of the application that lead out of the working
+    copy."""
     folder, top = place.parent.resolve(), app.resolve()
     if not folder.is_relative_to(top):
         raise _leads_elsewhere(place)

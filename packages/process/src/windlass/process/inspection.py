@@ -1,4 +1,4 @@
-"""Describes instances as they are now: phase, ports, and how they ended."""
+"""Describes instances in their current state: phase, ports, and how they ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class InstanceInspector:
         self._records, self._supervisors, self._counting = records, supervisors, counting
 
     async def look(self, key: InstanceKey) -> Instance | None:
-        """Returns an instance as it is now, also if its record is of another version."""
+        """Returns the current state of an instance, including an instance whose record another version wrote.
+        None if it does not exist."""
         try:
             record = self._records.read(key)
         except UnknownRecord as error:
@@ -34,14 +35,18 @@ class InstanceInspector:
             return as_instance(key, record, Phase.RUNNING, await self._ports(key, record))
         if record.removing:
             return None
-        # Without its variables an instance does not wait for a restart: it needs another `run`.
+        # An instance without variables in memory is not restarted automatically. It needs another call of
+        # `run`.
         supervisor = self._supervisors.find(key)
         waits = supervisor is not None and supervisor.workload is not None
         return as_instance(key, record, Phase.WAITING if waits else Phase.EXITED, record.ports)
 
     async def _ports(self, key: InstanceKey, record: Record) -> Mapping[int, int]:
-        """Returns the ports that the program was given, and those of its own choice on which it listens.
-        Leaves out ports on which another program of this machine listens."""
+        """Returns the ports of an instance: the assigned ports, and the ports that the program chose itself
+        and listens on.
+
+        Leaves out ports on which another program of this machine listens.
+        """
         supervisor = self._supervisors.of(key)
         if supervisor.process != record.process:
             return record.ports
@@ -49,7 +54,7 @@ class InstanceInspector:
             return supervisor.heard
         network = network_of(record)
         listened = await asyncio.to_thread(kernel_listeners.read_listeners, network)
-        if network:  # whatever listens there belongs to the instance
+        if network:  # every listener in this network belongs to the instance
             supervisor.heard = {inner: port for inner, port in record.ports.items() if port in listened}
             return record.ports
         supervisor.heard = await self._own_ports(key, record, supervisor, listened)
@@ -59,8 +64,10 @@ class InstanceInspector:
     async def _own_ports(
         self, key: InstanceKey, record: Record, supervisor: Supervisor, listened: kernel_listeners.Listened
     ) -> dict[int, int]:
-        """Returns the ports of which all listeners belong to the instance, on a network that all share. A
-        program that listens beside it (SO_REUSEPORT) would get a part of its connections."""
+        """Returns the ports in the shared network on which only processes of the instance listen.
+
+        Another program that listens on the same port (SO_REUSEPORT) would get some of the connections.
+        """
         found = {
             inner: [port for port in (given, inner) if port in listened]
             for inner, given in record.ports.items()
@@ -87,7 +94,8 @@ class InstanceInspector:
 
 
 def network_of(record: Record) -> str:
-    """Returns the holder of the network of an instance; empty if it has none of its own."""
+    """Returns the identity of the process that holds the instance's network namespace. Empty if the instance
+    has no network of its own."""
     if record.cell is None or "network" not in record.cell or record.first is None:
         return ""
     socket_server = NamespaceHolder.read(record.cell["network"]["outer"]).socket_server

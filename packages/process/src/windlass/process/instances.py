@@ -1,8 +1,7 @@
 """Starts, watches, restarts and removes instances.
 
-Each change of an instance is made under its lock and after its record was read again, because another engine
-over the same folder may have changed it. State that is not in a record, above all the variables, stays in the
-memory of this engine.
+Each change of an instance requires its lock and a fresh read of its record, because another engine process
+may use the same folder. Some state is only in this engine's memory, in particular the variables.
 """
 
 from __future__ import annotations
@@ -39,9 +38,10 @@ _log = log("engines.process")
 T = TypeVar("T")
 
 _AGAIN: Final = 1.0
-"""Seconds between two attempts to record what happened to an instance."""
+"""Seconds between two attempts to record an event of an instance."""
 _PARENT_AHEAD: Final = 1.0
-"""Seconds in which the parent of a process may record how it ended, before others call that unknown."""
+"""Seconds in which the parent of a process may record its exit status, before another engine records it as
+unknown."""
 
 
 class Instances:
@@ -67,7 +67,7 @@ class Instances:
         self._closing = False
 
     def open(self, notice: Notice) -> None:
-        """Opens the engine. It may be opened again after `close`."""
+        """Prepares the engine for work. Can be called again after `close`."""
         self.notice = self._with_wakeups(notice)
         if self._closing:
             self._closing = False
@@ -82,12 +82,12 @@ class Instances:
         return tell
 
     def change(self, service: str) -> asyncio.Event:
-        """Returns an event that is set at the next change of the service that this engine notices."""
+        """Returns an event that is set when this engine notices the next change of the service."""
         return self._changes.setdefault(service, asyncio.Event())
 
     def agree(self, keys: Collection[InstanceKey]) -> set[str]:
-        """Watches exactly these instances. Returns the services of which another engine has started or
-        removed an instance."""
+        """Watches exactly the instances in `keys`. Returns the services of which another engine has started
+        or removed an instance."""
         removed = set(self.supervisors.keys) - set(keys)
         for key in removed:
             self.supervisors.let_go(key)
@@ -99,14 +99,14 @@ class Instances:
         }
 
     def go(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Runs work that continues if its caller is cancelled; `close` waits for all of it."""
+        """Runs work that continues if the caller is cancelled. `close` waits until it is complete."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._forget_task)
         return task
 
     def _run_until_done(self, key: InstanceKey, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Works on an instance, and tries again while that fails with an OSError, such as on a full disk."""
+        """Runs work on an instance and retries it after an OSError, such as a full disk."""
         self.go(self._retry(key, work))
 
     async def _retry(self, key: InstanceKey, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -133,7 +133,7 @@ class Instances:
             _log.error("Work on an instance failed", exc_info=error)
 
     async def close(self) -> None:
-        """Stops watching all instances. They keep running."""
+        """Stops watching all instances. The instances keep running."""
         self._closing = True
         for key in self.supervisors.keys:
             self.supervisors.let_go(key)
@@ -156,10 +156,10 @@ class Instances:
                     await self._erase(key, record)
                     raise EngineError(f"deployment {key.generation} of {workload.name} was removed meanwhile")
                 if record is not None and record.removing:
-                    await self._erase(key, record)  # what an interrupted removal has left
+                    await self._erase(key, record)  # left by an interrupted removal
                     continue
                 if record is not None and record.deployment != workload.deployment:
-                    # A restored database gives out numbers again.
+                    # A database restored from a backup assigns the same generation numbers again.
                     await self._killer.ask(home, record, workload.grace)
                     await self._erase(key, record)
                     continue
@@ -187,7 +187,8 @@ class Instances:
     async def _run_once(
         self, key: InstanceKey, home: Path, workload: Workload, record: Record | None
     ) -> Record:
-        """Runs a program once. Keeps no workload in memory, so that nothing can restart it."""
+        """Runs a program once. Does not keep the workload in memory, so that the program cannot be
+        restarted."""
         record = record or structs.replace(new_record(key, workload), once=True)
         if record.process is not None and kernel.is_running(record.process):
             self._watch(key, record.process)
@@ -206,7 +207,7 @@ class Instances:
             raise readable(error) from error
 
     async def _restart(self, key: InstanceKey, workload: Workload, record: Record) -> Record:
-        """Restarts an instance. A start that fails is tried again later, like one whose program ends."""
+        """Restarts an instance. A failed start is tried again later, as after the end of a program."""
         try:
             started = await self._start(key, workload, record)
             self.notice(key.service)
@@ -236,7 +237,7 @@ class Instances:
     # Watching
 
     def adopt(self, key: InstanceKey) -> None:
-        """Watches, restarts or removes an instance, by its record."""
+        """Watches, restarts or removes an instance according to its record."""
         record = self._records.known(key)
         if record is None:
             return
@@ -248,14 +249,14 @@ class Instances:
             self._run_until_done(key, lambda: self._resume(key, record.resume_at))
 
     def finishes_removal(self, key: InstanceKey) -> bool:
-        """Removes an instance of a generation whose removal was interrupted. Returns False for any other."""
+        """Removes the instance if the removal of its generation was interrupted. Returns whether it was."""
         if key.generation not in self._records.removed.of(key.service):
             return False
         self._run_until_done(key, lambda: self.remove(key, 0))
         return True
 
     def _watch(self, key: InstanceKey, process: Process) -> None:
-        """Handles the end of a process, also if it has ended already."""
+        """Handles the end of a process, including a process that has already ended."""
         supervisor = self.supervisors.of(key)
         if supervisor.process == process:
             return
@@ -296,7 +297,7 @@ class Instances:
     # Restarting
 
     def _resume_later(self, key: InstanceKey, record: Record) -> bool:
-        """Plans the next start. Returns False if it is due now, or if there is nothing to start."""
+        """Schedules the next start. Returns False if the start is due now or there is nothing to start."""
         supervisor = self.supervisors.of(key)
         if supervisor.resume is not None:
             return True
@@ -337,7 +338,7 @@ class Instances:
         self.notice(key.service)
 
     async def halt(self, key: InstanceKey, grace: float) -> None:
-        """Ends the program and keeps the instance with its working copy: only `run` starts it again."""
+        """Ends the program and keeps the instance with its working copy. Only `run` starts it again."""
         async with self._records.held(key) as home:
             record = self._records.read(key)
             if home is None or record is None:
@@ -354,7 +355,8 @@ class Instances:
         self.notice(key.service)
 
     async def end_for(self, key: InstanceKey, seen: Process, verdict: str) -> None:
-        """Ends the program of an instance, which is then restarted. `verdict` is the readable reason."""
+        """Ends the program of an instance, which is restarted afterwards. `verdict` is the readable
+        reason."""
         async with self._records.held(key) as home:
             record = self._records.read(key)
             if home is not None and record is not None and record.process == seen:
@@ -362,8 +364,11 @@ class Instances:
                 await self._killer.end(home, record.process, record)
 
     async def end_and_empty(self, key: InstanceKey, seen: Process | None, verdict: str = "") -> None:
-        """Ends a program, if it runs, and erases what it has written outside of volumes; its next start makes
-        its folders again. Works on a full disk: nothing has to be written before there is room."""
+        """Ends the program if it runs, and erases what it has written outside of volumes. The next start
+        creates its folders again.
+
+        This works on a full disk, because nothing is written before files are erased.
+        """
         async with self._records.held(key) as home:
             record = self._records.read(key)
             if home is None or record is None or record.process != seen:
@@ -378,7 +383,7 @@ class Instances:
                     self._records.write(key, structs.replace(record, verdict=verdict))
 
     async def _finish_removal(self, key: InstanceKey) -> None:
-        """Finishes a removal that was interrupted. An engine that is still removing holds the lock."""
+        """Completes an interrupted removal. An engine that is still removing the instance holds its lock."""
         async with self._records.held(key) as home:
             record = self._records.read(key)
             if home is None or record is None or not record.removing:
@@ -387,7 +392,7 @@ class Instances:
         self.notice(key.service)
 
     async def _erase(self, key: InstanceKey, record: Record | None) -> None:
-        """Erases an instance, after its last output was read. The caller holds the lock."""
+        """Erases an instance after reading its last output. The caller must hold the instance's lock."""
         home = self._records.home(key)
         if record is not None:
             await self._killer.end(home, record.process, record)

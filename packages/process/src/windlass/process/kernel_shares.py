@@ -1,7 +1,7 @@
-"""Decides which instance or service is ended when processes, open files or memory get scarce. No I/O.
+"""Chooses the instance or service to end when processes, open files or memory become scarce. Does no I/O.
 
-The kernel bounds the processes and the memory of each service, and the files of each process. It counts none
-of them for an organization: with enough of them, one could have all that the machine gives.
+The kernel limits processes and memory for each service, and open files for each process. It does not limit
+them for each organization, so one organization with many services could use up the machine.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from msgspec import Struct
 User = TypeVar("User", bound=Hashable)
 """An instance or a service."""
 _SCARCE: Final = 2
-"""A resource is scarce once one part in so many of it is used."""
+"""A resource is scarce if more than 1/2 of it is in use."""
 _SHARE: Final = 4
-"""One organization may use this fraction (one part in so many) of a scarce resource."""
+"""An organization may use 1/4 of a scarce resource."""
 _RESERVE: Final = 8
-"""One part in so many is the reserve. Once it is used, smaller users are ended, too."""
+"""The last 1/8 of a resource is its reserve. Once the reserve is in use, the limit for an organization is
+1/16."""
 _FEW: Final = 16
-"""An organization with less than one part in so many is never the reason."""
+"""The limit for an organization once the reserve is in use: 1/16 of the resource."""
 _KNOWN: Final = 2
-"""Small users are ended only if all instances together use this fraction (one part in so many) of the
-usage."""
+"""The limit of 1/16 applies only if all instances together account for at least 1/2 of the resource in
+use."""
 
 
 class KernelUse(Struct, frozen=True):
-    """The usage of an instance or a service of a resource that the kernel counts."""
+    """The use of one resource by an instance or a service, as counted by the kernel."""
 
     org: str
     count: int
     environment: str = ""
-    """The environment; empty for builds, which are added to each environment."""
+    """The environment. Empty for builds, which are added to each environment."""
 
 
 class Scarce(Struct, frozen=True):
@@ -42,7 +43,7 @@ class Scarce(Struct, frozen=True):
     name: str
     most: int
     present: int
-    """The number in use on the machine, by any program."""
+    """The amount in use on the machine by all programs."""
 
     def is_scarce(self) -> bool:
         return self.present > self.most // _SCARCE
@@ -52,11 +53,15 @@ class Scarce(Struct, frozen=True):
 
 
 def heaviest(uses: Mapping[User, KernelUse], of: Scarce) -> User | None:
-    """Returns the one to end: the one that uses most, of the environment that uses most, of the organization
-    that uses most. Many small services of one environment do not leave the end to a larger one of another.
-    None if that organization is within its share, if the resource is not scarce, or if others use it. Once
-    the reserve is used, a share is smaller, unless most of what is in use belongs to none of them: an end
-    would not help."""
+    """Returns the instance or service to end, or None.
+
+    The choice is the largest user within the largest environment of the largest organization. Many small
+    services of one environment therefore do not cause the end of a larger service in another environment.
+
+    Returns None if the resource is not scarce or the organization is within its limit. The limit is lower
+    once the reserve is in use, unless most of the resource in use belongs to programs other than these
+    instances and services.
+    """
     sums: dict[str, int] = {}
     for use in uses.values():
         sums[use.org] = sums.get(use.org, 0) + use.count
@@ -80,5 +85,6 @@ def _heaviest_environment(uses: Iterable[KernelUse]) -> str:
 
 
 def is_unexplained(uses: Mapping[User, KernelUse], of: Scarce) -> bool:
-    """Returns whether the reserve is used, and mostly by what belongs to none of these."""
+    """Returns whether the reserve is in use and most of the resource in use belongs to programs other than
+    these instances and services."""
     return of.uses_reserve() and sum(use.count for use in uses.values()) * _KNOWN < of.present

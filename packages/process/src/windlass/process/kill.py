@@ -1,4 +1,4 @@
-"""Ends everything that belongs to an instance, including processes that have left its session."""
+"""Ends all processes of an instance, including processes that have left its session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from windlass.process.process_table import ProcessCounter, members
 from windlass.process.records import Record
 
 _KILL_AGAIN_AFTER: Final = 5.0
-"""Seconds after which processes that were killed and still run are killed again."""
+"""Seconds after which processes that survive SIGKILL are killed again."""
 _FIRST_PAUSE: Final = 0.01
 
 
@@ -27,8 +27,11 @@ class ProcessKiller:
         self._counting = counting
 
     async def ask(self, home: Path, record: Record, grace: float) -> None:
-        """Sends SIGTERM to all processes; returns when they have ended or the time is over. The first process
-        of a cell gets none, because the kernel would then kill everything in the cell at once."""
+        """Sends SIGTERM to all processes and waits until they have ended or the grace period is over.
+
+        The first process of a cell does not get the signal, because its end would make the kernel kill all
+        processes of the cell at once.
+        """
         living = await self._find_living(home, record.process, record)
         asked = [stat for stat in living if not kernel.leads_namespace(stat.pid)]
         with open_handles(asked) as handles:
@@ -37,10 +40,10 @@ class ProcessKiller:
             await wait_for_ends(handles, grace, reaping=True)
 
     async def end(self, home: Path, leader: Process | None, record: Record) -> bool:
-        """Ends all processes; returns whether there were any. `leader` is the program.
+        """Kills all processes of an instance and returns whether there were any. `leader` is the program.
 
-        A process that is born during the count may be missed if its parent ends meanwhile, so two
-        consecutive counts must find none.
+        A process that is forked during a scan may be missed if its parent ends meanwhile, so two consecutive
+        scans must find none.
         """
         any_at_all, calm = False, 0
         while calm < 2:
@@ -65,27 +68,30 @@ class ProcessKiller:
 
 
 def _find_unreaped(leader: Process | None) -> list[kernel.Stat]:
-    """Returns ended processes that no parent has reaped."""
+    """Returns the program's process if it has ended and has not been reaped."""
     present = kernel.stat(leader.pid) if leader and leader.boot == kernel.boot() else None
     return [present] if present and leader and present.start == leader.start and present.dead else []
 
 
 @contextmanager
 def open_handles(stats: Iterable[kernel.Stat]) -> Iterator[list[int]]:
-    """Yields a pidfd of each process that is still the one in `stats`; reaps the processes and closes the
-    descriptors afterwards."""
+    """Yields pidfds of the processes in `stats` that still exist. Afterwards, reaps the processes and closes
+    the descriptors."""
     handles = [fd for stat in stats if (fd := kernel.handle(stat.pid, stat.start)) is not None]
     try:
         yield handles
     finally:
         for fd in handles:
-            kernel.reap(fd)  # for containers without an init
+            kernel.reap(fd)  # needed in containers without an init process
             os.close(fd)
 
 
 async def wait_for_ends(handles: Iterable[int], patience: float, *, reaping: bool = False) -> bool:
-    """Waits until all processes have ended or the time is over; returns True if some are left. `reaping`:
-    reaps each as it ends, because the first process of a cell ends only after all others are reaped."""
+    """Waits until all processes have ended or the time is over. Returns whether some are left.
+
+    With `reaping`, each process is reaped as it ends. The first process of a cell only ends after the others
+    are reaped.
+    """
     loop = asyncio.get_running_loop()
     left = set(handles)
     over = asyncio.Event()
@@ -116,7 +122,7 @@ async def end_these(stats: Collection[kernel.Stat]) -> None:
         for fd in handles:
             kernel.send(fd, signal.SIGKILL)
         until, pause = time.monotonic() + _KILL_AGAIN_AFTER, _FIRST_PAUSE
-        # The first process of a cell may stay unreaped for long, but runs no code any more.
+        # The first process of a cell may remain unreaped for long, but no longer runs code.
         while await wait_for_ends(handles, pause, reaping=True) and time.monotonic() < until:
             if not any(_is_alive(stat) for stat in stats):
                 break
@@ -125,8 +131,8 @@ async def end_these(stats: Collection[kernel.Stat]) -> None:
 
 
 def reap_first_processes(stats: Iterable[kernel.Stat]) -> None:
-    """Reaps the first process of each cell once it has ended, which is after its program was reaped by those
-    who watch that."""
+    """Arranges that the first process of each cell (sandbox) is reaped when it ends. The first process ends
+    after the cell's program has been reaped."""
     loop = asyncio.get_running_loop()
 
     def reap(fd: int) -> None:

@@ -1,7 +1,8 @@
-"""Measures instances in their own threads, and waits some seconds for each.
+"""Measures instances in separate threads, with a time limit for each measurement.
 
-A measurement may touch a file system that never answers, such as NFS, or FUSE of the instance. Its thread
-cannot be ended. It returns at the latest when the processes of that file system end.
+A measurement may access a file system that does not respond, such as NFS or a FUSE file system of the
+instance. Its thread cannot be ended from outside. It ends at the latest with the processes of that file
+system.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from windlass.process.records import InstanceKey
 
 _PATIENCE: Final = 5.0
 _OLDEST: Final = 60.0
-"""Seconds after which a late result is too old to be used."""
+"""Seconds after which a late result is discarded."""
 _HANGS: Final = (
     "an instance could not be measured within seconds: it has very many open files, or its disk hangs"
 )
@@ -31,7 +32,7 @@ InstanceRun = tuple[InstanceKey, Process | None]
 
 
 class MeasurementTimeout(Exception):
-    """A look has not come back yet, after so many seconds."""
+    """Raised if a measurement is not complete after `seconds` seconds."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -39,23 +40,27 @@ class MeasurementTimeout(Exception):
 
 
 class Measurements(Generic[T]):
-    """Measurements of one kind, at most one at a time for each run of an instance."""
+    """Measurements of one kind. There is at most one at a time for each process of an instance."""
 
     def __init__(self, patience: float = _PATIENCE) -> None:
         self._patience = patience
         self._started: dict[InstanceRun, tuple[Future[T], float]] = {}
-        """Measurements, and when each began."""
+        """The running and unread measurements, and the start time of each."""
 
     def forget_others(self, runs: Collection[InstanceRun]) -> None:
-        """Deletes late results that are too old or belong to other runs."""
+        """Discards results that are too old, and results of processes that are not in `runs`."""
         oldest = time.monotonic() - _OLDEST
         for run, (look, began) in [*self._started.items()]:
             if look.done() and (run not in runs or began < oldest):
                 del self._started[run]
 
     async def measure(self, run: InstanceRun, look: Callable[[], T]) -> T:
-        """Returns the result of `look`. If an earlier call for this run finished late, returns that result
-        instead. May raise MeasurementHangs, and does so at once while an earlier call hangs."""
+        """Runs the measurement `look` and returns its result. If an earlier call's measurement has completed
+        late, returns that result instead.
+
+        Raises MeasurementTimeout if the measurement takes too long, and immediately while an earlier one is
+        still running.
+        """
         started, began = self._started.get(run, (None, time.monotonic()))
         if started is None:
             started = _start(look)
@@ -72,14 +77,14 @@ class Measurements(Generic[T]):
 
 
 def _take_note(waiting: asyncio.Future[T]) -> None:
-    """Reads the exception, which asyncio would log otherwise: `measure` raises it."""
+    """Retrieves the exception, because asyncio logs unretrieved exceptions. `measure` raises it itself."""
     if not waiting.cancelled():
         waiting.exception()
 
 
 def _start(look: Callable[[], T]) -> Future[T]:
     result: Future[T] = Future()
-    result.set_running_or_notify_cancel()  # a wait that is cancelled does not cancel it
+    result.set_running_or_notify_cancel()  # cancelling the wait does not cancel the measurement
 
     def run() -> None:
         try:
@@ -87,6 +92,6 @@ def _start(look: Callable[[], T]) -> Future[T]:
         except BaseException as error:  # noqa: BLE001 (the caller raises it)
             result.set_exception(error)
 
-    # Python waits for threads of a pool before it exits, and for daemons it does not.
+    # At exit, Python waits for the threads of a pool, but not for daemon threads.
     threading.Thread(target=run, name="windlass-measurement", daemon=True).start()
     return result

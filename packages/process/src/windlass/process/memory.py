@@ -1,4 +1,5 @@
-"""Measures the memory of instances, and finds those above their limit where no cgroup enforces it."""
+"""Measures the memory of instances, and finds instances that exceed a limit that no control group
+enforces."""
 
 from __future__ import annotations
 
@@ -23,19 +24,22 @@ def usage(record: Record, processes: Collection[OwnedProcess]) -> Usage:
 
 
 def looks_heavy(record: Record, processes: Collection[OwnedProcess], hidden: int) -> bool:
-    """Returns whether an instance may be above its limit: adds up the memory of its processes, with shared
-    memory counted for each of them, and all `hidden_memory`."""
+    """Returns whether an instance may exceed its memory limit. A quick upper estimate counts shared memory
+    once for each process and adds all `hidden` memory of the machine."""
     return 0 < record.memory << 20 < _resident(processes) + hidden
 
 
 def is_heavy(record: Record, processes: InstanceProcesses) -> bool:
-    """Returns whether an instance is above its limit, with shared memory counted once. This is slow, so it is
-    called only for those that look heavy. May raise TooMuchToMeasure."""
+    """Returns whether an instance exceeds its memory limit, with shared memory counted once. Raises
+    TooMuchToMeasure.
+
+    This is slow, so it is called only if `looks_heavy` returns True.
+    """
     return are_above(lambda: _sizes(processes), record.memory << 20)
 
 
 def use(record: Record, processes: InstanceProcesses) -> MemoryUse:
-    """Measures all memory of an instance that can be known or estimated. Slow. May raise TooMuchToMeasure."""
+    """Measures or estimates all memory of an instance. This is slow. Raises TooMuchToMeasure."""
     buffers = max(
         map(kernel_buffers.held_by, measure_until_stable(processes.find)), key=lambda buffers: buffers.bytes
     )

@@ -1,7 +1,7 @@
-"""Decides which instance is ended when memory of the machine gets short. No I/O.
+"""Chooses the instance to end when the machine's memory becomes short. Does no I/O.
 
-Each instance has a limit. Where no control group enforces it, the server sees what is memory of a process or
-in files, and does not always see what the kernel holds for sockets and pipes: that is estimated here.
+Each instance has a memory limit. Without a control group, the server measures the memory of processes and
+files, but can only estimate the kernel buffers of sockets and pipes.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from windlass.base.kernel_buffers import KernelBuffers
 from windlass.process.records import InstanceKey
 
 _RESERVE: Final = 8
-"""The reserve is this fraction (one part in so many) of the memory, within these limits."""
+"""The reserve is 1/8 of the memory, but at least `_LEAST` and at most `_MOST`."""
 _LEAST: Final = 256 << 20
 _MOST: Final = 2 << 30
 _LARGEST_PART: Final = 4
-"""The reserve is one part in so many at most, so that small machines can be used."""
+"""The reserve is at most 1/4 of the memory, so that small machines can be used."""
 
 
 class MemoryUse(Struct, frozen=True):
-    """The memory of an instance, as far as it is known."""
+    """The measured and estimated memory of an instance."""
 
     limit: int
     used: int
-    """Bytes of its processes and files."""
+    """Bytes of memory in processes and files."""
     buffers: KernelBuffers
 
     @property
@@ -40,6 +40,7 @@ def is_short(available: int, whole: int) -> bool:
 
 
 def heaviest(uses: Mapping[InstanceKey, MemoryUse]) -> InstanceKey | None:
-    """Returns the instance that is most above its limit; None if all are within theirs."""
+    """Returns the instance that exceeds its memory limit most, or None if all instances are within their
+    limits."""
     above = {key: use.size - use.limit for key, use in uses.items() if 0 < use.limit < use.size}
     return max(above, key=lambda key: above[key], default=None)

@@ -1,8 +1,8 @@
-"""The hubs and the trunk that the networks of instances are connected to (base/isolation/network.py).
+"""Manages the hubs and the trunk, which connect the networks of instances (base/isolation/network.py).
 
-A sleeping process, its holder, holds each of them open. A small file has its process id, so that another
-engine over the same folder finds it, also after a restart. A hub ends some time after the last instance of
-its environment, and at once where no engine runs.
+A sleeping process, the holder, keeps each network namespace open. A small file contains its process id, so
+that another engine on the same folder finds it, including after a restart. A hub ends some time after its
+last instance or build step has ended, and immediately if no engine is running.
 """
 
 from __future__ import annotations
@@ -41,30 +41,34 @@ T = TypeVar("T")
 
 _TRUNK, _EXIT = "trunk", "exit"
 _SOCKET_SERVER: Final = "maker"
-"""The socket of the trunk's socket server."""
+"""The name of the socket of the trunk's socket server."""
 _HUB, _HOSTS = network.HUB, ".hosts"
 _STEPS: Final = "steps"
-"""Prefix of the hub of an environment's build steps."""
+"""Prefix of the name of a hub for build steps."""
 _UNUSED: Final = 600.0
-"""Seconds since its last use after which a hub without an instance ends. Meanwhile a first instance may be
-starting, or a build step running."""
+"""Seconds after its last use when an unused hub ends. In this time, the first instance or build step of its
+environment can connect to it."""
 _PATIENCE: Final = 10.0
-"""Seconds to wait while another engine makes a network."""
+"""Seconds to wait while another engine creates a network."""
 _LOCALHOST: Final = ("127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback")
 _HOST_NAME: Final = re.compile(r"(?!localhost\Z|ip6-)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
-"""Names under which services are found. A name with a dot could be that of a public server."""
+"""Valid names of services in the hosts file. A name with a dot could be the name of a public server."""
 _MACHINE_NAME: Final = re.compile(r"(?!localhost\Z|ip6-)[A-Za-z0-9][A-Za-z0-9.-]{0,62}\Z")
 
 
 class HolderNote(Process, frozen=True):
-    """The content of the file of a holder."""
+    """The content of a holder's file."""
 
     network: CellNetwork
     """The network that the process holds open."""
 
 
 class Networks:
-    """Not thread-safe: its work runs in the thread of starts. Other engines may use the same folder."""
+    """The networks of one engine.
+
+    The class is not thread-safe: its work runs in the spawner's thread. Other engines may use the same
+    folder.
+    """
 
     def __init__(self, folder: Path, isolation: Isolation, spawner: Callable[[], Spawner]) -> None:
         self._folder = folder / "networks"
@@ -73,15 +77,16 @@ class Networks:
         self._socket_server = ""
         """See `CellNetwork`."""
         self.has_egress = True
-        """False if instances reach no public address."""
+        """Whether instances can reach public addresses."""
         self._hubs: dict[str, Process] = {}
         """The last known hub of each environment."""
         self._children: set[int] = set()
         """Process ids of holders that this process has started."""
         self._names: dict[str, dict[str, str]] = {}
-        """Addresses in the hosts file of each environment, with their names."""
+        """The addresses and names in the hosts file of each environment."""
         self._lock: int | None = None
-        """The file that this engine has locked since it first used a network, so that none ends meanwhile."""
+        """A file descriptor with a shared lock. Networks do not end by themselves while an engine holds this
+        lock."""
 
     def close(self) -> None:
         self._hubs.clear()
@@ -98,14 +103,14 @@ class Networks:
         return self._is_offered
 
     async def hub(self, environment: str, org: str) -> str:
-        """Returns the holder of the hub of an organization's environment; makes the hub if there is none."""
+        """Returns the holder of the hub of an environment. Creates the hub if it does not exist."""
         hub = self._hubs.get(environment)
         if hub is None or not kernel.is_running(hub) or not self._note_use(environment):
             hub = self._hubs[environment] = await self._run(lambda: self._open(environment, org))
         return self._holder(hub)
 
     def _note_use(self, environment: str) -> bool:
-        """Notes that a hub is in use, so that it stays for a while. Returns whether there is one."""
+        """Records that a hub is in use, so that it is kept for a while. Returns whether the hub exists."""
         try:
             os.utime(self._folder / f"{safe(environment)}{_HUB}")
         except FileNotFoundError:
@@ -116,7 +121,7 @@ class Networks:
         return str(NamespaceHolder(process.pid, process.start, self._socket_server))
 
     async def of_instance(self, environment: str, org: str, service_address: str) -> CellNetwork:
-        """Returns the network that a new instance gets."""
+        """Returns the network of a new instance."""
         hub = await self.hub(environment, org)
         own = CellNetwork(kind="instance", outer=hub, resolvers=network.resolvers())
         own["hosts"] = str(self._hosts(environment))
@@ -125,23 +130,26 @@ class Networks:
         return own
 
     async def of_step(self, org: str, environment: str) -> CellNetwork | None:
-        """Returns the network of an environment's build step; None means the network of the machine, where
-        its own network would reach no public address: a step could fetch nothing."""
+        """Returns the network of a build step.
+
+        Returns None for the network of the machine. It is used if the step's own network could not reach
+        public addresses, because the step could not download anything.
+        """
         if not await self.is_offered() or not self.has_egress:
             return None
         hub = await self.hub(f"{_STEPS}-{environment or org}", org)
         return CellNetwork(kind="instance", outer=hub, resolvers=network.resolvers())
 
     async def introduce(self, environment: str, name: str, address: str) -> None:
-        """Makes all instances of an environment find a service by this name, and no longer by an earlier
-        one."""
+        """Makes a service known to all instances of an environment under one name. Removes its earlier
+        name."""
         known = self._names.setdefault(environment, {})
         if _HOST_NAME.match(name) and known.get(address) != name:
             await self._run(lambda: self._write_name(environment, name, address))
             known[address] = name
 
     async def forget(self, address: str) -> None:
-        """Removes the name of a service in its environment."""
+        """Removes the name of a service from its environment."""
         for known in self._names.values():
             known.pop(address, None)
         if self._folder.exists():
@@ -153,24 +161,27 @@ class Networks:
         return present is None or present.start != holder.start or present.dead
 
     def trunk_has_ended(self) -> bool:
-        """Returns whether the trunk was killed. All instances are cut off from public addresses then."""
+        """Returns whether the trunk was killed. In this case, no instance can reach public addresses."""
         trunk = self._read(_TRUNK)
         return trunk is not None and not kernel.is_running(trunk)
 
     async def renew_rules(self) -> None:
-        """Applies the rules of this server to existing networks, because its settings may have changed.
-        The holder of the trunk writes them within seconds."""
+        """Updates the firewall rules of existing networks after a change of the server's settings. The
+        trunk's holder applies them within seconds."""
         if self._folder.exists() and await self.is_offered():
             await self._run(self._renew_rules)
 
     async def tidy(self, used: Collection[str]) -> Collection[str]:
-        """Ends the hubs that nothing uses, and then the trunk if no hub is left. `used`: the holders of
-        hubs that instances use. Returns those of them that have ended or lost their trunk."""
+        """Ends unused hubs, and the trunk if no hub is left.
+
+        `used` are the holders of the hubs that instances use. Returns the holders among them that have ended
+        or lost their trunk.
+        """
         if not self._folder.exists():
             return ()
         return await self._run(lambda: self._tidy(frozenset(used)))
 
-    # In the thread of starts
+    # The following functions run in the spawner's thread
 
     async def _run(self, work: Callable[[], T]) -> T:
         def held() -> T:
@@ -205,7 +216,7 @@ class Networks:
         return self._start_holder(name, self._isolation.hub(self._holder(trunk), org, joins=joins))
 
     def _keep_networks(self) -> None:
-        """Keeps all networks open from now on."""
+        """Locks the networks, so that they do not end by themselves while this engine runs."""
         if self._lock is None:
             lock = filelock.open_lock_file(self._folder / SERVERS)
             with on_failure(partial(os.close, lock)):
@@ -213,20 +224,21 @@ class Networks:
             self._lock = lock
 
     def _forget_networks(self) -> None:
-        """Ends the hubs and the exit of a trunk that has ended: they are connected to nothing."""
+        """Ends the hubs and the exit of an ended trunk, because they are no longer connected."""
         for name in names(self._folder):
             if name.endswith(_HUB) or name == _EXIT:
                 (self._folder / name).unlink(missing_ok=True)
         self._hubs.clear()
 
     def _connect_trunk(self, trunk: Process) -> None:
-        """Has pasta lead from the trunk of an ordinary user to the machine."""
+        """Starts pasta to connect the trunk with the machine's network. This is only needed if Windlass runs
+        as an ordinary user."""
         program = find_pasta() if self._socket_server and self.has_egress else None
         if program is not None and not kernel.is_running(self._read(_EXIT)):
             self._start_holder(_EXIT, CellNetwork(kind="exit", outer=self._holder(trunk), program=program))
 
     def _start_holder(self, name: str, held: CellNetwork) -> Process:
-        """Starts a process that holds a network namespace."""
+        """Starts a process that holds a network namespace open."""
         request = SpawnRequest(
             command=(),
             folder=Path("/"),
@@ -249,7 +261,7 @@ class Networks:
 
     def _renew_rules(self) -> None:
         hubs = [name for name in names(self._folder) if name.endswith(_HUB)]
-        for name in (*hubs, _TRUNK):  # the trunk last: its holder reads the others then
+        for name in (*hubs, _TRUNK):  # the trunk last: its holder then reads the other files
             note = self._read(name)
             if note is not None:
                 rules = self._isolation.with_rules(note.network)
@@ -271,7 +283,7 @@ class Networks:
 
     def _tidy(self, used: frozenset[str]) -> Collection[str]:
         now, trunk = time.time(), self._read(_TRUNK)
-        # Without what `_holder` adds: it differs after a change of the settings.
+        # Compared without the part that `_holder` adds, because that part changes with the settings.
         needed = {NamespaceHolder.read(hub)[:2]: hub for hub in used if hub}
         hubs: set[tuple[int, int]] = set()
         leads_out = trunk is not None and kernel.is_running(trunk)
@@ -279,14 +291,14 @@ class Networks:
             if not name.endswith(_HUB):
                 continue
             hub, age = self._read(name), now - (self._folder / name).stat().st_mtime
-            # A hub whose trunk was killed is connected to nothing. It is made again with its instances.
+            # A hub whose trunk was killed is not connected. It is created again together with its instances.
             is_needed = hub is not None and ((hub.pid, hub.start) in needed or _is_used(hub))
             if hub is not None and leads_out and (age < _UNUSED or is_needed):
                 hubs.add((hub.pid, hub.start))
                 continue
             environment = name.removesuffix(_HUB)
             self._hubs.pop(environment, None)
-            (self._folder / name).unlink(missing_ok=True)  # its holder ends with it
+            (self._folder / name).unlink(missing_ok=True)  # the holder ends when its file is removed
             if not is_needed:
                 self._names.pop(environment, None)
                 self._hosts(environment).unlink(missing_ok=True)
@@ -300,7 +312,7 @@ class Networks:
         return {hub for holder, hub in needed.items() if holder not in hubs}
 
     def _reap(self) -> None:
-        """Reaps the holders that this process has started and that have ended."""
+        """Reaps ended holders that this process has started."""
         for pid in [*self._children]:
             with suppress(ChildProcessError):
                 if os.waitpid(pid, os.WNOHANG) == (0, 0):
@@ -318,25 +330,25 @@ class Networks:
 
 
 def _is_used(hub: Process) -> bool:
-    """Returns whether something is connected to a hub, such as a build step, which no record names."""
+    """Returns whether an instance or build step is connected to a hub. Build steps are not in the records."""
     with suppress(OSError):
         return kernel.is_running(hub) and is_used("hub", hub.pid)
     return False
 
 
 def _services(hosts: Path) -> list[str]:
-    """Returns the lines of a hosts file that name services."""
+    """Returns the lines of a hosts file that contain services."""
     lines = hosts.read_text().splitlines()
     return [line for line in lines if line and not line.startswith((f"{LOOPBACK} ", "::1 "))]
 
 
 def _write_hosts(file: Path, services: Sequence[str]) -> None:
-    """Writes a hosts file. The name of this machine, which instances have as well and look up, leads each to
-    itself, unless a service has that name."""
+    """Writes a hosts file. The machine's name, which an instance also uses, resolves to the instance itself
+    unless a service has that name."""
     name = socket.gethostname()
     named = {service.split()[1] for service in services}
     own = [f"{LOOPBACK} {name}"] if _MACHINE_NAME.match(name) and name.lower() not in named else []
-    # In place: instances see this very file.
+    # Written in place, because instances have mounted this file.
     with file.open("r+" if file.exists() else "w") as written:
         written.write("\n".join([*_LOCALHOST, *own, *services, ""]))
         written.truncate()

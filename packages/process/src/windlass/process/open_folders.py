@@ -1,8 +1,8 @@
-"""Reads and writes in folders that a program may change meanwhile: each call starts at an open folder and
-follows no link.
+"""Reads and writes files in folders that a program may change at the same time.
 
-Windlass has more rights than the program. If each call resolved the whole path again, the program could
-replace a folder by a link between two calls.
+Each function starts at an open folder and does not follow links. Windlass has more permissions than the
+program. If each function resolved the whole path again, the program could replace a folder with a link
+between two calls.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Final
 FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 UNCHANGED: Final = -1
-"""An owner id that leaves the owner of a file unchanged."""
+"""A value for `owner` that does not change the owner."""
 
 
 @contextmanager
 def open_below(top: Path, parts: Sequence[str] = (), owner: int = UNCHANGED) -> Iterator[int]:
-    """Opens a folder below `top`. Makes missing folders on the way."""
+    """Opens a folder below `top`. Creates missing folders in the path."""
     at = os.open(top, FOLDER)
     try:
         for name in parts:
@@ -36,7 +36,8 @@ def open_below(top: Path, parts: Sequence[str] = (), owner: int = UNCHANGED) -> 
 
 
 def folder(name: str, at: int, owner: int = UNCHANGED) -> int:
-    """Opens the folder of this name; makes it if it is missing. Raises an OSError for a link or a file."""
+    """Opens a subfolder, and creates it if it is missing. Raises an OSError if the name belongs to a link or
+    a file."""
     is_new = False
     with suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=at)
@@ -48,7 +49,7 @@ def folder(name: str, at: int, owner: int = UNCHANGED) -> int:
 
 
 def write(name: str, at: int, content: bytes, owner: int = UNCHANGED) -> None:
-    """Writes a new file. Removes a file or link of the same name first."""
+    """Writes a new file. Removes an existing file or link of the same name first."""
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=at)
     with os.fdopen(os.open(name, NEW_FILE, 0o600, dir_fd=at), "wb") as file:
@@ -57,7 +58,7 @@ def write(name: str, at: int, content: bytes, owner: int = UNCHANGED) -> None:
 
 
 def read(name: str, at: int, most: int) -> bytes:
-    """Returns the beginning of a plain file. Raises an OSError for anything else."""
+    """Returns the first `most` bytes of a regular file. Raises an OSError for other kinds of files."""
     file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
     with os.fdopen(file, "rb") as opened:
         if not stat.S_ISREG(os.fstat(file).st_mode):

@@ -1,5 +1,5 @@
-"""Finds and ends processes without an instance: programs whose folder is gone, and commands whose engine has
-ended."""
+"""Finds and ends processes without an instance: programs whose folder was removed, and commands whose engine
+has ended."""
 
 from __future__ import annotations
 
@@ -37,8 +37,11 @@ class Orphans:
         return [*lost, *_orphans(table)]
 
     def lost(self, table: ProcessTable) -> dict[str, StoredData]:
-        """Returns services that run although their folder is gone. A program in the cell of a known instance
-        cannot claim to belong to another service."""
+        """Returns services with running processes whose folder was removed.
+
+        Processes in the cells (sandboxes) of known instances are left out, because a program could claim to
+        belong to another service.
+        """
         marked = [(Path(process.home), process) for process in table.by_pid.values() if process.home]
         lost = [
             (home, process)
@@ -69,6 +72,6 @@ def _is_orphan(process: OwnedProcess) -> bool:
     said = (kernel.marks(process.stat.thread, [EXECUTED_BY]) or {}).get(EXECUTED_BY, b"")
     if not _EXECUTED_BY.fullmatch(said):
         return False
-    # A command beside a program is of no use once the engine that waits for it has ended.
+    # A command that was executed in an instance is useless after the engine that waits for it has ended.
     pid, start, boot = said.decode().split(".", 2)
     return not kernel.is_running(Process(int(pid), int(start), boot))

@@ -1,14 +1,14 @@
 """Reads the output of an instance from its file, line by line.
 
-The instance appends to the file; readers never block it, and it grows without readers. The reading position
-is stored in a second file. The part that was read becomes a hole, so the file takes only the space of its
-unread part, whatever its length; all of that part each time, as the program may have reserved room in it
-again. Both files are opened only when something was written, so that idle
-instances use no descriptors.
+The instance appends to the file. It is never blocked by readers, and the file grows if nobody reads it. The
+reading position is stored in a second file. The part that was read is replaced by a hole, so the file only
+uses disk space for its unread part. The whole part is punched out each time, because the program may have
+reserved space in it again. Both files are opened only after new output, so that idle instances use no file
+descriptors.
 
 A shell script with `> /dev/stderr` truncates the file and then writes at its beginning. To distinguish this
-from appended output, the file begins with a hole, the leading hole: a file that is shorter was truncated,
-and data in the hole was written after that.
+output from appended output, the file begins with a hole, the leading hole. A file that is shorter than the
+leading hole was truncated, and data in the hole was written after that.
 """
 
 from __future__ import annotations
@@ -31,28 +31,31 @@ from windlass.process.records import Record
 LONGEST: Final = 16 * 1024
 PIECE: Final = 128 * 1024
 AT_ONCE: Final = 512
-"""Lines that are handed over before others have their turn. A piece may have a hundred thousand."""
+"""Maximum number of lines to hand over before other instances have their turn. One piece may contain a
+hundred thousand lines."""
 BACKLOG: Final = 64 * 1024 * 1024
 _HOLES: Final = 1024 * 1024
 _END: Final = 8 * 1024**4
-"""A new file is started at this length, well below the maximum of ext4 (16 TiB)."""
+"""File length at which a new file is started, well below the maximum of ext4 (16 TiB)."""
 
 
 def prepare(file: int) -> None:
-    """Creates the leading hole of a new file, before the program writes to it."""
+    """Creates the leading hole in a new file, before the program writes to it."""
     if os.fstat(file).st_size == 0:
         os.ftruncate(file, LEADING_HOLE)
 
 
 class UnreadableOutput(OSError):
-    """The file cannot be opened now: another instance may have its name, or its program may hold a lease."""
+    """Raised if the file cannot be opened now. Another instance may have its name, or its program may hold a
+    lease."""
 
 
 class OutputFile:
-    """The output file of an instance, with the position up to which it was read.
+    """The output file of an instance, with the current reading position.
 
-    Only the reader of the engine's folder writes positions. So a folder without one belongs to an instance
-    that was created again under the same name."""
+    Only the reader of the engine's folder writes positions. If the position file is missing, the folder
+    belongs to another instance that was created under the same name.
+    """
 
     def __init__(self, home: Path, service: str, record: Record, backlog: int = BACKLOG) -> None:
         self.home, self.service = home, service
@@ -62,7 +65,8 @@ class OutputFile:
         os.close(_open(self._path, os.O_CREAT))
         saved = _read_mark(self._mark).split() or [b"0", b"-1"]
         self._position, self._in_hole = max(int(saved[0]), LEADING_HOLE), int(saved[1])
-        """Positions in the appended output and in the leading hole; -1 if the file was never truncated."""
+        """The reading positions in the appended output and in the leading hole. The latter is -1 if the file
+        was never truncated."""
         self._saved = self._current_position()
         self._next, self._next_in_hole = self._current_position()
         self._free_from = self._position
@@ -71,14 +75,15 @@ class OutputFile:
         self._seen = -1
         self.closed = False
         self.watch = -1
-        """The number of its inotify watch, or -1."""
+        """The number of the file's inotify watch, or -1."""
 
     def close(self) -> None:
         self.save()
         self.closed = True
 
     def lines(self, *, unfinished: bool) -> list[str]:
-        """Returns the next lines, which `advance` confirms. `unfinished`: also a last line without an end."""
+        """Returns the next lines. `advance` marks them as read. With `unfinished`, a last line without a line
+        end is included."""
         size = self._size()
         if LEADING_HOLE <= size <= self._next and self._next_in_hole < 0:
             return []
@@ -104,11 +109,12 @@ class OutputFile:
         self._position, self._in_hole = self._next, self._next_in_hole
 
     def rewind(self) -> None:
-        """Has `lines` return the same lines again, since they were not handed over."""
+        """Moves back to the position of the last `advance`, so that `lines` returns the same lines again."""
         self._next, self._next_in_hole = self._current_position()
 
     def current(self) -> bool:
-        """Returns False for an instance that was removed and created again under the same name."""
+        """Returns whether the files still belong to this instance. An instance can be removed and created
+        again under the same name."""
         return self._mark.exists() and self._path.exists()
 
     def waiting(self) -> bool:
@@ -122,16 +128,16 @@ class OutputFile:
             with self._open() as file:
                 return bool(self._read_hole(file))
         except OSError:
-            return False  # it has gone, or is read when it can be opened
+            return False  # the file is gone, or is read once it can be opened
 
     def save(self) -> bool:
-        """Saves the positions. Returns False if the disk is full: it is tried again, and a lost position only
-        repeats lines."""
+        """Saves the positions. Returns False if the disk is full; the next call tries again. A lost position
+        only repeats lines."""
         if self._saved != self._current_position():
-            # Overwritten in place: the length never changes, so no short write is ever read.
+            # Overwritten in place with a constant length, so that readers never see a partial write.
             try:
                 _write_mark(self._mark, b"%-31d %-31d\n" % self._current_position())
-            except FileNotFoundError:  # it was laid aside by another engine, or erased
+            except FileNotFoundError:  # another engine has moved or erased it
                 pass
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -144,25 +150,32 @@ class OutputFile:
         return self._position - self._free_from >= _HOLES
 
     def freeing(self) -> Callable[[], bool]:
-        """Returns a function that frees the space of what was read. It runs off the event loop, because the
-        file system may have to write. It returns False if a new file is needed."""
+        """Returns a function that frees the disk space of the output that was read.
+
+        The function blocks, so it must run in a thread. It returns False if a new file is needed.
+        """
         until = self._position - self._position % BLOCK
         file = self._open_again()
         self._free_from = until
         return lambda: _punch(file, LEADING_HOLE, until - LEADING_HOLE) and until < _END
 
     def free_reserved(self) -> None:
-        """Frees room that the program has reserved where it wrote nothing to be read: before the reading
-        position, and behind the end. Only once the program has ended: its output would be cut off."""
+        """Frees disk space that the program has reserved without writing: before the reading position and
+        behind the end.
+
+        The program must have ended, because its output would be truncated.
+        """
         start = 0 if self._in_hole < 0 else LEADING_HOLE
         _punch(self._open_again(), start, self._position - self._position % BLOCK - start)
         with self._open() as file:
             os.ftruncate(file, os.fstat(file).st_size)
 
     def start_new_file(self) -> None:
-        """Empties the file once everything is read, where holes are unsupported or the file is near its
-        maximum length. Output written between the two calls below is lost, which only the program could
-        prevent."""
+        """Empties the file after all output was read.
+
+        This is needed if the file system does not support holes or the file is near its maximum length.
+        Output that is written between the check of the size and the truncation is lost.
+        """
         if self.closed or self._size() != self._position:
             return
         with self._open() as file:
@@ -191,7 +204,8 @@ class OutputFile:
             os.close(file)
 
     def _open_again(self) -> int:
-        """Opens the file, and then checks with the position file that both are of this instance."""
+        """Opens the output file. Then checks that the position file exists, so that the file belongs to this
+        instance."""
         try:
             file = _open(self._path)
             with on_failure(partial(os.close, file)):
@@ -201,7 +215,7 @@ class OutputFile:
         return file
 
     def _truncate(self, file: int) -> None:
-        os.pwrite(file, b"\0", LEADING_HOLE - 1)  # lengthens the file, and never shortens it
+        os.pwrite(file, b"\0", LEADING_HOLE - 1)  # extends the file if it is shorter
         self._position = self._next = self._free_from = LEADING_HOLE
         self._in_hole = self._next_in_hole = 0
         self.grown = time.monotonic()
@@ -213,7 +227,7 @@ class OutputFile:
         return raw.partition(b"\0")[0]
 
     def _give_up_oldest(self, file: int, size: int) -> int:
-        """Skips the oldest output if too much is unread. Returns the number of bytes that were skipped."""
+        """Skips the oldest output if too much is unread. Returns the number of skipped bytes."""
         if size - self._next <= self._backlog:
             return 0
         target = size - self._backlog // 2
@@ -240,8 +254,8 @@ def _write_mark(mark: Path, text: bytes) -> None:
 
 
 def _open(file: Path, how: int = 0) -> int:
-    """Opens the output, even if the program has removed the permission of its user. Does not wait while the
-    program holds a lease."""
+    """Opens the output file, including a file whose permissions the program has removed. Does not wait while
+    the program holds a lease."""
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | how
     try:
         return os.open(file, flags, 0o600)
@@ -272,7 +286,7 @@ def _end(raw: bytes, unfinished: bool) -> int:
 
 
 def _first_lines(raw: bytes, end: int) -> int:
-    """Returns the end moved back behind the last line that is handed over at once."""
+    """Returns the end position of the last line that may be handed over at once."""
     if raw.count(b"\n", 0, end) <= AT_ONCE:
         return end
     end = 0
@@ -282,7 +296,7 @@ def _first_lines(raw: bytes, end: int) -> int:
 
 
 def _between_characters(raw: bytes, end: int) -> int:
-    """Returns the end moved back to the start of a UTF-8 character, of four bytes at most."""
+    """Returns the position moved back to the start of a UTF-8 character, which has at most four bytes."""
     for back in range(4):
         if end - back >= len(raw) or raw[end - back] & 0xC0 != 0x80:
             return end - back
@@ -291,7 +305,7 @@ def _between_characters(raw: bytes, end: int) -> int:
 
 def _split(raw: bytes) -> Iterator[str]:
     text = raw.decode("utf-8", "replace")
-    if "\0" in text:  # databases refuse them
+    if "\0" in text:  # databases reject this character
         text = text.replace("\0", "")
     for line in text.removesuffix("\n").split("\n"):
         if len(line) * 4 <= LONGEST or len(line.encode()) <= LONGEST:
@@ -308,7 +322,7 @@ def _cut(line: bytes) -> Iterator[str]:
 
 
 def last_output(home: Path) -> bytes:
-    """Returns the last output of an instance, which may show why it ended."""
+    """Returns the last output of an instance, which may contain the reason for its end."""
     with suppress(OSError):
         fd = os.open(home / "output", os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -1,9 +1,9 @@
-"""Reads the output of all instances, while this engine is the reader of its folder.
+"""Reads the output of all instances if this engine is the reader of its folder.
 
-Several engines may use one folder, as replicas on one machine do. The engine that holds the lock is the
-reader. When it ends, another one takes the lock and continues at the saved positions.
+Several engines may use one folder, for example replicas on one machine. The engine that holds the reader lock
+is the reader. When it ends, another engine locks the file and continues at the saved positions.
 
-Writes are noticed with inotify. Each watch notifies once and then has to be set again.
+inotify reports writes. Each watch reports once and must then be set again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _EVENT: Final = struct.Struct("iIII")
 
 
 class Inotify:
-    """`fd` is None if the kernel has no inotify instance left: then files must be polled."""
+    """An inotify instance. `fd` is None if the kernel has no more of them; files must then be polled."""
 
     def __init__(self) -> None:
         self.fd: int | None = None
@@ -51,14 +51,14 @@ class Inotify:
             self.fd = None
 
     def watch(self, path: Path) -> int:
-        """Returns the number of the watch, or -1 if there can be none."""
+        """Adds a watch for one write. Returns its number, or -1 if no watch is available."""
         if self.fd is None:
             return -1
         once = ctypes.c_uint32(_MODIFIED | _ONCE)
         return int(kernel.libc.inotify_add_watch(self.fd, os.fsencode(path), once))
 
     def ready(self) -> tuple[set[int], bool]:
-        """Returns the watches whose files were written to, and True if notifications were lost."""
+        """Returns the watches whose files were written to, and whether notifications were lost."""
         assert self.fd is not None
         try:
             raw = os.read(self.fd, 64 * 1024)
@@ -77,12 +77,12 @@ class Inotify:
 _log = log("engines.process")
 
 _PAUSE: Final = 0.04
-"""Seconds between two checks at files that are being written to. The pause grows while there is no output."""
+"""Seconds between two reads of active files. The pause grows while there is no output."""
 _LONGEST_PAUSE: Final = 0.2
 _SILENCE: Final = 1.0
-"""Seconds without output after which an unfinished line is taken, and inotify watches the file."""
+"""Seconds without output after which an unfinished line is handed over and inotify watches the file."""
 _LOOK: Final = 5.0
-"""Seconds between two checks at files that inotify watches, in case a notification was lost."""
+"""Seconds between two checks of files with a watch, in case a notification was lost."""
 
 
 class OutputReader:
@@ -100,7 +100,7 @@ class OutputReader:
         self._looked = 0.0
         self._wait = _PAUSE
         self._blind = False
-        """True if inotify does not watch every file, because there are no watches left."""
+        """Whether some files have no inotify watch, because no watches are left."""
 
     def start(self, sink: Sink) -> None:
         self._sink = sink
@@ -127,7 +127,7 @@ class OutputReader:
         return self._lock is not None
 
     def is_reader(self) -> bool:
-        """Returns whether this engine is the reader; becomes it if there is none."""
+        """Returns whether this engine is the reader. Makes it the reader if there is none."""
         if self._lock is None and self._sink is not None:
             self._lock = filelock.try_hold(self._records.folder / READER_LOCK)
         return self._lock is not None
@@ -139,7 +139,7 @@ class OutputReader:
                 self._outputs[home] = OutputFile(home, key.service, record, self._backlog)
             except FileNotFoundError:
                 return  # removed by another engine meanwhile
-            except OSError as error:  # the program controls the file; it is tried again
+            except OSError as error:  # the program controls the file; opening it is tried again
                 _log.warning(
                     "output of an instance cannot be read",
                     extra={"instance": key.id, "why": error.strerror or str(error)},
@@ -155,7 +155,7 @@ class OutputReader:
             output.close()
 
     def agree(self, keys: list[InstanceKey]) -> None:
-        """Follows the output of these instances and of no others."""
+        """Follows the output of exactly the instances in `keys`."""
         if not self.is_reader():
             return
         homes = {self._records.home(key): key for key in keys}
@@ -167,7 +167,7 @@ class OutputReader:
                 self.follow(key, record)
 
     async def flush(self, home: Path) -> None:
-        """Passes on all present output, including an unfinished line."""
+        """Hands over all available output, including an unfinished line."""
         output = self._outputs.get(home)
         try:
             while output is not None and not output.closed and self._pass_on_lines(output, unfinished=True):
@@ -175,24 +175,25 @@ class OutputReader:
                 await asyncio.sleep(0)
         except UnreadableOutput:
             return  # another engine finishes it, or the next round reads it
-        except OSError:  # it is tried again; the instance keeps running
+        except OSError:  # tried again later; the instance keeps running
             _log.exception("Output of %s cannot be handed over yet", home.parent.name)
 
     async def free_reserved(self, home: Path) -> None:
-        """Frees all room of the output of a program that has ended, except for what cannot be handed over."""
+        """Frees the disk space of an ended program's output, except for lines that cannot be handed over
+        yet."""
         await self.flush(home)
         output = self._outputs.get(home)
         if output is not None and not output.closed:
-            with suppress(OSError):  # the file is gone, or its file system has no holes
+            with suppress(OSError):  # the file is gone, or its file system does not support holes
                 await asyncio.to_thread(output.free_reserved)
 
     async def finish(self, aside: Path) -> None:
-        """Reads the last output of a removed instance and erases its files. If that fails, the next call of
+        """Reads the last output of a removed instance and erases its files. After a failure, the next call of
         `finish_all` tries again."""
         try:
             await self._finish(aside)
         except UnknownRecord:
-            return  # left to the version that wrote it, with a line in the log
+            return  # left to the version that wrote it; a line was logged
         except OSError as error:
             _log.warning(
                 "an instance that ended is erased later", extra={"why": error.strerror or str(error)}
@@ -203,12 +204,12 @@ class OutputReader:
         for name in ("app", "files", "home", "tmp"):
             await asyncio.to_thread(erase, aside / name)
         if record is not None and not self.is_reader():
-            return  # the reader may hold the first half of the last line
+            return  # the reader may have read the first half of the last line
         if record is None or await self._finish_output(aside, record):
             await asyncio.to_thread(erase, aside)
 
     async def finish_all(self) -> None:
-        """Finishes the output of instances whose removal was interrupted, or that another engine removed."""
+        """Finishes the output of instances whose removal was interrupted, or which another engine removed."""
         if self.is_reader():
             for name in names(self._records.ended):
                 await self.finish(self._records.ended / name)
@@ -222,7 +223,7 @@ class OutputReader:
             while self._pass_on_lines(output, unfinished=True):
                 await self._free(output)
                 await asyncio.sleep(0)
-        except OSError:  # the output waits; the instance is gone
+        except OSError:  # the output is kept and tried again
             _log.exception("The last output of %s cannot be handed over yet", record.pod)
             return False
         finally:
@@ -243,7 +244,7 @@ class OutputReader:
             self._check_files()
 
     def _check_files(self) -> None:
-        """Checks all files for which there are no notifications."""
+        """Checks all files for unread output without waiting for notifications."""
         self._looked = time.monotonic()
         for home, output in self._outputs.items():
             if output.waiting():
@@ -253,7 +254,7 @@ class OutputReader:
         while True:
             try:
                 more = await self._round()
-            except Exception:  # noqa: BLE001 (one file must not keep the others from being read)
+            except Exception:  # noqa: BLE001 (an error with one file must not stop the others)
                 _log.exception("Output of instances cannot be read; trying again")
                 more, self._blocked_until = False, time.monotonic() + _SILENCE
             await self._pause(more)
@@ -274,7 +275,7 @@ class OutputReader:
                     await self._wake.wait()
 
     async def _round(self) -> bool:
-        """Reads one block of each file that is being written to. Returns whether there may be more."""
+        """Reads one piece of each active file. Returns whether there may be more output."""
         if time.monotonic() - self._looked > (_SILENCE if self._blind else _LOOK):
             self._check_files()
         more = False
@@ -286,14 +287,14 @@ class OutputReader:
             try:
                 more |= await self._read_piece(home, output)
             except UnreadableOutput as error:
-                self._awake.discard(home)  # until the next check at all files
-                if error.errno == errno.ENOENT:  # another server of this place has removed what had ended
+                self._awake.discard(home)  # until the next check of all files
+                if error.errno == errno.ENOENT:  # another server has removed the ended instance
                     continue
                 _log.info("output of an instance is read later", extra={"pod": output.pod, "why": str(error)})
         return more
 
     async def _read_piece(self, home: Path, output: OutputFile) -> bool:
-        """Reads one piece. Returns true if there was one."""
+        """Reads one piece of a file. Returns whether there was new output."""
         silent = time.monotonic() - output.grown > _SILENCE
         if self._pass_on_lines(output, unfinished=silent):
             self._wait = _PAUSE
@@ -305,13 +306,13 @@ class OutputReader:
         return False
 
     def _pass_on_lines(self, output: OutputFile, *, unfinished: bool) -> bool:
-        """Passes on the next lines of a file. Returns whether there were any."""
+        """Hands over the next lines of a file. Returns whether there were any."""
         assert self._sink is not None
         lines = output.lines(unfinished=unfinished)
         if not lines:
             return False
         at, pod, version = self._clock.now(), output.pod, output.version
-        with on_failure(output.rewind):  # the lines are read again
+        with on_failure(output.rewind):  # so that the lines are read again
             self._sink(output.service, [OutputLine(at, line, pod, version) for line in lines])
         output.advance()
         return True

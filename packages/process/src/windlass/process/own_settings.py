@@ -1,4 +1,4 @@
-"""The settings that only the engine process has, among those of the server."""
+"""The server settings that only the process engine uses."""
 
 from __future__ import annotations
 

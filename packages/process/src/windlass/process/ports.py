@@ -1,4 +1,5 @@
-"""Ports of this machine: one for each port of an instance, and a lasting port for each port of a service."""
+"""Assigns ports of this machine: a port for each port of an instance, and a permanent port for each port of a
+service."""
 
 from __future__ import annotations
 
@@ -19,22 +20,22 @@ from windlass.process.records import InstanceKey, names, safe
 
 HOST: Final = "127.0.0.1"
 NUMBERS: Final = range(100_001, 100_001 + 32_767)
-"""The first number for services, from which their addresses are derived. They are stored with the ports,
-and are higher."""
+"""Numbers of services, from which their addresses are derived. They are stored together with ports, so they
+are larger than any port."""
 _NUMBER: Final = 0
-"""The key of a service's number, in the place of a port inside."""
+"""The key of a service's number. It takes the place of an internal port."""
 INSTANCES: Final = PORTS_OF_ENGINES[:10_000]
 SERVICES: Final = PORTS_OF_ENGINES[10_000:]
 
 _PATIENCE: Final = 5.0
-"""Seconds to wait for another server that holds the lock."""
+"""Seconds to wait while another server holds the lock."""
 
 Places = dict[str, dict[int, int]]
-"""Service, port inside, lasting port."""
+"""For each service, the permanent port of each internal port."""
 
 
 def free(port: int) -> bool:
-    """Returns whether the port is free now."""
+    """Returns whether the port is unused at this moment."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -46,7 +47,7 @@ def free(port: int) -> bool:
 
 
 def _choose(ports: range, good: Callable[[int], bool]) -> int:
-    start = random.randrange(len(ports))  # noqa: S311 (only so that two seldom try the same)
+    start = random.randrange(len(ports))  # noqa: S311 (only to avoid collisions)
     for step in range(len(ports)):
         port = ports[(start + step) % len(ports)]
         if good(port):
@@ -55,8 +56,8 @@ def _choose(ports: range, good: Callable[[int], bool]) -> int:
 
 
 class PortClaims:
-    """Ports that instances hold. Each is a symlink from the port to the instance, since making one is
-    atomic."""
+    """The ports that instances have claimed. Each claim is a symbolic link from the port to the instance,
+    because its creation is atomic."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "ports"
@@ -80,14 +81,14 @@ class PortClaims:
         return False
 
     def release(self, port: int, key: InstanceKey) -> None:
-        """Releases a port, unless another instance has claimed it meanwhile."""
+        """Releases a port, unless another instance has claimed it in the meantime."""
         link = self._folder / str(port)
         with suppress(FileNotFoundError):
             if str(link.readlink()) == f"{key.service}/{key.generation}-{key.index}":
                 link.unlink()
 
     def tidy(self) -> None:
-        """Releases the ports of instances that are gone. The folder of an instance is made before it claims
+        """Releases the ports of removed instances. An instance's folder exists before the instance claims
         ports."""
         for name in names(self._folder):
             with suppress(FileNotFoundError):
@@ -97,8 +98,7 @@ class PortClaims:
 
 @contextmanager
 def _not_kept() -> Iterator[None]:
-    """Turns a lock that another server does not release into an EngineUnavailable, so that the call is tried
-    again."""
+    """Turns a LockTimeout into an EngineUnavailable, so that the caller tries again."""
     try:
         yield
     except filelock.LockTimeout as error:
@@ -106,18 +106,21 @@ def _not_kept() -> Iterator[None]:
 
 
 class PortAddresses:
-    """The lasting ports. Other services have them in variables, so they are synced to the disk."""
+    """The permanent ports. Other services have them in variables, so they are synced to the disk."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "whereabouts.json"
         self._lock = folder / "whereabouts.lock"
         self._decoder = msgspec.json.Decoder(Places)
         self._known: Places = {}
-        """Cached addresses, valid until the service is gone."""
+        """A cache of ports, valid until the service is removed."""
 
     async def learn(self, service: str, internal: int = _NUMBER) -> None:
-        """Reads or chooses a port, so that `of` and `number_of` answer from memory. Runs off the event loop,
-        because another server may be paused while it holds the lock."""
+        """Reads or chooses a port in a thread, so that `of` and `number_of` find it in the cache.
+
+        Another server may be paused while it holds the lock, and waiting for it must not block the event
+        loop.
+        """
         if internal not in self._known.get(service, {}):
             await in_thread(self.of, service, internal)
 
@@ -129,7 +132,7 @@ class PortAddresses:
         return port
 
     def number_of(self, service: str) -> int:
-        """Returns the lasting number of a service, from 1 on."""
+        """Returns the permanent number of a service. Numbers begin with 1."""
         number = self._known.get(service, {}).get(_NUMBER)
         if number is None:
             number = self._read().get(safe(service), {}).get(_NUMBER) or self._choose(service, _NUMBER)
@@ -140,11 +143,11 @@ class PortAddresses:
         return set(self._read())
 
     def known(self, service: str) -> dict[int, int]:
-        """Returns the lasting port of each port inside."""
+        """Returns the permanent port of each internal port."""
         return self._read().get(service, {})
 
     def restore(self, service: str, ports: dict[int, int]) -> None:
-        """Restores ports, except those that another service has now."""
+        """Restores ports, except for ports that another service has been assigned."""
         with self._changing() as places:
             taken = {port for other, own in places.items() if other != service for port in own.values()}
             kept = {internal: port for internal, port in ports.items() if port not in taken}

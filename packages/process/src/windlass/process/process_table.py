@@ -1,13 +1,12 @@
-"""Finds the processes of each instance: by the process namespace of its cell; without one by its mark
-(marks.py), session, environment, or cgroup.
+"""Finds the processes of each instance by the process namespace of its cell (sandbox). Without a process
+namespace, uses the mark (marks.py), session, environment or control group.
 
-The processes of an instance are all descendants of the one that was started, including those that have left
-its process group or session. Each was started with `WINDLASS_INSTANCE` and `WINDLASS_FILES`; the latter names
-a folder and thereby the engine, so processes of another installation are never mistaken for ours.
+The processes of an instance are all descendants of its program, including descendants that have left its
+process group or session. Each one inherits the variables `WINDLASS_INSTANCE` and `WINDLASS_FILES`. The latter
+contains a folder of this engine, so processes of another Windlass installation are not included.
 
-A program controls its own environment and may lie: it could pretend to belong to another service, whose
-memory would then be counted too high, or to be a command of Windlass. So the kernel's information has
-precedence.
+A program controls its own environment. It could pretend to belong to another service, whose memory use would
+then be too high, or to be a command of Windlass. Information from the kernel therefore has priority.
 """
 
 from __future__ import annotations
@@ -35,35 +34,37 @@ MARKS: Final = (INSTANCE, FILES)
 _GET_PARENT: Final = 0xB702
 """The ioctl request for the parent of a namespace."""
 _PARTS_OF_HOME: Final = 2
-"""The folder of an instance is below that of its service, in the folder of all services."""
+"""The path of an instance's folder has two parts: the service and the instance."""
 
 
 class OwnedProcess(Struct, frozen=True, gc=False):
-    """A living process of this machine, with the instance that it claims to belong to."""
+    """A living process of this machine, with the instance to which it claims to belong."""
 
     stat: Stat
     home: str
-    """The folder of its instance; empty if it belongs to none of ours."""
+    """The folder of the process's instance. Empty if the process does not belong to an instance of this
+    engine."""
     space: int = 0
-    """The number of its process namespace, or of the one above that is a child of ours; 0 if there is
-    none."""
+    """The number of the process namespace that is a child of Windlass's namespace and contains the process. 0
+    if there is none."""
     is_told: bool = False
-    """True if its environment could be read. It cannot be read while the process executes another program."""
+    """Whether the environment could be read. It is not readable while the process executes another
+    program."""
     mark: int = 0
-    """See `marks`."""
+    """The mark of the instance that the process carries; see `marks`. 0 if it has none."""
 
 
 class ProcessTable:
-    """All living processes, by process id, instance, session and process namespace."""
+    """All living processes, indexed by process id, instance, session and process namespace."""
 
     def __init__(
         self, everyone: Iterable[OwnedProcess], dead: Iterable[Stat] = (), seen: Iterable[int] = ()
     ) -> None:
         self.seen = frozenset(seen)
-        """The numbers of all processes that were read, also of the kernel's own."""
+        """The ids of all processes that were read, including kernel threads."""
         self.by_pid = {process.stat.pid: process for process in everyone}
         self.dead_children = Counter(stat.parent for stat in dead)
-        """The number of ended children that each process has not reaped."""
+        """The number of ended child processes that each process has not reaped."""
         self.by_home: dict[str, list[OwnedProcess]] = {}
         self.by_session: dict[int, list[OwnedProcess]] = {}
         self.by_space: dict[int, list[OwnedProcess]] = {}
@@ -79,8 +80,8 @@ class ProcessTable:
 
 
 def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
-    """Lists the processes. Reuses entries of `before` for our processes and those in cells, which do not
-    change once the environment of the process was read."""
+    """Lists all processes. Reuses entries of `before` for processes of instances and cells, because these
+    entries no longer change."""
     reader, processes = _ProcessReader(folder), before.by_pid if before else {}
     seen: set[int] = set()
     known: dict[int, OwnedProcess] = {}
@@ -90,7 +91,7 @@ def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
         stats.append(stat)
         if process := _reuse(processes, stat):
             known[stat.pid] = process
-        elif not stat.dead:  # one that lives for milliseconds only has gone when all are listed
+        elif not stat.dead:  # a very short-lived process has ended by the end of the list
             others[stat.pid] = reader.identify(stat)
     stats.reverse()
     homes = _homes(known.values())
@@ -101,8 +102,8 @@ def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
 
 
 def _homes(known: Iterable[OwnedProcess]) -> dict[int, str]:
-    """Returns the folder of the instance of each process namespace: that of its oldest process with a mark,
-    which Windlass started. The environments of its other processes need not be read."""
+    """Returns the instance folder of each process namespace. Reads it from the oldest process in the
+    namespace, which Windlass started, so that the environments of the other processes need not be read."""
     inside = [process for process in known if process.space and process.home]
     inside.sort(key=lambda process: -process.stat.start)
     return {process.space: process.home for process in inside}
@@ -123,7 +124,7 @@ class _ProcessIdentity(NamedTuple):
 
 
 class _ProcessReader:
-    """Reads what is not known of processes from an earlier list."""
+    """Reads information about processes that an earlier table does not contain."""
 
     def __init__(self, folder: Path) -> None:
         self._prefix = os.fsencode(folder) + b"/"
@@ -145,8 +146,8 @@ class _ProcessReader:
 
 
 class _ProcessNamespaces:
-    """Process namespaces that are children of ours; each cell has one. Namespaces that programs make below
-    one count as the same."""
+    """Process namespaces that are children of Windlass's namespace. Each cell has one. A namespace that a
+    program creates inside a cell counts as the cell's namespace."""
 
     def __init__(self, folder: Path) -> None:
         self._services = folder / "services"
@@ -161,8 +162,8 @@ class _ProcessNamespaces:
         return self._known[number]
 
     def home(self, space: int, pid: int) -> str:
-        """Returns the folder of the instance that is mounted for a process of a namespace. A program can lose
-        its marks by executing another one, but it mounts nothing."""
+        """Returns the instance folder that is mounted for the processes of a namespace. A program can remove
+        its marks, but cannot change the mounts."""
         if space not in self._homes:
             self._homes[space] = next(map(str, self._mounted(pid)), "")
         return self._homes[space]
@@ -189,12 +190,12 @@ class _ProcessNamespaces:
 
 
 def members(table: ProcessTable, home: Path, leader: Process | None, record: Record) -> list[OwnedProcess]:
-    """Returns the processes of the instance of this folder and record, whose program was `leader`."""
+    """Returns the processes of an instance. `home` is its folder and `leader` is its program."""
     if record.space:
         inside = table.by_space.get(record.space, [])
         if _is_inside(table, record.first, record.space) or _is_inside(table, leader, record.space):
             return inside
-        # The number may be reused by now.
+        # The namespace's number may have been reused by the kernel.
         return [process for process in inside if process.home == str(home)]
     marked = table.by_mark.get(mark_of(home), [])
     named = [process for process in table.by_home.get(str(home), []) if _is_of(process, record)]
@@ -203,7 +204,8 @@ def members(table: ProcessTable, home: Path, leader: Process | None, record: Rec
 
 
 class InstanceProcesses:
-    """Lists the processes of an instance repeatedly, and fast: only new processes are identified."""
+    """Lists the processes of an instance repeatedly. It is fast, because only new processes are
+    identified."""
 
     def __init__(self, table: ProcessTable, records: RecordStore, key: InstanceKey, record: Record) -> None:
         self._home, self._record = records.home(key), record
@@ -213,7 +215,7 @@ class InstanceProcesses:
         self._leaders = [found for pid in numbers if (found := table.by_pid.get(pid))]
 
     def find(self) -> dict[int, OwnedProcess]:
-        """Returns those that live now by their process ids, the newest first."""
+        """Returns the living processes by process id, the newest first."""
         born = [
             self._reader.read(stat, self._reader.identify(stat), {})
             for stat in kernel.new_processes(self._seen)
@@ -230,7 +232,7 @@ class InstanceProcesses:
 
 
 def _reread(process: OwnedProcess) -> OwnedProcess | None:
-    """Returns a process as it is now; None if it has ended."""
+    """Returns a process with its current data, or None if it has ended."""
     stat = kernel.stat(process.stat.pid)
     if stat is None or stat.dead or stat.start != process.stat.start:
         return None
@@ -238,20 +240,21 @@ def _reread(process: OwnedProcess) -> OwnedProcess | None:
 
 
 def _is_inside(table: ProcessTable, process: Process | None, space: int) -> bool:
-    """Returns whether a process lives in this namespace. Then all in the namespace are of its instance,
-    whatever they have executed since."""
+    """Returns whether a known process of the instance is in the namespace. Then all processes in the
+    namespace belong to the instance."""
     found = table.by_pid.get(process.pid) if process and process.boot == kernel.boot() else None
     return bool(found and process and found.stat.start == process.start and found.space == space)
 
 
 def _is_of(process: OwnedProcess, record: Record) -> bool:
-    """Returns False if the service has its own user and another user runs the process."""
+    """Returns whether the process may belong to the record's service. It does not if the service has a user
+    of its own and another user runs the process."""
     cell = record.cell
     return cell is None or cell["identity"] != "user" or kernel.user(process.stat.pid) in (None, cell["uid"])
 
 
 def _session(table: ProcessTable, home: Path, leader: Process | None) -> list[OwnedProcess]:
-    """Returns the processes of the leader's session. Like a pid, the number of a session may be reused."""
+    """Returns the processes of the leader's session. A session's id may be reused, as a process id may."""
     if leader is None or leader.boot != kernel.boot():
         return []
     session = table.by_session.get(leader.pid, [])
@@ -262,7 +265,7 @@ def _session(table: ProcessTable, home: Path, leader: Process | None) -> list[Ow
 
 
 class ProcessCounter:
-    """Lists processes off the event loop; concurrent callers share the next list."""
+    """Lists processes in a thread. Concurrent callers share the next list."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -271,7 +274,8 @@ class ProcessCounter:
         self._last: ProcessTable | None = None
 
     async def now(self) -> ProcessTable:
-        """Returns a table that was begun after this call, so it has every process of that moment."""
+        """Returns a table whose scan starts after this call, so that it contains all processes of this
+        moment."""
         if self._coming is None:
             self._coming = asyncio.ensure_future(self._count())
         return await asyncio.shield(self._coming)

@@ -1,6 +1,7 @@
 """The provider of the process engine; see `windlass.engines.provider`.
 
-What only an open engine needs is loaded when it is opened: a start waits for all that is loaded.
+Modules that only an open engine needs are imported when it is opened, because imports delay the start of
+Windlass.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class ProcessProvider:
         try:
             has_users = await in_thread(lambda: isolation_of(settings).gives_users())
         except BadSetting:
-            return None  # a finding about isolation
+            return None  # reported by the check of isolation
         return None if has_users else ONE_USER
 
     async def server_host(self, settings: ProcessSettings) -> str:

@@ -1,11 +1,13 @@
-"""The engine's records of instances, in small files, so that another engine finds what runs.
+"""Stores the engine's records of instances in small files, so that another engine finds the running
+instances.
 
-A record is replaced as a whole, before the effect that it describes. It never contains variables: values are
-only in memory. Records describe processes, which end with the machine, so they are not synced to disk; a
-record torn by a power cut counts as missing. A complete record that cannot be read is of another version and
-left unchanged. The addresses of services, which must survive a power cut, are synced (ports.py).
+A record is replaced atomically, before the change that it describes. It never contains variables, whose
+values are only in memory. Records describe processes, which do not survive a restart of the machine, so they
+are not synced to the disk. A record that a power cut has damaged counts as missing. A complete record that
+cannot be parsed comes from another version and is left unchanged. The addresses of services must survive a
+power cut, so they are synced (ports.py).
 
-Every instance has a lock. A change of an instance needs it, in this process or another.
+Every instance has a lock. Each change of an instance requires the lock, in this process or another.
 """
 
 from __future__ import annotations
@@ -36,17 +38,18 @@ _log = log("engines.process")
 _SAFE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
 _PRIVATE: Final = 0o700
 _PATIENCE: Final = 0.1
-"""Longest pause between two attempts to get a lock that another process holds, in seconds."""
+"""Longest pause in seconds between two attempts to get a lock that another process holds."""
 _LONGEST_HELD: Final = 30.0
-"""Seconds after which another server that holds an instance counts as paused."""
+"""Seconds after which another server that holds an instance's lock is reported as paused."""
 
 
 class UnknownRecord(EngineError):
-    """The record of an instance is complete, but this version cannot read it. Users see the message."""
+    """Raised if the record of an instance is complete, but this version cannot parse it. Users see the
+    message."""
 
 
 class InstanceKey(Struct, frozen=True):
-    """Identifies an instance. There is never more than one live copy of it."""
+    """Identifies an instance. At most one copy of an instance is alive."""
 
     service: str
     generation: int
@@ -58,52 +61,53 @@ class InstanceKey(Struct, frozen=True):
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """The record of one instance. Later versions read it, so each added field needs a default."""
+    """The record of one instance. Later versions of Windlass read it, so each new field needs a default."""
 
     service: str
     pod: str
     deployment: str
     org: str
     environment: str = ""
-    """Empty in records of version 0.1.0."""
+    """The environment. Empty in records of version 0.1.0."""
     workdir: str
     memory: int
-    """The memory limit, in megabytes."""
+    """The memory limit in megabytes."""
     ports: Mapping[int, int] = field(default_factory=dict)
-    """The port that the instance got for each port inside."""
+    """The outer port of each internal port."""
     made: bool = False
-    """Its working copy is complete."""
+    """Whether the working copy is complete."""
     made_at: int = 0
-    """The time when it was complete: the program has changed files that are newer. 0 until then."""
+    """The time when the working copy was completed, or 0. Newer files were written by the program."""
     process: Process | None = None
     first: Process | None = None
-    """The first process of its cell, which stays as long as the cell; None if the cell has none."""
+    """The first process of the cell, which lives as long as the cell. None if the cell has no such
+    process."""
     space: int = 0
-    """The number of the process namespace of its cell; 0 if it has none."""
+    """The number of the cell's process namespace. 0 if it has none."""
     engine: Process | None = None
-    """The Windlass that started it. Only that one sees its exit status."""
+    """The engine process that started the program. Only this process can get the exit status."""
     last: Process | None = None
-    """The earlier process, whose end `reason` describes."""
+    """The previous process, whose end `reason` describes."""
     cell: Cell | None = None
-    """The cell of the program; None if it is not isolated."""
+    """The cell (sandbox) of the program. None if the program is not isolated."""
     groups: tuple[str, ...] = ()
-    """Its control groups."""
+    """The control groups of the instance."""
     cgroup: str = ""
-    """Its only control group, in a record of version 0.1.0."""
+    """The only control group of the instance in a record of version 0.1.0."""
     started_at: int = 0
     restarts: int = 0
     exit_code: int | None = None
     reason: str = ""
     verdict: str = ""
-    """The reason why Windlass kills it."""
+    """The reason why Windlass kills the program."""
     pause: float = 0.0
     resume_at: int = 0
     once: bool = False
-    """True if it runs to completion and is never restarted."""
+    """Whether the program runs to completion and is never restarted."""
     ended_at: int = 0
-    """The end time of a program that runs once."""
+    """The time when a program that runs once has ended."""
     peak_memory: int = 0
-    """Bytes that its largest process used, if it has run once; 0 if that is not known."""
+    """The peak memory of the largest process in bytes, if the program runs once. 0 if it is unknown."""
     removing: bool = False
 
     def __post_init__(self) -> None:
@@ -114,7 +118,8 @@ class Record(Struct, frozen=True, kw_only=True):
 
 @lru_cache(4096)
 def _home(services: Path, key: InstanceKey) -> Path:
-    """Cached, because all instances are checked again and again, and making a path is slow."""
+    """Returns the folder of an instance. Cached, because all instances are checked again and again and the
+    creation of a path is slow."""
     return services / safe(key.service) / f"{key.generation}-{key.index}"
 
 
@@ -125,12 +130,13 @@ class RecordStore:
         self.volumes = folder / "volumes"
         self.ended = folder / "ended"
         self.caches = folder / "caches"
-        """Caches of tools of a service, such as downloaded dependencies, for its next instances."""
+        """Caches of build tools, such as downloaded dependencies. They are kept for the next instances of a
+        service."""
         self.removed = RemovedGenerations(folder / REMOVED, durable=False)
         self._bell = folder / "bell"
         self._decoder = msgspec.json.Decoder(Record)
         self._logged: set[Path] = set()
-        """Folders of instances whose unreadable record was logged."""
+        """Folders of instances whose unreadable record has been logged."""
 
     def prepare(self) -> None:
         self.folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
@@ -159,8 +165,11 @@ class RecordStore:
         return self.read_in(self.home(key))
 
     def read_in(self, home: Path) -> Record | None:
-        """Returns the record in the folder of an instance, or None. Raises UnknownRecord for one that another
-        version wrote: its program may run, so nothing is started or erased over it."""
+        """Returns the record in the folder of an instance, or None.
+
+        Raises UnknownRecord if another version wrote the record. Its program may be running, so nothing may
+        be started or erased in its place.
+        """
         try:
             return self._decoder.decode((home / "record.json").read_bytes())
         except (FileNotFoundError, NotADirectoryError):
@@ -173,16 +182,17 @@ class RecordStore:
                 "over it"
             ) from error
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return None  # torn by a power cut, which also ended the processes that it described
+            return None  # damaged by a power cut, which also ended the described processes
 
     def known(self, key: InstanceKey) -> Record | None:
-        """Returns the record for reading only: an unreadable one counts as missing."""
+        """Returns the record of an instance, only for reading. A record of another version counts as
+        missing."""
         with suppress(UnknownRecord):
             return self.read(key)
         return None
 
     def check(self, service: str) -> None:
-        """Raises UnknownRecord if an instance of the service has a record that cannot be understood."""
+        """Raises UnknownRecord if a record of the service comes from another version."""
         for key in self.find(service):
             self.read(key)
 
@@ -198,7 +208,8 @@ class RecordStore:
 
     @asynccontextmanager
     async def held(self, key: InstanceKey, *, make: bool = False) -> AsyncIterator[Path | None]:
-        """Holds the lock of an instance. Yields its folder; None if there is none and `make` is False."""
+        """Locks an instance and yields its folder. Yields None if the folder does not exist and `make` is
+        False."""
         fd = await self._lock(key, make)
         try:
             yield None if fd is None else self.home(key)
@@ -230,8 +241,8 @@ class RecordStore:
             pause = min(pause * 2, _PATIENCE)
 
     def _make_home(self, home: Path) -> None:
-        """Makes the folder of an instance, but not those above the folder of its service: a data directory
-        that was moved away is not made again, because it could not be moved back then."""
+        """Creates the folder of an instance and of its service, but no parent folders. If the data directory
+        was moved away, a new one would prevent it from being moved back."""
         home.parent.mkdir(mode=_PRIVATE, exist_ok=True)
         home.mkdir(mode=_PRIVATE, exist_ok=True)
 
@@ -239,13 +250,13 @@ class RecordStore:
         """Moves the folder of a removed instance to `ended`, where it is erased."""
         aside = self.ended / uuid4().hex
         self.home(key).rename(aside)
-        with suppress(OSError):  # the last one takes the folder of the service with it
+        with suppress(OSError):  # removes the service's folder together with its last instance
             self.home(key).parent.rmdir()
         return aside
 
     def may_run(self, key: InstanceKey, *, once: bool = False) -> bool:
-        """True unless the generation was removed completely and is not needed again, as is always the case
-        for one that runs `once`."""
+        """Returns whether an instance of this generation may be started. A removed generation may be started
+        again only if it becomes current again, and never for a program that runs once."""
         if once:
             return key.generation not in self.removed.of(safe(key.service))
         later = any(other.generation > key.generation for other in self.find(key.service))
@@ -254,11 +265,11 @@ class RecordStore:
     def notify_engines(self) -> None:
         """Notifies the other engines that use this folder of a change."""
         self._bell.touch()  # an operator may have deleted it
-        now = time.time_ns()  # the kernel's own stamp may be the same for two that notify at once
+        now = time.time_ns()  # the kernel's clock may set the same time for two notifications
         os.utime(self._bell, ns=(now, now))
 
     def last_notification(self) -> int:
-        """Returns the time of the last notification; 0 if its file is gone until the next one."""
+        """Returns the time of the last notification, or 0 if its file was deleted."""
         try:
             return self._bell.stat().st_mtime_ns
         except FileNotFoundError:
@@ -266,7 +277,7 @@ class RecordStore:
 
 
 def unknown_records(folder: Path) -> list[Path]:
-    """Returns the records below the folder of an engine that are of another version."""
+    """Returns the record files of another version below an engine's folder."""
     store, instances = RecordStore(folder), []
     for key in store.find():
         try:
@@ -277,14 +288,14 @@ def unknown_records(folder: Path) -> list[Path]:
 
 
 def pods_without_network(folder: Path) -> list[str]:
-    """Returns the names of instances below the folder of an engine that share the network of the machine."""
+    """Returns the names of instances that share the machine's network, below an engine's folder."""
     store = RecordStore(folder)
     records = (record for key in store.find() if (record := store.known(key)))
     return [record.pod for record in records if record.cell is None or "network" not in record.cell]
 
 
 def safe(name: str) -> str:
-    """Returns a name that can be the name of a folder. Raises an EngineError for any other."""
+    """Returns the name unchanged if it is a safe folder name. Raises an EngineError otherwise."""
     if not _SAFE.match(name):
         raise EngineError(f"{name!r} cannot be the name of a folder: use letters, digits, dots and dashes")
     return name

@@ -1,7 +1,7 @@
-"""Looks at all instances every second: what other engines did, and which use too much of what all share.
+"""Checks all instances every second: changes by other engines, and excessive use of shared resources.
 
-Each look is a step of its own. What goes wrong in one, such as a file that cannot be opened because the
-machine has no more of them, is logged, and all are taken again a second later.
+Each check is a separate step. An error in one step, such as a lack of file descriptors, is logged. All steps
+run again a second later.
 """
 
 from __future__ import annotations
@@ -52,13 +52,14 @@ from windlass.process.records import InstanceKey, Record, RecordStore
 EVERY: Final = 1.0
 """Seconds between two rounds."""
 _TIDY_EVERY: Final = 60.0
-"""Seconds between two checks for networks that nothing needs."""
+"""Seconds between two checks for unused networks."""
 _PATIENCE: Final = 30.0
-"""Seconds after which an instance whose open files cannot be measured counts as one that hides them."""
+"""Seconds after which an instance whose open files cannot be measured counts as hiding them."""
 _UNMEASURED: Final = 60.0
-"""Seconds without a measurement after which the operator is told."""
+"""Seconds without a measurement after which the operator is informed."""
 _RECENT: Final = 60.0
-"""Seconds for which a change in a volume counts as what fills the disk."""
+"""Seconds for which a change in a volume counts as recent growth when the disk fills up. Also the minimum
+interval of warnings."""
 _DISK_UNEXPLAINED: Final = (
     "free disk space: less than the reserve of the disk is free, and no service is known to hold enough of "
     "it to be ended; builds, databases, other programs, or open files without a name (lsof +L1) may have "
@@ -79,7 +80,8 @@ def _threads(table: ProcessTable, record: Record, processes: Collection[OwnedPro
 
 
 def _files(table: ProcessTable, record: Record, processes: Collection[OwnedProcess]) -> int:
-    """Counts files that a process has inherited once for each: fast, and perhaps too many."""
+    """Returns the number of open files. Files that a process inherited are counted for each process, which is
+    fast but may be too high."""
     pids = [process.stat.pid for process in processes]
     return sum(open_files(pid) + mapped_files(pid) for pid in pids)
 
@@ -95,15 +97,16 @@ def _count_most(count: Callable[[Collection[OwnedProcess]], int], processes: Ins
 
 
 def _closed_connections(table: ProcessTable, record: Record, processes: Collection[OwnedProcess]) -> int:
-    """Counts closed connections in the network of the oldest process. In the machine's network, they
-    cannot be attributed."""
+    """Returns the number of closed connections in the instance's network. Connections in the machine's
+    network cannot be assigned to an instance."""
     if record.cell is None or "network" not in record.cell:
         return 0
     return max((closed_connections.in_network_of(each.stat.thread) for each in [*processes][-1:]), default=0)
 
 
 def _waiting_threads(table: ProcessTable, record: Record, processes: Collection[OwnedProcess]) -> int:
-    """Counts none where an end is under way: it may take until others let its threads go."""
+    """Returns the number of threads that wait in the kernel or run. Returns 0 for an instance that is already
+    being ended, because its threads may still have to wait for kernel locks."""
     pids = [] if record.verdict else [process.stat.pid for process in processes]
     return sum(map(waiting_threads.waiting_threads, pids))
 
@@ -124,7 +127,7 @@ class ResourceMonitor:
         shares: DiskShares,
         start_takes: Callable[[], float],
     ) -> None:
-        """`start_takes` returns for how many seconds the start that is under way has taken."""
+        """`start_takes` returns the seconds that the start in progress has taken so far."""
         self._records, self._instances, self._output, self._claims = records, instances, output, claims
         self._groups, self._counting, self._orphans = groups, counting, orphans
         self._networks, self._weigh_every = networks, weigh_every
@@ -151,7 +154,7 @@ class ResourceMonitor:
         self._weigh_at = time.monotonic() + weigh_every
         self._tidy_at = time.monotonic() + _TIDY_EVERY
         self._weighed_at = time.monotonic()
-        """The last time that no instance was left that had to be measured and was not."""
+        """The last time when no pending measurement was left."""
         self._has_found = self._has_renewed = False
         self._notified = -1
         self._was_reading = False
@@ -161,7 +164,7 @@ class ResourceMonitor:
         return time.monotonic() - self._weighed_at < _UNMEASURED + self._weigh_every
 
     async def find(self) -> None:
-        """Starts to watch running instances, and ends processes that should not run any more."""
+        """Watches running instances and ends processes that must no longer run."""
         table = await self._counting.now()
         self._notified, self._was_reading = self._records.last_notification(), self._output.is_reader()
         keys = self._records.find()
@@ -175,13 +178,13 @@ class ResourceMonitor:
         self._has_found = True
 
     async def run(self, prepare: Callable[[], None]) -> None:
-        async with asyncio.TaskGroup() as tasks:  # all end with this one
+        async with asyncio.TaskGroup() as tasks:  # all steps end with this task
             while True:
                 await asyncio.sleep(EVERY)
                 if not self._has_found:
                     await self._run_step(partial(self._begin, prepare))
                 for step in self._steps if self._has_found else ():
-                    if step not in self._under_way:  # one that takes long holds no other up
+                    if step not in self._under_way:  # a long step does not delay the other steps
                         self._under_way.add(step)
                         tasks.create_task(self._run_step(step))
 
@@ -192,13 +195,13 @@ class ResourceMonitor:
     async def _run_step(self, step: Step) -> None:
         try:
             await step()
-        except Exception:  # noqa: BLE001 (one that fails stops no other)
+        except Exception:  # noqa: BLE001 (a failing step does not stop the others)
             _log.exception("A look at the instances failed; the next one follows")
         finally:
             self._under_way.discard(step)
 
     async def _renew_rules(self) -> None:
-        """Applies the rules of this server to networks of an earlier server, once."""
+        """Updates the firewall rules of networks that an earlier server has created. This happens once."""
         if self._output.holds and not self._has_renewed:
             await self._networks.renew_rules()
             self._has_renewed = True
@@ -215,7 +218,7 @@ class ResourceMonitor:
             await self._check_memory()
 
     async def tidy_networks(self) -> None:
-        """Ends networks that no instance is in, and restarts instances whose hub was killed."""
+        """Ends unused networks, and restarts instances whose hub was killed."""
         connected: dict[InstanceKey, tuple[Record, str]] = {}
         for key in self._records.find():
             record = self._records.known(key)
@@ -235,7 +238,7 @@ class ResourceMonitor:
             _log.warning(why, extra={"instances": cut_off})
 
     async def _follow_others(self) -> None:
-        """Applies changes that another engine with the same folder has made."""
+        """Applies the changes that another engine made in the same folder."""
         present = self._records.last_notification(), self._output.is_reader()
         if present == (self._notified, self._was_reading):
             return
@@ -247,7 +250,7 @@ class ResourceMonitor:
         await self._output.finish_all()
 
     async def _check_memory(self) -> None:
-        """Ends programs that use more memory than was asked for, where no control group does."""
+        """Ends programs that exceed their memory limit if no control group enforces it."""
         records = await asyncio.to_thread(self._without_limits, self._instances.supervisors.watched())
         if not records or not self._output.holds:
             self._weighed_at = time.monotonic()
@@ -265,7 +268,7 @@ class ResourceMonitor:
                     (key, record.process),
                     partial(memory.is_heavy, record, self._processes(table, key, record)),
                 )
-            except MeasurementTimeout:  # its result counts as soon as it is there
+            except MeasurementTimeout:  # the result is used by a later round
                 hangs = True
                 continue
             except TooManyMounts:
@@ -274,7 +277,7 @@ class ResourceMonitor:
                 is_heavy, verdict = True, exit_reason.TOO_MANY_FILES
             except HiddenFiles:
                 is_heavy, verdict = True, exit_reason.HIDDEN_FILES
-            except (OSError, ValueError):  # one that cannot be weighed hides no other
+            except (OSError, ValueError):  # an error with one instance must not hide the others
                 _log.exception("An instance cannot be weighed", extra={"instance": key.id})
                 continue
             if is_heavy:
@@ -308,8 +311,11 @@ class ResourceMonitor:
         verdict: Callable[[int], str],
         exact: Count | None = None,
     ) -> None:
-        """Ends an instance of the organization with most, where a resource gets scarce. `exact` takes longer
-        than `count`, so it counts only the environment in which one would be ended otherwise."""
+        """Ends an instance of the organization with the highest use if a resource is scarce.
+
+        `exact` is slower than `count`, so it is used only for the environment in which an instance would be
+        ended.
+        """
         if not scarce.is_scarce() or not self._output.holds:
             return
         table = await self._counting.now()
@@ -356,14 +362,14 @@ class ResourceMonitor:
         return InstanceProcesses(table, self._records, key, record)
 
     def _warn(self, words: str, facts: Mapping[str, object]) -> None:
-        """Logs a warning, once a minute at most."""
+        """Logs a warning, at most once a minute."""
         if time.monotonic() >= self._next_warnings.get(words, 0):
             self._next_warnings[words] = time.monotonic() + _RECENT
             _log.warning(words, extra=dict(facts))
 
     async def _keep_reserve(self) -> None:
-        """Ends an instance of the organization that holds most, once the reserve of the disk is used; of
-        organizations above their share, already when the disk is near its reserve."""
+        """Ends an instance of the organization with the highest disk use once the reserve is in use. For
+        organizations that exceed their share, this happens as soon as the disk is near its reserve."""
         space = self._disk.shortage(NEAR if self._shares.above else 1) if self._output.holds else None
         if space is None or not self._disk.is_due(space):
             return
@@ -373,7 +379,7 @@ class ResourceMonitor:
         uses = {
             key: await self._disk_share(table, key, record, space.most_at)
             for key, record in records.items()
-            # The end of one that has ended is about to be noted.
+            # The end of an instance that is not running is about to be recorded.
             if not record.process or kernel.is_running(record.process)
         }
         orgs = {key: records[key].org or key.service for key in uses}
@@ -402,8 +408,8 @@ class ResourceMonitor:
         self._disk.postpone(space, time.monotonic() - began)
 
     async def _keep_memory(self) -> None:
-        """Ends the instance or the service that has too much memory, once the reserve of the machine is
-        used."""
+        """Ends the instance or service with excessive memory once the memory reserve of the machine is in
+        use."""
         available, whole = available_memory()
         if not self._output.holds or not memory_shares.is_short(available, whole):
             return
@@ -412,14 +418,14 @@ class ResourceMonitor:
         await self._share_memory(kernel_shares.Scarce("memory", whole, whole - available))
 
     def _without_limits(self, keys: Iterable[InstanceKey]) -> Mapping[InstanceKey, Record]:
-        """Returns the instances without a memory cgroup, such as those that were started before the
-        machine had cgroups."""
+        """Returns the instances without a memory control group, such as instances that were started before
+        the machine had control groups."""
         records = {key: record for key in keys if (record := self._records.known(key))}
         return {key: record for key, record in records.items() if not cgroups.limits_memory(record.groups)}
 
     async def _end_heaviest(self, available: int) -> bool:
-        """Ends the instance that is most above its memory limit, if any is, of those without a control group.
-        Counts what the kernel holds for its sockets and pipes, too."""
+        """Ends the instance that exceeds its memory limit most, among instances without a control group.
+        Returns whether one was ended. Kernel buffers of its sockets and pipes count as its memory."""
         records = await asyncio.to_thread(self._without_limits, self._records.find())
         if not records or not self._memory_pace.is_due(available):
             return False
@@ -429,7 +435,7 @@ class ResourceMonitor:
         for key, record in records.items():
             if record.process is not None:
                 processes = self._processes(table, key, record)
-                with suppress(MeasurementTimeout, TooMuchToMeasure, OSError, ValueError):  # hides no other
+                with suppress(MeasurementTimeout, TooMuchToMeasure, OSError, ValueError):  # skip it
                     uses[key] = await self._memory_uses.measure(
                         (key, record.process), partial(memory.use, record, processes)
                     )
@@ -446,10 +452,13 @@ class ResourceMonitor:
         return False
 
     async def _share_memory(self, scarce: kernel_shares.Scarce) -> None:
-        """Ends a service of the organization with most memory, if there are several. Each instance is within
-        its limit, but all limits together may be more than the machine has, and the kernel would end the
-        largest process: memory of no process, such as that of files, would stay. If builds of the
-        organization hold more than that service, the kernel ends those first, so no service is ended."""
+        """Ends a service of the organization with the highest memory use, if there are several organizations.
+
+        Each instance is within its limit, but the sum of the limits may exceed the memory of the machine. The
+        kernel would then kill the largest process, and memory without a process, such as files in memory,
+        would remain. If builds of the organization use more than the chosen service, no service is ended,
+        because the kernel ends the builds first.
+        """
         records = {key: record for key in self._records.find() if (record := self._records.known(key))}
         orgs = {key.service: record.org or key.service for key, record in records.items() if record.process}
         if len({*orgs.values()}) < 2:

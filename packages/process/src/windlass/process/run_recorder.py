@@ -1,7 +1,8 @@
-"""Runs a program to its end and records that it began and how it ended.
+"""Runs a program to completion, and records that it has begun and how it ended.
 
-It runs in the cell of the program, as its parent, and keeps running when Windlass is killed, so that the next
-Windlass finds the result. It is a program of its own and imports only the standard library.
+The recorder is a separate program. It runs in the cell (sandbox) of the recorded program, as its parent. It
+continues if Windlass is killed, so that the next Windlass finds the result. It imports only the standard
+library.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ ENDED: Final = "ended"
 _ASKED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _PAUSE: Final = 1.0
-"""Seconds after which a write to a full disk is tried again."""
+"""Seconds between two attempts to write to a full disk."""
 _NOT_FOUND, _REFUSED, _TWICE = 127, 126, 125
 
 
 class Result(NamedTuple):
     status: int
-    """The exit code; negative: the signal that killed it."""
+    """The exit code, or the negative number of the signal that killed the program."""
     at: int
     """Milliseconds since the epoch."""
     peak_memory: int
-    """Bytes that its largest process used."""
+    """The peak memory of the largest process in bytes."""
 
 
 def recording_command(command: Sequence[str], folder: Path) -> list[str]:
-    """Returns the command that runs another one and records its end in a folder."""
+    """Returns a command that runs the given command and records its end in a folder."""
     return [sys.executable, "-I", "-S", __file__, str(folder), *command]
 
 
@@ -48,7 +49,7 @@ def main(folder: str, *command: str) -> NoReturn:
         _write(place / BEGAN, "", os.O_EXCL)
     except FileExistsError:
         os._exit(_TWICE)
-    for number in _ASKED:  # they are for the program; this one waits for its end
+    for number in _ASKED:  # the program gets these signals; this process waits for its end
         signal.signal(number, lambda *_: None)
     child = os.fork()
     if not child:
@@ -60,8 +61,8 @@ def main(folder: str, *command: str) -> NoReturn:
 
 
 def _record_end(place: Path, result: str) -> None:
-    """Records the end. On a full disk, waits for space, because no other process knows how the program
-    ended."""
+    """Records the end of the program. On a full disk, waits for free space, because no other process has this
+    information."""
     while True:
         try:
             _write(place / f"{ENDED}.new", result)
@@ -75,7 +76,8 @@ def _record_end(place: Path, result: str) -> None:
 
 
 def _write(path: Path, text: str, how: int = os.O_TRUNC) -> None:
-    """Writes a file and syncs it: a program that has begun must not start again after a power cut."""
+    """Writes a file and syncs it to the disk, because a program that has begun must not start again after a
+    power cut."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o600)
     try:
         if os.write(file, text.encode()) < len(text):
@@ -98,7 +100,7 @@ def _become(command: Sequence[str]) -> NoReturn:
     for number in (*_ASKED, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     error = _try_to_execute(lambda: os.execvp(command[0], list(command)))  # noqa: S606
-    if error.errno == errno.ENOEXEC:  # a script without an interpreter line, as a shell runs it
+    if error.errno == errno.ENOEXEC:  # runs a script without an interpreter line, as a shell does
         error = _try_to_execute(lambda: os.execv("/bin/sh", ["sh", *command]))  # noqa: S606
     os.write(2, f"{command[0]}: {error.strerror}\n".encode())
     os._exit(_NOT_FOUND if error.errno == errno.ENOENT else _REFUSED)

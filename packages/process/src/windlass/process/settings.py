@@ -1,4 +1,4 @@
-"""The settings that the engine process reads, and what follows from them for the isolation of instances."""
+"""The settings that the process engine reads, and the isolation that follows from them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class ProcessSettings(OwnProcessSettings, frozen=True, kw_only=True):
     build_cache_bytes: int
     toolchain_downloads: bool
     settings_file: str = ""
-    """The file of the server's settings; empty if there is none."""
+    """The path of the server's settings file. Empty if there is none."""
     folders_of_services: tuple[str, ...] = ()
-    """Folders that settings of packages open to all services."""
+    """Folders that settings of other packages make readable for all services."""
     private_files: tuple[str, ...] = ()
     """Files and folders of the operator that services must not see."""
 
@@ -38,7 +38,7 @@ class ProcessSettings(OwnProcessSettings, frozen=True, kw_only=True):
 
 
 def isolation_of(settings: ProcessSettings) -> Isolation:
-    """Returns the isolation of the engine process; refuses a start if the settings require more than the
+    """Returns the isolation of the process engine. Raises BadSetting if the settings require more than the
     machine supports."""
     mode = cast(Mode, settings.isolation)
     try:
@@ -73,7 +73,8 @@ def _network_rules(settings: ProcessSettings) -> NetworkRules | None:
             raise BadSetting(
                 f"network_allow: name networks such as 10.0.0.0/8: {network} is not one"
             ) from error
-    # Where they listen at the loopback address alone, another program may have their ports elsewhere.
+    # If the server listens only on the loopback address, another program may use its ports on other
+    # addresses.
     places = (settings.host, settings.port), (settings.gateway_host, settings.gateway_port)
     ports = tuple(port for host, port in places if not _is_loopback(host))
     return NetworkRules(open=tuple(settings.network_allow), ports=ports)
@@ -87,7 +88,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _readable(settings: ProcessSettings) -> tuple[str, ...]:
-    """Returns the folders besides the system's that services may read."""
+    """Returns the folders that services may read in addition to the system's folders."""
     shared = (str(Path(folder).resolve()) for folder in settings.folders_of_services)
     return (*settings.isolation_readable, *shared)
 

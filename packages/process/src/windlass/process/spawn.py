@@ -1,8 +1,8 @@
-"""Starts programs so that none ever runs without a record.
+"""Starts programs in such a way that no program runs without a record.
 
-A new process enters the cell of its service and waits for a message on a pipe (base/isolation). Windlass
-records the process and moves it into its control groups; then it sends the message, and the process
-executes the program. If Windlass is killed before that, the process reads the end of the pipe and exits.
+A new process enters the cell (sandbox) of its service and waits for a message on a pipe (base/isolation).
+Windlass records the process, moves it into its control groups, and sends the message. Then the process
+executes the program. If Windlass is killed earlier, the process reads the end of the pipe and exits.
 """
 
 from __future__ import annotations
@@ -42,33 +42,34 @@ class SpawnRequest(Struct, frozen=True):
     output: Path
     cell: Cell | None = None
     groups: Sequence[str] = ()
-    """Its control groups."""
+    """The control groups of the program."""
     holder_file: str = ""
-    """Instead of a command: the file of a process that holds a network namespace."""
+    """The file of a process that holds a network namespace. If it is set, no command is executed."""
 
 
 class SpawnedProcess(NamedTuple):
-    """The process of a program that was started."""
+    """The process of a started program."""
 
     process: Process
     first: Process | None
-    """The first process of its cell, where it has processes of its own."""
+    """The first process of the cell if the cell has a process namespace."""
     space: int
     """See `Record.space`."""
 
 
 class Spawner:
-    """The launcher, and the thread that sends it all requests."""
+    """The launcher, and the thread that sends all requests to it."""
 
     def __init__(self, after: Sequence[str] = ()) -> None:
-        """`after`: see `Launcher`."""
+        """`after` is a module and the arguments of its `main`. The launcher runs them when the server
+        ends."""
         self.thread = ThreadPoolExecutor(1, "windlass-starts")
         self._launcher = Launcher(INSTANCES, after)
         self._began: float | None = None
-        """When the start that is under way began."""
+        """The time when the start in progress began. None if no start is in progress."""
 
     async def open(self) -> None:
-        """Starts the launcher before its first request, where instances run already."""
+        """Starts the launcher before its first request. Used if instances are already running."""
         await asyncio.get_running_loop().run_in_executor(self.thread, self._launcher.open)
 
     def close(self) -> None:
@@ -76,12 +77,12 @@ class Spawner:
         self._launcher.close()
 
     def start_takes(self) -> float:
-        """Returns for how many seconds the start that is under way has taken; 0 if there is none."""
+        """Returns the seconds that the start in progress has taken so far. 0 if no start is in progress."""
         began = self._began
         return 0.0 if began is None else time.monotonic() - began
 
     def start(self, request: SpawnRequest, record: Callable[[SpawnedProcess], None]) -> SpawnedProcess:
-        """Starts a program. Calls `record` when the process exists and before it executes the program."""
+        """Starts a program. Calls `record` when the process exists, before it executes the program."""
         self._began = time.monotonic()
         try:
             return self._start(request, record)
@@ -101,7 +102,7 @@ class Spawner:
                 f"Ask the operator: no process can be started on this machine: {reason}"
             ) from error
         try:
-            with on_failure(partial(launcher_client.end, started)):  # no program runs without a record
+            with on_failure(partial(launcher_client.end, started)):  # a program without a record must not run
                 for pid in (started.first, started.pid):
                     if pid is not None:
                         cgroups.enter(request.groups, pid)
@@ -126,16 +127,18 @@ class Spawner:
         *,
         has_terminal: bool = False,
     ) -> StartedProgram:
-        """Starts a program without a record, in the cell of this process. Does not wait until it runs,
-        because programs of the cell can delay that. May raise an OSError."""
+        """Starts a program in the cell of a process, without a record. Raises an OSError if this fails.
+
+        Does not wait until the program runs, because other programs in the cell can delay that.
+        """
         launch = _launch_request(request, waits=False)
         launch["has_input"], launch["has_terminal"] = input is not None, has_terminal
         launch["groups"] = request.groups
         return self._launcher.start_program(launch, output, process if request.cell else None, input)
 
     def copy_content(self, groups: Sequence[str], source: Path, target: Path, owner: int | None) -> None:
-        """Copies the content of a folder in these control groups, of which the files are memory then. Blocks
-        until the end. May raise an OSError."""
+        """Copies the content of a folder in the given control groups, so that the copied files count as their
+        memory. Blocks until the copy is complete. Raises an OSError if this fails."""
         request = _module_request(
             groups, tree_copy.__name__, str(source), str(target), "" if owner is None else str(owner)
         )
@@ -149,7 +152,7 @@ class Spawner:
             failure = launcher_client.reported_failure(started)
         finally:
             launcher_client.close(started)
-        if failure is not None:  # its text names folders of the machine
+        if failure is not None:  # the error's text contains paths of this machine
             raise OSError(failure.errno, os.strerror(failure.errno or errno.EIO)) from failure
         if status:
             raise EngineError(
@@ -207,5 +210,5 @@ def _module_request(groups: Sequence[str], *module: str) -> LaunchRequest:
 
 def _identify(pid: int) -> Process:
     process = kernel.identify(pid)
-    assert process is not None  # a child stays until it is reaped
+    assert process is not None  # a child process exists until it is reaped
     return process

@@ -1,4 +1,5 @@
-"""Starts the program of an instance: working copy, ports, variables, cell and control group."""
+"""Starts the program of an instance: prepares its working copy, ports, variables, cell (sandbox) and control
+groups."""
 
 from __future__ import annotations
 
@@ -34,12 +35,13 @@ from windlass.process.spawn import SpawnedProcess, Spawner, SpawnRequest
 from windlass.process.tree_copy import copy_content
 
 _MOST_CPU: Final = (os.cpu_count() or 1) * 1000
-"""All processors of the machine, in thousandths of one."""
-EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 (of a network of its own)
+"""All processors of the machine, in thousandths of a processor."""
+EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 (in a network of its own)
 
 
 class InstanceStarter:
-    """Starts programs. The caller holds the lock of the instance, and no process of it lives."""
+    """Starts programs. The caller must hold the instance's lock, and no process of the instance may be
+    alive."""
 
     def __init__(
         self,
@@ -54,15 +56,17 @@ class InstanceStarter:
         backlog: int = BACKLOG,
         shares: DiskShares | None = None,
     ) -> None:
-        """`builds` has all artifacts below it; None: they may be anywhere. `disk_reserve`: bytes of the disk
-        that instances leave free. `backlog`: bytes of output that may wait to be read."""
+        """`builds` is the folder that contains all artifacts; None if they may be anywhere. `disk_reserve` is
+        the number of bytes that instances must leave free. `backlog` is the maximum of unread output in
+        bytes."""
         self._after = (unread_output.__name__, str(records.folder), str(backlog))
         self._disk_reserve, self._shares = disk_reserve, shares or DiskShares()
         self._builds = builds
         self._records, self._environment, self._groups = records, environment, groups
         self._clock, self._isolation, self._places = clock, isolation, places
         self._grouping = asyncio.Lock()
-        """Held while the groups of an instance are made: the limit of its service counts all instances."""
+        """Held while the control groups of an instance are created, because the service's limit depends on
+        all instances."""
         self.spawner = Spawner(self._after)
         self.networks = Networks(records.folder, isolation, lambda: self.spawner)
         self.own = kernel.current_process()
@@ -78,15 +82,16 @@ class InstanceStarter:
     def environment(
         self, key: InstanceKey, record: Record, process: Process, workload: Workload | None
     ) -> dict[str, str]:
-        """Returns the variables of a running instance; those of an adopted one come from the kernel."""
+        """Returns the variables of a running instance. The kernel provides the variables of an instance that
+        an earlier Windlass started."""
         if workload is not None:
             return self._environment.environment(key, workload, record.ports)
         variables = kernel.environment(process.pid)
         return {os.fsdecode(name): os.fsdecode(value) for name, value in variables.items()}
 
     def check_place(self, workload: Workload) -> None:
-        """Raises ArtifactLost if what the workload runs is not below the folder of builds; VolumeLost first,
-        because a build is of no use until the volume is back."""
+        """Raises ArtifactLost if the workload's artifact is outside of the folder of builds. Raises
+        VolumeLost first if a volume is missing, because a new build does not help without the volume."""
         try:
             files.check_place(workload.artifact, self._builds)
         except ArtifactLost:
@@ -103,21 +108,24 @@ class InstanceStarter:
         record = structs.replace(record, ports=ports, memory=workload.memory)
         self._records.write(key, record)
         if not (record.made and (home / "app").exists()):
-            # A small part of a processor is for the program, not for the copy of its files.
+            # The CPU limit applies to the program, not to the copy of its files.
             groups = await self._group(key, workload, _MOST_CPU)
             record = self._records.write(key, structs.replace(record, groups=groups))
             await asyncio.to_thread(self._make, key, workload, groups)
             record = structs.replace(record, made_at=self._clock.now())
         if record.once:
-            # Another server may hold the lock of the users.
+            # Another server may hold the lock of the user list.
             owner = await asyncio.to_thread(self._isolation.owner, key.service)
             files.make_once(home, owner)
         request = await self._spawn_request(key, home, workload, record, network)
         return await self._spawn(key, workload, request, structs.replace(record, made=True))
 
     def _check_room(self, workload: Workload) -> None:
-        """Raises EngineUnavailable while the disk is full but for the last of its reserve; for a service with
-        volumes of an organization above its share, also while the disk is near its reserve."""
+        """Raises EngineUnavailable if the disk is full except for the last part of its reserve.
+
+        For a service with volumes whose organization exceeds its share, raises it as soon as the disk is near
+        its reserve.
+        """
         folder = self._records.folder
         if not has_room_to_start(folder, self._disk_reserve):
             raise disk_is_full()
@@ -126,9 +134,12 @@ class InstanceStarter:
             raise above_share()
 
     async def _network(self, key: InstanceKey, workload: Workload, record: Record) -> CellNetwork | None:
-        """Returns the network of an instance; None for that of the machine. An instance that an earlier
-        version started without a network gets none, because others find it at ports of this machine. A run
-        that has to fetch its parts gets none if it could fetch nothing there."""
+        """Returns the network of an instance, or None for the network of the machine.
+
+        Two kinds of instances use the machine's network: an instance that an earlier version started there,
+        because other services have its ports, and a run that calls the server if its own network could not
+        reach public addresses.
+        """
         began_without = record.cell is not None and "network" not in record.cell
         if began_without or not await self.networks.is_offered():
             return None
@@ -165,8 +176,8 @@ class InstanceStarter:
     def cell(
         self, key: InstanceKey, workload: Workload, network: CellNetwork | None, once: bool = False
     ) -> Cell | None:
-        """Returns the cell of a service. It may read its build and the operator's programs, but nothing that
-        only its command or variables name: that could be any folder of the machine."""
+        """Returns the cell of an instance. It can read its build and the operator's programs. Paths in its
+        command or variables are not made readable, because they could be any folder of the machine."""
         path = programs(workload.artifact.environment.get("PATH", ""), self._isolation.folders)
         home, cache = self._records.home(key), self._records.caches / key.service
         return self._isolation.cell(
@@ -228,7 +239,7 @@ def new_record(key: InstanceKey, workload: Workload) -> Record:
 
 
 def readable(error: EngineError | OSError) -> EngineError:
-    """Returns the error of a start with a message for people."""
+    """Returns the error of a failed start with a readable message."""
     if isinstance(error, EngineError):
         return error
     return EngineError(f"it cannot be started on this machine: {error.strerror or error}")

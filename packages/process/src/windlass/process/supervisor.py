@@ -1,4 +1,4 @@
-"""The state of an instance that is only in memory: its variables, its watched process, and timers."""
+"""The state of an instance that is only in memory: the variables, the watched process, and timers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Supervisor:
         self.handle: int | None = None
         self.resume: asyncio.TimerHandle | None = None
         self.heard: dict[int, int] = {}
-        """The ports on which the process listens, by the port inside its network."""
+        """The outer ports on which the process listens, by internal port."""
         self.verdict = ""
         """The reason why Windlass ends the process. On a full disk, it is recorded only after the end."""
         self.foreign: set[int] = set()
-        """Sockets of other programs that listen on its ports, by inode."""
+        """Inodes of sockets of other programs that listen on the instance's ports."""
 
     def watch(self, process: Process, ended: Callable[[], None]) -> bool:
-        """Calls `ended` when a process ends. Returns False if it has ended already."""
+        """Watches a process and calls `ended` at its end. Returns False if it has already ended."""
         self.unwatch()
         self.process, self.heard = process, {}
         if process.boot == kernel.boot():
@@ -38,7 +38,7 @@ class Supervisor:
         return True
 
     def reap(self, process: Process) -> int | None:
-        """Returns the exit status of an ended process, if it was a child of this one."""
+        """Returns the exit status of an ended process if it was a child of this process, or else None."""
         if self.process != process or self.handle is None:
             return None
         status = kernel.reap(self.handle)

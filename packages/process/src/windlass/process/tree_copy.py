@@ -1,7 +1,8 @@
-"""Copies the files of a folder into another one, which a program may change meanwhile.
+"""Copies the files of a folder into another folder, which a program may change at the same time.
 
-The launcher runs this module in the control groups of an instance: the kernel counts pages of files as memory
-of the process that writes them, and a program can keep them in pipes. Only the standard library is imported.
+The launcher runs this module in the control groups of an instance. The kernel counts cached file pages as
+memory of the process that writes them, and a program can keep such pages in pipes. Only the standard library
+is imported.
 """
 
 from __future__ import annotations
@@ -18,21 +19,20 @@ from windlass.process import open_folders
 from windlass.process.open_folders import NEW_FILE, UNCHANGED, open_below
 
 CopyContent = Callable[[Path, Path, int | None], None]
-"""Copies the content of a folder into another one; the files then belong to this user, if any."""
+"""Copies the content of a folder into another folder. The third argument is the new owner of the files, or
+None."""
 
-_CLONE: Final = (
-    0x40049409  # FICLONE: the copy shares its blocks with the original until one of them is written
-)
+_CLONE: Final = 0x40049409  # FICLONE: the copy shares its blocks with the original until a block is written
 _PIECE: Final = 1 << 30
 
 
 def main(source: str, target: str, owner: str) -> None:
-    """`owner` is empty if the files belong to the user of this process."""
+    """Copies a folder. `owner` is empty if the files belong to the user of this process."""
     copy_content(Path(source), Path(target), int(owner) if owner else None)
 
 
 def copy_content(source: Path, target: Path, owner: int | None) -> None:
-    """Copies the content of a folder into one that exists. Replaces nothing that is there."""
+    """Copies the content of a folder into an existing folder. Does not replace existing files."""
     try:
         with open_below(target) as at:
             _TreeCopy(source, target, owner).content(source, at)
@@ -41,15 +41,18 @@ def copy_content(source: Path, target: Path, owner: int | None) -> None:
 
 
 def adorn(source: Path, at: int, owner: int | None) -> None:
-    """Copies the mode, and the owner if any, of another folder to an open folder."""
+    """Gives an open folder the mode of another folder, and an owner unless it is None."""
     own = UNCHANGED if owner is None else owner
     os.fchmod(at, stat.S_IMODE(source.stat().st_mode) | 0o700)
     os.fchown(at, own, own)
 
 
 class _TreeCopy:
-    """Copies a tree with its symlinks. A relative symlink out of the folder, to files that instances share,
-    becomes absolute. An absolute symlink into the folder leads into the copy."""
+    """Copies a folder with its symbolic links.
+
+    A relative link that leads out of the folder, to files that instances share, becomes absolute. An absolute
+    link into the folder leads into the copy.
+    """
 
     def __init__(self, source: Path, target: Path, owner: int | None) -> None:
         self._source, self._target = str(source), str(target)
@@ -58,7 +61,7 @@ class _TreeCopy:
         self._clones = True
 
     def content(self, source: Path, at: int) -> None:
-        """Copies the content into an open folder. Replaces nothing that is there."""
+        """Copies the content of a folder into an open folder. Does not replace existing files."""
         with os.scandir(source) as entries:
             for entry in entries:
                 if entry.is_symlink():
@@ -97,7 +100,8 @@ class _TreeCopy:
                 self._content(old, new, about.st_size)
                 os.fchown(new, self._owner, self._owner)
                 os.fchmod(new, stat.S_IMODE(about.st_mode) & 0o777)
-                # Compiled files are valid for the modification time of their source.
+                # Python's compiled files are only valid if the modification time of their source is
+                # unchanged.
                 os.utime(new, ns=(about.st_atime_ns, about.st_mtime_ns))
             finally:
                 os.close(new)

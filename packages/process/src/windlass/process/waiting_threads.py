@@ -1,9 +1,9 @@
-"""Counts the threads of a process that wait in the kernel, or run.
+"""Counts the threads of a process that wait in the kernel or run.
 
-The kernel has locks for the whole machine, such as that of all networks (`rtnl`), which it gives to one
-thread after the other. Where thousands of threads ask for one without a pause, another thread waits for a
-minute: no instance can be started, because it needs a network. Those that run take the lock before those that
-wait for it, so both count.
+The kernel has machine-wide locks, such as the lock of all networks (`rtnl`), which it hands to one thread
+after the other. If thousands of threads request such a lock without a pause, another thread waits for a
+minute. In this time, no instance can be started, because an instance needs a network. Running threads get the
+lock before waiting threads, so both kinds are counted.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from contextlib import suppress
 from typing import Final
 
 MOST: Final = 4096
-"""Threads of all services that may wait or run while a start takes long; an organization may have a quarter,
-and a sixteenth once there are half as many. Fewer delay a start by a few seconds, and a database on a slow
-disk has fewer."""
+"""Maximum number of threads of all services that may wait or run while a start takes long. An organization
+may have a quarter of them, or a sixteenth once half of them are in use.
+
+Fewer threads delay a start by only a few seconds. A database on a slow disk has fewer threads than this.
+"""
 LONG: Final = 5.0
-"""Seconds above which a start must have waited for others."""
+"""Seconds after which a start counts as delayed by other threads."""
 _STATES: Final = frozenset({b"D", b"R"})
-"""The states of a thread that waits in the kernel, where no signal reaches it, and of one that runs."""
+"""The states of a thread that waits uninterruptibly in the kernel (D) and of a running thread (R)."""
 
 
 def waiting_threads(pid: int) -> int:

@@ -1,5 +1,5 @@
-"""The server that a Terraform run sends its requests to: the one that started it or, if that is gone,
-another of its place."""
+"""The connection of a Terraform run to its Windlass server. If that server is gone, requests go to another
+server of the same place."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from typing import Any, Final
 from windlass.launch.launcher import LaunchRefused, say
 
 PATIENCE: Final = 300.0
-"""Seconds for which Windlass may be unavailable."""
+"""Seconds for which Windlass may be unavailable during a run."""
 FIRST_PATIENCE: Final = 60.0
-"""The same at the beginning of a run in a container, which may have the wrong address."""
+"""Seconds for which Windlass may be unavailable at the start of a run in a container. The time is shorter
+because the container may have a wrong address."""
 _PAUSE: Final = 1.0
 _SLOWEST, _SLOWEST_OF_SEVERAL = 60.0, 20.0
-"""Seconds that a server may take to answer: one that is paused accepts connections and answers nothing."""
+"""Seconds to wait for a response. A paused server accepts connections but does not respond."""
 _PASSED_ON: Final = ("Authorization", "Content-Type", "Content-MD5")
 _AWAY: Final = 503
 _BY_SOCKET: Final = "http+unix://"
-"""The prefix of an address with a quoted socket path instead of a host."""
+"""Prefix of an address with the quoted path of a Unix socket in the place of a host."""
 
 
 class RunServer:
-    """The servers of the place of a run, as one: requests go to the one that answered last."""
+    """All servers of a run's place, used like one server. Requests go to the server that last responded."""
 
     def __init__(self, urls: Sequence[str], token: str, advice: str) -> None:
         self._urls, self._advice = list(urls), advice
@@ -45,12 +46,13 @@ class RunServer:
         return len(self._urls) > 1
 
     def greet(self) -> None:
-        """Checks that the server can be reached, because Terraform's own message would be less specific."""
+        """Checks that the server is reachable before the run begins. A later error message of the Terraform
+        program would be less specific."""
         self.send("GET", "/run", patience=FIRST_PATIENCE)
 
     def send(self, method: str, path: str, body: bytes = b"", patience: float = PATIENCE) -> bytes:
-        """Returns the answer. Asks again while the server is unavailable; raises LaunchRefused with its
-        refusal."""
+        """Sends a request and returns the response. Retries while the server is unavailable. Raises
+        LaunchRefused with the server's error message if the server refuses the request."""
         until = time.monotonic() + patience
         is_said = False
         while True:
@@ -70,7 +72,8 @@ class RunServer:
             time.sleep(_PAUSE)
 
     def pass_on(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        """Returns the status and the answer to a request of the program, which repeats it after a 503."""
+        """Forwards a request of the Terraform program and returns the status and the response. The program
+        repeats a request after status 503."""
         try:
             return 200, self._ask_all(method, path, body, headers)
         except urllib.error.HTTPError as error:
@@ -79,12 +82,12 @@ class RunServer:
             return _AWAY, f"Windlass does not answer: {error}".encode()
 
     def _ask_all(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """Sends a request to one server after the other; raises the failure of the last one if none
-        answers."""
+        """Sends a request to one server after the other until one responds. Raises the error of the last
+        server if none responds."""
         for _ in self._urls[1:]:
             try:
                 return self._send_request(method, path, body, headers)
-            except OSError as error:  # an HTTPError is one, too
+            except OSError as error:  # an HTTPError is an OSError
                 if isinstance(error, urllib.error.HTTPError) and error.code < 500:
                     raise
                 self._urls.append(self._urls.pop(0))
@@ -108,12 +111,13 @@ class RunServer:
 
 
 def is_socket(url: str) -> bool:
-    """Returns whether an address is a Unix socket, which Terraform cannot use."""
+    """Returns whether the address is a Unix socket. The Terraform program cannot connect to such an
+    address."""
     return url.startswith(_BY_SOCKET)
 
 
 def _way_to(url: str) -> tuple[str, list[urllib.request.BaseHandler]]:
-    """Returns an address for urllib, and what it needs besides to get there."""
+    """Returns an HTTP address for urllib, and the handlers that are needed to connect to it."""
     if not is_socket(url):
         return url, []
     path, _, rest = url.removeprefix(_BY_SOCKET).partition("/")
@@ -121,7 +125,7 @@ def _way_to(url: str) -> tuple[str, list[urllib.request.BaseHandler]]:
 
 
 class _BySocket(urllib.request.HTTPHandler):
-    """Connects to a socket in the file system."""
+    """Connects to a Unix socket."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -135,7 +139,7 @@ class _BySocket(urllib.request.HTTPHandler):
                 self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
                 self.sock.settimeout(self.timeout)
                 folder = os.open(os.path.dirname(path), os.O_PATH | os.O_CLOEXEC)  # noqa: PTH120
-                try:  # the address of a socket must be short
+                try:  # the path of a socket address has a length limit
                     self.sock.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")  # noqa: PTH119
                 finally:
                     os.close(folder)
@@ -144,9 +148,12 @@ class _BySocket(urllib.request.HTTPHandler):
 
 
 def relay(server: RunServer) -> str:
-    """Returns an address at which the program reaches its state through any server: the program knows only
-    one address. Requests are forwarded with their own credential."""
-    import http.server  # noqa: PLC0415 (it takes a while, and one server needs none)
+    """Starts a local HTTP server and returns its address.
+
+    The Terraform program accepts only one address for its state. The relay forwards its requests, with their
+    credential, to any available server.
+    """
+    import http.server  # noqa: PLC0415 (a slow import, not needed for one server)
 
     class Relay(http.server.BaseHTTPRequestHandler):
         def _pass_on(self) -> None:
@@ -161,7 +168,7 @@ def relay(server: RunServer) -> str:
         do_GET = do_POST = do_DELETE = do_LOCK = do_UNLOCK = _pass_on
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Prints nothing: the output is that of the run."""
+            """Suppresses the log, because the standard output belongs to the run."""
 
     listening = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Relay)
     threading.Thread(target=listening.serve_forever, daemon=True).start()

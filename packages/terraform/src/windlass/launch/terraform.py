@@ -1,8 +1,9 @@
-"""Runs Terraform or OpenTofu for one deployment: WINDLASS_TERRAFORM says what, as JSON.
+"""Runs Terraform or OpenTofu for one deployment. The variable WINDLASS_TERRAFORM contains the request as
+JSON.
 
-The program keeps the state of `backend.kubernetes` at the Windlass that started the run, over HTTP, with a
-credential for this run only. This launcher hands over the plan, and what the program wrote to a file when
-Windlass did not answer. It outlives the server, and asks again while that is unavailable.
+With `backend.kubernetes`, the Terraform program stores its state in Windlass over HTTP, with a credential for
+this run only. The launcher sends the plan, and also the state file that the program wrote while Windlass was
+unavailable. It keeps running after the end of its server and retries its requests.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ _PLANNED: Final = re.compile(r"^  # (\S.*?) (?:\(deposed object \S+\) )?((?:must
 
 
 def counts_in(text: str) -> dict[str, int]:
-    """Returns how many resources a plan adds, changes and destroys."""
+    """Returns the numbers of resources that a plan adds, changes and destroys."""
     match = _COUNTS.search(text)
     added, changed, destroyed = (int(number) for number in match.groups()[1:]) if match else (0, 0, 0)
     return {"added": added, "changed": changed, "destroyed": destroyed}
 
 
 def planned_in(text: str) -> list[dict[str, str]]:
-    """Returns what a plan does with each resource."""
+    """Returns the planned action for each resource."""
     return [
         {"address": address, "action": action}
         for address, words in _PLANNED.findall(text)
@@ -55,7 +56,7 @@ def planned_in(text: str) -> list[dict[str, str]]:
 
 
 VOLUME: Final = "WINDLASS_VOLUME_TERRAFORM"
-"""The folder that stays from one run to the next: the providers of the module, and its backend."""
+"""The folder that is kept between runs: the module's providers, and the record of its backend."""
 PLAN_ONLY: Final = "TERRAFORM_PLAN_ONLY"
 APPLY: Final = "TERRAFORM_PLAN_AND_APPLY"
 DESTROY: Final = "TERRAFORM_DESTROY"
@@ -68,7 +69,7 @@ _OTHER_ADDRESS: Final = (
 )
 _OVERRIDE: Final = "windlass_state_override.tf"
 _UNSAVED: Final = "errored.tfstate"
-"""The file to which the program writes a state that its backend refused."""
+"""The file into which Terraform writes a state that it could not store in its backend."""
 _LOCK_ID: Final = re.compile(r"^[│|\s]*ID:\s+(\S+)\s*$", re.MULTILINE)
 _HINTS: Final = (
     (
@@ -98,7 +99,7 @@ _HINTS: Final = (
 
 
 class CommandFailure(Exception):
-    """A command of the program has failed; its output has the reason."""
+    """Raised if a command of the Terraform program failed. Its output contains the reason."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -106,7 +107,7 @@ class CommandFailure(Exception):
 
 
 class TerraformRun:
-    """One run of Terraform, in the folder of the module."""
+    """One run of the Terraform program in the folder of the module."""
 
     def __init__(self, variables: Variables) -> None:
         request = json.loads(variables[RUN])
@@ -128,15 +129,18 @@ class TerraformRun:
         self._output = ""
         self._process: subprocess.Popen[bytes] | None = None
         self.was_asked = 0
-        """The number of the signal that asks this run to end; 0 until then."""
+        """The number of the signal that asks this run to end, or 0."""
 
     def heed(self, number: int, _: object) -> None:
         self.was_asked = number
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """Forwards a signal to Terraform. Outside of a container, the engine has signalled it already, and
-        a second signal would abort it."""
+        """Forwards SIGTERM to the Terraform program in a container.
+
+        Outside of a container, the engine has already signalled the program. A second signal would make it
+        abort its current operations.
+        """
         if self.is_in_container and self.was_asked and self._process is not None:
             self._process.terminate()
 
@@ -202,7 +206,7 @@ class TerraformRun:
 
     def _apply(self, which: str) -> None:
         unsaved = Path(_UNSAVED)
-        unsaved.unlink(missing_ok=True)  # the repository may hold one, of a run long ago
+        unsaved.unlink(missing_ok=True)  # the repository may contain such a file from an earlier run
         try:
             self.command(
                 "apply", "-input=false", "-no-color", *self.arguments.get(which, ()), str(self.saved)
@@ -212,14 +216,15 @@ class TerraformRun:
             raise
 
     def _recover_state(self, unsaved: Path) -> None:
-        """Hands over a state that the program could not send."""
+        """Sends a state that the Terraform program could not store."""
         if self.keeps_state and unsaved.exists():
             say("the program could not send the state to Windlass: it is sent once that answers")
             self.windlass.send("POST", "/state", unsaved.read_bytes(), patience=math.inf)
-            self.windlass.send("UNLOCK", "/state")  # the program could not do that either
+            self.windlass.send("UNLOCK", "/state")  # the program could not release the lock either
 
     def _hand_over_state(self) -> None:
-        """Sends the resources to Windlass, and the state of another backend, for its outputs."""
+        """Sends the resources to Windlass. Also sends a copy of a state in another backend, because Windlass
+        shows its outputs."""
         if not self.keeps_state:
             self.windlass.send("PUT", "/snapshot", self._output_of("state", "pull"))
         self.windlass.send("PUT", "/resources", self._output_of("show", "-json"))
@@ -242,7 +247,8 @@ class TerraformRun:
     # The program
 
     def command(self, *words: str) -> None:
-        """Runs a command of the program; its output is that of the run. Raises CommandFailure."""
+        """Runs a command of the Terraform program and prints its output. Raises CommandFailure if it
+        fails."""
         if self.was_asked:
             raise CommandFailure(128 + self.was_asked)
         say(f"{Path(self.program).name} {words[0]}")
@@ -281,13 +287,13 @@ class TerraformRun:
 
     @property
     def hint(self) -> str:
-        """The remedy for the last failure; empty if its output contains it."""
+        """The remedy for the last failure. Empty if the output matches no known failure."""
         text = self._output.replace("\n│", " ")
         return next((hint for words, hint in _HINTS if words in text), "")
 
 
 def _backend_in(record: Path) -> str:
-    """Returns the kind of the backend that the program has noted; empty if it has noted none."""
+    """Returns the type of the backend in Terraform's record. Empty if there is no backend."""
     try:
         return str((json.loads(record.read_bytes()).get("backend") or {}).get("type", ""))
     except (FileNotFoundError, ValueError):
@@ -297,7 +303,8 @@ def _backend_in(record: Path) -> str:
 def start(variables: Variables) -> NoReturn:
     run = TerraformRun(variables)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        # The program gets it as well: it stores its state and ends. This launcher ends after it.
+        # The Terraform program gets the signal as well, stores its state and ends. The launcher waits for its
+        # end.
         signal.signal(number, run.heed)
     run.data.mkdir(mode=0o700, exist_ok=True)
     try:

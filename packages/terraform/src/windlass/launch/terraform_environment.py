@@ -1,4 +1,5 @@
-"""The variables of the program, and the file with its settings: where providers come from."""
+"""The environment variables of the Terraform program, and its configuration file with the sources of
+providers."""
 
 from __future__ import annotations
 
@@ -14,15 +15,19 @@ RUN: Final = "WINDLASS_TERRAFORM"
 TOKEN: Final = "WINDLASS_TERRAFORM_TOKEN"  # noqa: S105 (the name of a variable)
 STATE_TOKEN: Final = "WINDLASS_TERRAFORM_STATE_TOKEN"  # noqa: S105 (the name of a variable)
 MOST_OF_VALUES: Final = 128 * 1024 - 256
-"""Bytes of the options with the values of input variables: Linux starts no program with a longer variable."""
+"""Maximum bytes of the options with input variables. Linux limits the length of one environment variable."""
 _OF_LAUNCHER: Final = (RUN, TOKEN, STATE_TOKEN)
 
 
 def program_environment(
     variables: Variables, request: dict[str, Any], data: Path, keeper: str
 ) -> dict[str, str]:
-    """Returns the variables of the program: those of the service, without what is for this launcher. `keeper`
-    is the address of the Windlass that keeps the state; empty if the backend of the module does."""
+    """Returns the environment of the Terraform program: the service's variables without the launcher's own
+    ones.
+
+    `keeper` is the address of the Windlass that stores the state. It is empty if the module's own backend
+    stores the state.
+    """
     environment = {name: value for name, value in variables.items() if name not in _OF_LAUNCHER}
     environment |= {
         "TF_IN_AUTOMATION": "1",
@@ -30,7 +35,8 @@ def program_environment(
         "TF_DATA_DIR": str(data),
         "TF_CLI_CONFIG_FILE": str(_write_config(Path(variables["TMPDIR"]), request)),
         "CHECKPOINT_DISABLE": "1",
-        # Not in the command line, which others may see. Values win over files that are named before them.
+        # Passed in a variable because other users can read command lines. The values come after the files, so
+        # that they override them.
         "TF_CLI_ARGS_plan": _plan_arguments(variables, request),
     }
     if keeper:
@@ -67,7 +73,8 @@ def _inputs(variables: Variables, request: dict[str, Any]) -> Iterator[str]:
 
 
 def _write_config(folder: Path, request: dict[str, Any]) -> Path:
-    """Writes the CLI configuration: providers in the mirror are never requested from a registry."""
+    """Writes the sources of providers into a configuration file. Providers in the mirror are excluded from
+    downloads, so that no registry is contacted for them."""
     mirror = Path(request["mirror"]) if request["mirror"] and Path(request["mirror"]).is_dir() else None
     lines: list[str] = []
     providers = sorted(_providers_in(mirror)) if mirror else []
@@ -84,7 +91,7 @@ def _write_config(folder: Path, request: dict[str, Any]) -> Path:
 
 
 def _providers_in(mirror: Path) -> Iterator[str]:
-    """Yields the addresses of all providers in a mirror: HOST/NAMESPACE/TYPE."""
+    """Yields the addresses of all providers in a mirror, in the form HOST/NAMESPACE/TYPE."""
     for folder in mirror.glob("*/*/*"):
         if folder.is_dir() and "." in folder.parts[-3]:
             yield "/".join(folder.parts[-3:])

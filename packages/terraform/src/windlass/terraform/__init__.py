@@ -1,4 +1,5 @@
 """Terraform and OpenTofu as a kind of service.
 
-Start here: `families` (the resources), `kind` (deploying them), and `windlass.launch.terraform` (a run).
+Start with `families` (the API shapes), `kind` (the behaviour of the services) and `windlass.launch.terraform`
+(a run).
 """

@@ -1,4 +1,4 @@
-"""Reads in the output of Terraform or OpenTofu why a run failed, and what to do. Pure."""
+"""Finds the reason of a failed run, and the remedy, in the output of Terraform or OpenTofu. Does no I/O."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from collections.abc import Sequence
 from typing import Final
 
 LINES: Final = 100
-"""Last lines of the log in which the reason is looked for."""
+"""Number of last log lines in which the reason is searched for."""
 _BOX: Final = "│╷╵ "
 _ERROR: Final = re.compile(r"Error: (.+)")
 _PLACE: Final = re.compile(r"on (\S+) line (\d+)")
 _COMMAND: Final = re.compile(r"windlass: (?:terraform|tofu)\S* [a-z-]+$")
 _REMARK: Final = "windlass: "
-"""The launcher prints the remedy in its last line."""
+"""The prefix of the launcher's lines. Its last line contains the remedy."""
 _NO_VALUE: Final = "No value for required variable"
 _VARIABLE: Final = re.compile(r'input variable "([^"]+)" is not set')
 
 
 def explain_output(lines: Sequence[str]) -> str:
-    """Returns the remedy and the first error of the last command; empty if the output has none."""
+    """Returns the remedy in the last line, or else the first error of the last command. Returns an empty
+    string if the output contains neither."""
     bare = [line.strip(_BOX) for line in lines]
     last = next((line for line in reversed(bare) if line), "")
     if last.startswith(_REMARK) and not _COMMAND.match(last):

@@ -1,5 +1,5 @@
-"""Inputs of a run of a Terraform service: the program, the values of its variables, and the request to its
-launcher; and the records of the last run."""
+"""The inputs of a Terraform run: the values of variables and the request to the launcher. Also finds earlier
+runs of a service."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from windlass.terraform.state_files import StateFile, has_managed, outputs_of
 from windlass.terraform.states import newest_state
 
 SECRETS: Final = "terraform_variables"
-"""The name under which the values of secret variables are encrypted with the service."""
+"""The name under which the encrypted values of secret variables are stored with the service."""
 
 
 def take_secrets(spec: Terraform, before: Mapping[str, str]) -> str:
-    """Removes the values of secret variables from the settings, and returns them for encryption. A secret
-    that is sent without a value keeps its value."""
+    """Removes the values of secret variables from the settings and returns them as JSON, to be encrypted. A
+    secret variable without a value keeps its previous value."""
     taken: dict[str, str] = {}
     variables = spec.terraform_variables_source.tf_vars
     for index, variable in enumerate(variables):
@@ -61,7 +61,7 @@ def secrets_of(ctx: Context, service: Row) -> dict[str, str]:
 
 
 def output_mask(ctx: Context, service: Row, state: StateFile) -> Mask:
-    """Masks the values of secret variables and of sensitive outputs in the output."""
+    """Returns a mask that hides the values of secret variables and sensitive outputs."""
     sensitive = (output.value for output in outputs_of(state) if output.is_sensitive)
     return Mask([*secrets_of(ctx, service).values(), *sensitive])
 
@@ -74,7 +74,8 @@ def run_request(
     program: RunProgram,
     others: Sequence[str] = (),
 ) -> Document:
-    """Returns the request for a run. `others`: addresses of other servers, in case this one is lost."""
+    """Returns the request for the launcher of a run. `others` are the addresses of other servers that the run
+    can use if this one is gone."""
     source = spec.terraform_variables_source
     is_approved = details.of and details.sub_action == APPLY and details.made
     return {
@@ -94,7 +95,7 @@ def run_request(
 
 
 def action_of(details: Particulars) -> str:
-    """Returns the action of a deployment. A rollback applies without an action in the request."""
+    """Returns the action of a deployment. The default, for example for a rollback, is to apply the module."""
     return details.sub_action or APPLY
 
 
@@ -113,8 +114,10 @@ def _input_values(spec: Terraform, secrets: Mapping[str, str]) -> Iterator[tuple
 
 
 async def last_run(ctx: Context, service: Row, *, has_succeeded: bool = False) -> DeploymentRow | None:
-    """Returns the last deployment that has applied the module; with `has_succeeded`, the last that did so
-    with success. Any number of plans and failures may have come after it."""
+    """Returns the newest deployment that applied the module.
+
+    With `has_succeeded`, failed deployments are skipped. Plans are always skipped.
+    """
     async for row in newest_first(ctx, service.id, FAR):
         details = particulars(row)
         is_wanted = row.status == Progress.SUCCEEDED or not has_succeeded
@@ -125,11 +128,11 @@ async def last_run(ctx: Context, service: Row, *, has_succeeded: bool = False) -
 
 
 async def refuse_moved_state(ctx: Context, build_input: BuildInput) -> None:
-    """Refuses a run with another backend than the last one that succeeded, if the state contains
-    resources: the run would begin with an empty state, and create everything again."""
+    """Refuses a run if its backend differs from the backend of the last successful run and the state is not
+    empty. The run would begin with an empty state and create all resources again."""
     service, is_kept = build_input.service, keeps_state(build_input.service.read(Terraform))
     last = await last_run(ctx, service, has_succeeded=True)
-    if last is None:  # only Windlass has the state of runs that failed
+    if last is None:  # the state of failed runs is only in Windlass
         is_moved = not is_kept and await _has_managed(ctx, service)
     else:
         is_moved = _kept_state(ctx, last) not in (None, is_kept) and await has_resources(ctx, service)
@@ -146,14 +149,17 @@ async def _has_managed(ctx: Context, service: Row) -> bool:
 
 
 def _kept_state(ctx: Context, run: DeploymentRow) -> bool | None:
-    """Returns whether Windlass kept the state of a run; None if nothing was started."""
+    """Returns whether Windlass stored the state of a run. None if the run was never started."""
     workload = decrypt_workload(ctx, run)
     return bool(msgspec.json.decode(workload.variables[RUN])["keeps_state"]) if workload else None
 
 
 async def has_resources(ctx: Context, service: Row) -> bool:
-    """Returns whether there may be anything to destroy. The copy of a state that another backend keeps is
-    from the last run that succeeded, so it does not contain what a later one has made."""
+    """Returns whether there may be resources to destroy.
+
+    The copy of a state in another backend comes from the last successful run. Resources that a later failed
+    run created are missing in this copy.
+    """
     _, state = await newest_state(ctx, ctx.store.reads, service.id)
     if state is not None and has_managed(state):
         return True

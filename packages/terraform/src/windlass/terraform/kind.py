@@ -1,6 +1,7 @@
-"""Terraform services: modules that a program of the machine or of an image applies; each deployment is a run.
+"""The kind of Terraform services. Each deployment is a run of Terraform or OpenTofu, either of this machine
+or in an image.
 
-The run itself is `launch.terraform`; its state, lock and plans are in `states`.
+The run itself is in `launch.terraform`. The state, its lock and plans are in `states`.
 """
 
 from __future__ import annotations
@@ -99,14 +100,14 @@ from windlass.terraform.states import (
 
 VOLUME: Final = "terraform"
 GRACE: Final = 60.0
-"""Seconds in which a run that is cancelled finishes what it makes, and stores its state."""
+"""Seconds in which a cancelled run can complete its current operations and store its state."""
 _ACTIONS: Final = {"PLAN": PLAN_ONLY, "FORCE_UNLOCK": UNLOCK, "MIGRATE_STATE": MIGRATE}
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _IMAGE_SETTINGS: Final = "the settings terraform_image and opentofu_image"
 _MOUNT: Final = "/windlass-terraform"
 _LAUNCHER: Final = (sys.executable, "-I", "-m", "windlass.launch.terraform")
 _SURROUNDINGS: Final = {"HOME": "/tmp", "TMPDIR": "/tmp", LAUNCHER_VOLUME: _MOUNT}  # noqa: S108
-"""Variables of a container that correspond to those of the machine on the process engine."""
+"""Variables of a container that the process engine sets itself for its instances."""
 
 
 class TerraformKind(ServiceKind[Terraform]):
@@ -132,7 +133,7 @@ class TerraformKind(ServiceKind[Terraform]):
             return [_images_found(settings, machine.server_host)]
         return [*_programs_found(InstalledPrograms())]
 
-    # As a resource
+    # Create and update
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Terraform]) -> None:
         self._check_place(ctx, await ctx.places.of_environment(tx, draft.above.id), draft.spec)
@@ -154,7 +155,7 @@ class TerraformKind(ServiceKind[Terraform]):
         await watch_updated(ctx, tx, change, _branch_choice(change.spec), _branch_choice(change.before))
 
     def _check_place(self, ctx: Context, place: Place, spec: Terraform) -> None:
-        """Refuses a service that cannot run at its place, as far as that is known here."""
+        """Refuses a service if it is already known that it cannot run at its place."""
         if place.is_connected and place.elsewhere is None:
             check_program(ctx.settings, self.programs, place, spec)
 
@@ -165,7 +166,7 @@ class TerraformKind(ServiceKind[Terraform]):
     def repository(self, service: Row) -> GitRepositoryRequest | None:
         return service.read(Terraform).terraform_files_source.git_repository
 
-    # From a deploy to what runs
+    # Deployments
 
     async def chosen_version(self, tx: Tx, service: Row, body: Spec | None) -> ChosenVersion:
         if not isinstance(body, TerraformDeployRequest | ChosenTerraform):
@@ -214,7 +215,8 @@ class TerraformKind(ServiceKind[Terraform]):
     async def prepare_removal(
         self, ctx: Context, build_input: BuildInput, sub_action: str
     ) -> tuple[BuiltArtifact, Workload] | None:
-        """Destroys the resources with the module that created them."""
+        """Returns the artifact and the workload that destroy the resources, with the commit that created
+        them."""
         if sub_action != DESTROY or not await has_resources(ctx, build_input.service):
             return None
         last = await last_run(ctx, build_input.service)
@@ -255,7 +257,7 @@ class TerraformKind(ServiceKind[Terraform]):
         return usual
 
     def deployed(self, service: Row, details: Particulars) -> Mapping[str, object]:
-        """The document shows which commit was applied."""
+        """Returns the fields of the service's document that show which commit was applied."""
         if (commit := details.commit) is None or action_of(details) != APPLY:
             return {}
         shown = commit_fields(commit)
@@ -267,7 +269,7 @@ class TerraformKind(ServiceKind[Terraform]):
         lines = await asyncio.to_thread(ctx.logs.tail, service.id, LINES, line_filter(version=deployment.id))
         return explain_output([msgspec.json.decode(line)["message"] for line in lines])
 
-    # For its neighbours
+    # For other services
 
     def main_port(self, service: Row) -> MainPort | None:
         return None
@@ -279,7 +281,7 @@ class TerraformKind(ServiceKind[Terraform]):
         return ()
 
     async def offer(self, ctx: Context, source: Reads, environment: str, address: FindAddress) -> Offer:
-        """The outputs of the present state."""
+        """Returns the outputs of the newest state as variables for other services."""
         variables: list[BuiltIn] = []
         for row in await source.resources.of_parent(environment, self.family.name):
             variables += await _outputs(ctx, source, row)
@@ -336,7 +338,7 @@ def _programs_found(installed: InstalledPrograms) -> Iterator[Finding]:
 
 
 def _added_fields(spec: Terraform, row: Row | None) -> Document:
-    """Returns the fields that the answer has besides, or in another form."""
+    """Returns the fields that the response has in addition to the settings."""
     shown = row.read(TerraformShown).terraform_files_source.git_repository if row else None
     repository = with_deployed_commit(spec.terraform_files_source.git_repository, shown)
     source = {"git_repository": repository, "git": {"git_repository": repository}}
@@ -381,8 +383,8 @@ def _is_watched(spec: Terraform) -> bool:
 
 
 async def _outputs(ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
-    """Returns the outputs as variables. One that holds the value of a secret variable, or of a sensitive
-    output, is a secret, whatever the module declares."""
+    """Returns the outputs as variables. An output that contains the value of a secret variable or a sensitive
+    output is marked as secret, even if the module does not declare it as sensitive."""
     _, state = await newest_state(ctx, source, service.id)
     if state is None:
         return []
@@ -403,7 +405,7 @@ kind = TerraformKind()
 
 
 def programs_of(ctx: Context) -> Programs:
-    """Returns the programs of the machine of this server."""
+    """Returns the Terraform programs of this server's machine."""
     kind = ctx.kinds[terraform.name]
     assert isinstance(kind, TerraformKind)
     return kind.programs

@@ -1,4 +1,4 @@
-"""Input variables of a Terraform module, and files with their values, read from a repository."""
+"""Reads the input variables of a Terraform module, and files with their values, from a repository."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from windlass.terraform.hcl import (
 
 MOST_OF_ONE: Final = 256 * 1024
 MOST_OF_ALL: Final = 1024 * 1024
-"""Bytes that are read for one question."""
+"""Maximum bytes that are read for one request."""
 _REPOSITORY: Final = "git_repository"
 _FOLDER: Final = f"{_REPOSITORY}.root_path"
 
@@ -86,17 +86,17 @@ def _values_files(folder: Path) -> list[str]:
 
 
 class _ModuleReader:
-    """Reads files of a module, up to a number of bytes in all."""
+    """Reads files of a module, up to a total size."""
 
     def __init__(self, top: Path) -> None:
         self._top = top
         self._left = MOST_OF_ALL
         self._sensitive: dict[str, frozenset[str]] = {}
-        """Keyed by folder."""
+        """The names of sensitive variables in each folder."""
 
     def files_of_module(self, folder: str = "") -> dict[str, bytes]:
-        """Returns the files of the module in a folder. A link may lead to another folder of the repository:
-        none that leads out of it was fetched."""
+        """Returns the files of the module in a folder. A file may be a link to another folder of the
+        repository. Links that lead out of the repository were not fetched."""
         if not (self._top / folder).is_dir():
             raise Invalid(f"{_FOLDER}: there is no such folder in the repository")
         with os.scandir(self._top / folder) as scan:
@@ -108,7 +108,8 @@ class _ModuleReader:
         return {name: self._read_linked(folder, name) for name in names}
 
     def values(self, path: str, field: str) -> ValuesFile:
-        """Returns the values of a file, without those that a module around it declares as sensitive."""
+        """Returns the values in a file. The values of variables that a module in the same folder or above
+        declares as sensitive are left out."""
         folder, _, name = path.rpartition("/")
         content = self._read(self._top / file_inside(self._top, path, field), path, field)
         try:

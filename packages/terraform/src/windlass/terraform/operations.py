@@ -1,4 +1,5 @@
-"""Terraform services: their resources, plans, the lock on their state, and its versions."""
+"""API operations of Terraform services: resources, outputs, plans, the lock on the state, and state
+versions."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ from windlass.terraform.states import (
 
 @prepares("terraform.create", "terraform.update", "terraform.patch")
 async def look_for_programs(ctx: Context, call: Call) -> None:
-    """Asks programs of the machine for their versions before the transaction, which waits for none."""
+    """Reads the versions of the machine's programs before the transaction, because it must not wait for other
+    programs."""
     await in_thread(programs_of(ctx).look)
 
 
@@ -75,7 +77,7 @@ async def delete_or_uninstall(ctx: Context, tx: Tx, call: Call) -> Reply:
     return Reply()
 
 
-# What it has made
+# Resources and outputs
 
 
 @reads("terraform.terraformResources")
@@ -218,7 +220,7 @@ def _with_next_serial(content: bytes, newest: int) -> bytes:
     """Returns the state with the next serial number, which makes all existing plans stale."""
     if not content:
         return content
-    # All else stays as it is written: the program has numbers with more digits than are read here.
+    # The other fields remain as raw JSON, because numbers may have more digits than Python's parser keeps.
     document = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
     document["serial"] = msgspec.Raw(msgspec.json.encode(newest + 1))
     return msgspec.json.encode(document)

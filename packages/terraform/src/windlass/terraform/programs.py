@@ -1,6 +1,6 @@
-"""Finds the installed programs Terraform and OpenTofu, and their versions.
+"""Finds the installed Terraform and OpenTofu programs and their versions.
 
-A program is asked for its version once; it is asked again when its file has changed.
+The version of a program is cached until its file changes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from windlass.base.environment import for_tools
 from windlass.base.log import log
 
 NAMES: Final = {"TERRAFORM": "terraform", "OPEN_TOFU": "tofu"}
-"""The name of the program of each engine."""
+"""The name of each engine's program."""
 _ASK_VERSION: Final = ("version", "-json")
 _PATIENCE: Final = 20.0
 _VERSION: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]*")
@@ -27,7 +27,7 @@ _log = log("builders.terraform")
 
 
 class InstalledProgram(Struct, frozen=True):
-    """A program of this machine."""
+    """A Terraform or OpenTofu program of this machine."""
 
     engine: str
     version: str
@@ -35,22 +35,24 @@ class InstalledProgram(Struct, frozen=True):
 
 
 class Programs(Protocol):
-    """The programs that run modules."""
+    """The programs that can run modules."""
 
     def look(self) -> Sequence[InstalledProgram]:
-        """Returns all of them, the newest of each engine first. May run each of them."""
+        """Returns all programs, the newest version of each engine first. May execute each program to read its
+        version."""
         ...
 
 
 class InstalledPrograms:
-    """The programs in the folders of a PATH: `terraform`, `tofu`, and versions such as `terraform-1.10`."""
+    """The programs in the PATH: `terraform`, `tofu`, and names with a version such as `terraform-1.10`."""
 
     def __init__(self, surroundings: Mapping[str, str] | None = None) -> None:
-        """`surroundings`: the environment variables; by default, those of this process."""
+        """`surroundings` are the environment variables to use. The default is the environment of this
+        process."""
         self._surroundings = surroundings
         self._known: dict[tuple[str, int, int], InstalledProgram | None] = {}
         self.unusable: dict[str, str] = {}
-        """The paths of programs that did not answer with a version, each with the reason."""
+        """The paths of programs whose version could not be read, with the reason."""
 
     def look(self) -> Sequence[InstalledProgram]:
         programs = [program for path in self._files() if (program := self._program(*path))]
@@ -60,7 +62,7 @@ class InstalledPrograms:
     def _files(self) -> Iterator[tuple[str, Path]]:
         surroundings = for_tools() if self._surroundings is None else self._surroundings
         for folder in dict.fromkeys(surroundings.get("PATH", os.defpath).split(os.pathsep)):
-            # An inherited path, for example from root, can name folders and links that we may not follow.
+            # An inherited PATH, for example from root, can contain folders that Windlass must not access.
             if not folder.startswith("/") or not os.access(folder, os.X_OK):
                 continue
             for engine, name in NAMES.items():
@@ -87,7 +89,8 @@ class InstalledPrograms:
 
 
 def choose(programs: Sequence[InstalledProgram], engine: str, version: str) -> InstalledProgram | None:
-    """Returns the newest program of an engine whose version begins with this one; empty is any."""
+    """Returns the newest program of an engine whose version begins with `version`. An empty version matches
+    any."""
     parts = version.split(".") if version else []
     for program in programs:
         if program.engine == engine and program.version.split(".")[: len(parts)] == parts:

@@ -1,5 +1,5 @@
-"""Chooses the program that runs a module at a place: one of the machine, or that of an image; also the
-launcher that containers get."""
+"""Chooses the program that runs a module: a program of this machine, or the program in an image. Also packs
+the launcher for containers."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from windlass.terraform.programs import NAMES, InstalledProgram, Programs, choos
 from windlass.terraform.settings import TerraformSettings
 
 LAUNCHER: Final = "/windlass-launcher.pyz"
-"""The path of the launcher in a container, as a file that Python runs."""
+"""The path of the launcher's archive in a container. Python can execute the archive."""
 IMAGE_PROVIDERS: Final = "/usr/local/share/terraform/plugins"
-"""The folder of an image in which it may bring providers, which are then fetched from nowhere else."""
+"""The folder with providers in an image. Providers in this folder are not downloaded."""
 _MODULES: Final = ("launcher", "run_server", "terraform", "terraform_environment")
 _MAIN: Final = (
     "from windlass.launch.launcher import launch\n"
@@ -42,19 +42,19 @@ _COMMANDS: Final = {
 
 
 class RunProgram(Struct, frozen=True, kw_only=True):
-    """The program of a run, as it is where that runs."""
+    """The program of a run, with paths and addresses as they are at the place of the run."""
 
     path: str
     server: str
-    """The address of this server for runs."""
+    """The address at which the run can reach this server."""
     image: str = ""
-    """The image that has it; empty for a program of the machine."""
+    """The image that contains the program. Empty for a program of the machine."""
     providers: str = ""
-    """A folder with providers; empty if there is none."""
+    """A folder with providers. Empty if there is none."""
 
 
 async def program_of(settings: Settings, programs: Programs, place: Place, spec: Terraform) -> RunProgram:
-    """Returns the program that runs a module at a place; raises Invalid if there is none."""
+    """Returns the program that runs a module at a place. Raises Invalid if there is none."""
     if place.takes == "image":
         return image_program(settings, place, spec)
     return await in_thread(_program_here, settings, programs, place, spec)
@@ -70,7 +70,7 @@ def _program_here(settings: Settings, programs: Programs, place: Place, spec: Te
 
 
 def check_program(settings: Settings, programs: Programs, place: Place, spec: Terraform) -> None:
-    """Raises Invalid if no program runs the module at a place, as far as that is known here."""
+    """Raises Invalid if it is already known that no program can run the module at a place."""
     if place.takes == "image":
         image_program(settings, place, spec)
     else:
@@ -78,7 +78,7 @@ def check_program(settings: Settings, programs: Programs, place: Place, spec: Te
 
 
 def image_program(settings: Settings, place: Place, spec: Terraform) -> RunProgram:
-    """Returns the program of an image; raises Invalid if containers do not reach this server."""
+    """Returns the program of an image. Raises Invalid if containers cannot reach this server."""
     return RunProgram(
         path=NAMES[spec.engine],
         server=address_at(settings, place),
@@ -88,7 +88,8 @@ def image_program(settings: Settings, place: Place, spec: Terraform) -> RunProgr
 
 
 def installed_program(programs: Programs, spec: Terraform) -> InstalledProgram:
-    """Returns the program of the machine that runs the module; raises Invalid if it does not have it."""
+    """Returns the program of this machine that runs the module. Raises Invalid if the machine has no suitable
+    program."""
     installed, version = programs.look(), _asked_version(spec)
     program = choose(installed, spec.engine, version)
     if program is not None:
@@ -108,20 +109,21 @@ def installed_program(programs: Programs, spec: Terraform) -> InstalledProgram:
 
 
 def images(settings: Settings) -> dict[str, str]:
-    """Returns the usual image of each engine."""
+    """Returns the default image of each engine."""
     own = settings_of(TerraformSettings, settings)
     return {"OPEN_TOFU": own.opentofu_image, "TERRAFORM": own.terraform_image}
 
 
 def image_versions(settings: Settings) -> list[tuple[str, str]]:
-    """Returns each engine with the version that the tag of its usual image names, if it names one."""
+    """Returns the engines with the version in the tag of their default image. Leaves out tags that are not
+    versions."""
     tags = {engine: parse_ref(image).tag for engine, image in images(settings).items()}
     return [(engine, tag) for engine, tag in tags.items() if _VERSION.fullmatch(tag)]
 
 
 @cache
 def launcher_archive() -> bytes:
-    """Returns the launcher as one file, for a Python that knows nothing of Windlass."""
+    """Returns the launcher as an archive that a Python without Windlass can execute."""
     content = io.BytesIO()
     folder = resources.files("windlass.launch")
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -134,7 +136,8 @@ def launcher_archive() -> bytes:
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
-    """Without the present time: the same launcher is the same file."""
+    """Returns an archive entry without the current time, so that the same launcher always leads to the same
+    archive."""
     entry = zipfile.ZipInfo(name)
     entry.compress_type = zipfile.ZIP_DEFLATED
     return entry

@@ -1,7 +1,7 @@
-"""Handles requests of Terraform runs to this server: reads and writes their state, its lock, the plan and the
-resources.
+"""Handles requests of Terraform runs to this server. They read and write the state, its lock, the plan and
+the resources.
 
-A run may access only its own service, and only until its deployment has ended.
+A run can access only its own service, and only until its deployment has ended.
 """
 
 from __future__ import annotations
@@ -55,14 +55,15 @@ T = TypeVar("T")
 _CREDENTIAL: Final = b"basic "
 _STATE: Final = "state"
 _OVERHEAD: Final = 2
-"""A plan holds the state once, and is sent as Base64."""
+"""Maximum size of a request in relation to the state. A plan contains the state once, and is encoded as
+Base64."""
 
 
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
 class SentPlan(Struct):
-    """A plan as the run sends it."""
+    """A plan in the form in which the run sends it."""
 
     text: str
     file: str
@@ -73,7 +74,7 @@ class SentPlan(Struct):
 
 
 def credential_of(header: bytes | None) -> str:
-    """Returns the password of an `Authorization` header; empty if there is none."""
+    """Returns the password in an `Authorization` header. Empty if there is none."""
     if header is None or not header.lower().startswith(_CREDENTIAL):
         return ""
     try:
@@ -83,7 +84,7 @@ def credential_of(header: bytes | None) -> str:
 
 
 class TerraformRunApi:
-    """The HTTP state backend for Terraform, with locking, and the other requests of a run."""
+    """The API for runs: an HTTP backend of Terraform with locking, and the requests of the launcher."""
 
     word = "terraform-run"
     operation = "terraformRun"
@@ -102,7 +103,7 @@ class TerraformRunApi:
         except LockConflict as locked:
             if not locked.lock.info:
                 raise
-            return RunAnswer(locked.lock.info, locked.status)  # the program reads the lock in the body
+            return RunAnswer(locked.lock.info, locked.status)  # Terraform reads the lock in the body
 
 
 async def _find_run(ctx: Context, service: str, what: str, header: bytes | None) -> DeploymentRow:
@@ -148,7 +149,7 @@ async def _read_state(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
 
 
 async def _read_plan(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
-    """Answers the plan that this run should apply."""
+    """Returns the plan that this run is to apply. A run cannot read other plans."""
     plan = await ctx.store.reads.terraform.plan(rest)
     if plan is None or plan.service != run.service or particulars(run).of != rest:
         raise Missing("Make a new plan, and apply that: this one is not kept any more")
@@ -167,7 +168,8 @@ async def _write_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, r
 
 
 async def _refuse_overtaken(ctx: Context, tx: Tx, run: DeploymentRow, content: bytes) -> None:
-    """Refuses a state after a later one of the same run: a paused server may store an old state late."""
+    """Refuses a state that is older than the newest one of the same run. A server that was paused may
+    complete a request late, after another server has stored a newer state."""
     newest, sent = await tx.terraform.newest(run.service), serial_of(content)
     is_own = newest is not None and newest.deployment == run.id and not newest.restored
     if newest is None or sent is None or not is_own or particulars(run).sub_action == MIGRATE:
@@ -184,7 +186,8 @@ async def _purge_state(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, r
 
 
 def _refuse_to_planner(run: DeploymentRow) -> None:
-    """Refuses a change of the state to a run that only plans: no program makes one, and a module might."""
+    """Refuses a state change by a run that only plans. Terraform itself does not request this, but a module
+    could."""
     if particulars(run).sub_action == PLAN_ONLY:
         raise Conflict("Deploy without the action PLAN: a run that only plans changes no state")
 
@@ -200,7 +203,8 @@ async def _unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, reques
 
 
 async def _force_unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
-    """Deployments of a service follow each other: the run that took the lock has ended."""
+    """Releases a lock of an earlier run. The run has ended, because deployments of a service run one after
+    the other."""
     if particulars(run).sub_action != UNLOCK:
         raise Conflict("Deploy with the action FORCE_UNLOCK: this run is for something else")
     present = await tx.terraform.lock(service.id)
@@ -213,7 +217,7 @@ async def _force_unlock(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, 
 async def _take_snapshot(
     ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage
 ) -> bytes:
-    """Takes a copy of a state that another backend keeps, for its outputs and resources."""
+    """Stores a copy of a state in another backend, so that Windlass can show its outputs and resources."""
     await add_version(ctx, tx, service, run.id, request.body)
     return b""
 
@@ -238,7 +242,7 @@ async def _take_plan(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, req
 async def _take_resources(
     ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage
 ) -> bytes:
-    """Keeps the attributes of all resources. A value that is sensitive somewhere is hidden everywhere."""
+    """Stores the attributes of all resources. A value that is sensitive in one place is hidden everywhere."""
     shown = _decode(request.body, ShownState)
     try:
         mask = Mask([*_mask(ctx, run).values, *sensitive_texts(shown)])
@@ -262,7 +266,7 @@ def _mask_values(mask: Mask, value: object) -> object:
 
 
 async def _learn_secrets(ctx: Context, run: DeploymentRow) -> None:
-    """Loads the secrets of the run for masking, because another server may have started it."""
+    """Loads the secrets of the run into the log masks, because another server may have started the run."""
     if ctx.logs.masks.of(run.id) is None:
         await find_secrets(ctx, run.id)
 

@@ -1,4 +1,4 @@
-"""The settings of the package, among those of the server."""
+"""The server settings for Terraform services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a Terraform service, as far as Windlass reads it: outputs and resources. Pure."""
+"""Reads the outputs and resources in the state of a Terraform service. Does no I/O."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ HIDDEN: Final = "(sensitive value)"
 FORM: Final = 4
 """The format version of state files, in use since 2019."""
 MOST_OF_ONE: Final = 64 * 1024
-"""Bytes of an output that is a variable of others."""
+"""Maximum bytes of an output that other services get as a variable."""
 MOST_OF_ALL: Final = 128 * 1024
-"""Bytes of all outputs of a state that are."""
+"""Maximum bytes of all outputs of a state that other services get as variables."""
 MOST_PARTS: Final = 500_000
-"""Maximum number of lists and objects in a text of a run. All other requests wait while it is parsed, and
-even a short text may have millions."""
+"""Maximum number of lists and objects in a run's request. Other requests wait while it is parsed, and even a
+short text may contain millions of them."""
 _OUTPUT_NAME: Final = re.compile(r"[^\W\d][\w-]{0,199}\Z")
 _IDS: Final = uuid.UUID("8f3b8a0e-7c1d-4b9a-9a53-2e6d1c0f4b77")
 
 
 class BadState(ValueError):
-    """A text is no state of a form that is known."""
+    """Raised if a text is not a Terraform state in a supported format."""
 
 
 class StateOutput(Struct, frozen=True):
     name: str
     value: str
-    """The value: a string unchanged, anything else as JSON."""
+    """A string unchanged, any other value as JSON."""
     is_sensitive: bool
 
 
@@ -68,7 +68,7 @@ class StoredResource(Struct, gc=False):
 
 
 class StateFile(Struct):
-    """The part of a state file that is read."""
+    """The part of a state file that Windlass reads."""
 
     version: int
     serial: int = 0
@@ -93,19 +93,19 @@ class ShownValues(Struct):
 
 
 class ShownState(Struct):
-    """A state as `show -json` answers it."""
+    """A state in the format of `terraform show -json`."""
 
     values: ShownValues | None = None
 
 
 def check_parts(content: bytes) -> None:
-    """Raises BadState for a text that would take too long to read."""
+    """Raises BadState if parsing the text would take too long."""
     if content.count(b"{") + content.count(b"[") > MOST_PARTS:
         raise BadState(f"it has more than {MOST_PARTS} lists and objects: divide the module")
 
 
 def read_state(content: bytes) -> StateFile:
-    """Raises BadState with the reason."""
+    """Parses a state. Raises BadState with the reason if this is not possible."""
     check_parts(content)
     try:
         state = read_json(content, StateFile)
@@ -124,7 +124,7 @@ class _SerialNumber(Struct):
 
 
 def serial_of(content: bytes) -> int | None:
-    """Returns the serial number by which the program orders states; None if there is none."""
+    """Returns the serial number by which Terraform orders states, or None if there is none."""
     try:
         return read_json(content, _SerialNumber).serial if content else None
     except BadJson:
@@ -140,9 +140,11 @@ def outputs_of(state: StateFile) -> list[StateOutput]:
 
 
 def shared_outputs(state: StateFile) -> list[StateOutput]:
-    """Returns the outputs that are variables of other services. Outputs that no process could receive are
-    omitted, because they would prevent deployments; so are outputs with the variable name of an earlier
-    one."""
+    """Returns the outputs that become variables of other services.
+
+    Leaves out an output that cannot be an environment variable, because it would prevent the deployment of
+    those services. Also leaves out an output whose variable name is already used.
+    """
     shared: dict[str, StateOutput] = {}
     left = MOST_OF_ALL
     for output in outputs_of(state):
@@ -155,14 +157,15 @@ def shared_outputs(state: StateFile) -> list[StateOutput]:
 
 
 def has_managed(state: StateFile) -> bool:
-    """Returns whether there is anything to destroy."""
+    """Returns whether there are resources to destroy."""
     return any(resource.mode == "managed" and resource.instances for resource in state.resources)
 
 
 def resources_of(
     state: StateFile, service: str, attributes: Mapping[str, Mapping[str, Any]]
 ) -> list[StateResource]:
-    """Returns the resources, with the attributes that may be shown, by address."""
+    """Returns the resources in the state. `attributes` contains the attributes that may be shown, by resource
+    address."""
     return [
         StateResource(
             id=str(uuid.uuid5(_IDS, f"{service}/{address}")),
@@ -181,7 +184,7 @@ def resources_of(
 
 
 def shown_attributes(shown: ShownState) -> dict[str, dict[str, Any]]:
-    """Returns the attributes of all resources by address; sensitive ones are replaced."""
+    """Returns the attributes of all resources by address. Sensitive values are replaced."""
     return {
         resource.address: _without_sensitive(resource.values or {}, resource.sensitive_values or {})
         for resource in _resources_of(shown)
@@ -189,7 +192,7 @@ def shown_attributes(shown: ShownState) -> dict[str, dict[str, Any]]:
 
 
 def sensitive_texts(shown: ShownState) -> list[str]:
-    """Returns values that are sensitive anywhere; they are masked everywhere."""
+    """Returns all values that are sensitive in some place. They are hidden everywhere."""
     outputs = (shown.values and shown.values.outputs) or {}
     texts = [
         _text(output.value) for output in outputs.values() if output.sensitive and output.value is not None
@@ -241,7 +244,8 @@ def _address(resource: StoredResource, instance: StoredInstance) -> str:
 
 
 def _provider(text: str) -> str:
-    """`provider["registry.terraform.io/hashicorp/random"]` → the address alone."""
+    """Returns the address in a provider reference, such as
+    `provider["registry.terraform.io/hashicorp/random"]`."""
     return text.partition('["')[2].partition('"]')[0] or text
 
 

@@ -1,6 +1,6 @@
-"""The state of Terraform services as records: versions, the lock, plans, and the credentials of a run.
+"""Stores the state of Terraform services: its versions, the lock, plans, and the credentials of runs.
 
-All contents are encrypted. A version is never replaced: a newer one comes after it.
+All contents are encrypted. A change of the state adds a new version and does not replace an existing one.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class PlanRecord(Struct, frozen=True):
     resources: list[dict[str, str]]
     file: bytes
     state: str
-    """The number and the digest of the state that it was made of."""
+    """The number and the digest of the state on which the plan is based."""
 
 
 class LockConflict(Conflict):
-    """The state is locked by another run. The lock is what the program gets to read."""
+    """Raised if another run has locked the state. The Terraform program gets the lock as the response."""
 
     status = 423
 
@@ -63,21 +63,22 @@ class CredentialHolder(StrEnum):
 
     LAUNCHER = "terraform run"
     PROGRAM = "terraform state"
-    """The program, and so everything that the module starts: the credential opens the state alone."""
+    """The Terraform program. The module's own programs can read this credential, so it gives access only to
+    the state."""
 
 
 def run_credential(
     ctx: Context, deployment: str, holder: CredentialHolder = CredentialHolder.LAUNCHER
 ) -> str:
-    """Returns a credential of the run of a deployment, which is valid until that has ended."""
+    """Returns a credential for the run of a deployment. It is valid until the run has ended."""
     return f"{deployment}.{ctx.encryption.mark(holder.encode(), deployment.encode())}"
 
 
 async def run_of(
     ctx: Context, source: Reads, service: str, credential: str, holders: Collection[CredentialHolder]
 ) -> DeploymentRow | None:
-    """Returns the deployment in progress of which one of these has the credential; None for any other
-    text."""
+    """Returns the deployment in progress to which a credential belongs. Returns None if the credential is
+    invalid or belongs to none of the `holders`."""
     deployment, _, _ = credential.partition(".")
     own = [run_credential(ctx, deployment, holder) for holder in holders if ids.is_id(deployment)]
     if not any(hmac.compare_digest(credential.encode(), text.encode()) for text in own):
@@ -90,7 +91,7 @@ async def run_of(
 
 
 async def newest_content(ctx: Context, source: Reads, service: str) -> bytes:
-    """Returns the present state; empty if there is none."""
+    """Returns the newest state, or empty bytes if there is none."""
     version = await source.terraform.newest(service)
     return await content_of(ctx, source, version) if version else b""
 
@@ -106,7 +107,7 @@ async def content_of(ctx: Context, source: Reads, version: StateVersion) -> byte
 async def newest_state(
     ctx: Context, source: Reads, service: str
 ) -> tuple[StateVersion | None, StateFile | None]:
-    """Returns the present version, and its content as far as it is read."""
+    """Returns the newest version and the part of its content that Windlass reads."""
     version = await source.terraform.newest(service)
     content = await content_of(ctx, source, version) if version else b""
     return version, read_state(content) if content else None
@@ -115,7 +116,8 @@ async def newest_state(
 async def add_version(
     ctx: Context, tx: Tx, service: Row, deployment: str, content: bytes, *, restored: int = 0
 ) -> StateVersion:
-    """Stores a state as the newest version, unless it is the same as that."""
+    """Stores a state as the newest version. Does nothing if the state equals the newest version. Returns the
+    newest version."""
     settings = settings_of(TerraformSettings, ctx.settings)
     if len(content) > settings.terraform_state_bytes:
         raise TooLarge(
@@ -149,7 +151,7 @@ async def add_version(
 
 
 async def note_attributes(ctx: Context, tx: Tx, service: str, attributes: Document) -> None:
-    """Stores the attributes of the resources of the newest version, as they may be shown."""
+    """Stores the attributes of the resources in the newest version. Sensitive values are already hidden."""
     version = await tx.terraform.newest(service)
     if version is not None:
         owner = RESOURCES.owner(org=version.org, service=version.service, id=version.id)
@@ -158,7 +160,7 @@ async def note_attributes(ctx: Context, tx: Tx, service: str, attributes: Docume
 
 
 async def attributes_of(ctx: Context, source: Reads, version: StateVersion) -> dict[str, Document]:
-    """Returns the attributes of a version's resources, keyed by address; empty if they are unknown."""
+    """Returns the attributes of the resources of a version, by address. Empty if none are stored."""
     sealed = await source.terraform.shown(version.id)
     if sealed is None:
         return {}
@@ -174,14 +176,15 @@ LockWord = Annotated[str, Meta(max_length=255, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
 
 
 class LockInfo(Struct):
-    """The description of a lock, as the programs send it."""
+    """The description of a lock in the format of Terraform."""
 
     id: LockWord = msgspec.field(name="ID", default="")
     operation: LockWord = msgspec.field(name="Operation", default="")
 
 
 async def lock_state(tx: Tx, run: DeploymentRow, info: bytes) -> None:
-    """Takes the lock for a run; raises LockConflict with the lock of another. May be repeated."""
+    """Locks the state for a run. Raises LockConflict if another run has locked it. A repeated request
+    succeeds."""
     sent = _lock_info(info)
     present = await tx.terraform.lock(run.service)
     if present is not None:
@@ -195,7 +198,8 @@ async def lock_state(tx: Tx, run: DeploymentRow, info: bytes) -> None:
 
 
 async def unlock_state(tx: Tx, run: DeploymentRow, info: bytes) -> None:
-    """Releases the lock of this run. A missing lock is not an error, because the call may be repeated."""
+    """Releases the lock of this run. A missing lock is not an error, because the request may be a
+    repetition."""
     sent = _lock_info(info)
     present = await tx.terraform.lock(run.service)
     if present is None:
@@ -206,15 +210,18 @@ async def unlock_state(tx: Tx, run: DeploymentRow, info: bytes) -> None:
 
 
 async def check_lock(tx: Tx, run: DeploymentRow, lock_id: str) -> None:
-    """Raises LockConflict unless the run may write: it holds the lock, or no run does."""
+    """Checks that the run may write the state. Raises LockConflict if another run has locked it."""
     present = await tx.terraform.lock(run.service)
     if present is not None and (present.deployment != run.id or lock_id not in ("", present.id)):
         raise LockConflict(present)
 
 
 async def describe_lock(source: Reads, service: str, now: int, ending: str = "") -> str:
-    """Returns what to do about the lock on the state, who holds it, and since when; empty if no run does.
-    The run of the deployment `ending` has ended, whatever its record contains."""
+    """Returns a message with the owner and the age of the lock, and how to release it. Empty if the state is
+    not locked.
+
+    `ending` is a deployment whose run has ended, even if its record does not show this yet.
+    """
     lock = await source.terraform.lock(service)
     if lock is None:
         return ""
@@ -247,7 +254,7 @@ def _lock_info(info: bytes) -> LockInfo:
 async def put_plan(
     ctx: Context, tx: Tx, run: DeploymentRow, counts: tuple[int, int, int], record: PlanRecord
 ) -> None:
-    """Stores the plan of a deployment; a run that sends it again replaces it."""
+    """Stores the plan of a deployment. A repeated request replaces the plan."""
     owner = PLAN.owner(org=run.org, service=run.service, deployment=run.id)
     sealed = ctx.encryption.encrypt(msgspec.msgpack.encode(record), *owner)
     await tx.terraform.put_plan(StoredPlan(run.id, run.org, run.service, tx.now, *counts, sealed), KEPT_PLANS)
@@ -259,7 +266,10 @@ def plan_record(ctx: Context, plan: StoredPlan) -> PlanRecord:
 
 
 async def present_state(source: Reads, service: str) -> str:
-    """Returns the number and the digest of the present state; empty if there is none. A restored state may be
-    identical to an earlier one that a plan was made of, and still comes after it."""
+    """Returns the number and the digest of the newest state, or an empty string.
+
+    A plan becomes stale even if a restored state is identical to the state of the plan, because the number
+    differs.
+    """
     version = await source.terraform.newest(service)
     return f"{version.number} {version.digest}" if version else ""

@@ -1,4 +1,4 @@
-"""Builds for the process engine: lays out code, installs dependencies, finds the command that starts it."""
+"""Builds for the process engine: lays out the code, installs dependencies and finds the start command."""
 
 from windlass.process.builds.builder import NativeBuilder
 

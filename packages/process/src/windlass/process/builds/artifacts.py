@@ -1,16 +1,16 @@
-"""Stores artifacts and dependencies: whole, or not at all.
+"""Stores artifacts and dependencies. An incomplete artifact is never used.
 
     <folder>/cache/                      build caches and toolchains; see `caches` and `toolchains`
-    <folder>/<service>/<key>/            an artifact, which is complete: it gets its name at the end
-    <folder>/<service>/.deps/<name>/     installed dependencies, where they were made: they know
-                                         their path. Complete with the file `complete` in it, which names it
-    <folder>/<service>/.new-<name>/      a build under way
+    <folder>/<service>/<key>/            a complete artifact; it gets this name at the end of its build
+    <folder>/<service>/.deps/<name>/     installed dependencies; they contain their own path, so they are
+                                         built in place; the file `complete` in them contains the path
+    <folder>/<service>/.new-<name>/      a build in progress
 
-A process that writes or uses one of the last two holds the lock file beside it. The kernel releases the lock
-when the process ends in any way. A folder that is not locked is a leftover.
+A process that writes or uses dependencies or a build in progress holds the lock file beside the folder. The
+kernel releases the lock when the process ends in any way. A folder of this kind without a lock is a leftover.
 
-Builds contain paths of this machine in many files, such as the first lines of scripts. What is not where it
-was made, because the data directory was moved or copied, counts as not there, and is built again.
+Many files of a build contain absolute paths, such as the first lines of scripts. A build that is no longer at
+its original path, because the data directory was moved or copied, counts as absent and is built again.
 """
 
 from __future__ import annotations
@@ -43,17 +43,18 @@ RECORD: Final = "artifact.json"
 COMPLETE: Final = "complete"
 CACHE: Final = "cache"
 PATIENCE: Final = 10.0
-"""Seconds to wait for a lock that others hold for a moment only."""
+"""Seconds to wait for a lock that other processes hold only briefly."""
 LINKS: Final = ("venv", "node_modules", "packages", "node", "python", "manager", "toolchain")
-"""Links of an artifact to what it depends on. `packages` were copied for its build, as for the next one."""
+"""Symbolic links from an artifact to its dependencies. `packages` are Node.js packages that are copied for
+each build."""
 
 _SUFFIX: Final = re.compile(r"[0-9a-f]{12}")
-"""The end of the name of a folder that was made with its own name."""
+"""The random suffix of a folder's name."""
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 
 
 def name_of(text: str) -> str:
-    """Returns an id or key as the name of a folder. Most are one already."""
+    """Returns an id or key as a folder name. A text that is not a safe folder name is hashed."""
     if _PLAIN.fullmatch(text) and text != CACHE and not text.endswith(".lock"):
         return text
     return "h" + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
@@ -73,7 +74,7 @@ class ArtifactStore:
 
     @contextmanager
     def making(self) -> Iterator[Path]:
-        """Yields a folder to build in, which is removed afterwards. The result is moved elsewhere from it."""
+        """Yields a folder to build in, and removes it afterwards. The caller moves the result out of it."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _temporary_folder(self.folder, NEW) as fresh:
             try:
@@ -83,13 +84,13 @@ class ArtifactStore:
 
     @contextmanager
     def depending(self, digest: str) -> Iterator[tuple[Path, bool]]:
-        """Yields a folder for these dependencies, with True if they are in it. It stays if marked
-        complete."""
+        """Yields the folder of these dependencies, and whether they are installed. A new folder is kept only
+        if the caller marks it as complete."""
         deps = self.folder / DEPS
         deps.mkdir(mode=0o700, parents=True, exist_ok=True)
         for present in sorted(deps.glob(f"{digest}-*")):
             if not _SUFFIX.fullmatch(present.name.removeprefix(f"{digest}-")):
-                continue  # of another digest, which begins like this one
+                continue  # belongs to a longer digest with this prefix
             if present.is_dir() and (held := _try_lock(present, shared=True)) is not None:
                 try:
                     if is_complete(present):
@@ -109,14 +110,14 @@ class ArtifactStore:
         return sorted(mark.parent for mark in (self.folder / DEPS).glob(f"*/{COMPLETE}"))
 
     def complete(self, folder: Path, artifact: Artifact) -> None:
-        """Syncs a built folder to disk, and marks it as a complete artifact."""
+        """Records the artifact in its folder and writes both to the disk."""
         with tree.fresh(folder / RECORD).open("xb") as file:
             file.write(msgspec.json.encode(artifact))
         sync_file_system(folder)
 
     def put(self, folder: Path, artifact: Artifact) -> Artifact:
-        """Moves a complete artifact to its final name. If one exists already, it is used instead, because
-        it was built from the same inputs."""
+        """Moves a complete artifact to its final name and returns it. If this key already has an artifact,
+        returns the existing artifact, because both were built from the same input."""
         final = self.at(artifact.key)
         for _ in range(2):
             try:
@@ -139,15 +140,18 @@ class ArtifactStore:
     def sweep(
         self, keep: Collection[str] | None = None, names_used: Callable[[], Collection[str]] | None = None
     ) -> None:
-        """Erases leftovers, and artifacts with other keys than these. Without keys, all artifacts stay.
-        `names_used` returns the dependencies that stay; the default is those of artifacts."""
+        """Erases leftovers, unused dependencies, and the artifacts whose keys are not in `keep`.
+
+        Without `keep`, all artifacts stay. `names_used` returns the names of the dependencies in use; the
+        default is the dependencies to which artifacts have links.
+        """
         self.put_away(keep, names_used)
         self.erase_gone()
 
     def put_away(
         self, keep: Collection[str] | None = None, names_used: Callable[[], Collection[str]] | None = None
     ) -> None:
-        """Renames what `sweep` erases, which is fast."""
+        """Renames the folders that are to be erased. This is fast; `erase_gone` erases them later."""
         if not self.folder.is_dir():
             return
         kept = None if keep is None else {name_of(key) for key in keep}
@@ -160,7 +164,8 @@ class ArtifactStore:
             self._put_deps_away(deps, names_used or self._used_artifacts)
 
     def erase_gone(self) -> None:
-        """Erases renamed folders, including those of a process that was killed before it had erased them."""
+        """Erases renamed folders, including the folders of a process that was killed before it could erase
+        them."""
         for gone in sorted(self.folder.glob(f"{GONE}*")):
             _try_to_erase(gone)
 
@@ -186,7 +191,8 @@ class ArtifactStore:
         held = _try_lock(deps)
         if held is None and _lock(deps).exists():
             return
-        # Checked only now: a build that uses it holds its lock until its artifact is in place.
+        # Checked under the lock: a build that uses the dependencies holds their lock until its artifact is in
+        # place.
         if not is_complete(deps) or deps.name not in names_used():
             self._put_away(deps)
             _lock(deps).unlink(missing_ok=True)
@@ -202,7 +208,7 @@ class ArtifactStore:
         }
 
     def _remove_renamed(self, path: Path, into: Path | None = None) -> None:
-        """Removes a folder after renaming it, so that a half removed folder is never mistaken for a
+        """Renames a folder and then removes it, so that a partly removed folder is never mistaken for a
         complete one."""
         _try_to_erase(self._put_away(path, into))
 
@@ -214,7 +220,7 @@ class ArtifactStore:
 
 
 def services(folder: Path) -> list[str]:
-    """Returns the folders of services."""
+    """Returns the folder names of the services that have builds."""
     entries = sorted(folder.iterdir()) if folder.is_dir() else []
     return [
         entry.name
@@ -224,14 +230,17 @@ def services(folder: Path) -> list[str]:
 
 
 def finish_removals(folder: Path) -> None:
-    """Erases the rest of an interrupted removal."""
+    """Completes interrupted removals."""
     for left in folder.glob(f"{GONE}*"):
         _try_to_erase(left)
 
 
 def _read(path: Path) -> Artifact | None:
-    """Returns an artifact, or None if it is not there or not whole. Raises BuildError for one that another
-    version has recorded: what runs may use its files, so they are not replaced."""
+    """Returns an artifact, or None if it is absent or incomplete.
+
+    Raises BuildError if another version of Windlass has recorded the artifact. Such an artifact is not
+    replaced, because running instances may use its files.
+    """
     try:
         artifact = msgspec.json.decode((path / RECORD).read_bytes(), type=Artifact)
     except (FileNotFoundError, NotADirectoryError):
@@ -257,7 +266,7 @@ def mark_complete(folder: Path) -> None:
 
 
 def is_complete(folder: Path) -> bool:
-    """Returns whether the folder is whole and where it was made."""
+    """Returns whether the folder is complete and still at its original path."""
     try:
         return (folder / COMPLETE).read_text() == str(folder)
     except OSError:
@@ -266,7 +275,8 @@ def is_complete(folder: Path) -> bool:
 
 @contextmanager
 def _temporary_folder(folder: Path, beginning: str, *, keeps: bool = False) -> Iterator[Path]:
-    """Yields a folder that exists only while its lock is held, or after it was kept."""
+    """Yields a new locked folder. Afterwards, the lock file is removed unless `keeps` is set and the folder
+    still exists."""
     present, held = _lock_new(folder, beginning)
     try:
         present.mkdir(mode=0o700)
@@ -278,8 +288,8 @@ def _temporary_folder(folder: Path, beginning: str, *, keeps: bool = False) -> I
 
 
 def _lock_new(folder: Path, beginning: str) -> tuple[Path, int]:
-    """Returns a new name and its held lock. A sweep may remove the lock file before: then another one is
-    tried."""
+    """Returns an unused folder name and the file descriptor of its lock. Tries another name if a sweep
+    removes the lock file first."""
     while True:
         fresh = folder / f"{beginning}{uuid.uuid4().hex[:12]}"
         os.close(filelock.open_lock_file(_lock(fresh)))
@@ -292,7 +302,7 @@ def _lock(path: Path) -> Path:
 
 
 def _try_lock(path: Path, *, shared: bool = False) -> int | None:
-    """Takes the lock of a folder; returns None if the lock file is missing or locked."""
+    """Locks the lock file beside a folder. Returns None if the file is absent or already locked."""
     try:
         held = os.open(_lock(path), os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -304,7 +314,8 @@ def _try_lock(path: Path, *, shared: bool = False) -> int | None:
 
 
 def _drop_lock(lock: Path) -> None:
-    """Removes the lock of an absent folder. A folder is made while its lock is held, so it was removed."""
+    """Removes the lock file of a removed folder. A folder exists only after its lock is held, so an unlocked
+    file without a folder is a leftover."""
     held = _try_lock(lock.with_suffix(""))
     if held is not None:
         if not lock.with_suffix("").exists():
@@ -317,6 +328,6 @@ def _end_programs(left: Path) -> None:
 
 
 def _try_to_erase(path: Path) -> None:
-    """Erases a folder as far as possible. The next sweep tries the rest."""
+    """Erases a folder as far as possible. The next sweep tries to erase the rest."""
     with suppress(OSError):
         erase(path)

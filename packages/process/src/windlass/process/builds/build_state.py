@@ -1,6 +1,7 @@
-"""The state of one build for the process engine, which its steps share.
+"""The state of one build, which its steps share.
 
-`python_steps` and `node_steps` install and build, `work` runs them in order and describes the artifact.
+`python_steps` and `node_steps` install and build. `work` runs these steps in order and describes the
+artifact.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from windlass.process.builds.tools import Tools
 if TYPE_CHECKING:
     from windlass.process.builds.sources import Sources
 
-# A variable of the service must not direct where a tool finds itself and writes its files.
+# A variable of the service must not change where a build tool finds its programs and writes its files.
 NOT_FOR_TOOLS: Final = frozenset(
     {"PATH", "HOME", "TMPDIR", "NODE_ENV", "VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH"}
 )
 
 
 class BuildState:
-    """One build, after its sources are read."""
+    """One build whose sources have been read."""
 
     def __init__(
         self,
@@ -49,7 +50,8 @@ class BuildState:
         self.layout = code.layout
         self.tools = tools
         self.machine = [*tools.path]
-        """Folders of programs without those of fetched toolchains, which instances do not see."""
+        """Folders of programs that instances can also use. The folders of fetched toolchains are not among
+        them."""
         self.toolchains = toolchains
         self.caches = caches
         self.say = tools.say
@@ -58,10 +60,11 @@ class BuildState:
         self.held = held
         self.final = store.at(order.key)
         self.places: list[tuple[Path, Path]] = []
-        """Folders of programs: the present path, and the final one."""
+        """Folders of programs: the path during the build, and the final path."""
         self.environment: dict[str, str] = {"PYTHONUNBUFFERED": "1"}
         self.real_folders = _real_folders(code)
-        """The folders that we read and move as ourselves, before steps of the build could change them."""
+        """The real paths of the folders that Windlass itself reads and moves, resolved before a build step
+        could replace one with a link."""
         tools.check = self.check
 
     def check(self) -> None:
@@ -69,8 +72,8 @@ class BuildState:
             raise BuildError("Fix the install script: it puts a link in the place of a folder.")
 
     async def keep(self, fetched: Path, kind: str) -> Path:
-        """Links a downloaded toolchain into the artifact, because instances see no other folders of
-        Windlass."""
+        """Links a fetched toolchain into the artifact, because an instance cannot read the toolchain cache.
+        Returns its path."""
         name = f"{kind}-of-{fetched.parent.name}"
         deps, is_present = await subprocesses.in_thread(self.held.enter_context, self.store.depending(name))
         if not is_present:
@@ -81,7 +84,8 @@ class BuildState:
         return Path(deps / kind)
 
     async def hold_dependencies(self, digest: str) -> tuple[Path, bool]:
-        """Holds the dependencies until the artifact is in its place, so that no sweep removes them before."""
+        """Locks the dependencies until the artifact is in its place, so that no sweep removes them. Returns
+        their folder, and whether they are installed."""
         dependencies: tuple[Path, bool] = await subprocesses.in_thread(
             self.held.enter_context, self.store.depending(digest)
         )
@@ -90,7 +94,7 @@ class BuildState:
         return dependencies
 
     def variables_as_started(self) -> dict[str, str]:
-        """Returns the variables of a step that runs the application itself."""
+        """Returns the environment of a step that runs the application itself."""
         variables = self.sources.variables
         settings = {name: text for name, text in variables.items() if name.upper() not in NOT_FOR_TOOLS}
         programs = [str(now) for now, _ in self.places]
@@ -106,7 +110,8 @@ def _real_folders(source: Sources) -> list[str]:
 
 @contextmanager
 def explained(complaint: str) -> Iterator[None]:
-    """Puts a complaint about a version first, where it may be the reason of a failure."""
+    """Prepends a complaint about a version to a BuildError, because the version may be the reason for the
+    failure."""
     try:
         yield
     except BuildError as error:

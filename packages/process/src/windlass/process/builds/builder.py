@@ -1,7 +1,7 @@
-"""The builder for the process engine: uses this machine's toolchains, and no container.
+"""The builder of the process engine. It uses the toolchains of this machine instead of containers.
 
-An artifact is a folder: `app`, the code, which the engine copies for each instance, beside files that they
-share.
+An artifact is a folder. Its subfolder `app` contains the code, which the engine copies for each instance.
+Instances share the other files.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ from windlass.process.builds.tools import Tools
 
 
 def take_files(store: ArtifactStore, order: Order, say: Say) -> Artifact:
-    """The whole repository is in the artifact, which works in the folder `root` of it."""
+    """Makes an artifact of the whole repository without building it. Its working folder is the folder `root`
+    of the repository."""
     tree.remove_escaping_links(order.source, say)
     folder_of(order)
     with store.making() as folder_of_build:
@@ -86,11 +87,16 @@ class NativeBuilder:
         build_processes: int = MOST_PROCESSES,
         disk_reserve: int = 0,
     ) -> None:
-        """`isolation` keeps builds apart; the default is as far as this machine allows. `surroundings` are
-        variables that name proxies, certificates and registries; the default is the environment. `fetches`:
-        toolchains that the machine lacks come from registries. `network`: that of each step. `calls` read
-        the files of commits. `build_memory` (MiB) and `build_processes` are limits of all steps of an
-        environment together. `disk_reserve`: bytes of the disk that builds leave free."""
+        """Sets up the builder.
+
+        - `surroundings`: variables for proxies, certificates and registries; the default is the environment
+        - `isolation`: separates builds from each other; the default is the strongest supported one
+        - `fetches`: whether toolchains that the machine lacks are downloaded from registries
+        - `network`: provides the network of each step
+        - `calls`: read the files of commits, with limits
+        - `build_memory` (MiB) and `build_processes`: limits for all steps of an environment together
+        - `disk_reserve`: bytes of the disk that builds must leave free
+        """
         self._disk_reserve = disk_reserve
         self._folder = folder.absolute()
         self._isolation = isolation or Isolation("auto", self._folder)
@@ -186,7 +192,7 @@ class NativeBuilder:
     def _begin(
         self, order: Order, store: ArtifactStore, say: Say, held: ExitStack
     ) -> tuple[Path, BuildCaches]:
-        """Moves the code to the place where it is built. Returns the folder of the build, and its caches."""
+        """Moves the code to the folder where it is built. Returns the folder of the build, and its caches."""
         folder = held.enter_context(store.making())
         make_folders(folder / "home", folder / "artifact")
         caches = held.enter_context(self._caches.using(order.org, order.service, folder / "home", say))
@@ -203,7 +209,8 @@ class NativeBuilder:
         held: ExitStack,
         cells: Cells,
     ) -> Artifact:
-        # Loaded at the first build: they know all languages, and a start does not wait for that.
+        # Imported at the first build: these modules load the support of all languages, which would slow down
+        # the start.
         from windlass.process.builds import sources  # noqa: PLC0415
         from windlass.process.builds.work import make_artifact  # noqa: PLC0415
 
@@ -220,14 +227,14 @@ class NativeBuilder:
 
 
 def _store_artifact(store: ArtifactStore, folder: Path, artifact: Artifact) -> Artifact:
-    """Moves a built artifact to its final place, whole."""
+    """Records a built artifact and moves it to its final place."""
     store.complete(folder, artifact)
     return store.put(folder, artifact)
 
 
 @asynccontextmanager
 async def _exit_in_thread() -> AsyncIterator[ExitStack]:
-    """Exits context managers in a thread, because many files may have to be removed."""
+    """Yields an exit stack that is closed in a thread, because its exits may remove many files."""
     held = ExitStack()
     try:
         yield held
@@ -256,7 +263,7 @@ def _explain_error() -> Iterator[None]:
 
 
 def _reason(error: OSError) -> str:
-    """Returns the reason of an error without the paths of this machine."""
+    """Returns the reason of an error without paths. The error of a copied folder lists many of them."""
     if isinstance(error, shutil.Error):
         text = " ".join(str(failure[-1]) for failure in error.args[0])
         numbers = re.findall(r"\[Errno (\d+)\]", text)

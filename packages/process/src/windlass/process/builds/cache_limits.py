@@ -1,4 +1,4 @@
-"""Decides which build caches are erased: first the too old ones, then the least recently used ones."""
+"""Chooses the build caches to erase: first the caches that are too old, then the least recently used ones."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ DAY: Final = 24 * 3600.0
 
 
 class CacheLimits(Struct, frozen=True):
-    """The limits of the caches of one organization, or of all toolchains."""
+    """The cache limits of one organization, or of all toolchains together."""
 
     most_bytes: int = 10 << 30
     days: int = 30
 
 
 class CacheUnit(Struct, frozen=True):
-    """A cache that is erased as a whole."""
+    """A cache that can only be erased completely."""
 
     path: Path
     used: float
-    """The time of the last use, in seconds."""
+    """The time of the last use, in seconds since the epoch."""
     size: int
 
 
 def units_to_erase(units: Iterable[CacheUnit], limits: CacheLimits, now: float) -> list[CacheUnit]:
     """Returns the caches to erase, the least recently used first."""
-    # Programs of a build can give their caches a time to come.
+    # The programs of a build can set the time of their caches to a time in the future.
     oldest_first = sorted(units, key=lambda unit: min(unit.used, now))
     total = sum(unit.size for unit in oldest_first)
     erased = []
@@ -43,7 +43,8 @@ def units_to_erase(units: Iterable[CacheUnit], limits: CacheLimits, now: float) 
 
 
 def size_of(top: Path) -> int:
-    """Returns the bytes that a folder takes on the disk. Follows no link; files that vanish are left out."""
+    """Returns the disk space of a folder in bytes. Does not follow links, and ignores files that vanish
+    meanwhile."""
     total = 0
     ahead = [str(top)]
     while ahead:

@@ -1,14 +1,14 @@
-"""Build caches: the downloads and the kept files of one service.
+"""Build caches: the downloads of build tools and the folders that a service keeps between builds.
 
     <folder>/cache/.services/<organization>/<service>/<number>/    for one build at a time
 
-Steps write to them, and later steps run what is in them. So no two services share one: otherwise, a user
-who may deploy one service could run code in another.
+Build steps write to the caches, and later steps execute files in them. Services never share a cache, because
+a user who may deploy only one service could otherwise run code in the builds of another.
 
-A build takes the first free number of its service: it is in the same folder as the build before, and two at
-the same time are in different ones. The lock beside the folder is held until the build ends in any way; the
-file `.busy` beside it is there if it did not end by itself, and then its kept files are not trusted. The
-downloads are: tools write them so that a kill does no harm.
+A build uses the first free number of its service. Consecutive builds therefore share a folder, and concurrent
+builds do not. The build holds the lock file beside the folder until it ends in any way. The file `.busy`
+beside the folder exists until the build has ended normally. If it is left over, the next build deletes the
+kept folders but not the downloads, because build tools write those safely.
 """
 
 from __future__ import annotations
@@ -44,18 +44,21 @@ class BuildCaches:
     def __init__(self, own: Path) -> None:
         self.own = own
         self.downloads = own / _DOWNLOADS
-        """The folder of the caches of tools, one for each: also of what they built of it, such as wheels."""
+        """The folder with one cache for each build tool. A cache includes files that the tool has built, such
+        as wheels."""
         self.source = own / "source"
-        """The place of the code: the same for each build, because tools recognize files by their path."""
+        """The folder of the code. The path is the same for each build, because tools recognize files by their
+        path."""
         self.kept = own / _KEPT
-        """Folders that stay for the next build of this service."""
+        """Folders that are kept for the next build of this service."""
         self.times = own / "times.json"
         self.is_whole = False
-        """True if no program of the build was killed while it wrote here."""
+        """Whether all programs of the build ended without being killed, so that the kept files are
+        complete."""
 
     @contextmanager
     def trusted_at_the_end(self) -> Iterator[None]:
-        """Marks the caches as trusted when the build has ended, unless one of its programs was killed."""
+        """Sets `is_whole` when the build ends, unless a program of the build was killed."""
         try:
             yield
         except BuildError as error:
@@ -65,7 +68,7 @@ class BuildCaches:
         self.is_whole = True
 
     def throw_away(self, names: Iterable[str]) -> None:
-        """Empties the caches of these tools, and the cached compiler output."""
+        """Empties the caches of the named tools, and the kept folders."""
         erase(self.kept)
         private_folder(self.kept)
         for name in names:
@@ -76,15 +79,16 @@ class CacheStore:
     """The build caches of all organizations."""
 
     def __init__(self, folder: Path, limits: CacheLimits) -> None:
-        """`folder` is the folder of the builder."""
+        """Uses caches below `folder`, the folder of the builder."""
         self._folder = folder / CACHE
         self._limits = limits
         self._sizes: dict[Path, tuple[float, int]] = {}
-        """The size of each cache at the time when it was last used."""
+        """For each cache, the time of its last use and its size at that time."""
 
     @contextmanager
     def using(self, org: str, service: str, home: Path, say: Say) -> Iterator[BuildCaches]:
-        """Yields the caches for a build, whose programs have this home. No sweep removes them meanwhile."""
+        """Yields the caches for a build and keeps them locked, so that no sweep removes them. `home` is the
+        home folder of the build's programs."""
         own, held = _lock_free_folder(
             private_folder(self._folder / SERVICES / name_of(org) / name_of(service))
         )
@@ -95,7 +99,7 @@ class CacheStore:
                 yield caches
             finally:
                 erase(caches.source)
-                with suppress(FileNotFoundError):  # who needs room may delete the caches of a build
+                with suppress(FileNotFoundError):  # an operator may delete caches to free disk space
                     os.utime(_path_beside(own, ".lock"))
                 if caches.is_whole:
                     _path_beside(own, _BUSY).unlink(missing_ok=True)
@@ -108,8 +112,8 @@ class CacheStore:
             _remove(folder, self._folder)
 
     def sweep(self) -> None:
-        """Erases caches that are too old, and the least recently used ones of an organization with too many.
-        Those that a build uses stay until the next sweep."""
+        """Erases caches that are too old, and the least recently used caches of an organization that exceeds
+        its limit. Caches of running builds stay until the next sweep."""
         for left in self._folder.glob(f"{GONE}*"):
             erase(left)
         for org in sorted((self._folder / SERVICES).glob("*")):
@@ -118,7 +122,7 @@ class CacheStore:
 
     def _units(self, org: Path) -> Iterator[CacheUnit]:
         for service in sorted(org.glob("*")):
-            with suppress(FileNotFoundError):  # it was deleted
+            with suppress(FileNotFoundError):  # the service's folder was deleted
                 for lock in service.glob("*.lock"):
                     yield self._unit(lock.with_suffix(""), lock.stat().st_mtime)
 
@@ -143,10 +147,10 @@ class CacheStore:
 
 
 def _lock_free_folder(folder: Path) -> tuple[Path, int]:
-    """Returns the first folder that no build uses, and its held lock."""
+    """Returns the first folder that no build uses, and the file descriptor of its lock."""
     for number in count():
         own = folder / str(number)
-        private_folder(folder)  # a sweep removes it where it is empty
+        private_folder(folder)  # a sweep removes this folder if it is empty
         held = filelock.try_hold(_path_beside(own, ".lock"))
         if held is None:
             continue
@@ -173,7 +177,7 @@ def _begin(caches: BuildCaches, home: Path, say: Say) -> None:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[bool]:
-    """Takes a lock exclusively, if no build holds it."""
+    """Yields whether the lock file could be locked exclusively. Releases the lock afterwards."""
     held = filelock.try_hold(lock)
     try:
         yield held is not None and filelock.is_at(held, lock)
@@ -191,7 +195,7 @@ def _remove(path: Path, into: Path) -> None:
 
 
 def _set_aside(path: Path, into: Path) -> Path:
-    """Renames a folder that is to be erased, so that a half erased one is never used."""
+    """Renames a folder that is to be erased, so that a partly erased cache is never used."""
     gone = into / f"{GONE}{uuid.uuid4().hex}"
     with suppress(FileNotFoundError):
         path.rename(gone)

@@ -1,7 +1,8 @@
-"""Runs each step of a build in a cell: it sees the system and its own build, and can change only the latter.
+"""Runs each step of a build in a cell, which is a sandbox (base/isolation). The step can read the system and
+its own build, and can write only to its own build.
 
-Builds of one service share a user, and with it the downloads of tools, where no other service can write.
-Services have read-only access to the result of a build.
+All builds of one service run as the same system user, so that they can share download caches. Other services
+cannot write to these caches. Instances have read-only access to the result of a build.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _LARGEST_FILE: Final = 8 << 30
 
 
 class BuildStep(NamedTuple):
-    """A program to run, with its variables. `operators` are those of the operator, which may name files."""
+    """A program to run, with its variables. `operators` are variables that the operator has set; their values
+    may be paths of files."""
 
     argv: Sequence[str]
     folder: Path
@@ -49,8 +51,8 @@ class Cells:
         org: str = "",
         environment: str = "",
     ) -> None:
-        """Cells of the same `owner`, such as a service, have the same user. `step_limits` are those of an
-        `environment` of `org`, or of the owner."""
+        """Defines the cells of one build. All cells of the same `owner`, such as a service, run as the same
+        system user. `step_limits` apply to all steps in the `environment` of the organization `org`."""
         self._isolation, self._name, self._org = isolation, f"builds of {owner}", org or owner
         self._environment = environment
         self.step_limits = step_limits or StepLimits(temporary)
@@ -59,16 +61,19 @@ class Cells:
         self.writable = list(writable)
         """Folders that steps may write to."""
         self.readable: list[Path] = []
-        """Additional folders and files that steps may read."""
+        """Folders and files that steps may read, in addition to the system's."""
         self._kept = tuple(kept)
-        """Caches, which steps may write to as well. Their files belong to the user of earlier steps."""
+        """Caches that steps may write to. Their files belong to the user of earlier steps."""
         self.pids: set[int] = set()
-        """First processes of the steps that run now."""
+        """The first process id of each running step."""
 
     @asynccontextmanager
     async def running(self, step: BuildStep) -> AsyncIterator[tuple[ChildProcess, bool]]:
-        """Runs a program in a cell. True: nothing that it leaves running outlives it. Raises a BuildError if
-        the steps of the environment, or of the organization, needed too much memory."""
+        """Runs a program in a cell. Yields the process, and whether all processes that it leaves behind end
+        with it.
+
+        Raises BuildError if the steps of the environment or the organization exceeded their memory limit.
+        """
         async with self.step_limits.of(self._org, self._environment) as steps:
             before = steps.kills()
             async with (
@@ -110,8 +115,8 @@ class Cells:
             yield started, cell["processes"]
 
     def cell(self, environment: Mapping[str, str]) -> Cell | None:
-        """Returns the cell of a step; None if isolation is off. `environment` is the operator's, and may name
-        files."""
+        """Returns the cell of a step, or None if isolation is off. The cell can read files that variables of
+        the operator point to."""
         owner = self._isolation.owner(self._name)
         folders = [folder for folder in self.writable if folder.exists()]
         if owner is not None:
@@ -134,9 +139,12 @@ class Cells:
 
 
 def _named_files(environment: Mapping[str, str], own: Sequence[Path]) -> Iterator[str]:
-    """Yields files and folders that the operator's variables name, such as certificates and packages.
-    Folders that steps may change, such as a cache, are left out: steps see them anyway, and may have put a
-    link there."""
+    """Yields the existing files and folders that are values of the operator's variables, such as
+    certificates.
+
+    Folders that steps can change, such as a cache, are left out. Steps can read them anyway, and may have put
+    a link there.
+    """
     for value in environment.values():
         path = value.removeprefix("file://")
         if (

@@ -1,4 +1,4 @@
-"""Makes a command that an engine can start: found on this machine, with paths from the working folder."""
+"""Resolves the start command: finds its program and makes its paths relative to the working folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SCRIPTED: Final = {
 
 
 class Site(Struct, frozen=True, kw_only=True):
-    """The place where the command will run."""
+    """The folders in which the command will run."""
 
     layout: Layout
     path: tuple[str, ...]
@@ -37,7 +37,7 @@ class Site(Struct, frozen=True, kw_only=True):
     final: tuple[str, ...]
     """The final paths of the same folders, in the same order."""
     undone: tuple[str, ...] = ()
-    """Instructions that were not executed, which may be the reason for a missing file."""
+    """Dockerfile instructions that were not executed. They may be the reason why a file is missing."""
 
 
 def resolve_command(command: Command, site: Site, say: Say) -> tuple[str, ...]:
@@ -56,7 +56,7 @@ def _exec(argv: Sequence[str], site: Site, say: Say) -> tuple[str, ...]:
     _check_script(program, rest, site)
     if "/" not in program or program.startswith("/"):
         return (program, *rest)
-    # Its path is relative to the working folder, which only the process itself is sure to be in.
+    # A relative path is only valid in the working folder, so a shell resolves it after the process is there.
     return ("/bin/sh", "-c", 'exec "$0" "$@"', program, *rest)
 
 
@@ -70,7 +70,7 @@ def _in_shell(text: str, shell: Sequence[str], site: Site, say: Say) -> tuple[st
         plain = [word for word in words[1:] if "$" not in word]
         if len(plain) == len(words) - 1 or (plain and plain[0] == words[1]):
             _check_script(program, plain, site)
-        # The word itself is replaced only if it is written without quotes and escapes.
+        # The word is replaced only if it is written without quotes and escapes.
         if here.startswith(words[0]):
             here = shlex.quote(program) + here[len(words[0]) :]
         if not here.startswith("exec "):
@@ -89,7 +89,8 @@ def _program(program: str, here: str, site: Site, say: Say) -> str:
         if place.is_file() and os.path.realpath(place).startswith(os.path.realpath(site.layout.app)):
             _executable(place, program, say)
             return ours if "/" in ours else f"./{ours}"
-        # In a virtual environment that the Dockerfile makes, such as /app/.venv/bin/gunicorn.
+        # The Dockerfile makes a virtual environment that does not exist here, such as
+        # /app/.venv/bin/gunicorn.
         return (_on_path(name, site) if "/bin/" in program else None) or _refuse_missing(program, site)
     if (installed := _on_path(name, site)) and (_PYTHON.fullmatch(name) or not os.access(program, os.X_OK)):
         return installed
@@ -103,7 +104,7 @@ def _program(program: str, here: str, site: Site, say: Say) -> str:
 
 
 def _on_path(name: str, site: Site) -> str | None:
-    """Returns the final path of a program. Any Python is the Python of the application."""
+    """Returns the final path of a program. Each name of Python leads to the application's Python."""
     if _PYTHON.fullmatch(name) and tools.find_program("python", site.path[:1]):
         name = "python"
     for now, final in zip(site.path, site.final, strict=True):
@@ -120,7 +121,7 @@ def _executable(place: Path, program: str, say: Say) -> None:
 
 
 def _check_script(program: str, rest: Sequence[str], site: Site) -> None:
-    """Refuses `python main.py` and the like if the file is absent."""
+    """Refuses a command such as `python main.py` if the script is absent."""
     name = _PYTHON.sub("python", Path(program).name)
     if name not in _SCRIPTED or not rest or rest[0].startswith("-"):
         return

@@ -1,7 +1,7 @@
-"""The port on which the command of a Dockerfile serves, and how it gets the one of its instance.
+"""Finds the port in a Dockerfile's command and replaces it with the port of the instance.
 
-In a container each program has all ports for itself. Without one, a port may be taken or need root. The
-engine sets WINDLASS_PORT_80 where the application declares port 80.
+In a container, a program can use any port. Without a container, the port may be in use or need root. The
+engine sets the variable WINDLASS_PORT_80 to the instance's port if the application declares port 80.
 """
 
 from __future__ import annotations
@@ -27,20 +27,22 @@ _SERVER: Final = re.compile(
 )
 _FILE: Final = re.compile(r"(?:^|[\s/])(?P<stem>\w[\w-]*)\.(?:py|[cm]?js|rb)(?:\s|$)")
 USUAL: Final = 8000
-"""The port of a server that names none. If it is found to listen on another, it gets that one."""
+"""The assumed port of a server whose command contains no port. If the server is found to listen on another
+port, that port is used."""
 _SHELLS: Final = frozenset({"sh", "bash", "ash", "/bin/sh", "/bin/bash", "/bin/ash"})
 
 
 def fixed_port(command: Command | None, exposed: Collection[int]) -> int | None:
-    """Returns the port that a command names for its server, if it names just one and no other is exposed."""
+    """Returns the only port in a command. Returns None if there are several, or if the image exposes only
+    other ports."""
     named = {int(match["port"]) for match in _matches(command, exposed)} if command else set()
     number = named.pop() if len(named) == 1 else 0
     return number if 0 < number < 2**16 and number in (exposed or {number}) else None
 
 
 def web_port(command: Command | None, recipe: Recipe) -> int:
-    """Returns a port for a command that starts a known server of HTTP, or the file that the recipe starts;
-    0 for others."""
+    """Returns the port of a command that starts a known HTTP server or the file that the recipe starts.
+    Returns 0 for other commands."""
     if command is None:
         return 0
     if _SERVER.search(_text_of(command)):
@@ -51,7 +53,7 @@ def web_port(command: Command | None, recipe: Recipe) -> int:
 
 
 def with_given_port(command: Command, number: int) -> Command:
-    """Returns the command with the port that stands for `number` where the application declares it."""
+    """Returns the command with `number` replaced by the variable that contains the instance's port."""
     match command:
         case Shell(text):
             return replace(command, text=_text_with(text, number))

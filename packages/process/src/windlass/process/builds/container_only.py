@@ -1,7 +1,7 @@
-"""Finds out from a Dockerfile, before anything is installed, that it needs a container engine.
+"""Detects, before anything is installed, that a Dockerfile needs a container engine.
 
-Offers the recipe of the same files, if they have one. A Dockerfile that ends in the image of a web server
-serves files and nothing else.
+The error offers to follow the recipe instead, if there is one. A recipe is the detected way to build and
+start the same files. A Dockerfile whose last stage is the image of a web server only serves static files.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FOLDERS: Final = {
     "nginx": "/usr/share/nginx/html",
     "nginx-unprivileged": "/usr/share/nginx/html",
 }
-"""The folder that each image serves by default."""
+"""The folder that each web server image serves by default."""
 _PROGRAMS: Final = {"caddy", "httpd", "httpd-foreground", "nginx", "nginx-debug"}
 _CHANGES_NOTHING: Final = {"CMD", "EXPOSE", "LABEL", "MAINTAINER", "STOPSIGNAL", "WORKDIR"}
 
@@ -41,13 +41,14 @@ def name_of_image(base: str) -> str:
 
 
 def starts_web_server(image: str, argv: Sequence[str]) -> bool:
-    """Returns whether an image is that of a web server, and the command is none or its own."""
+    """Returns whether the image belongs to a known web server and the command starts this server, or is
+    empty."""
     return name_of_image(image) in _FOLDERS and (not argv or posixpath.basename(argv[0]) in _PROGRAMS)
 
 
 def serves_the_site(read: Dockerfile, recipe: Recipe) -> bool:
-    """Returns whether the Dockerfile only copies one folder of the repository for a web server, and the
-    recipe serves this folder as it is."""
+    """Returns whether the Dockerfile only copies one folder of the repository for a web server to serve, and
+    the recipe serves the same folder unchanged."""
     stage = read.stages[-1]
     if len(read.stages) > 1 or recipe.build or not recipe.static_folder:
         return False
@@ -57,7 +58,8 @@ def serves_the_site(read: Dockerfile, recipe: Recipe) -> bool:
 
 
 def _copied_folders(stage: Stage) -> Iterator[str]:
-    """Yields what is copied, a folder that goes to the served one by its path in the repository."""
+    """Yields the source of each ADD or COPY to the folder that the web server serves, and an empty string for
+    each other ADD or COPY."""
     served = _FOLDERS.get(name_of_image(stage.base))
     place = "/"
     for instruction in stage.instructions:
@@ -74,7 +76,7 @@ def _words(instruction: Instruction) -> Sequence[str]:
 
 
 _BROUGHT: Final = re.compile(r"python[\d.]*|node|npm|npx|yarn|pnpm|bun|uv")
-"""Programs that a build brings, where the machine has none."""
+"""Programs that a build provides if the machine lacks them."""
 _PIP: Final = re.compile(r"\b(?:pip[\d.]*|uv pip) install\b")
 _GLOBALLY: Final = re.compile(r"\b(?:npm (?:i|install|add) (?:-g|--global)|yarn global add) ([^&|;]{0,500}+)")
 _IMAGES: Final = {
@@ -87,19 +89,19 @@ _IMAGES: Final = {
     "Ruby": r"ruby",
     "Rust": r"rust",
 }
-"""For each language, the names of the images that build its applications."""
+"""For each language, a pattern for the names of the images that build its applications."""
 _NEUTRAL: Final = {
     "HOST", "HOSTNAME", "NODE_ENV", "PATH", "PORT", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED",
 }  # fmt: skip
-"""Variables for which each recipe has its own values."""
+"""Variables that a Dockerfile may set without effect, because each recipe sets its own values."""
 _OF_SERVER: Final = re.compile(r"LISTEN_PORT|(?:NGINX|STATIC|UWSGI)_[A-Z_]+")
-"""Variables of the server that images of the name `uwsgi-nginx` bring, in the place of which a recipe has its
-own."""
+"""Variables for the web server in `uwsgi-nginx` images. A recipe starts its own server, which does not need
+them."""
 _ELSEWHERE: Final = "deploy to a cluster with the engine docker"
 
 
 class NeedsContainer(BuildError):
-    """A Dockerfile has instructions that processes cannot follow."""
+    """Raised if a Dockerfile has instructions that the process engine cannot follow."""
 
     def __init__(self, message: str, reason: str, recipe: Recipe) -> None:
         super().__init__(message)
@@ -107,17 +109,21 @@ class NeedsContainer(BuildError):
         self.recipe = recipe
 
     def __reduce__(self) -> tuple[type[NeedsContainer], tuple[str, str, Recipe]]:
-        """Pickles all fields, because it may come from another process; by default, only the message is
-        pickled."""
+        """Supports pickling, because the exception may come from another process and has additional
+        arguments."""
         return type(self), (str(self), self.reason, self.recipe)
 
     def gives_the_same(self, read: Dockerfile, hinted: Hints) -> bool:
-        """Returns whether the recipe gives the same application: it serves the same folder; or a stage is
-        built in an image of its language, and the Dockerfile sets no variables that a recipe lacks."""
+        """Returns whether the recipe leads to the same application as the Dockerfile.
+
+        This is the case if both serve the same folder. It is also the case if a stage is built in an image of
+        the recipe's language and the Dockerfile sets no variables that the recipe lacks.
+        """
         if serves_the_site(read, self.recipe) and not hinted.environment:
             return True
         images = _IMAGES.get(self.recipe.language)
-        # A Dockerfile without a command leaves it to its image or a Compose file: there is none to follow.
+        # Without a command in the Dockerfile, its image or a Compose file has the command, so the recipe's is
+        # used.
         is_whole = self.recipe.build or hinted.command is None
         if not (images and self.recipe.is_runnable and is_whole and not self.recipe.problems):
             return False
@@ -128,8 +134,8 @@ class NeedsContainer(BuildError):
 
 
 def check_start(hinted: Hints, layout: Layout, name: Path, installs: bool) -> None:
-    """Refuses a start command whose program only an instruction of the Dockerfile makes. `installs`: packages
-    are installed here, which may bring programs."""
+    """Refuses a start command whose program is made by a Dockerfile instruction. `installs` is whether the
+    build installs packages, which may contain the program."""
     missing = _missing_file(hinted.command, layout, installs) if hinted.command else ""
     steps = [instruction for instruction in hinted.skipped if instruction.makes_files]
     if not missing or not steps:
@@ -146,8 +152,8 @@ def check_start(hinted: Hints, layout: Layout, name: Path, installs: bool) -> No
 
 
 def check_web_server(hinted: Hints, layout: Layout, name: Path) -> None:
-    """Refuses to start the web server of an image: the machine may have none, or another with files of its
-    own."""
+    """Refuses to start a web server of the image: the machine may have no such server, or one that serves
+    other files."""
     if starts_web_server(hinted.image, _argv_of(hinted.command) if hinted.command else []):
         image = name_of_image(hinted.image)
         reason = f"{name} starts the web server of the image {image}, and the engine process has no images."
@@ -155,7 +161,7 @@ def check_web_server(hinted: Hints, layout: Layout, name: Path) -> None:
 
 
 def check_global_program(hinted: Hints, layout: Layout, name: Path, package: Package | None) -> None:
-    """Refuses a start command whose program only a global installation of npm brings."""
+    """Refuses a start command whose program is only installed by `npm install --global` in the Dockerfile."""
     argv = _argv_of(hinted.command) if hinted.command else []
     if not argv or (package and argv[0] in {**package.dependencies, **package.development}):
         return
@@ -169,7 +175,7 @@ def check_global_program(hinted: Hints, layout: Layout, name: Path, package: Pac
 
 
 def refusal(folder: Path, reason: str) -> NeedsContainer:
-    """Returns the message about a Dockerfile that processes cannot follow."""
+    """Returns the error about a Dockerfile that the process engine cannot follow."""
     recipe = recipe_of(folder)
     if not recipe.is_runnable:
         message = f"{_ELSEWHERE.capitalize()}, or set builder to RECIPE and start_command: {reason}"
@@ -188,8 +194,8 @@ def _describe(recipe: Recipe) -> str:
 
 
 def _missing_file(command: Command, layout: Layout, installs: bool) -> str:
-    """Returns the program, or the archive of a Java program, that is neither in the repository nor on this
-    machine."""
+    """Returns the program or the Java archive of the command if it is neither in the repository nor on this
+    machine. Returns an empty string otherwise."""
     argv = _argv_of(command)
     if not argv:
         return ""

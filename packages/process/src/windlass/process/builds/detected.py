@@ -1,7 +1,9 @@
-"""The part of a recipe that the process engine follows, where there is no Procfile and no Dockerfile.
+"""Chooses the parts of a recipe that a build follows. A recipe is the detected way to install, build and
+start the files of a repository.
 
-A command that the author names for another platform, a start script of package.json, and a file that runs by
-itself, are preferred to a recipe without a framework, in this order: they are more reliable than detection.
+Three sources of a start command are preferred to a recipe without a framework, because they are more
+reliable. In order of priority: a command that the author wrote for another platform, the start script of
+package.json, and a file with a usual name.
 """
 
 from __future__ import annotations
@@ -41,42 +43,42 @@ from windlass.process.builds.start import (
 )
 
 NATIVE: Final = ("Python", "Node")
-"""Languages with special installers, which reuse dependencies between builds."""
+"""Languages with a dedicated installer in this package, which shares dependencies between builds."""
 _SHOWN: Final = ("language", "language_version", "framework", "release", "static_folder", "static_fallback")
 _OF_START: Final = ("start", "added_packages")
 _NUMBER: Final = re.compile(r"[\d.]+")
 
 
 class RecipeSteps(Struct, frozen=True):
-    """Commands of a recipe whose language has no special installer."""
+    """The commands of a recipe whose language has no dedicated installer in this package."""
 
     toolchain: Toolchain
     commands: tuple[tuple[str, str], ...]
-    """The name of each step, such as Installing, with its command."""
+    """The title of each step, such as "Installing the dependencies", with its command."""
     version: str
-    """The version of the language that the repository asks for."""
+    """The version of the language that the repository requires."""
     why: str
-    """The reason for the language, as part of a message."""
+    """The reason why this language was detected, as part of a message."""
 
 
 class FollowedRecipe(Struct, frozen=True):
-    """The start command, and what else a build does because of a recipe."""
+    """The start command and the other results of a recipe that a build follows."""
 
     start: Start
     build: str = ""
-    """The command that builds a framework of Node, if package.json has no script for it."""
+    """The build command of a Node framework, if package.json has no script for it."""
     prepare: str = ""
-    """The command that builds an application of Python, such as one that collects static files."""
+    """The build command of a Python application, for example to collect static files."""
     static_folder: str = ""
-    """A folder to serve, which the build makes."""
+    """A folder that the build creates and the gateway serves."""
     added: tuple[str, ...] = ()
-    """Python packages that the start command needs and no file declares."""
+    """Python packages that the start command needs although no file of the repository lists them."""
     port: int = 0
-    """The port of the web process unless PORT is set; 0 if no file shows one that serves."""
+    """The port of the web process unless PORT is set. 0 if no file shows a web process."""
     steps: RecipeSteps | None = None
-    """Commands that install and build an application of another language."""
+    """The commands that install and build an application in a language without a dedicated installer."""
     lines: tuple[str, ...] = ()
-    """Lines for the build log: each value that is followed, with its reason."""
+    """Lines for the build log: each value that the build uses, with its reason."""
 
 
 def follow(
@@ -85,8 +87,8 @@ def follow(
     settings: BuildSettings,
     procfile: Start | None = None,
 ) -> FollowedRecipe:
-    """Follows the recipe of a folder, with the commands of its Procfile if it has one. A folder that is set
-    is served instead."""
+    """Returns the steps of the recipe for a folder, with the commands of its Procfile if it has one. A
+    configured static folder has priority over the Procfile."""
     procfile = None if settings.static_folder else procfile
     tree = tree_of(folder)
     detected = detect(tree)
@@ -127,7 +129,7 @@ def _start_by(
     *,
     follows_recipe: bool,
 ) -> Start:
-    """Returns the start of an application without a Procfile. Refuses one that nothing starts."""
+    """Returns the start of an application without a Procfile. Raises BuildError if nothing can be started."""
     if settings.static_folder or _is_generated(recipe):
         return _static(recipe)
     if recipe.processes and not recipe.is_runnable:
@@ -140,7 +142,7 @@ def _start_by(
 
 
 def _processes_of(recipe: Recipe, start: Start) -> Mapping[str, Command]:
-    """Returns the commands of all process types. The main one is started as it was chosen here."""
+    """Returns the commands of all process types. The main process has the command that was chosen here."""
     processes: dict[str, Command] = {process.name: Shell(process.command) for process in recipe.processes}
     if start.command:
         processes[recipe.processes[0].name if recipe.processes else "web"] = start.command
@@ -179,8 +181,11 @@ def _steps_of(
     *,
     is_named: bool,
 ) -> RecipeSteps | None:
-    """Returns the steps of a language without its own way. None if there are none, or if the machine lacks
-    the toolchain and something else can be started."""
+    """Returns the steps for a language without a dedicated installer.
+
+    Returns None if there are no steps, or if the machine lacks the toolchain and something else can be
+    started.
+    """
     language = language_named(recipe.language)
     toolchain = language.toolchain if language and language.name not in NATIVE else None
     if toolchain is None or (procfile and _starts_another(procfile, toolchain, package, folder)):
@@ -208,8 +213,8 @@ def _steps_of(
 
 
 def _starts_another(procfile: Start, toolchain: Toolchain, package: Package | None, folder: Path) -> bool:
-    """Returns whether there are dependencies of Python or Node, and the Procfile starts nothing of the
-    toolchain."""
+    """Returns whether the repository has Python or Node dependencies and the Procfile does not start a
+    program of the toolchain."""
     if package is None and python.declaration_of(folder) is None:
         return False
     program = next(iter(programs_of(procfile.text)), "")
@@ -217,7 +222,7 @@ def _starts_another(procfile: Start, toolchain: Toolchain, package: Package | No
 
 
 def _missing_toolchain(recipe: Recipe, toolchain: Toolchain) -> BuildError:
-    """Returns the refusal of a language that this machine has no programs for, before minutes are spent."""
+    """Returns the error for a missing toolchain. The build fails with it before it runs commands."""
     shown_by = recipe.reasons["language"].rstrip(".")
     return BuildError(
         f"Install {toolchain.title}{_version(recipe)} on this machine: "
@@ -234,7 +239,7 @@ def _version(recipe: Recipe) -> str:
 
 
 def _is_generated(recipe: Recipe) -> bool:
-    """Returns whether a build of another language than Node makes static files."""
+    """Returns whether a build in a language other than Node generates static files."""
     return recipe.language != "Node" and bool(recipe.build and recipe.static_folder) and not recipe.start
 
 
@@ -250,7 +255,8 @@ def _start_of_built(recipe: Recipe, package: Package | None) -> Start | None:
 
 
 def _start_without_build(recipe: Recipe, package: Package | None) -> Start | None:
-    """Follows a recipe of another language, if it needs nothing installed and nothing built."""
+    """Returns the start according to the recipe, or None. A recipe that installs or builds is only followed
+    for Node."""
     if recipe.language != "Node" and (recipe.install or recipe.build):
         return None
     if recipe.static_folder:

@@ -1,8 +1,8 @@
-"""Reads the hints that a Dockerfile gives for a build without containers; executes none of its instructions.
+"""Reads hints from a Dockerfile for a build without containers. Does not execute instructions.
 
-The folder that is deployed stands for the one to which `COPY .` copies it, or else for the first WORKDIR.
-RUN and COPY are not imitated: requirements.txt, pyproject.toml and package.json list what to install, and
-files stay where the repository has them.
+The deployed folder corresponds to the target of `COPY .` or, without such an instruction, to the first
+WORKDIR. RUN and other COPY instructions have no effect: requirements.txt, pyproject.toml and package.json
+list the packages to install, and files remain at their place in the repository.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from windlass.builders.instructions import DockerfileError, Instruction, argumen
 SHELL: Final = ("/bin/sh", "-c")
 MOST_PORTS: Final = 100
 LARGEST: Final = 8 * 1024 * 1024
-"""Maximum characters that the variables of one Dockerfile may expand to."""
+"""Maximum characters that all variables of one Dockerfile may expand to."""
 
 _PORTS: Final = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(\w+))?", re.ASCII)
 _WHY: Final = {
@@ -52,13 +52,13 @@ Command = ExecForm | Shell
 
 
 class SkippedStep(Struct, frozen=True):
-    """An instruction that is not executed."""
+    """A Dockerfile instruction that is not executed."""
 
     line: int
     shown: str
     why: str
     makes_files: bool
-    """True if the instruction may make a missing file."""
+    """Whether the instruction may create a file that the start command needs."""
 
 
 class Hints(Struct, kw_only=True):
@@ -67,7 +67,7 @@ class Hints(Struct, kw_only=True):
     environment: dict[str, str] = field(default_factory=dict)
     arguments: dict[str, str] = field(default_factory=dict)
     top: str = "/"
-    """The path in the image of the folder that is deployed."""
+    """The path in the image that corresponds to the deployed folder."""
     workdir: str = "/"
     ports: list[int] = field(default_factory=list)
     shell: tuple[str, ...] = SHELL
@@ -77,7 +77,7 @@ class Hints(Struct, kw_only=True):
 
     @property
     def variables(self) -> dict[str, str]:
-        """Variables; ENV overrides ARG."""
+        """The variables for expansion. ENV has priority over ARG."""
         return self.arguments | self.environment
 
     @property
@@ -90,11 +90,12 @@ class Hints(Struct, kw_only=True):
             case (ExecForm(argv), Shell(text, shell)):
                 return ExecForm((*argv, *shell, text))
             case (entrypoint, _):
-                return entrypoint  # a shell gets the words of CMD as arguments, which it ignores
+                return entrypoint  # a shell ignores the words of CMD that follow its own command
 
 
 def read_hints(dockerfile: Dockerfile, wanted: Stage, arguments: Mapping[str, str]) -> Hints:
-    """Reads the hints of a stage and of the earlier stages that it is FROM. `arguments`: build arguments."""
+    """Reads the hints of a stage, including the earlier stages on which it is based. `arguments` are build
+    arguments."""
     hints = _HintReader(dockerfile, arguments).hints(wanted)
     stages = dockerfile.stages[: wanted.index + 1]
     hints.skipped = tuple(
@@ -120,7 +121,7 @@ class _HintReader:
         earlier = self._dockerfile.earlier(base, wanted)
         hints = self.hints(earlier) if earlier else Hints(image=base)
         if any(instruction.name == "ENTRYPOINT" for instruction in wanted.instructions):
-            hints.cmd = None  # the CMD of an earlier stage was for another program
+            hints.cmd = None  # the CMD of an earlier stage belongs to another ENTRYPOINT
         for instruction in wanted.instructions:
             self._apply(hints, instruction)
         return hints
@@ -128,7 +129,7 @@ class _HintReader:
     def _apply(self, hints: Hints, instruction: Instruction) -> None:
         match instruction.name:
             case "ENV":
-                variables = hints.variables  # an ENV does not see what its own line sets
+                variables = hints.variables  # an ENV instruction expands variables before it sets them
                 for name, value in pairs(instruction, self._dockerfile.escape):
                     self._set(
                         hints,
@@ -186,7 +187,7 @@ def _command(instruction: Instruction, shell: tuple[str, ...]) -> Command | None
 
 
 def _target_of_whole_copy(instruction: Instruction) -> str | None:
-    """Returns the folder that COPY copies the whole deployed folder to, if any."""
+    """Returns the target folder of an instruction that copies the whole deployed folder, or None."""
     match instruction.json or instruction.text.split():
         case ["." | "./", to] if instruction.flag("from") is None:
             return to

@@ -1,6 +1,7 @@
-"""Folders that stay with the caches of a service: put among the code for a build, and taken out after it.
+"""Moves folders from a service's cache into the code before a build, and back into the cache after the build.
 
-The artifact gets only those of their files that the application needs: an instance copies its artifact.
+The artifact gets copies of only those files that the application needs, because an instance copies its
+artifact.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from windlass.process.builds import tree
 
 
 class KeptFolders:
-    """The kept folders of one build. Folders that the source code contains itself are not touched."""
+    """The kept folders of one build. A folder that the repository itself contains is not replaced."""
 
     def __init__(self, kept: Path, app: Path, names: Sequence[str], results: Sequence[str]) -> None:
-        """`kept`: the folder that contains them between builds."""
+        """Prepares the folders `names` of the code `app`. `kept` is their place between builds. `results` are
+        patterns of the files that the application needs."""
         self._kept, self._app, self._results = kept, app, results
         self._names = [
             name for name in names if not os.path.lexists(app / name) and _is_free_of_links(app, name)
@@ -39,7 +41,8 @@ class KeptFolders:
                 (self._app / name).rename(self._kept / _flat(name))
 
     def copy_results(self) -> None:
-        """Copies the files that the application needs: the next build may write to the kept ones."""
+        """Copies the needed files into the code. They are copied because the next build may change the kept
+        folders."""
         for name in self._names:
             if os.path.lexists(self._app / name) or not _is_free_of_links(self._app, name):
                 raise BuildError(f"Make the build write to a folder {name}: it put something else there.")
@@ -48,8 +51,8 @@ class KeptFolders:
 
 
 def keep_times(top: Path, record: Path) -> None:
-    """Sets unchanged files to their time of the last build, because compilers recompile files that are
-    newer than the output."""
+    """Restores the modification times of files that have not changed since the last build. Compilers compile
+    a file again if it is newer than their result."""
     try:
         earlier = msgspec.json.decode(record.read_bytes(), type=dict[str, tuple[str, int]])
     except (FileNotFoundError, msgspec.DecodeError):
@@ -90,8 +93,8 @@ def _is_real_folder(top: Path, name: str) -> bool:
 
 
 def _is_free_of_links(top: Path, name: str) -> bool:
-    """Returns True for a path without links below `top`. A step of the build could put one anywhere on the
-    way, and we read and write more than it may."""
+    """Returns whether a path has no symbolic link below `top`. A build step could have put a link there, and
+    Windlass has more permissions than the step."""
     return (top / name).resolve() == top.resolve() / name
 
 

@@ -1,6 +1,7 @@
-"""Runs the install and build commands of a recipe with the toolchain of its language.
+"""Runs the install and build commands of a recipe with the toolchain of its language. A recipe is the
+detected way to install, build and start an application.
 
-No language is named here: `detect` declares the toolchain of each.
+This code is the same for all languages. `detect` declares their toolchains.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ DAMAGED: Final = "A build cache is damaged: it is deleted, and the build starts 
 
 
 async def install_language(state: BuildState, steps: RecipeSteps) -> None:
-    """Installs and builds the application, and records for instances where the programs of its language
-    are."""
+    """Installs and builds the application. Records the folders of the language's programs for the
+    instances."""
     used = await _RecipeRun(state, steps).run()
     state.environment.update(used.toolchain.running)
-    state.places.append((state.layout.folder / "bin", Path("bin")))  # where Procfiles look for programs
+    state.places.append((state.layout.folder / "bin", Path("bin")))  # commands in Procfiles refer to it
     if used.fetched and used.toolchain.is_needed_to_run:
         own = await state.keep(used.fetched, "toolchain") / used.toolchain.wheel_programs
         state.places.append((own, own))
@@ -41,7 +42,7 @@ async def install_language(state: BuildState, steps: RecipeSteps) -> None:
 
 
 class _RecipeRun:
-    """The steps of one build."""
+    """The install and build commands of one build."""
 
     def __init__(self, state: BuildState, steps: RecipeSteps) -> None:
         self._state, self._steps = state, steps
@@ -50,7 +51,7 @@ class _RecipeRun:
         self._app = state.layout.folder
 
     async def run(self) -> FoundToolchain:
-        """Runs the commands, each in a cell, and returns their toolchain."""
+        """Runs the commands, each in a cell (sandbox). Returns the toolchain that they used."""
         steps, state = self._steps, self._state
         await subprocesses.in_thread(_write_home_files, self._tools.home, self._toolchain.home_files)
         search = ToolchainSearch(self._tools, state.toolchains, state.held, self._app)
@@ -99,14 +100,14 @@ class _RecipeRun:
 
 
 def _write_home_files(home: Path, files: Mapping[str, str]) -> None:
-    """Writes the settings of programs, before any step could put a link into the home."""
+    """Writes settings files into the home folder, before a step could put a symbolic link there."""
     for name, text in files.items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(text)
 
 
 def _make_executable(folder: Path, commands: Sequence[str]) -> None:
-    """Lets wrappers such as mvnw run that were committed without the right to."""
+    """Makes wrapper scripts such as mvnw executable, which may be committed without this permission."""
     for program in {program for command in commands for program in programs_of(command)}:
         file = tree.resolve_inside(folder, folder / program) if program.startswith("./") else None
         if file and file.is_file():

@@ -1,4 +1,4 @@
-"""Finds the toolchain of a language on this machine, before a build runs any program."""
+"""Finds the toolchain of a language on this machine before any command of the build runs."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ OR_DOCKER: Final = " Or add a Dockerfile, and deploy to a cluster with the engin
 
 
 class FoundToolchain(Struct, frozen=True):
-    """A toolchain that builds the wanted version."""
+    """A toolchain whose version is new enough for the application."""
 
     toolchain: Toolchain
     folder: Path | None = None
-    """The folder of its programs, where it comes before the machine's own."""
+    """The folder of the toolchain's programs if it must come first in the PATH."""
     fetched: Path | None = None
-    """The folder of a fetched one, which instances cannot read."""
+    """The folder of a fetched toolchain. Instances cannot read it."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Variables that name the toolchain's own files."""
+    """Variables that point to the operator's files and the toolchain's home."""
 
 
 def is_installed(toolchain: Toolchain) -> bool:
-    """Returns whether this machine has the programs, in whatever version."""
+    """Returns whether this machine has the toolchain's programs, in any version."""
     return bool(find_program(toolchain.program, machine_path()) or _other_homes(toolchain))
 
 
 class ToolchainSearch:
-    """Looks for the toolchain of one build."""
+    """Searches the toolchain of one build."""
 
     def __init__(self, tools: Tools, toolchains: Toolchains, held: ExitStack, cwd: Path) -> None:
-        """`cwd` is the folder of the application: some programs read there which version to be."""
+        """`cwd` is the folder of the application. Some programs read files there to choose their version."""
         self._tools, self._toolchains, self._held, self._cwd = tools, toolchains, held, cwd
 
     async def find(self, toolchain: Toolchain, wanted: str, why: str) -> FoundToolchain:
-        """Returns one of this machine, or else a fetched one. Refuses if there is none. `why` is the reason
-        for the language."""
+        """Returns a toolchain that this machine has, or else a fetched one. Raises BuildError if there is
+        none. `why` is the reason for the language, for the message."""
         own = _files_of_operator(toolchain, self._tools.surroundings)
         self._tools.cells.readable.extend(map(Path, own.values()))
         present = await self._present(toolchain, own)
@@ -73,7 +73,10 @@ class ToolchainSearch:
         raise _missing_version(toolchain, present, wanted, why, reason)
 
     async def _present(self, toolchain: Toolchain, own: Mapping[str, str]) -> str | None:
-        """Returns the version on the path, which is empty if it does not matter. None if there is none."""
+        """Returns the version of the toolchain in the PATH.
+
+        Returns an empty string if the version does not matter, and None if there is no such program.
+        """
         if not self._tools.find(toolchain.program):
             return None
         if not toolchain.version:
@@ -88,7 +91,7 @@ class ToolchainSearch:
         return answer
 
     def _cache_key(self, toolchain: Toolchain, own: Mapping[str, str]) -> Hashable:
-        """Returns the inputs that determine the answer of the program."""
+        """Returns a key of everything that can change the version that the program reports."""
         program = Path(self._tools.find(toolchain.version[0]) or "")
         facts = program.stat()
         files = [self._cwd / name for name in toolchain.version_files]
@@ -115,14 +118,15 @@ class ToolchainSearch:
 
 
 def check_programs(commands: Iterable[str], path: list[str], why: str) -> None:
-    """Refuses commands that begin with a program which belongs to a known language and is not installed."""
+    """Refuses commands whose first program belongs to a known language and is not installed."""
     for program in dict.fromkeys(name for command in commands for name in programs_of(command)):
         if not find_program(program, path) and (advice := advice_to_install(program, why)):
             raise BuildError(f"{advice}{OR_DOCKER}")
 
 
 def advice_to_install(program: str, why: str) -> str:
-    """Returns what to do about a program of a known language that is absent. Empty for other programs."""
+    """Returns how to install a missing program of a known language. Returns an empty string for other
+    programs."""
     for language in languages():
         if (toolchain := language.toolchain) and program in toolchain.programs:
             package = toolchain.programs[program]
@@ -135,7 +139,8 @@ def advice_to_install(program: str, why: str) -> str:
 
 
 def programs_of(command: str) -> list[str]:
-    """Returns the programs that a command begins with: `env A=1 mix x && npm ci` runs mix and npm."""
+    """Returns the programs that a command line starts. For `env A=1 mix x && npm ci`, these are mix and
+    npm."""
     programs = []
     for part in _PARTS.split(command):
         try:
@@ -149,7 +154,8 @@ def programs_of(command: str) -> list[str]:
 
 
 def _files_of_operator(toolchain: Toolchain, surroundings: Mapping[str, str]) -> dict[str, str]:
-    """Returns variables that name files of the operator: those that are set, or the usual ones."""
+    """Returns the variables that point to readable files of the operator. The default paths are below the
+    home folder."""
     home = surroundings.get("HOME", "/nonexistent")
     files = {
         name: surroundings.get(name) or f"{home}/{path}" for name, path in toolchain.operator_files.items()
@@ -158,7 +164,7 @@ def _files_of_operator(toolchain: Toolchain, surroundings: Mapping[str, str]) ->
 
 
 def _other_homes(toolchain: Toolchain) -> list[Path]:
-    """Returns other installations, the lowest version first, as far as their names show it."""
+    """Returns other installations of the toolchain, sorted by the version in their folder names."""
     folders = {
         folder.resolve()
         for pattern in toolchain.homes

@@ -1,4 +1,4 @@
-"""The folder that is deployed, and the paths in it for paths of the image."""
+"""The deployed folder, and the translation of paths in the image to paths in this folder."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from msgspec import Struct
 from windlass.builders.builder import BuildError, Order
 from windlass.process.builds import tree
 
-# The character before it may end a word, an assignment or an item of a list of paths.
+# The look-behind allows a path at the end of a word, an assignment or an item of a path list.
 _PATHS = re.compile(r"(?<![\w./$}~-])/[\w.@+-]+(?:/[\w.@+-]*)*")
 
 
 class Layout(Struct, frozen=True, kw_only=True):
     app: Path
     top: str = "/"
-    """The path of `app` in the image."""
+    """The path in the image that corresponds to `app`."""
     workdir: str = "/"
     """The working folder in the image, at or below `top`."""
     image: bool = False
-    """True if there is an image. Without one, a path is a path of this machine."""
+    """Whether paths refer to an image. Otherwise, a path refers to this machine."""
 
     @property
     def below(self) -> str:
-        """The working folder, below `app`."""
+        """The working folder, relative to `app`."""
         below = posixpath.relpath(self.workdir, self.top)
         return "" if below == "." else below
 
@@ -36,13 +36,14 @@ class Layout(Struct, frozen=True, kw_only=True):
         return self.app / self.below
 
     def here(self, text: str) -> str:
-        """Replaces paths of the image, in the deployed folder, by paths from the working folder."""
+        """Replaces paths in the image that lead into the deployed folder by paths relative to the working
+        folder."""
         return _PATHS.sub(lambda match: self._relative(match[0]), text) if self.image else text
 
     def _relative(self, path: str) -> str:
         whole = posixpath.normpath(path)
-        # Below the root of the image, only files of the repository are replaced; other paths are the
-        # machine's.
+        # If the deployed folder corresponds to the root of the image, a path is replaced only if the
+        # repository has it. Other paths are paths of the machine.
         if not below(whole, self.top) or (self.top == "/" and not os.path.lexists(self.app / whole[1:])):
             return path
         relative = posixpath.relpath(whole, self.workdir)
@@ -50,7 +51,7 @@ class Layout(Struct, frozen=True, kw_only=True):
 
 
 def folder_of(order: Order) -> Path:
-    """Returns the folder of the application. Raises BuildError if the commit does not hold it."""
+    """Returns the folder of the application. Raises BuildError if the commit does not contain it."""
     folder = tree.resolve_inside(order.source, order.source / order.root.strip("/"))
     if folder is None or not folder.is_dir():
         raise BuildError(f"root_path: name a folder of the repository: there is no folder {order.root}.")
@@ -58,5 +59,5 @@ def folder_of(order: Order) -> Path:
 
 
 def below(path: str, top: str) -> bool:
-    """Returns whether a path of the image is this folder, or in it."""
+    """Returns whether the path equals `top` or lies in it."""
     return path == top or path.startswith(top.rstrip("/") + "/")

@@ -1,6 +1,6 @@
-"""Node dependencies: the package manager of the lock file installs the packages of package.json.
+"""Installs Node dependencies with the package manager of the lock file.
 
-`node_managers` knows the managers; `node_runtime` finds Node itself.
+`node_managers` describes the package managers. `node_runtime` finds Node itself.
 """
 
 from __future__ import annotations
@@ -43,41 +43,44 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z0-9_]+)\??\}")
 
 class NodeDependencies(Struct, frozen=True, kw_only=True):
     package: Package
-    """The application's own."""
+    """The application's package."""
     root: Package
-    """The package whose lock file is used: the application's own, or the root of its workspace."""
+    """The package whose lock file is used: the application's package or the root of its workspace."""
     manager: PackageManager
     files: tuple[Path, ...] = ()
-    """Files and folders that the manager needs besides the code."""
+    """Files and folders that the package manager needs, without the code."""
     local: tuple[Path, ...] = ()
-    """Packages that are folders or archives of the repository itself."""
+    """Packages that are folders or archives in the repository."""
     command: str = ""
-    """The command that installs, where the application's settings name one."""
+    """The install command from the application's settings, if it is set."""
     build: tuple[tuple[str, ...], ...] = ()
     """The commands that build the application."""
     with_development: bool = False
-    """True if the build or the start command needs the packages for development too."""
+    """Whether the build or the start command needs the development dependencies."""
 
     @property
     def is_installed_in_place(self) -> bool:
-        """Returns whether it can only be installed beside the code."""
+        """Returns whether the packages can only be installed beside the code."""
         return bool(self.command or self.root.workspaces) or self.manager.is_berry
 
     @property
     def belongs_to_commit(self) -> bool:
-        """Returns whether the packages belong to this commit alone, because its code changes them or adds
-        to them."""
+        """Returns whether the packages can be used for this commit only, because its code changes them or
+        adds to them."""
         return self.is_installed_in_place or bool(self.build or self.package.own_scripts)
 
     @property
     def may_keep_copy(self) -> bool:
-        """Returns whether packages change only where a build changes them: scripts of the application run
-        after each copy, and links to packages of the repository lead to their present code."""
+        """Returns whether a copy of the packages can be kept for the next build.
+
+        Scripts of the application must run after each copy, and links to packages of the repository must lead
+        to their present code, so neither may exist.
+        """
         return not self.package.own_scripts and not any(path.is_dir() for path in self.local)
 
     @property
     def names(self) -> list[str]:
-        """The names of the packages that are asked for by the application itself."""
+        """The names of the packages that package.json lists directly."""
         parts = (self.package, self.root)
         installed = [name for part in parts for name in part.dependencies]
         return [
@@ -99,7 +102,7 @@ def dependencies_of(
     build: tuple[tuple[str, ...], ...] = (),
     started: str = "",
 ) -> NodeDependencies:
-    """`started`: the commands that run later."""
+    """Returns the dependencies of a package. `started` are the commands that will run later."""
     folder = root.folder
     names = ("package.json", manager.lock, *SETTINGS, *FOLDERS)
     files = tuple(folder / name for name in names if name and (folder / name).exists())
@@ -121,7 +124,8 @@ def _starts_by_tools(package: Package, root: Package, started: str) -> bool:
 
 
 def digest(needed: NodeDependencies, versions: str, variables: Mapping[str, str]) -> str:
-    """Returns a digest of everything that decides what is installed. Scripts of the package run later."""
+    """Returns a digest of everything that decides what is installed. The application's own scripts are not
+    part of the digest, because they run later."""
     total = hashlib.sha256()
     folder = needed.root.folder
     manifest = folder / "package.json"
@@ -146,7 +150,7 @@ def _without_scripts(manifest: Path) -> bytes:
 
 
 def named_variables(needed: NodeDependencies, variables: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables that settings of the manager name, such as a token."""
+    """Returns the variables that the package manager's settings files refer to, such as a token."""
     settings = [needed.root.folder / name for name in (".npmrc", ".yarnrc.yml", "bunfig.toml")]
     named = [name for file in settings if file.is_file() for name in _VARIABLE.findall(read_small_text(file))]
     return {name: variables[name] for name in named if name in variables}
@@ -155,7 +159,7 @@ def named_variables(needed: NodeDependencies, variables: Mapping[str, str]) -> d
 async def install_apart(
     tools: Tools, needed: NodeDependencies, folder: Path, variables: Mapping[str, str]
 ) -> None:
-    """Installs the packages into `folder`/node_modules, where they stay. The package manager sees only the
+    """Installs the packages into `folder`/node_modules, where they remain. The package manager sees only the
     files that it needs."""
     for path in (*needed.files, *needed.local):
         if tree.resolve_inside(needed.root.folder, path) is None:  # an earlier step may have put a link there
@@ -175,7 +179,7 @@ async def install_apart(
 async def put_beside_code(
     tools: Tools, needed: NodeDependencies, present: Path | None, variables: Mapping[str, str]
 ) -> None:
-    """Puts the packages into the source folder: copied from `present`, or installed there."""
+    """Puts the packages beside the code. Copies them from `present`, or installs them there if it is None."""
     folder = needed.root.folder
     if present is None:
         await _install(tools, needed, folder, variables)
@@ -209,7 +213,7 @@ async def _run(
     tools: Tools, needed: NodeDependencies, command: tuple[str, ...], variables: Mapping[str, str], what: str
 ) -> None:
     bins = [str(package.folder / "node_modules" / ".bin") for package in (needed.package, needed.root)]
-    # Some builds take warnings for errors where CI is set.
+    # With CI set, some build tools treat warnings as errors.
     more = {**variables, "CI": "false", "PATH": os.pathsep.join((*dict.fromkeys(bins), *tools.path))}
     settings = settings_of(tools, needed)
     await tools.run(command, cwd=needed.package.folder, more={**settings, **more}, what=what)
@@ -230,14 +234,15 @@ async def move_out(needed: NodeDependencies, target: Path, app: Path) -> None:
 
 
 def _fix_links(moved: Path, was: Path, app: Path) -> None:
-    """Corrects links to packages of the repository: their relative paths change with the folder."""
+    """Corrects relative links from the packages to folders of the repository after the packages were
+    moved."""
     for path in list(tree.walk(moved)):
         if not path.is_symlink() or path.readlink().is_absolute():
             continue
         old = was / path.relative_to(moved)
         target = os.path.normpath(old.parent / path.readlink())
         if not target.startswith(f"{was}/"):
-            # An artifact's `app` stands beside its `node_modules`.
+            # In an artifact, the folders `app` and `node_modules` are siblings.
             new = posixpath.join(
                 os.path.relpath(moved.parent, path.parent), "app", os.path.relpath(target, app)
             )
@@ -256,7 +261,7 @@ async def _install(tools: Tools, needed: NodeDependencies, cwd: Path, variables:
 
 
 def _local(root: Package, top: Path) -> Iterator[Path]:
-    """Yields the local packages, with those that they name in turn."""
+    """Yields the local packages, including the local packages on which they depend."""
     seen: set[Path] = set()
     ahead = [root]
     while ahead:

@@ -1,8 +1,8 @@
-"""The copy of installed packages that a build works with: it stays for the next build of the service, unless
-this one has changed it.
+"""Manages the copy of the installed packages that a build works with, and keeps an unchanged copy for the
+next build of the service.
 
-A copy that nothing has changed is the same as the packages that it was made of, which the artifact then names
-instead. So a change of the code copies no package, of which there may be thousands.
+If the build has not changed its copy, the artifact links to the original packages instead. A build after a
+change of only the code therefore copies no packages, of which there may be thousands.
 """
 
 from __future__ import annotations
@@ -22,27 +22,30 @@ from windlass.base.folder_removal import erase
 from windlass.process.builds.caches import BuildCaches
 
 _CACHES: Final = {".cache", ".vite"}
-"""Folders that tools write to, which are stored separately."""
+"""Folders in which build tools store caches. They are not part of the comparison."""
 _TICK: Final = 0.02
-"""Seconds after which the file system certainly assigns another modification time."""
+"""Seconds after which the file system certainly records a later time."""
 
 
 class _CopyNote(Struct, frozen=True):
+    """A record of the last copy."""
+
     packages: str
     """The name of the folder that was copied."""
     finished: int
-    """The time at which the copy was whole, in nanoseconds of the file system."""
+    """The time when the copy was complete, in nanoseconds of the file system's clock."""
 
 
 class PackageCopy:
-    """The copy of one build, at `folder`/node_modules while it runs."""
+    """The copy of the packages for one build. During the build, it is at `folder`/node_modules."""
 
     def __init__(self, caches: BuildCaches, packages: Path, folder: Path) -> None:
         self._kept, self._file = caches.kept / "packages", caches.own / "packages.json"
         self._packages, self._place = packages, folder / "node_modules"
 
     def put_in(self) -> bool:
-        """Returns whether the copy of an earlier build is in its place now. Otherwise nothing is there."""
+        """Moves the kept copy into the build's folder, if it was made of the same packages. Returns whether
+        it was."""
         self._place.unlink(missing_ok=True)
         note = self._note()
         if note and note.packages == self._packages.name and _is_folder(self._kept):
@@ -52,7 +55,7 @@ class PackageCopy:
         return False
 
     def note_copied(self) -> None:
-        """Notes the time after the packages were copied."""
+        """Records the time at which the packages have been copied."""
         time.sleep(_TICK)
         self._file.unlink(missing_ok=True)
         self._file.touch()
@@ -60,8 +63,7 @@ class PackageCopy:
         write_whole(self._file, msgspec.json.encode(note), durable=False)
 
     def take_out(self) -> bool:
-        """Returns whether nothing has changed the copy, which is kept now. Otherwise it stays in its
-        place."""
+        """Keeps the copy for the next build if the build has not changed it. Returns whether it was kept."""
         note = self._note()
         if note is None or self._is_changed(note.finished):
             return False
@@ -76,8 +78,11 @@ class PackageCopy:
             return None
 
     def _is_changed(self, finished: int) -> bool:
-        """A file that was written, renamed or linked, and a folder that lost or got one, has another time,
-        which no program can set back."""
+        """Returns whether the copy has changed since it was made.
+
+        Each write, rename or new entry sets the change time (ctime) of a file or folder. A program cannot set
+        this time back.
+        """
         if not _is_folder(self._place) or _names(self._place) != _names(self._packages / "node_modules"):
             return True
         return any(
@@ -96,7 +101,7 @@ def _names(folder: Path) -> set[str]:
 
 
 def _times(path: Path) -> Iterator[int]:
-    """Yields the time of the last change of everything at this path. Links are not followed."""
+    """Yields the change times of a path and everything below it. Does not follow links."""
     yield path.lstat().st_ctime_ns
     if _is_folder(path):
         with os.scandir(path) as entries:

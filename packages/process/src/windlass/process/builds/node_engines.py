@@ -1,6 +1,7 @@
-"""The Node that packages ask for, where the repository itself names none.
+"""Finds the Node version that packages require if the repository itself does not set one.
 
-It is known only after an installation: a name such as `latest` stands for whatever the registry has then.
+The requirement is only known after an installation, because a version such as `latest` depends on the
+registry's current content.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from windlass.process.builds import tree
 from windlass.process.builds.node_runtime import MAJORS
 
 _REFUSED: Final = re.compile(r'(\S+): The engine "node" is incompatible .*Expected version "([^"]+)"')
-"""The words of Yarn 1, which installs nothing then."""
+"""The error message of Yarn 1, which refuses to install in this case."""
 _MOST_NOTES: Final = 20
 
 
@@ -33,14 +34,14 @@ class OtherNode(Exception):
 
 
 def check_packages(folder: Path, names: Iterable[str], version: str) -> None:
-    """Raises OtherNode if one of these packages in `folder`/node_modules does not run on this Node, and
-    another available Node runs all of them."""
+    """Raises OtherNode if a package in `folder`/node_modules does not support this Node version and another
+    available version supports all named packages."""
     engines = {name: engine for name in names if (engine := _engine(folder, name))}
     _check(engines, version)
 
 
 def check_refusal(lines: Sequence[str], version: str) -> None:
-    """Does the same for the lines of a failed installation."""
+    """Raises OtherNode in the same cases, based on the error output of a failed installation."""
     _check({match[1]: match[2] for line in lines if (match := _REFUSED.search(line))}, version)
 
 
@@ -52,7 +53,8 @@ def _check(engines: dict[str, str], version: str) -> None:
 
 
 def _engine(folder: Path, name: str) -> str:
-    """Returns the range of Node of an installed package. An unreadable file asks for nothing."""
+    """Returns the Node versions that an installed package supports. Returns an empty string if its
+    package.json is unreadable."""
     file = tree.resolve_inside(folder, folder / "node_modules" / name / "package.json")
     if file is None or not file.is_file():
         return ""
@@ -67,13 +69,14 @@ class _InstalledPackage(msgspec.Struct):
 
 
 class EngineNotes:
-    """The engines that packages asked for in earlier builds of a service, by the digest of these."""
+    """Records which Node version packages required in earlier builds of a service, by the digest of the
+    packages."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     def find(self, digest: str) -> tuple[str, str]:
-        """Returns the major number of Node and the package that asks for it, or empty texts."""
+        """Returns the major version of Node and the package that requires it, or empty strings."""
         return self._read().get(digest, ("", ""))
 
     def add(self, digest: str, other: OtherNode) -> None:

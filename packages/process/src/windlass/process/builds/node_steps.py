@@ -1,4 +1,4 @@
-"""The steps of a build that install and build an application of Node."""
+"""The build steps that install and build a Node application."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from windlass.process.builds.node_runtime import NodeRuntime, find_manager, find
 from windlass.process.builds.tools import ToolFailed, about_registries
 
 KEPT: Final = (".next/cache", "node_modules/.cache", "node_modules/.vite", ".angular/cache")
-"""Caches of frameworks, which stay with the service."""
+"""Framework caches that are kept between builds of a service."""
 _NODE: Final = re.compile(r"(?<![\w-])(node|npm|npx|yarn|pnpm|bun|bunx)(?![\w-])")
 
 
 class _NodeTools(NamedTuple):
-    """The programs that install and build an application."""
+    """The Node runtime and package manager of a build."""
 
     runtime: NodeRuntime
     bins: Path | None
-    """The folder of the programs of a fetched manager."""
+    """The folder of a fetched package manager's programs."""
 
 
 async def install_node(state: BuildState) -> None:
@@ -66,7 +66,8 @@ async def install_node(state: BuildState) -> None:
 
 
 async def _packages_with_their_node(state: BuildState, needed: node.NodeDependencies) -> _NodeTools:
-    """Installs again if packages require another Node version, which later builds use from the start."""
+    """Installs the packages, and installs them again if they require another Node version. Later builds start
+    with the required version."""
     digest = await subprocesses.in_thread(node.digest, needed, "", {})
     notes = EngineNotes(state.caches.own / "engines.json")
     wanted, named_by = await subprocesses.in_thread(notes.find, digest)
@@ -80,8 +81,8 @@ async def _packages_with_their_node(state: BuildState, needed: node.NodeDependen
 
 
 def _wants_node(state: BuildState, package: Package) -> bool:
-    """Returns whether a start command needs Node: in a Python project, package.json is often there for
-    tools only."""
+    """Returns whether the application needs Node. In a Python project, package.json often exists only for
+    development tools."""
     start = state.sources.start
     if (
         state.sources.declaration is None
@@ -102,14 +103,15 @@ async def _node_and_manager(
     if runtime.complaint:
         state.say(runtime.complaint)
     if needed.is_empty and not _is_named(state, needed.manager.name):
-        return _NodeTools(runtime, None)  # no manager is run
+        return _NodeTools(runtime, None)  # no package manager is run
     with explained(runtime.complaint):
         bins = await find_manager(state.tools, state.toolchains, state.held, needed.manager)
     return _NodeTools(runtime, bins)
 
 
 async def _give_to_instances(state: BuildState, needed: node.NodeDependencies, used: _NodeTools) -> None:
-    """Links downloaded programs into the artifact: Node, and the package manager if the command uses it."""
+    """Links fetched programs into the artifact: Node, and the package manager if a command of the application
+    uses it."""
     if used.runtime.fetched:
         own = await state.keep(used.runtime.fetched, "node")
         state.places.append((own / "bin", own / "bin"))
@@ -125,8 +127,10 @@ def _is_named(state: BuildState, program: str) -> bool:
 async def _packages(
     state: BuildState, needed: node.NodeDependencies, wanted: str, named_by: str, *, may_change: bool
 ) -> _NodeTools:
-    """Installs and builds with a Node version, and returns it. `may_change`: raises OtherNode if packages
-    require another one."""
+    """Installs and builds with the wanted Node version, and returns the programs that were used.
+
+    With `may_change`, raises OtherNode if packages require another version.
+    """
     used = await _node_and_manager(state, needed, wanted, named_by)
     with explained(used.runtime.complaint):
         try:
@@ -141,7 +145,7 @@ async def _packages(
 async def _install_and_build(
     state: BuildState, needed: node.NodeDependencies, runtime: NodeRuntime, *, may_change: bool
 ) -> None:
-    """Installs and builds; afterwards the packages are where instances find them."""
+    """Installs and builds, and links the packages to the place where instances find them."""
     variables = state.sources.variables
     settings = about_registries(variables) | node.named_variables(needed, variables)
     present = None if needed.is_installed_in_place else await _install_once(state, needed, runtime, settings)
@@ -182,14 +186,14 @@ async def _install_and_build(
     modules = folder / "node_modules"
     modules.unlink(missing_ok=True)
     modules.symlink_to(state.final / "node_modules")
-    # In the artifact, a link leads to shared packages only from its final place.
+    # A relative link to shared packages is only valid once the artifact is at its final path.
     state.places.append((present / "node_modules" / ".bin", state.final / "node_modules" / ".bin"))
     if needed.package != needed.root:
         _place_programs(state, needed.package.folder / "node_modules", Path("node_modules"))
 
 
 def _link(state: BuildState, name: str, deps: Path) -> None:
-    """Links the artifact to these packages: packages without links from artifacts are removed."""
+    """Links the artifact to shared packages. A sweep removes packages without a link from an artifact."""
     (state.made / name).symlink_to(Path("..", deps.parent.name, deps.name, "node_modules"))
 
 
@@ -200,7 +204,7 @@ def _place_programs(state: BuildState, now: Path, final: Path) -> None:
 async def _install_once(
     state: BuildState, needed: node.NodeDependencies, runtime: NodeRuntime, settings: Mapping[str, str]
 ) -> Path:
-    """Returns the folder of the packages that builds with the same lock share."""
+    """Returns the folder of the packages. Builds with the same lock file and settings share this folder."""
     versions = f"{runtime.version} {needed.manager.wanted}"
     digest = await subprocesses.in_thread(node.digest, needed, versions, settings)
     deps, is_present = await state.hold_dependencies(digest)

@@ -1,4 +1,4 @@
-"""Runs pip, or uv where there is no pip, to install packages of Python."""
+"""Installs Python packages with pip, or with uv if no suitable pip is available."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Final
 from windlass.builders.builder import BuildError
 from windlass.process.builds.tools import Tools
 
-PIP: Final = (22, 3)  # --python
+PIP: Final = (22, 3)  # the first version with the option --python
 
 
 def own_python() -> str:
-    """Returns the Python that Windlass runs on, outside of the environment that it may be installed in."""
+    """Returns the Python that runs Windlass, as a path outside of Windlass's own virtual environment."""
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     for program in (Path(sys.base_prefix) / "bin" / name, Path(sys.base_prefix) / "bin" / "python3"):
         if program.exists():
@@ -31,7 +31,7 @@ async def pip_install(
     cwd: Path,
     variables: Mapping[str, str],
 ) -> None:
-    """Installs into a virtual environment, which has no pip of its own."""
+    """Installs packages into a virtual environment. The environment needs no pip of its own."""
     into = venv / "bin" / "python"
     if pip := await find_pip(tools, python):
         argv: list[str | Path] = [*pip, "--python", into, "install", *words]
@@ -44,7 +44,7 @@ async def pip_install(
 
 
 async def install_in_folder(tools: Tools, packages: Sequence[str], folder: Path) -> None:
-    """Installs packages that carry programs into their own folder, without an environment."""
+    """Installs packages that contain programs into a folder of their own, without a virtual environment."""
     if pip := await find_pip(tools, own_python()):
         argv: list[str | Path] = [*pip, "install", "--no-compile", "--target", folder, *packages]
         await tools.run(argv, cwd=tools.home, what="pip install")

@@ -1,4 +1,5 @@
-"""Pipfile and Pipfile.lock as lines of a requirements file: what `pipenv install --deploy` would install."""
+"""Converts Pipfile and Pipfile.lock to lines of a requirements file that installs the same packages as
+`pipenv install --deploy`."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _SYSTEMS: Final = ("git", "hg", "svn", "bzr")
 
 
 def pipfile_lines(folder: Path) -> list[str]:
-    """Returns the requirements of the lock, or of the Pipfile where there is none."""
+    """Returns the requirements in Pipfile.lock or, if it does not exist, in Pipfile."""
     if (folder / LOCK).is_file():
         content = _read(folder / LOCK, lambda text: read_json(text, object))
         listed, sources = content.get("default"), _table(content.get("_meta")).get("sources")
@@ -43,7 +44,7 @@ def _table(value: object) -> dict[str, Any]:
 
 
 def _indexes(sources: object) -> Iterator[str]:
-    """Yields the options that name registries other than the usual one."""
+    """Yields pip options for the registries other than pypi.org."""
     urls = [_table(source).get("url") for source in sources] if isinstance(sources, list) else []
     others = [url for url in urls if isinstance(url, str) and not url.startswith("https://pypi.org/")]
     for place, url in enumerate(others):
@@ -72,7 +73,7 @@ def _line(name: str, entry: object, *, with_hashes: bool) -> str:
 
 
 def _direct_source(named: dict[str, Any]) -> str:
-    """Returns the address or path of a package that no registry holds, or an empty text."""
+    """Returns the address or path of a package that is not in a registry, or an empty string."""
     for system in _SYSTEMS:
         if isinstance(url := named.get(system), str):
             ref = named.get("ref")
@@ -86,7 +87,7 @@ def _version(version: object) -> str:
 
 
 def _word(text: str) -> str:
-    """Returns a text without characters that would begin another word or line."""
+    """Returns the text without whitespace, which would begin another word or line."""
     return "".join(text.split())
 
 

@@ -17,14 +17,18 @@ class ProcessCommands(Struct, frozen=True):
     """The commands of an application, with the final paths of their programs."""
 
     web: tuple[str, ...]
-    """The web process, or the only one; empty if the settings of the application name what runs."""
+    """The command of the web process, or of the only process. Empty if the application's settings define the
+    command."""
     processes: Mapping[str, tuple[str, ...]]
     release: tuple[str, ...]
 
 
 def resolve_processes(start: Start, site: Site, say: Say, settings: BuildSettings) -> ProcessCommands:
-    """Refuses a web process that cannot be started, unless a setting has its place. Other processes without a
-    program are left out: it may be that no application chooses them."""
+    """Resolves all commands of an application.
+
+    Raises BuildError if the web process cannot be started and no setting replaces its command. Leaves out
+    other processes that cannot be started, because no application may use them.
+    """
     return ProcessCommands(
         web=_resolve_web(start, site, say, settings),
         processes=_resolve_others(start, site, say),
@@ -56,8 +60,8 @@ def _resolve_others(start: Start, site: Site, say: Say) -> Mapping[str, tuple[st
 
 
 def _resolve_release(command: Command | None, site: Site, say: Say) -> tuple[str, ...]:
-    """Replaces the program of a command by its path. Keeps the command if the program is missing: a
-    setting may replace it, or it fails when it runs."""
+    """Resolves the release command. If its program is missing, returns the command unresolved: a setting may
+    replace it, and otherwise it fails when it runs."""
     if command is None:
         return ()
     try:

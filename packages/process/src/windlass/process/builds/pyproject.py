@@ -1,4 +1,4 @@
-"""Reads pyproject.toml: what it declares, and whether it describes a package."""
+"""Reads pyproject.toml: the declared dependencies, and whether the project is a package."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windlass.builders.builder import BuildError
 from windlass.builders.small_files import read_small
 
 _BY_NAME: Final = ("poetry", "hatchling", "uv_build")
-"""Build systems that look for a package with the name of the project, and fail if there is none."""
+"""Build backends that look for a package with the name of the project, and fail if it does not exist."""
 
 
 def read_pyproject(folder: Path) -> dict[str, Any]:
@@ -36,16 +36,16 @@ def dependencies_in(pyproject: Mapping[str, Any]) -> list[str] | None:
 
 
 def is_installable(pyproject: Mapping[str, Any], folder: Path) -> bool:
-    """Returns True for a package. A project without a build system, or without files of one, is code to
-    run."""
+    """Returns whether the project can be installed as a package. A project without a build system, or without
+    files for it, is only code to run."""
     if "build-system" not in pyproject or poetry_table(pyproject).get("package-mode") is False:
         return False
     return _holds_package(pyproject, folder)
 
 
 def _holds_package(pyproject: Mapping[str, Any], folder: Path) -> bool:
-    """Returns whether the build system finds files to install: many look for a folder with the project's
-    name."""
+    """Returns whether the build backend finds files to install. Many backends look for a folder with the
+    project's name."""
     backend = table(pyproject, "build-system").get("build-backend")
     name = table(pyproject, "project").get("name", poetry_table(pyproject).get("name"))
     if not (isinstance(backend, str) and isinstance(name, str)) or not backend.startswith(_BY_NAME):
@@ -62,7 +62,7 @@ def _holds_package(pyproject: Mapping[str, Any], folder: Path) -> bool:
 
 
 def names_folders(pyproject: Mapping[str, Any]) -> bool:
-    """Returns whether dependencies are folders of the repository: members of a workspace, or paths."""
+    """Returns whether some dependencies are folders of the repository: workspace members or paths."""
     tools = table(pyproject, "tool")
     uv, poetry = table(tools, "uv"), table(tools, "poetry", "dependencies")
     named = [*table(uv, "sources").values(), *poetry.values()]

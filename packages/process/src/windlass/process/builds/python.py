@@ -1,7 +1,7 @@
-"""Python dependencies: finds out what a project needs, and installs it in a virtual environment.
+"""Determines a project's Python dependencies and installs them in a virtual environment.
 
-`requirements` and `pipfile` read their files, `python_managers` runs uv, Poetry and PDM, `python_versions`
-finds the interpreter.
+`requirements` and `pipfile` read the files of these names. `python_managers` runs uv, Poetry and PDM.
+`python_versions` finds the interpreter.
 """
 
 from __future__ import annotations
@@ -50,31 +50,32 @@ class DependencyDeclaration(Struct, frozen=True):
     folder: Path
     kind: Literal["requirements", "pipfile", "locked", "project"]
     file: str = ""
-    """The requirements file, or the name of the manager whose lock is there."""
+    """The requirements file, or the name of the package manager whose lock file exists."""
 
 
 class PythonDependencies(Struct, frozen=True, kw_only=True):
-    """The packages to install: dependencies, which builds may share, and packages of this commit alone."""
+    """The packages to install. Builds can share dependencies; some packages belong to one commit."""
 
     requirements: str = ""
     added: str = ""
-    """Packages that the start command needs and no file declares."""
+    """Packages that the start command needs although no file of the repository lists them."""
     constraints: str = ""
     is_lock: bool = False
-    """True if `requirements` name all that is installed, also the packages that others need."""
+    """Whether `requirements` include all indirect dependencies."""
     local: tuple[Path, ...] = ()
-    """Paths of the repository that the requirements refer to."""
+    """Paths in the repository that requirements refer to."""
     project: Path | None = None
-    """The project, if it is installed by itself, beside the dependencies."""
+    """The folder of the project if it is to be installed as a package."""
     cwd: Path
     whole: bool = False
-    """True if only the project's build system knows its dependencies: it is installed together with them."""
+    """Whether only the project's build system knows the dependencies. The project and its dependencies are
+    then installed together."""
     command: str = ""
-    """The command that installs, where the application's settings name one: for this commit alone."""
+    """The install command from the application's settings, if it is set. The result belongs to one commit."""
     manager: LockManager | None = None
-    """The manager that installs by its lock; `requirements` are packages beyond it."""
+    """The package manager that installs from its lock file. `requirements` are then additional packages."""
     locked: tuple[Path, ...] = ()
-    """Files and folders that determine what the package manager installs."""
+    """Files and folders that decide what the package manager installs."""
 
     @property
     def is_empty(self) -> bool:
@@ -86,7 +87,8 @@ class PythonDependencies(Struct, frozen=True, kw_only=True):
 
 
 def declaration_of(folder: Path) -> DependencyDeclaration | None:
-    """Returns what the lock of a manager names first, then requirements, Pipfile and pyproject.toml."""
+    """Returns the place of the dependencies. In order of priority: a lock file of a package manager,
+    requirements.txt, Pipfile, pyproject.toml, other requirements files."""
     pyproject = read_pyproject(folder) if (folder / "pyproject.toml").is_file() else {}
     for manager in MANAGERS:
         if pyproject and (folder / manager.lock).is_file():
@@ -98,7 +100,7 @@ def declaration_of(folder: Path) -> DependencyDeclaration | None:
         return DependencyDeclaration(folder, "pipfile")
     if poetry_table(pyproject) and not is_installable(pyproject, folder) and not table(pyproject, "project"):
         return DependencyDeclaration(folder, "locked", POETRY.name)
-    # It may only contain settings of tools.
+    # A pyproject.toml without these tables may only contain settings of tools.
     if (
         {"project", "build-system"} & pyproject.keys()
         or poetry_table(pyproject)
@@ -118,7 +120,7 @@ def declaration_of(folder: Path) -> DependencyDeclaration | None:
 def dependencies_of(
     declaration: DependencyDeclaration, say: Say, added: Sequence[str] = ()
 ) -> PythonDependencies:
-    """Reads the declared dependencies, and adds packages that none of them names."""
+    """Reads the declared dependencies and adds the packages in `added`."""
     match declaration.kind:
         case "requirements":
             declared = _of_requirements(declaration, say)
@@ -129,14 +131,14 @@ def dependencies_of(
         case _:
             declared = _of_project(declaration.folder)
     old = old_package_in(declared.requirements or _lock_text(declared))
-    if old and SETUPTOOLS not in added:  # a recipe that is followed whole has it already
+    if old and SETUPTOOLS not in added:  # a recipe may have added it already
         say(f"{SETUPTOOLS} is installed as well: {old} needs its module pkg_resources.")
         added = [*added, SETUPTOOLS]
     return replace(declared, added=_text(added))
 
 
 def _lock_text(needed: PythonDependencies) -> str:
-    """Returns the beginning of the manager's lock; empty if there is none, or a link in its place."""
+    """Returns the beginning of the lock file, or an empty string if there is none or it cannot be read."""
     try:
         lock = read_beginning(needed.cwd, needed.manager.lock, MOST_OF_LOCK) if needed.manager else b""
     except OSError:
@@ -152,8 +154,11 @@ def _of_pipfile(declaration: DependencyDeclaration) -> PythonDependencies:
 
 
 def _of_lock(declaration: DependencyDeclaration) -> PythonDependencies:
-    """The manifest and the lock decide what is installed; all files do, where the lock names folders of the
-    repository."""
+    """Returns the dependencies of a lock file.
+
+    The manifest and the lock file decide what is installed. If the manifest refers to folders of the
+    repository, all files of the project do.
+    """
     folder, manager = declaration.folder, manager_named(declaration.file)
     assert manager
     pyproject = read_pyproject(folder)
@@ -210,7 +215,7 @@ def _text(lines: Iterable[str]) -> str:
 
 
 def digest(needed: PythonDependencies, interpreter: Interpreter, variables: Mapping[str, str]) -> str:
-    """Returns a digest of everything that determines the content of the environment."""
+    """Returns a digest of everything that decides the content of the virtual environment."""
     total = hashlib.sha256()
     for part in (
         interpreter.path,
@@ -230,16 +235,16 @@ def digest(needed: PythonDependencies, interpreter: Interpreter, variables: Mapp
 
 
 def named_variables(needed: PythonDependencies, variables: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables that requirements name. pip replaces them."""
+    """Returns the variables that requirements refer to. pip replaces these references."""
     named = _VARIABLE.findall(needed.requirements)
     return {name: variables[name] for name in named if name in variables}
 
 
 def make_standalone(python: Interpreter, folder: Path) -> None:
-    """Makes the programs `python` and `python3` in `folder`, with the standard library only.
+    """Links the programs `python` and `python3` into `folder`, with only the standard library.
 
-    With the packages of this machine, an application would run that declares no dependencies, and break when
-    it declares its first, or on another machine.
+    If the packages of this machine were visible, an application without declared dependencies would run, and
+    then fail on another machine or as soon as it declares its first dependency.
     """
     folder.mkdir()
     home = Path(python.path).resolve().parent
@@ -249,7 +254,7 @@ def make_standalone(python: Interpreter, folder: Path) -> None:
 
 
 async def environment(tools: Tools, python: Interpreter, folder: Path) -> Path:
-    """Creates a virtual environment at `folder`/venv, where it stays."""
+    """Creates a virtual environment at `folder`/venv. An environment cannot be moved afterwards."""
     venv = folder / "venv"
     with step(tools.say, f"Making a virtual environment of Python {python.version}"):
         await tools.run([python.path, "-m", "venv", "--without-pip", venv], cwd=folder, what="python -m venv")
@@ -259,7 +264,7 @@ async def environment(tools: Tools, python: Interpreter, folder: Path) -> Path:
 async def install(
     tools: Tools, python: Interpreter, needed: PythonDependencies, venv: Path, variables: Mapping[str, str]
 ) -> None:
-    """Installs the dependencies of the repository, and then added packages."""
+    """Installs the packages from the repository's files, and then the added packages."""
     cwd = await scratch(tools, needed) if needed.needs_copy else needed.cwd
     words: list[str | Path] = []
     if needed.requirements:
@@ -287,7 +292,7 @@ async def install(
 async def install_by(
     command: str, tools: Tools, python: Interpreter, venv: Path, cwd: Path, variables: Mapping[str, str]
 ) -> None:
-    """Runs a command that installs, in the environment and beside the code."""
+    """Runs an install command beside the code, with the virtual environment active."""
     await _pip_in(tools, python, venv)
     more = {**variables, "VIRTUAL_ENV": str(venv), "PATH": os.pathsep.join((f"{venv}/bin", *tools.path))}
     with step(tools.say, f"Installing the Python dependencies ({command})"):
@@ -307,7 +312,8 @@ async def project(
     site: Path,
     variables: Mapping[str, str],
 ) -> None:
-    """Installs the project itself into its own folder: the next commit can share the dependencies."""
+    """Installs the project into its own folder, so that its dependencies can be shared with the next
+    commit."""
     assert needed.project
     cwd = await scratch(tools, needed)
     source = cwd / needed.project.relative_to(needed.cwd)
@@ -316,7 +322,7 @@ async def project(
 
 
 async def scratch(tools: Tools, needed: PythonDependencies) -> Path:
-    """Makes a copy to build in, because build systems write into their folder."""
+    """Copies the project into a temporary folder, because build systems write into the project's folder."""
     scratch = tools.home / "source"
     if not scratch.exists():
         await subprocesses.in_thread(tree.copy, needed.cwd, scratch)
@@ -324,10 +330,11 @@ async def scratch(tools: Tools, needed: PythonDependencies) -> Path:
 
 
 async def _pip_in(tools: Tools, python: Interpreter, venv: Path) -> None:
-    """Makes a `pip` for commands that installs into the environment, which has none of its own."""
+    """Creates a `pip` script for install commands. It installs into the virtual environment, which contains
+    no pip."""
     wrapper = venv / "bin" / "pip"
     if not wrapper.exists() and (pip := await find_pip(tools, python.path)):
         text = f'#!/bin/sh\nexec "{pip[0]}" -m pip --python "{venv}/bin/python" "$@"\n'
-        # Written as the user of the build, which could already change this folder.
+        # Written by a process with the user of the build, because that user can already change this folder.
         script = 'printf %s "$1" > "$0" && chmod 755 "$0"'
         await tools.run(["/bin/sh", "-c", script, wrapper, text], cwd=venv, what="sh")

@@ -1,7 +1,7 @@
-"""Managers of Python dependencies that follow their own lock: uv, Poetry and PDM.
+"""Python package managers with a lock file of their own: uv, Poetry and PDM.
 
-Each installs into an environment that Windlass has made. A manager that this machine does not have is
-fetched.
+Each one installs into a virtual environment that Windlass has created. Windlass fetches a package manager
+that this machine lacks.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from windlass.process.builds.tools import Tools, step
 
 
 class LockManager(Struct, frozen=True, kw_only=True):
-    """A program that installs by its own lock."""
+    """A package manager that installs from its own lock file."""
 
     name: str
     lock: str
     packages: tuple[str, ...]
-    """Packages of the Python registry that carry the program."""
+    """Packages in the Python registry that contain the package manager."""
     words: tuple[str, ...]
-    """The command's words that install the dependencies, but neither the project nor development packages."""
+    """Arguments that install only the dependencies, without the project and the development dependencies."""
     settings: Mapping[str, str]
     cache: str
-    """The variable that names its folder for downloads."""
+    """The variable with the path of the download cache."""
 
 
 UV: Final = LockManager(
@@ -57,7 +57,7 @@ POETRY: Final = LockManager(
 PDM: Final = LockManager(
     name="pdm",
     lock="pdm.lock",
-    # With the versions of its own dependencies that its authors have tried: it works with no others.
+    # The extra `locked` installs the tested versions of PDM's dependencies. PDM fails with other versions.
     packages=("pdm[locked]>=2,<3",),
     words=("sync", "--prod", "--no-self", "--no-editable"),
     settings={"PDM_IGNORE_SAVED_PYTHON": "1", "PDM_CHECK_UPDATE": "false"},
@@ -71,7 +71,7 @@ def manager_named(name: str) -> LockManager | None:
 
 
 async def find_program(manager: LockManager, tools: Tools, toolchains: Toolchains, held: ExitStack) -> Path:
-    """Returns the program of a manager: that of this machine, or a fetched one."""
+    """Returns the program of a package manager that is installed on this machine, or else fetches it."""
     if path := find_uv(tools) if manager.name == "uv" else tools.find(manager.name):
         return Path(path)
     try:
@@ -90,8 +90,8 @@ async def _make_uv(manager: LockManager, tools: Tools, folder: Path) -> None:
 
 
 async def _make_environment(manager: LockManager, tools: Tools, folder: Path) -> None:
-    """Creates a virtual environment for the package manager, so that its packages do not mix with those of
-    an application."""
+    """Installs a package manager in a virtual environment of its own, because its packages must not mix with
+    the packages of an application."""
     venv: list[str | Path] = [own_python(), "-m", "venv", "--without-pip", folder]
     await tools.run(venv, cwd=folder, what="python -m venv")
     await pip_install(tools, own_python(), folder, manager.packages, folder, {})
@@ -100,7 +100,7 @@ async def _make_environment(manager: LockManager, tools: Tools, folder: Path) ->
 async def install_locked(
     manager: LockManager, program: Path, tools: Tools, venv: Path, cwd: Path, variables: Mapping[str, str]
 ) -> None:
-    """Installs the packages of the lock file into the environment. `cwd`: a copy of the project."""
+    """Installs the packages in the lock file into the virtual environment. `cwd` is a copy of the project."""
     more = {
         **manager.settings,
         manager.cache: str(tools.cache / manager.name),

@@ -1,7 +1,8 @@
-"""The steps of a build that install and build an application of Python.
+"""The build steps that install and build a Python application.
 
-Scripts of the repository may call `uv run`: programs of ours take the place of the package managers. Commands
-that Windlass reads itself are started without the manager: see `detect.python_runners`.
+Scripts of the repository may call `uv run` and similar commands. Windlass puts small scripts in the place of
+the package managers for them. The commands that Windlass reads itself start without the package manager: see
+`detect.python_runners`.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ esac
 
 
 def make_runners(folder: Path) -> None:
-    """Creates wrapper programs in a folder, which run their command in the environment that precedes them
-    on the path."""
+    """Writes scripts with the names of package managers. Their `run` executes a command in the virtual
+    environment that is earlier in the PATH."""
     folder.mkdir()
     for name in RUNNERS:
         (folder / name).write_text(_TEXT)
@@ -81,8 +82,11 @@ async def install_python(state: BuildState) -> None:
 
 
 async def build_python(state: BuildState) -> None:
-    """Runs the command that builds an application of Python. One that only Windlass has chosen may fail for
-    a variable that is not known before the start: the build continues."""
+    """Runs the build command of a Python application.
+
+    A command that Windlass has chosen itself may fail, for example because a variable is only set at the
+    start. The build then continues.
+    """
     command = state.sources.prepare
     if not command:
         return
@@ -104,7 +108,8 @@ async def build_python(state: BuildState) -> None:
 
 
 async def place_runners(state: BuildState) -> None:
-    """Replaces package managers by wrapper programs, for the start command."""
+    """Adds the replacements of package managers to the instances' PATH. Build steps still find the real
+    package managers."""
     if "VIRTUAL_ENV" in state.environment:
         await subprocesses.in_thread(make_runners, state.made / "runners")
         state.places.append((state.made / "runners", state.final / "runners"))
@@ -121,8 +126,8 @@ async def _interpreter(state: BuildState) -> Interpreter:
 
 
 def _place_programs(state: BuildState, version: Interpreter) -> None:
-    """Adds the programs of a Python outside the PATH after those of the application, so that instances may
-    read them."""
+    """Adds the folder of a Python outside of the PATH behind the application's own programs. An instance can
+    only read programs in its PATH."""
     if version.programs:
         state.places.append((version.programs, version.programs))
 

@@ -1,6 +1,7 @@
-"""The version of Python that a repository asks for, and the interpreter that suits it.
+"""Determines the Python version that a repository requires, and finds a suitable interpreter.
 
-Those that the operator has installed with uv or pyenv are on no PATH.
+Interpreters that the operator has installed with uv or pyenv are not in the PATH, so their folders are
+searched.
 """
 
 from __future__ import annotations
@@ -32,18 +33,19 @@ _HOMES: Final = (
     ("UV_PYTHON_INSTALL_DIR", ".local/share/uv/python", "cpython-3.*"),
     ("PYENV_ROOT", ".pyenv", "versions/3.*"),
 )
-"""The variable of a folder, the usual folder below the operator's home, and the pattern of Pythons in it."""
+"""For each tool: a variable with its folder, the default folder below the operator's home, and a pattern of
+the Python folders in it."""
 _NAME: Final = re.compile(r"(?:cpython-)?(?P<minor>3\.\d+)\.(?P<patch>\d+)(?:-|$)")
 
 
 def installed_pythons(surroundings: Mapping[str, str]) -> dict[str, Path]:
-    """Returns the program of each minor version, such as 3.13, of its newest patch."""
+    """Returns the interpreter with the newest patch for each minor version, such as 3.13."""
     programs = sorted(_programs(surroundings))
     return {minor: program for _, minor, program in programs}
 
 
 def _programs(surroundings: Mapping[str, str]) -> Iterator[tuple[int, str, Path]]:
-    """Yields the patch, the minor version and the program of each."""
+    """Yields the patch number, the minor version and the interpreter of each installation."""
     home = surroundings.get("HOME", "/nonexistent")
     for variable, below, pattern in _HOMES:
         for folder in Path(surroundings.get(variable) or f"{home}/{below}").glob(pattern):
@@ -55,9 +57,9 @@ def _programs(surroundings: Mapping[str, str]) -> Iterator[tuple[int, str, Path]
 
 FILES: Final = (".python-version", "runtime.txt")
 NEWEST, OLDEST = 15, 9
-"""Minor versions that are looked for on this machine."""
+"""The minor versions that are searched for on this machine."""
 FETCHED: Final = (13, 12, 11, 10, 14, 9)
-"""Minor versions that are fetched for a range, the first choice first."""
+"""The minor versions that can be fetched for a range, in order of preference."""
 _PIPFILE: Final = re.compile(
     r"^python(?:_full)?_version[ \t]*+=[ \t]*+['\"](\d[\d.]{0,12})['\"]", re.MULTILINE
 )
@@ -65,42 +67,45 @@ _LONGEST: Final = 100_000
 _PLACED: Final = (
     'for found in "$1"/pythons/*/bin/python"$2"; do mv "${found%/bin/*}" "$1/python"; exit 0; done; exit 1'
 )
-"""Moves the fetched Python to a place that does not depend on its version."""
+"""Shell command that moves the fetched Python to a path without its version."""
 _FORBIDDEN: Final = frozenset({"never", "manual", "false"})
 
 
 class PythonRequirement(Struct, frozen=True):
-    """A version, or a range of versions, and the file that names it."""
+    """A version or a range of versions, and the file that requires it."""
 
     version: str = ""
     named_by: str = ""
     is_strict: bool = False
-    """True if no other version can install the packages."""
+    """Whether the installation fails with any other version."""
 
     def holds(self, version: str) -> bool:
         return not self.version or is_in_range(version, self.minor or self.version)
 
     @property
     def minor(self) -> str:
-        """The version as two numbers, where one version is named, or else an empty text."""
+        """The first two numbers of an exact version, or an empty string for a range."""
         return ".".join(plain_version(self.version).split(".")[:2])
 
 
 class Interpreter(Struct, frozen=True):
     path: str
     version: str
-    """A version such as 3.11.7."""
+    """A full version such as 3.11.7."""
     programs: Path | None = None
-    """The folder of its programs, for one that is on no PATH."""
+    """The folder of the interpreter's programs if it is not in the PATH."""
     fetched: Path | None = None
-    """The folder of a fetched Python, with its programs in `bin`; None for one of this machine."""
+    """The folder of a fetched Python, with its programs in `bin`. None for a Python of this machine."""
     complaint: str = ""
-    """The message, if the repository requires another version than this one."""
+    """A message with the remedy if the repository requires another version than this one."""
 
 
 def wanted_in(folder: Path, pyproject: dict[str, Any]) -> PythonRequirement:
-    """Returns the version in .python-version, the older runtime.txt, .tool-versions, Pipfile or
-    pyproject.toml, or else the Pythons that have wheels of all pinned packages."""
+    """Returns the required Python version.
+
+    The sources in order of priority: .python-version, runtime.txt, .tool-versions, Pipfile, pyproject.toml,
+    and the versions for which all pinned packages have wheels.
+    """
     for name in FILES:
         if version := _first_line(folder / name).removeprefix("python-"):
             return PythonRequirement(version, name) if plain_version(version) else PythonRequirement()
@@ -121,7 +126,7 @@ def _of_pins(folder: Path) -> PythonRequirement | None:
 
 
 def required_in(pyproject: dict[str, Any]) -> PythonRequirement | None:
-    """Returns the range that pyproject.toml demands."""
+    """Returns the version range that pyproject.toml requires."""
     project, tools = pyproject.get("project"), pyproject.get("tool")
     required = project.get("requires-python") if isinstance(project, dict) else None
     if not isinstance(required, str):
@@ -145,8 +150,12 @@ def _text(file: Path) -> str:
 async def find_python(
     tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: PythonRequirement
 ) -> Interpreter:
-    """Returns a Python in the wanted range: the one that Windlass runs on, another of this machine, or one
-    that uv fetches. If there is none, the nearest of this machine, or BuildError if no other would do."""
+    """Returns a Python in the wanted range: the Python that runs Windlass, another Python of this machine, or
+    a fetched Python.
+
+    If there is none, returns the nearest version on this machine. Raises BuildError if the requirement is
+    strict.
+    """
     own = Interpreter(own_python(), ".".join(map(str, sys.version_info[:3])))
     if wanted.holds(own.version):
         return own
@@ -177,13 +186,13 @@ async def _find(tools: Tools, minor: str) -> Interpreter | None:
 
 
 async def _can_install(tools: Tools, program: Path) -> bool:
-    """Returns False if the version is too old for the pip that would install its packages."""
+    """Returns whether the pip that would install packages supports this Python, which may be too old."""
     pip = await find_pip(tools, str(program))
     return pip is None or bool(await tools.ask([*pip, "--python", program, "--version"], cwd=tools.home))
 
 
 async def _nearest(tools: Tools, own: Interpreter, wanted: PythonRequirement) -> Interpreter:
-    """Returns the Python of this machine that is nearest to the wanted one, which it does not have."""
+    """Returns the Python of this machine with the version nearest to the wanted one."""
     aim, ours = _minor_number(wanted.minor), _minor_number(own.version)
     if wanted.is_strict or not aim:
         return own
@@ -195,7 +204,7 @@ async def _nearest(tools: Tools, own: Interpreter, wanted: PythonRequirement) ->
 
 
 def _minor_number(version: str) -> int:
-    """Returns 13 for 3.13.2; 0 for a version of another form."""
+    """Returns the minor version as a number, such as 13 for 3.13.2, or 0 if the version has another form."""
     parts = version.split(".")
     return int(parts[1]) if len(parts) > 1 and parts[1].isdecimal() else 0
 
@@ -224,7 +233,7 @@ async def _fetch(
 
 
 def _first_in(wanted: PythonRequirement) -> str:
-    """Returns the version to fetch for a range."""
+    """Returns the preferred minor version in a range, to fetch it."""
     for minor in FETCHED:
         if wanted.holds(f"3.{minor}.999"):
             return f"3.{minor}"

@@ -1,6 +1,6 @@
-"""Reads requirements files: the lines for pip, the files that they include, and the paths they name.
+"""Reads requirements files: the lines for pip, the included files, and the paths in the lines.
 
-`python` decides what is installed, and installs it.
+`python` decides what is installed and installs it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _NAMED_PATH = re.compile(r"\S+\s*@\s*file://(?:localhost)?(?P<path>[^\s;#]+)")
 class Requirement(NamedTuple):
     line: str
     limits: bool = False
-    """True for a constraint, which only limits the version."""
+    """Whether the line is a constraint, which limits a version but does not install the package."""
 
 
 def requirements_in(file: Path, top: Path, say: Say, deep: int = 0) -> Iterator[Requirement]:
-    """Reads a requirements file and those it includes."""
+    """Yields the lines of a requirements file, including the lines of included files."""
     if deep > DEEPEST:
         raise BuildError(f"Fix {file.name}: it includes other files too deep, or itself.")
     whole = tree.resolve_inside(top, file)
@@ -59,7 +59,8 @@ def _include(path: str, file: Path, top: Path, say: Say, deep: int, line: str) -
 
 
 def _as_installed(line: str, say: Say) -> str:
-    """Returns a line without `-e`: an editable install would point to the folder of the build."""
+    """Returns a line without `-e`, because an editable install would point to the temporary folder of the
+    build."""
     if not (editable := _EDITABLE.match(line.lstrip())):
         return line
     rest = line.lstrip()[editable.end() :].strip()
@@ -76,7 +77,7 @@ def _by_name(url: str) -> str:
 
 
 def local_paths(requirements: str, folder: Path) -> Iterator[Path]:
-    """Yields the paths of the repository that requirements name."""
+    """Yields the paths in the repository that requirements refer to."""
     for line in requirements.splitlines():
         word = line.strip().partition(";")[0].partition(" --hash")[0].strip()
         named = _NAMED_PATH.match(word)

@@ -1,5 +1,5 @@
-"""Keeps builds from filling the disk: no build begins below the reserve, and a build that uses the reserve
-is ended."""
+"""Prevents builds from filling the disk. No build starts if the free space is below the reserve, and a build
+that uses up the reserve is ended."""
 
 from __future__ import annotations
 
@@ -37,20 +37,21 @@ _FILLED: Final = (
 
 
 async def check_room(folder: Path, reserve: int) -> None:
-    """Raises a BuildError if the disk has no more than its reserve."""
+    """Raises a BuildError if the free space of the disk is below the reserve."""
     if await in_thread(is_short, folder.parent, reserve):
         raise BuildError(_SHORT)
 
 
 def held_by_build(folder: Path, cache: Path, began: float, pids: Collection[int]) -> Amount:
-    """Measures what a build holds of the disk: its folder, what it put into its cache, and files without a
-    name that its steps have open. `pids`: the first processes of its steps."""
+    """Returns the disk space that a build uses: its folder, the files that it added to its cache, and deleted
+    files that its steps have open. `pids` are the first processes of its steps."""
     find = partial(with_descendants, tuple(pids))
     return measure([folder]) + measure([cache], began, began) + unlinked(find, folder)
 
 
 async def within_reserve(work: Coroutine[Any, Any, T], watch: DiskWatch, measure: Callable[[], Amount]) -> T:
-    """Runs a build. Ends it if the disk gets short of its reserve, and the build holds much of it."""
+    """Runs a build. Ends it with a BuildError if the free space falls below the reserve and the build uses
+    much of the disk."""
     task = asyncio.create_task(work)
     try:
         while not (await asyncio.wait([task], timeout=_EVERY))[0]:

@@ -1,4 +1,4 @@
-"""Determines from the files of a commit how it is started, and which packages it needs."""
+"""Determines from the files of a commit how its application is started and what must be installed."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ class Sources(Struct, kw_only=True):
     package: Package | None = None
     declaration: python.DependencyDeclaration | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables that the Dockerfile sets."""
+    """Variables that the Dockerfile sets for the application."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Variables during the build."""
+    """Variables for the steps of the build."""
     ports: tuple[int, ...] = ()
     web_port: int = 0
-    """The port of the web process unless PORT is set; 0 if no file shows one that serves."""
+    """The port of the web process unless PORT is set. 0 if no file shows a web process."""
     workspace: Package | None = None
-    """The package whose lock file applies to the application, if it is another package."""
+    """The root package of the workspace, whose lock file applies to the application."""
     wanted_python: PythonRequirement = PythonRequirement()
     wanted_node: tuple[str, str] = ("", "")
-    """The requested version or range of Node, and the file that contains it."""
+    """A version or a range, and the file that requires it."""
     install: str = ""
-    """The command that installs, if the settings of the application name one."""
+    """The install command from the application's settings, if it is set."""
     build: Commands = ()
-    """The commands that build an application of Node."""
+    """The commands that build a Node application."""
     prepare: str = ""
-    """The command that builds an application of Python."""
+    """The command that builds a Python application."""
     steps: RecipeSteps | None = None
-    """Commands that install and build an application of another language."""
+    """The commands that install and build an application in another language."""
     static_folder: str = ""
-    """A folder to serve, which the build makes."""
+    """A folder that the build creates and the gateway serves."""
     added: tuple[str, ...] = ()
-    """Python packages that the start command needs and no file declares."""
+    """Python packages that the start command needs although no file of the repository lists them."""
     undone: tuple[str, ...] = ()
-    """Instructions of the Dockerfile that may make a missing file."""
+    """Dockerfile instructions that may create a missing file."""
     remarks: list[str] = field(default_factory=list)
     """Lines for the build log."""
 
@@ -122,7 +122,7 @@ def _usual_dockerfile(order: Order, context: Path) -> Path | None:
 
 
 def _by_recipe(order: Order, context: Path, procfile: Start | None, workspace: Package | None) -> Sources:
-    """Follows the recipe of the files, with the commands of the Procfile if there is one."""
+    """Returns the sources according to the recipe, with the commands of the Procfile if there is one."""
     package = node_packages.package(context)
     settings = order.settings
     followed = detected.follow(context, package, settings, procfile)
@@ -180,8 +180,11 @@ def _wanted_node(folder: Path, workspace: Package | None, settings: BuildSetting
 
 
 def _by_dockerfile(order: Order, context: Path, file: Path, workspace: Package | None) -> Sources:
-    """Uses the hints of a Dockerfile. If it cannot be used, the recipe of the same files replaces it, if
-    that certainly gives the same application and no setting selects the Dockerfile."""
+    """Returns the sources according to a Dockerfile.
+
+    If the Dockerfile needs a container engine, the recipe of the same files replaces it. This happens only if
+    the recipe surely leads to the same application and no setting chooses the Dockerfile.
+    """
     name = file.relative_to(context)
     try:
         read = dockerfile.read(read_small_text(file))
@@ -250,7 +253,8 @@ def _hints(order: Order, read: dockerfile.Dockerfile) -> Hints:
 
 
 def _layout(context: Path, hinted: Hints) -> Layout:
-    """Returns the layout of the folder. A later WORKDIR counts if it is a folder of the repository."""
+    """Returns the layout of the folder. The last WORKDIR is the working folder if the repository contains
+    it."""
     folder = below(hinted.workdir, hinted.top) and tree.resolve_inside(
         context, context / hinted.workdir.removeprefix(hinted.top).strip("/")
     )
@@ -277,14 +281,14 @@ def _start(
 
 
 def _start_by_files(folder: Path) -> Start | None:
-    """Returns a start without a server for production. None if the recipe of the files has one."""
+    """Returns a start without a production server. Returns None if the recipe has such a server."""
     recipe = recipe_of(folder)
     has_server = recipe.language == "Python" and recipe.framework and recipe.start
     return None if has_server else start.by_usual_files(folder)
 
 
 def _version_in(image: str, dockerfile: Path) -> PythonRequirement | None:
-    """Returns the version that an image names: `python:3.12-slim` is Python 3.12."""
+    """Returns the Python version of an image, such as 3.12 for `python:3.12-slim`."""
     name, _, tag = image.rpartition("/")[2].partition(":")
     version = ".".join(tag.partition("-")[0].split(".")[:2])
     is_named = name == "python" and version.replace(".", "").isdigit() and "." in version

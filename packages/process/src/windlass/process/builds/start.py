@@ -1,4 +1,5 @@
-"""Finds the start command of an application: in a Procfile, Dockerfile or package.json, or by its files."""
+"""Finds the start command of an application in a Procfile, a Dockerfile, package.json or a file with a usual
+name."""
 
 from __future__ import annotations
 
@@ -25,30 +26,30 @@ _EXAMPLES: Final = (
     (".rb", "ruby {}"),
     ("index.html", "python3 -m http.server $PORT"),
 )
-"""Start commands, keyed by the suffix of a file name."""
+"""Example start commands by the ending of a file's name."""
 
 
 class Start(Struct, frozen=True):
     command: Command | None
-    """The start command; None if the settings of the application define it."""
+    """The start command. None if the application's settings define it, or if the gateway serves a folder."""
     origin: str
     remarks: tuple[str, ...] = ()
-    """Lines for the build log on other processes that the same file names."""
+    """Lines for the build log about the other processes in the same file."""
     processes: Mapping[str, Command] = field(default_factory=dict)
     """The commands of all process types, by name."""
     release: Command | None = None
-    """The command that runs once for a deployment, before the version serves."""
+    """The command that runs once for each deployment, before the new version serves requests."""
     site: StaticSite | None = None
-    """A folder that the gateway serves: nothing has to be started."""
+    """The folder that the gateway serves. If it is set, no process is started."""
 
     @property
     def line(self) -> str:
-        """Writes the start command and its reason to the build log."""
+        """A line for the build log on how the application is started."""
         return f"It is {'served' if self.site else 'started'} by {self.origin}."
 
     @property
     def text(self) -> str:
-        """The commands that may run, which are searched for names of programs."""
+        """All commands that may run, as one text to search for program names."""
         chosen = [command for command in (self.command, self.release) if command]
         return "\n".join(text_of(command) for command in (*chosen, *self.processes.values()))
 
@@ -58,7 +59,8 @@ def text_of(command: Command) -> str:
 
 
 def by_procfile(folder: Path) -> Start | None:
-    """Returns the processes of the Procfile. None if there is none, or if the recipe replaces its command."""
+    """Returns the start according to the Procfile. Returns None if there is no Procfile, or if its command
+    only works at Heroku."""
     file = folder / PROCFILE
     if not file.is_file():
         return None
@@ -99,8 +101,8 @@ def by_package(package: Package | None) -> Start | None:
 
 
 def script_command(package: Package, name: str, more: tuple[str, ...] = ()) -> Command | None:
-    """Returns the command of a script of package.json; through npm only if the script is more than a
-    command."""
+    """Returns the command of a script in package.json. Runs it through npm only if npm would do more than run
+    the command."""
     if name not in package.scripts:
         return None
     around = {f"pre{name}", f"post{name}"} & package.scripts.keys()
@@ -111,8 +113,8 @@ def script_command(package: Package, name: str, more: tuple[str, ...] = ()) -> C
 
 
 def without_npm(command: Command, package: Package | None) -> Command:
-    """Replaces `npm start` and the like by their command: npm would stand between the engine and the
-    process."""
+    """Replaces `npm start` and similar commands by the command of the script, because the engine should start
+    the process without npm as its parent."""
     words = command.argv if isinstance(command, ExecForm) else tuple(command.text.split())
     match words:
         case ("npm" | "yarn" | "pnpm", "start"):
@@ -125,7 +127,7 @@ def without_npm(command: Command, package: Package | None) -> Command:
 
 
 def by_usual_files(folder: Path) -> Start | None:
-    """Returns the one script of pyproject.toml, or else a Python file of a usual name, as the command."""
+    """Returns the only script of pyproject.toml, or else a Python file with a usual name, as the start."""
     scripts = _project_scripts(folder)
     if len(scripts) == 1:
         return Start(ExecForm((scripts[0],)), f"{scripts[0]}, the one script of pyproject.toml")
@@ -162,7 +164,7 @@ def _advice(example: str) -> str:
 
 
 def _example_for(entries: Sequence[str]) -> str:
-    """Returns a start command that suits the files of a folder, or an empty text."""
+    """Returns an example start command for the files of a folder, or an empty string."""
     for ending, command in _EXAMPLES:
         if file := next((name for name in entries if name.endswith(ending)), None):
             return command.format(file)

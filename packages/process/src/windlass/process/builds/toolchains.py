@@ -1,7 +1,8 @@
-"""Toolchains that registries carry: package managers and Node, uv and Pythons, fetched once for all builds of
-a server and kept by version.
+"""Toolchains that are fetched from registries: package managers, Node, uv and Python. Each version is fetched
+once for all builds of the server.
 
-They are installed by steps in their own cell, so that no organization can change what others run.
+Each toolchain is installed in a cell (sandbox) of its own, so that no organization can change a program that
+others run.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ from windlass.process.builds.tools import ToolFailed, Tools, step
 
 FOLDER: Final = "toolchains"
 AGAIN: Final = 600.0
-"""Seconds after which something that could not be fetched is tried again."""
+"""Seconds after which a failed fetch is tried again."""
 _KNOWN_FOR: Final = 60.0
-"""Seconds: nothing else shows that settings of the operator have changed which program is chosen."""
+"""Seconds for which a version is cached. The time is short because the operator's settings can change which
+program is found, without any other sign."""
 _MOST_KNOWN: Final = 1000
 
 Make = Callable[[Tools, Path], Awaitable[None]]
@@ -40,11 +42,11 @@ Make = Callable[[Tools, Path], Awaitable[None]]
 
 
 class MissingToolchain(BuildError):
-    """A toolchain is not on this machine and could not be fetched. The message is the reason."""
+    """Raised if a toolchain is not on this machine and could not be fetched. The message is the reason."""
 
 
 class KnownVersions:
-    """Versions that programs of this machine have reported, cached because many builds ask for the same."""
+    """Caches the versions that programs of this machine report, because many builds need them."""
 
     def __init__(self) -> None:
         self._told: dict[Hashable, tuple[float, str]] = {}
@@ -75,15 +77,15 @@ class Toolchains:
         self._isolation = isolation
         self._allowed = allowed
         self._failed: dict[str, tuple[float, str]] = {}
-        """The time and the reason of failures, by name."""
+        """The time and the reason of each failed fetch, by toolchain name."""
         self._busy: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.versions = KnownVersions()
         self._sizes: dict[str, int] = {}
-        """Sizes of toolchains, which do not change, by name."""
+        """The size of each toolchain, by folder name. Sizes do not change."""
 
     async def fetch(self, name: str, make: Make, tools: Tools, held: ExitStack) -> Path:
-        """Returns the folder of a toolchain, which stays until `held` is closed at least. Raises
-        MissingToolchain if it cannot be had."""
+        """Returns the folder of a toolchain, and keeps it locked until `held` is closed. Raises
+        MissingToolchain if it cannot be fetched."""
         lock = self._busy.setdefault(name, asyncio.Lock())
         async with lock:
             self._check(name)
@@ -92,7 +94,7 @@ class Toolchains:
                 folder, is_present = await subprocesses.in_thread(
                     held.enter_context, self._store.depending(name)
                 )
-                if not is_present:  # a sweep had no room for it
+                if not is_present:  # a sweep has erased it because of its size
                     await self._make(name, make, tools, folder)
             except BuildError as error:
                 self._note(name, error)
@@ -102,13 +104,16 @@ class Toolchains:
         return Path(folder)
 
     def check_allowed(self) -> None:
-        """Raises MissingToolchain if nothing may be fetched."""
+        """Raises MissingToolchain if the settings forbid downloads."""
         if not self._allowed:
             raise MissingToolchain("The setting toolchain_downloads does not allow that.")
 
     def sweep(self) -> None:
-        """Erases toolchains that are too old or too large, the least recently used first, and leftovers of
-        interrupted fetches. What instances need of them are files of their artifacts."""
+        """Erases leftovers of interrupted fetches, and toolchains that exceed the limits of age and size, the
+        least recently used first.
+
+        Instances are not affected, because artifacts contain the files that they need.
+        """
         units = [*self._units()]
         gone = {unit.path.name for unit in units_to_erase(units, self._limits, time.time())}
         self._store.sweep((), lambda: {folder.name for folder in self._store.dependencies()} - gone)
@@ -118,7 +123,7 @@ class Toolchains:
         for folder in self._store.dependencies():
             if folder.name not in self._sizes:
                 self._sizes[folder.name] = size_of(folder)
-            with suppress(FileNotFoundError):  # who needs room has deleted it
+            with suppress(FileNotFoundError):  # an operator who needs disk space has deleted it
                 yield CacheUnit(folder, _use_of(folder).stat().st_mtime, self._sizes[folder.name])
 
     def _check(self, name: str) -> None:
@@ -127,14 +132,16 @@ class Toolchains:
             raise MissingToolchain(reason)
 
     def _note(self, name: str, error: BuildError) -> None:
-        """Remembers a failure, unless disk space or memory was missing, which may change at any moment."""
+        """Records a failure, so that the fetch is not repeated at once. A lack of disk space or memory is not
+        recorded, because it may end at any time."""
         if str(error) == FULL:
             raise error
         if not (isinstance(error, ToolFailed) and error.was_killed):
             self._failed[name] = (time.monotonic(), str(error))
 
     def _failure(self, name: str) -> str:
-        """Returns the reason of a failure that still counts, and how long it does; else an empty text."""
+        """Returns the reason of a recorded failure and the time until the next attempt. Returns an empty
+        string if the fetch may be tried."""
         failed_at, reason = self._failed.get(name, (0.0, ""))
         left = failed_at + AGAIN - time.monotonic()
         if not reason or left <= 0:
@@ -143,8 +150,11 @@ class Toolchains:
         return f"{reason} Builds try that again in {wait}, or after a restart of Windlass."
 
     async def _ensure(self, name: str, make: Make, tools: Tools) -> None:
-        """Downloads a missing toolchain. The lock is exclusive while it is installed, and released
-        afterwards."""
+        """Fetches a toolchain if it is absent.
+
+        The build that fetches a toolchain has an exclusive lock on the folder. The lock is released
+        afterwards, so that other builds can share the toolchain.
+        """
         making = ExitStack()
         try:
             folder, is_present = await subprocesses.in_thread(
@@ -178,7 +188,7 @@ class Toolchains:
 
 
 def _use_of(folder: Path) -> Path:
-    """Returns the file whose time is that of the last use."""
+    """Returns the file whose modification time is the time of the last use."""
     return folder / COMPLETE
 
 

@@ -1,4 +1,7 @@
-"""Runs the tools that install dependencies, each in its own group and home, and passes on their output."""
+"""Runs the programs that install dependencies and passes their output to the build log.
+
+Each build has its own home folder for its programs, by which they are found and ended.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,18 @@ from windlass.process.builds.cells import BuildStep, Cells
 
 LONGEST: Final = 2000
 MOST: Final = 5000
-"""Maximum number of lines of one program in the log. Of more, the end is worth reading."""
+"""Maximum number of lines that one program may write to the log. The last lines are kept beyond that."""
 MOST_READ: Final = 10_000
-"""Maximum number of output lines that are inspected as they come, empty ones included; of more, the end is
-checked."""
+"""Maximum number of output lines that are processed as they arrive, including empty lines. After that, only
+the end of the output is kept."""
 _END: Final = 64 * 1024
 KEPT: Final = 200
-"""Last lines of a step, which show why it failed: npm puts a hundred lines of its usage below the reason."""
+"""Number of last lines that are kept to explain a failure. npm prints about a hundred lines of usage after
+the reason."""
 SOON: Final = 0.2
 
-# Variables of the operator that name proxies and registries. Tools get no others.
+# Variables of the operator for proxies and certificates. Tools get no other variables of the operator, except
+# for registries.
 PASSED: Final = frozenset(
     {
         "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
@@ -40,7 +45,7 @@ PASSED: Final = frozenset(
     }
 )  # fmt: skip
 PASSED_BEGINNINGS: Final = ("PIP_", "UV_", "NPM_CONFIG_")
-# Variables that direct where a tool writes its files, which is decided here.
+# Variables that determine where a tool writes its files. Windlass sets them itself.
 OURS: Final = frozenset(
     {
         "PIP_CACHE_DIR", "PIP_NO_CACHE_DIR", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_PYTHON",
@@ -52,14 +57,14 @@ OURS: Final = frozenset(
 )  # fmt: skip
 
 OF_NODE: Final = frozenset({"npm", "npx", "pnpm", "yarn", "bun"})
-"""Programs that read the settings of npm."""
+"""Programs that read npm's settings."""
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.")
 _CREDENTIALS = re.compile(r"(?<=://)[^\s/@]+@")
 
 
 def about_registries(names: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables for pip, uv and npm, without those that direct where they write."""
+    """Returns the variables for pip, uv and npm, without those that determine where the tools write."""
     return {
         name: value
         for name, value in names.items()
@@ -68,14 +73,14 @@ def about_registries(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def environment_for(program: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the environment of one tool, without the registries and credentials of the others."""
+    """Returns the environment of one tool, without the registries and credentials of other tools."""
     own = ("NPM_CONFIG_",) if program in OF_NODE else ("PIP_", "UV_")
     others = tuple(beginning for beginning in PASSED_BEGINNINGS if beginning not in own)
     return {name: value for name, value in environment.items() if not name.upper().startswith(others)}
 
 
 def machine_path() -> list[str]:
-    """Returns the PATH of this machine, without the environment that Windlass is installed in."""
+    """Returns the PATH of this machine, without the virtual environment of Windlass."""
     own = os.path.realpath(Path(sys.prefix) / "bin") if sys.prefix != sys.base_prefix else ""
     return [
         folder for folder in os.get_exec_path() if folder.startswith("/") and os.path.realpath(folder) != own
@@ -87,14 +92,14 @@ def find_program(name: str, path: Sequence[str]) -> str | None:
 
 
 class ToolFailed(BuildError):
-    """A program of a build ended with an error."""
+    """Raised if a program of a build ended with an error."""
 
     def __init__(self, message: str, lines: Sequence[str] = (), *, was_killed: bool = False) -> None:
         super().__init__(message)
         self.lines = lines
-        """The end of its output."""
+        """The last lines of the program's output."""
         self.was_killed = was_killed
-        """True if the tool was killed while it may have been writing to a cache."""
+        """Whether the program was killed and may therefore have left incomplete files in a cache."""
 
 
 class Tools:
@@ -107,7 +112,7 @@ class Tools:
         with_pip: set[str],
         cells: Cells,
     ) -> None:
-        """`home` identifies the programs of this build; a sweep finds and ends them by it."""
+        """`home` identifies the programs of this build. A sweep finds and ends them by it."""
         self.cells = cells
         self.say = say
         self.surroundings = surroundings
@@ -115,13 +120,14 @@ class Tools:
         self.with_pip = with_pip
         """Python interpreters that are known to have pip."""
         self._hidden = {str(home): "~", str(cache.parent.parent): "…"}
-        """Paths of this machine and their stand-ins: readers of a build log see none."""
+        """Paths of this machine and their replacements in the build log, because readers of the log should
+        not see the paths."""
         self._may_run = 0
-        """Number of programs that may have left others running."""
+        """Number of programs that may have left processes behind."""
         self.home = home
         self.check: Callable[[], None] = lambda: None
-        """Called after each program: raises BuildError if the program has changed files that the server
-        reads itself."""
+        """Called after each program. Raises BuildError if the program changed a folder that Windlass reads
+        with its own permissions."""
         self.path = machine_path()
         passed = {name: value for name, value in surroundings.items() if name.upper() in PASSED}
         self._environment = {
@@ -149,8 +155,8 @@ class Tools:
         }
 
     def elsewhere(self, home: Path, cache: Path, cells: Cells) -> Tools:
-        """Returns tools with the same programs, and another home and cache, for steps that belong to no
-        build."""
+        """Returns tools with the same programs and another home and cache, to make toolchains that do not
+        belong to a build."""
         tools = Tools(self.surroundings, home, cache, self.say, self.with_pip, cells)
         tools.path = [*self.path]
         tools._environment["PATH"] = os.pathsep.join(tools.path)
@@ -158,7 +164,7 @@ class Tools:
         return tools
 
     def put_first(self, folder: Path) -> None:
-        """Makes the programs of a folder come before those of the machine."""
+        """Puts a folder at the beginning of the PATH."""
         self.path.insert(0, str(folder))
         self._environment["PATH"] = os.pathsep.join(self.path)
 
@@ -168,7 +174,8 @@ class Tools:
     async def run(
         self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None, what: str
     ) -> None:
-        """Runs a program and passes on its lines. A failure is explained with its own lines."""
+        """Runs a program and passes its output to the build log. Raises ToolFailed with the relevant output
+        if the program fails."""
         heard = OutputLines(self.say, self._plain)
         code = await self._run(argv, cwd, more or {}, heard, what)
         if code:
@@ -233,16 +240,16 @@ class Tools:
         return program
 
     async def _kill_leftovers(self, process: ChildProcess) -> None:
-        """Kills processes that a program left behind, because they may hold its output open, which would
-        hide its end."""
-        while process.returncode is None:  # noqa: ASYNC110 (what waits for its end also waits for its output)
+        """Ends processes that a program left behind. They may keep its output open, so that the end of the
+        output would not be noticed."""
+        while process.returncode is None:  # noqa: ASYNC110 (process.wait() also waits for its output)
             await asyncio.sleep(SOON)
         await asyncio.sleep(SOON)
         process.kill()
         await subprocesses.in_thread(self.end_all)
 
     def end_all(self) -> None:
-        """Ends all programs of this build, daemons that left their group included."""
+        """Ends all programs of this build, including daemons that left their process group."""
         if self._may_run:
             subprocesses.end_all_of(self.home)
 
@@ -251,16 +258,17 @@ class OutputLines:
     """Splits the output of a program into readable lines."""
 
     def __init__(self, say: Say, plain: Callable[[str], str] = str, last: deque[str] | None = None) -> None:
-        """`plain` hides paths, which has to come before a long line is cut in the middle of one."""
+        """`plain` removes paths from a line. It is applied before a long line is cut, which could cut a
+        path."""
         self._say, self._plain = say, plain
         self._rest = b""
         self._said = self._read = 0
         self._is_full = False
-        """True if no more lines are passed on: only the end of the output is kept."""
+        """Whether the limit is reached: only the end of the output is kept, and no line is logged."""
         self.last: deque[str] = deque(maxlen=KEPT) if last is None else last
 
     def other(self) -> OutputLines:
-        """Returns the same for another output of the program."""
+        """Returns a splitter for another output stream of the same program. Both share the last lines."""
         return OutputLines(self._say, self._plain, self.last)
 
     def feed(self, piece: bytes) -> None:
@@ -280,7 +288,7 @@ class OutputLines:
         self._rest = b""
 
     def _line(self, raw: bytes) -> None:
-        # A line that is overwritten again and again is progress: only its last state counts.
+        # Carriage returns within a line overwrite progress messages. Only the last message is kept.
         self._read += 1
         text = raw.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace").replace("\t", "    ")
         plain = self._plain(_CREDENTIALS.sub("***@", _ESCAPES.sub("", text)))
@@ -295,7 +303,7 @@ class OutputLines:
 
 @contextmanager
 def step(say: Say, what: str) -> Iterator[None]:
-    """Logs the name of a step, and how long it took."""
+    """Logs the title of a step, and afterwards its duration."""
     say(f"{what} …")
     start = time.monotonic()
     yield

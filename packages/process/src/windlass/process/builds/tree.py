@@ -1,4 +1,4 @@
-"""Copies, moves and digests folders of code. Nothing is read through a link that leads out of them."""
+"""Copies, moves and digests folders of code. Links that lead out of a folder are not followed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from windlass.builders.builder import BuildError
 
 
 def remove_escaping_links(top: Path, say: Callable[[str], None]) -> None:
-    """Removes symbolic links that lead out of the folder, and all but files, folders and links."""
+    """Removes symbolic links that lead out of the folder, and special files such as pipes and sockets."""
     links: list[Path] = []
     for entry in list(_entries(top)):
         if entry.is_symlink():
             links.append(Path(entry.path))
         elif not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
             Path(entry.path).unlink()
-    # Links to absolute paths first: afterwards a relative one cannot lead out through them.
+    # Absolute links are removed first, because a relative link could lead out of the folder through one.
     links = [link for link in links if not _absolute(top, link, say)]
     real = os.path.realpath(top)
     for link in links:
@@ -28,26 +28,27 @@ def remove_escaping_links(top: Path, say: Callable[[str], None]) -> None:
 
 
 def walk(top: Path) -> Iterator[Path]:
-    """Yields everything below, each folder before its content. Links are not followed."""
+    """Yields everything below a folder. A folder comes before its content. Links are not followed."""
     return (Path(entry.path) for entry in _entries(top))
 
 
 def resolve_inside(top: Path, path: Path) -> Path | None:
-    """Returns the path, if it exists and is in the folder after all links are resolved."""
+    """Returns the resolved path if it exists and lies in the folder after all links are resolved, or else
+    None."""
     real = os.path.realpath(path)
     return Path(real) if _is_within(real, os.path.realpath(top)) and os.path.lexists(real) else None
 
 
 def fresh(path: Path) -> Path:
-    """Returns a path that we are about to write, without the link, or file, that a step of the build may have
-    put there: it would be followed."""
+    """Removes a file or link at a path that Windlass is about to write, and returns the path. A build step
+    may have put a link there, which the write would follow."""
     if path.is_symlink() or path.is_file():
         path.unlink()
     return path
 
 
 def move(source: Path, to: Path) -> None:
-    """Moves by renaming if that is possible, and else by copying."""
+    """Moves a file or folder by renaming it or, on another file system, by copying."""
     fresh(to)
     try:
         source.rename(to)
@@ -60,7 +61,7 @@ def copy(source: Path, to: Path) -> None:
 
 
 def replace_file(source: Path, to: Path, *, own: bool = False) -> None:
-    """Replaces a file or link by another one. A file is hard-linked unless it has to be a copy."""
+    """Replaces a file or link with another one. The result is a hard link to `source` unless `own` is set."""
     if to.is_symlink() or to.exists():
         to.unlink()
     if source.is_symlink():
@@ -71,19 +72,20 @@ def replace_file(source: Path, to: Path, *, own: bool = False) -> None:
             os.link(source, to)
             return
     except OSError:
-        pass  # not on this file system, or too many already
+        pass  # the file system has no hard links, or the file has too many
     shutil.copy2(source, to)
 
 
 def link(source: Path, to: Path) -> None:
-    """Copies a folder by hard links. The files of both may not be changed later."""
+    """Copies a folder with hard links to its files. The files of both folders must not be changed later."""
     shutil.copytree(
         source, to, symlinks=True, copy_function=lambda old, new: replace_file(Path(old), Path(new))
     )
 
 
 def digest(top: Path, only: Iterable[Path] | None = None) -> str:
-    """Returns a digest of names, contents and modes of all files, or of these files and folders."""
+    """Returns a digest of the names, contents and modes of all files, or of the files and folders in
+    `only`."""
     total = hashlib.sha256()
     for start in [top] if only is None else sorted(only):
         for path in [start, *walk(start)] if start.is_dir() and not start.is_symlink() else [start]:
@@ -105,14 +107,15 @@ def _facts(path: Path) -> bytes:
         return b"link " + os.fsencode(path.readlink())
     if path.is_dir():
         return b"folder"
-    if not path.is_file():  # a step of a build may have put a pipe there, for which we would wait for ever
+    if not path.is_file():  # a build step may have put a pipe there, and reading from it would block
         raise BuildError(f"Make {path.name} a file: it is something else.")
     with path.open("rb") as file:
         return f"{path.stat().st_mode & 0o111:o} ".encode() + hashlib.file_digest(file, "sha256").digest()
 
 
 def within(top: Path, base: Path, path: str, what: str) -> Path:
-    """Resolves a path in a file of the repository from `base`. Refuses one that leaves the folder."""
+    """Resolves a path in a file of the repository relative to `base`. Raises BuildError if it leaves the
+    folder `top`."""
     target = base / path
     if not _is_within(os.path.realpath(target), os.path.realpath(top)):
         raise BuildError(f"Take {path} out of {what}: it is outside of the folder that is deployed.")

@@ -1,7 +1,6 @@
-"""One build for the process engine: what the sources of a commit need is installed, and its artifact is
-described.
+"""Runs one build: installs the dependencies, builds the application and describes its artifact.
 
-`sources` reads the files before, `artifacts` stores the result.
+`sources` reads the files before the build. `artifacts` stores the result.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ from windlass.process.builds.tools import step
 
 
 async def run_own_commands(state: BuildState) -> None:
-    """Installs and builds. The steps of Python and Node run these commands themselves."""
+    """Runs the install and build commands from the settings. Does nothing for Python and Node, whose steps
+    run these commands themselves."""
     if state.sources.declaration is not None or state.sources.package is not None:
         return
     settings = state.order.settings
@@ -84,7 +84,7 @@ def _describe(state: BuildState, say: Say) -> Artifact:
 
 
 def _add_image(state: BuildState, say: Say) -> None:
-    """Adds the values of ENV, with paths of the image replaced by those here."""
+    """Adds the ENV values of the Dockerfile, with paths in the image replaced by paths on this machine."""
     for name, value in state.sources.environment.items():
         here = ":".join(state.layout.here(part) for part in value.split(":"))
         if here != value and name != "PATH":

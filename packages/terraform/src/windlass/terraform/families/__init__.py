@@ -1,1 +1,1 @@
-"""The families of Terraform services: what clients send and read, without any of what follows from it."""
+"""The families of Terraform services: the shapes of requests and responses, without their behaviour."""

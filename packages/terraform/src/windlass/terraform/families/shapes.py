@@ -104,7 +104,7 @@ class BlueprintBackend(Spec):
 
 
 class StateBackend(Spec):
-    """The place of the state: exactly one of them."""
+    """The place of the state. Exactly one of the fields is set."""
 
     kubernetes: Annotated[
         Maybe[Nothing],
@@ -204,13 +204,13 @@ SkipDestroy = Annotated[
 
 
 class UninstallQuery(Spec):
-    """The query of `uninstall`."""
+    """The query parameters of `uninstall`."""
 
     force_terraform_action: SkipDestroy = absent
 
 
 class TerraformRemoval(Removal):
-    """The query of a deletion."""
+    """The query parameters of a deletion."""
 
     force_terraform_action: SkipDestroy = absent
     resources_only: Annotated[
@@ -237,7 +237,8 @@ class TerraformShown(Shown):
 
 
 def check_backend(backend: StateBackend) -> None:
-    """Removes null alternatives, because existing clients refuse an answer with two keys."""
+    """Checks that exactly one backend is set, and removes null fields. Existing clients refuse a response
+    with a second key."""
     named = [name for name in backend.__struct_fields__ if getattr(backend, name) not in (UNSET, None)]
     if len(named) != 1:
         raise clash("backend", "must have exactly one of kubernetes and user_provided")

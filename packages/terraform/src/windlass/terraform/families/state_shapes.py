@@ -1,4 +1,4 @@
-"""The shapes of answers about the plans and the state of Terraform services."""
+"""The shapes of API responses about plans and the state of Terraform services."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""A Terraform service: a module of a git repository; its runs create, change and destroy what it declares."""
+"""A Terraform service: a module in a Git repository. Its runs create, change and destroy what it declares."""
 
 from typing import Annotated, Any, Final
 

@@ -1,4 +1,4 @@
-"""Operations that read files of a Terraform module before a service is created from it."""
+"""API operations that read the files of a Terraform module before a service is created from it."""
 
 from typing import Annotated, Final, Literal
 

@@ -1,4 +1,5 @@
-"""HCL, the language of Terraform: reads declarations of variables and their values, and evaluates nothing."""
+"""Parses HCL, the language of Terraform: declarations of variables, and their values. Does not evaluate
+expressions."""
 
 from windlass.terraform.hcl.tokens import HclError as HclError
 from windlass.terraform.hcl.variables import input_variables as input_variables

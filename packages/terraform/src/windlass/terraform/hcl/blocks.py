@@ -1,4 +1,4 @@
-"""Blocks and plain values of HCL. Expressions that Terraform would compute are refused, or skipped."""
+"""Parses blocks and plain values of HCL. Expressions that Terraform would evaluate are refused or skipped."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from msgspec import Raw, Struct
 from windlass.terraform.hcl.tokens import DEEPEST, HclError, HclToken, TokenKind, tokens_of
 
 Value: TypeAlias = "str | bool | Raw | list[Value] | dict[str, Value] | None"
-"""A plain value. A number is kept as JSON, because it may have any number of digits."""
+"""A plain value. Numbers are stored as raw JSON, because they may have any number of digits."""
 
 _WORDS: Final[dict[str, Value]] = {"true": True, "false": False, "null": None}
 _OPENING: Final = {"(": ")", "[": "]", "{": "}"}
 
 
 class Block(Struct, frozen=True):
-    """A block, with its attributes that were asked for."""
+    """A block with its requested attributes."""
 
     labels: list[str]
     attributes: dict[str, Value]
@@ -25,7 +25,7 @@ class Block(Struct, frozen=True):
 
 
 def read_blocks(text: str, kind: str, attributes: frozenset[str]) -> Iterator[Block]:
-    """Yields the blocks of a kind, with these attributes; all else is skipped."""
+    """Yields the blocks of a kind with the requested attributes. Skips everything else."""
     reader = _Reader(text)
     while name := reader.find_name():
         labels = reader.read_labels()
@@ -37,7 +37,7 @@ def read_blocks(text: str, kind: str, attributes: frozenset[str]) -> Iterator[Bl
 
 
 def read_values(text: str) -> dict[str, Value]:
-    """Returns the attributes of a file that has nothing else."""
+    """Returns the attributes of a file that contains only attributes."""
     return _Reader(text).read_attributes()
 
 
@@ -63,7 +63,7 @@ class _Reader:
         return is_here
 
     def _ends(self, closing: str) -> bool:
-        """Skips empty lines, and the mark that closes what is read, if it is next."""
+        """Skips empty lines. Skips the closing mark if it is next, and returns whether it was."""
         self._skip_newlines()
         return self._take_mark(closing)
 
@@ -75,7 +75,7 @@ class _Reader:
         return HclError(reason, self._here.line)
 
     def find_name(self) -> HclToken | None:
-        """Returns the next name; None at the end."""
+        """Returns the next name, or None at the end of the text."""
         self._skip_newlines()
         if self._here.kind is TokenKind.END:
             return None
@@ -91,7 +91,7 @@ class _Reader:
         return labels
 
     def skip_to(self, closing: str) -> None:
-        """Skips tokens up to and including the closing one."""
+        """Skips all tokens up to and including the closing mark."""
         begun, awaited = self._here.line, [closing]
         while awaited:
             token = self._next_token()
@@ -106,8 +106,8 @@ class _Reader:
                     raise HclError(f"a {awaited[-1]} is missing", token.line)
 
     def read_attributes(self, only: frozenset[str] | None = None, closing: str = "") -> dict[str, Value]:
-        """Reads attributes up to the end, or to the mark that closes them. With `only`, blocks and other
-        attributes are skipped."""
+        """Reads attributes up to the closing mark or the end of the text. With `only`, skips blocks and all
+        other attributes."""
         attributes: dict[str, Value] = {}
         while not self._ends(closing):
             name = self.find_name()
@@ -186,6 +186,6 @@ class _Reader:
 
 
 def _number(text: str, sign: str = "") -> Raw:
-    """JSON allows no zeros at the beginning."""
+    """Returns the number as JSON, which does not allow leading zeros."""
     digits = text.lstrip("0")
     return Raw(sign + (digits if digits[:1].isdecimal() else f"0{digits}"))

@@ -1,4 +1,5 @@
-"""Tokens of HCL. Their number and the time are linear in the length of the text; nesting has a limit."""
+"""Splits HCL into tokens. The number of tokens and the run time are linear in the length of the text, and the
+nesting depth is limited."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ from typing import Final
 from msgspec import Struct
 
 DEEPEST: Final = 32
-"""Maximum nesting of templates, lists and objects."""
+"""The maximum nesting depth of templates, lists and objects."""
 
 _LONGEST: Final = 200
-"""Maximum characters of a reason."""
+"""Maximum characters of an error message."""
 
 _TOKEN: Final = re.compile(
     r"""
@@ -38,14 +39,15 @@ _PIECE: Final = re.compile(
     """,
     re.VERBOSE,
 )
-"""A piece of a text in quotes."""
+"""A piece of a quoted string."""
 _TEMPLATE_BELOW: Final = re.compile(r"(?<!\$)\$\{|(?<!%)%\{")
 _DOUBLED: Final = re.compile(r"([$%])\1\{")
 _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 
 
 class HclError(Exception):
-    """A text that is no HCL, or that is not understood. The message names the place, and no value."""
+    """Raised if a text is not valid HCL or uses unsupported features. The message contains the place but no
+    values."""
 
     def __init__(self, reason: str, line: int = 0, file: str = "") -> None:
         place = ", ".join(filter(None, (file, f"line {line}" if line else "")))
@@ -58,12 +60,14 @@ class HclError(Exception):
 
 
 def _cut(reason: str) -> str:
-    """Shortens a reason: names may be of any length, and of any characters."""
+    """Shortens an error message and replaces unprintable characters. The message may contain names of any
+    length."""
     return "".join(sign if sign.isprintable() else "�" for sign in reason[:_LONGEST])
 
 
 def _unindent(text: str) -> str:
-    """Removes the smallest common indentation of non-blank lines. A tab counts as one character."""
+    """Removes the smallest common indentation from all lines, ignoring blank lines. A tab counts as one
+    character."""
     lines = text.split("\n")
     indents = [len(line) - len(line.lstrip(" \t")) for line in lines if not _is_blank(line)]
     least = min(indents, default=0)
@@ -79,7 +83,7 @@ class TokenKind(Enum):
     NUMBER = "number"
     TEXT = "text"
     TEMPLATE = "template"
-    """A text with parts that Terraform computes."""
+    """A string with parts that Terraform evaluates."""
     MARK = "mark"
     NEWLINE = "newline"
     END = "end"
@@ -95,7 +99,7 @@ class HclToken(Struct, frozen=True, gc=False):
 
 
 def tokens_of(text: str) -> Iterator[HclToken]:
-    """Yields the tokens of a file. The last one is the end."""
+    """Yields the tokens of a text. The last token has the kind END."""
     scanner = _Scanner(text)
     yield from scanner.read()
     yield HclToken(TokenKind.END, "", scanner.line)
@@ -108,7 +112,7 @@ class _Scanner:
         self.line = 1
 
     def read(self, deep: int = 0) -> Iterator[HclToken]:
-        """Yields the tokens up to the end of the text; in a template, up to the brace that closes it."""
+        """Yields the tokens up to the end of the text or, in a template, up to its closing brace."""
         if deep > DEEPEST:
             raise HclError("templates are nested too deeply", self.line)
         begun, open_braces = self.line, 0
@@ -124,7 +128,7 @@ class _Scanner:
             raise HclError("a template has no end", begun)
 
     def _next(self, deep: int) -> HclToken | None:
-        """Returns the next token; None at the end."""
+        """Returns the next token, or None at the end of the text."""
         while self._at < len(self._text):
             match = _TOKEN.match(self._text, self._at)
             if match is None:
@@ -188,7 +192,8 @@ class _Scanner:
         return HclToken(kind, _unindent(content) if indented else content, line)
 
     def _up_to(self, marker: str) -> str:
-        """Returns the lines before the line with only the marker, and moves to the end of that line."""
+        """Returns the lines before the line with only the marker, and moves to the end of the marker's
+        line."""
         begin = start = self._at
         while start < len(self._text):
             self.line += 1

@@ -1,4 +1,5 @@
-"""Input variables of a Terraform module, and files with their values. Takes names and contents of files."""
+"""Parses the input variables of a Terraform module, and files with their values. The functions take the names
+and contents of files."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from windlass.terraform.hcl.tokens import HclError
 _ATTRIBUTES: Final = frozenset({"default", "description", "sensitive", "nullable"})
 _SWITCHES: Final[Mapping[object, bool]] = {True: True, False: False, "true": True, "false": False}
 _COMMENT: Final = "//"
-"""A key of JSON that Terraform ignores."""
+"""A JSON key for comments, which Terraform ignores."""
 
 
 class InputVariable(Struct, frozen=True, kw_only=True):
@@ -24,10 +25,10 @@ class InputVariable(Struct, frozen=True, kw_only=True):
 
     key: str
     source: str
-    """The file that declares it."""
+    """The file that declares the variable."""
     default: str | None
-    """The default as on Terraform's command line; None if there is none, and for null and sensitive
-    variables."""
+    """The default in the syntax of Terraform's command line. None if there is no default, if it is null, or
+    if the variable is sensitive."""
     description: str | None
     sensitive: bool
     nullable: bool
@@ -39,7 +40,7 @@ class _Declaration(Struct):
 
 
 def is_module_file(name: str) -> bool:
-    """Returns True for a file of a folder that Terraform reads as a part of the module."""
+    """Returns whether Terraform reads a file with this name as a part of the module."""
     return name.endswith((".tf", ".tf.json")) and not name.startswith(".")
 
 
@@ -48,21 +49,21 @@ def is_values_file(name: str) -> bool:
 
 
 def input_variables(files: Mapping[str, bytes]) -> list[InputVariable]:
-    """Returns the variables of a module, of which these are the files."""
+    """Returns the input variables of a module with the given files."""
     return [
         _variable(key, declaration) for key, declaration in _merge_declarations(files, _ATTRIBUTES).items()
     ]
 
 
 def sensitive_variables(files: Mapping[str, bytes]) -> frozenset[str]:
-    """Returns the names of the variables that a module declares as sensitive. Their defaults may be any
-    expression."""
+    """Returns the names of the variables that a module declares as sensitive. Their defaults are not parsed
+    and may be any expressions."""
     declared = _merge_declarations(files, frozenset({"sensitive"}))
     return frozenset(key for key, declaration in declared.items() if _variable(key, declaration).sensitive)
 
 
 def variable_values(name: str, content: bytes) -> dict[str, str]:
-    """Returns the values of a file, each as on the command line of the program. Null is no value."""
+    """Returns the values in a file, in the syntax of Terraform's command line. Null values are left out."""
     with _naming(name):
         values = _json_object(content) if name.endswith(".json") else read_values(_text(content))
     return {key: text for key, value in values.items() if (text := _as_text(value)) is not None}
@@ -82,7 +83,8 @@ def _is_override(name: str) -> bool:
 
 
 def _merge_declarations(files: Mapping[str, bytes], attributes: frozenset[str]) -> dict[str, _Declaration]:
-    """Returns the variables with these attributes. Files of overrides come last, as with Terraform."""
+    """Returns the declarations of all variables with the requested attributes. Override files come last, as
+    in Terraform."""
     declared: dict[str, _Declaration] = {}
     for name in sorted(files, key=lambda name: (_is_override(name), name)):
         with _naming(name):
@@ -118,7 +120,8 @@ def _in_json(
 
 
 def _objects(value: Value) -> list[dict[str, Value]]:
-    """In JSON, blocks of one kind may be an object or a list of objects."""
+    """Returns the objects in a JSON value. Terraform accepts one object or a list of objects for blocks of
+    one kind."""
     objects = value if isinstance(value, list) else [value]
     if any(not isinstance(item, dict) for item in objects):
         raise HclError("variables must be objects")
@@ -160,12 +163,12 @@ def _text(content: bytes) -> str:
 
 def _json_object(content: bytes) -> dict[str, Value]:
     try:
-        # Numbers stay as they are written.
+        # Numbers are kept as they are written.
         document = json.loads(_text(content), parse_int=_number, parse_float=_number, parse_constant=_refuse)
         msgspec.json.encode(document)
     except RecursionError as error:
         raise HclError("it is nested too deeply") from error
-    except ValueError as error:  # or half of a surrogate pair
+    except ValueError as error:  # for example because of half a surrogate pair
         raise HclError("it is no JSON") from error
     if not isinstance(document, dict):
         raise HclError("it must be an object")
