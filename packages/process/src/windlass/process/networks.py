@@ -1,4 +1,5 @@
-"""Manages the hubs and the trunk, which connect the networks of instances (base/isolation/network.py).
+"""Manages the networks of instances (base/isolation/network.py). A hub connects the instances of one
+environment. The trunk connects all hubs with the network of the machine.
 
 A sleeping process, the holder, keeps each network namespace open. A small file contains its process id, so
 that another engine on the same folder finds it, including after a restart. A hub ends some time after its
@@ -75,7 +76,8 @@ class Networks:
         self._isolation, self._spawner = isolation, spawner
         self._is_offered: bool | None = None
         self._socket_server = ""
-        """See `CellNetwork`."""
+        """The path at which the trunk's holder creates sockets for this server. Empty unless Windlass runs as
+        an ordinary user."""
         self.has_egress = True
         """Whether instances can reach public addresses."""
         self._hubs: dict[str, Process] = {}

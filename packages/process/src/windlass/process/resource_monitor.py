@@ -154,7 +154,7 @@ class ResourceMonitor:
         self._weigh_at = time.monotonic() + weigh_every
         self._tidy_at = time.monotonic() + _TIDY_EVERY
         self._weighed_at = time.monotonic()
-        """The last time when no pending measurement was left."""
+        """The last time when no measurement was overdue."""
         self._has_found = self._has_renewed = False
         self._notified = -1
         self._was_reading = False

@@ -54,7 +54,7 @@ class SpawnedProcess(NamedTuple):
     first: Process | None
     """The first process of the cell if the cell has a process namespace."""
     space: int
-    """See `Record.space`."""
+    """The number of the cell's process namespace. 0 if it has none."""
 
 
 class Spawner:

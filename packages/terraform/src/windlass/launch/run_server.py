@@ -1,5 +1,5 @@
 """The connection of a Terraform run to its Windlass server. If that server is gone, requests go to another
-server of the same place."""
+server of the same engine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ _BY_SOCKET: Final = "http+unix://"
 
 
 class RunServer:
-    """All servers of a run's place, used like one server. Requests go to the server that last responded."""
+    """All servers that can handle a run's requests, used like one server. Requests go to the server that last
+    responded."""
 
     def __init__(self, urls: Sequence[str], token: str, advice: str) -> None:
         self._urls, self._advice = list(urls), advice

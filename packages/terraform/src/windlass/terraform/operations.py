@@ -52,8 +52,8 @@ from windlass.terraform.states import (
 
 @prepares("terraform.create", "terraform.update", "terraform.patch")
 async def look_for_programs(ctx: Context, call: Call) -> None:
-    """Reads the versions of the machine's programs before the transaction, because it must not wait for other
-    programs."""
+    """Reads the versions of the machine's programs before the transaction begins. The transaction must not
+    wait for other programs."""
     await in_thread(programs_of(ctx).look)
 
 

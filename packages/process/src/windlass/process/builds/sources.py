@@ -53,7 +53,7 @@ class Sources(Struct, kw_only=True):
     prepare: str = ""
     """The command that builds a Python application."""
     steps: RecipeSteps | None = None
-    """The commands that install and build an application in another language."""
+    """The commands that install and build an application in a language other than Python and Node."""
     static_folder: str = ""
     """A folder that the build creates and the gateway serves."""
     added: tuple[str, ...] = ()

@@ -104,7 +104,7 @@ class BlueprintBackend(Spec):
 
 
 class StateBackend(Spec):
-    """The place of the state. Exactly one of the fields is set."""
+    """The place where the state is kept. Exactly one of the fields is set."""
 
     kubernetes: Annotated[
         Maybe[Nothing],
