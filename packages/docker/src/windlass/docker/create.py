@@ -17,7 +17,7 @@ from windlass.engines.workload import MOST_EXPOSED, OUTPUT_FILE, OUTPUT_VARIABLE
 
 MEGABYTE: Final = 1024 * 1024
 
-# Capabilities for the official images, which begin as root and then change their user. CHOWN, FOWNER and
+# Capabilities that official images need, which start as root and then switch to another user.
 CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID")
 
 INITS: Final = frozenset({"init", "tini", "dumb-init", "docker-init", "catatonit", "s6-svscan", "systemd"})

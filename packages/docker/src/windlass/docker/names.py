@@ -20,7 +20,7 @@ ALIAS: Final = "windlass.alias"
 """Label with the plain host name of the service in its network."""
 POD: Final = "windlass.pod"
 ORGANIZATION: Final = "windlass.organization"
-"""Label with the organization, whose networks and host ports are limited."""
+"""Label with the organization's id. The numbers of an organization's networks and host ports are limited."""
 PORTS: Final = "windlass.ports"
 """Label with a container's host ports. The engine's lists omit the ports of stopped containers."""
 

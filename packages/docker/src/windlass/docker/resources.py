@@ -209,8 +209,6 @@ class DockerResources:
         try:
             await self._docker.raw("DELETE", path)
         except EngineRefused as refused:
-            # check.
             # 404: already removed. 403 and 409: in use again; a later sweep checks it.
-            # check.
             if refused.status not in (403, 404, 409):
                 raise

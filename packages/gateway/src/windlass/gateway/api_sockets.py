@@ -29,7 +29,7 @@ _OTHER_FAMILY: Final = "other family"
 
 
 class PortInUse(Exception):
-    """Another server of this data directory accepts at the address."""
+    """Raised if another server of this data directory accepts at the address."""
 
     def __init__(self, process: int) -> None:
         super().__init__(f"the server with process id {process} accepts there")

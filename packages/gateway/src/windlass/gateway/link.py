@@ -155,7 +155,8 @@ class GatewayLink:
 
     async def _send_request(self, call: Call) -> GatewayState:
         if self._writer is None or self._writer.is_closing():
-            self._is_ready.clear()  # An immediate retry would starve the task that reads the end of stream.
+            # An immediate retry would starve the task that reads the end of the stream.
+            self._is_ready.clear()
             raise ConnectionResetError("the gateway has gone")
         number = next(self._numbers)
         reply = self._waiting[number] = asyncio.get_running_loop().create_future()

@@ -98,7 +98,7 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 Say = Callable[[str], None]
-"""Writes a line to the build log."""
+"""Callback that writes a line to the build log."""
 
 
 class Builder(Protocol):

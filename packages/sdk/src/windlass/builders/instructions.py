@@ -28,8 +28,8 @@ _OPENING: Final = re.compile(
     r"[0-9]*<<(?P<dash>-?)(?P<quote>['\"]?)(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]*)(?P=quote)"
 )
 _NO_OPENING: Final = re.compile(r"[0-9]*(?:<<-?\Z|<<<|<[^<$\\'\"]|[^0-9<$\\]|\$\()")
-"""Matches the beginning of words that are never heredocs. In other words, an escape or a variable before `<<`
-could expand to nothing."""
+"""Matches the beginning of words that are never heredocs. In any other word with `<<`, an escape or a
+variable before it could expand to nothing."""
 _HERE_STRING: Final = re.compile("<{3,}")
 _JOINED: Final = re.compile(r"""<[<\\$}'"]""")
 """Pairs of characters that could form a heredoc after escapes, variables and quotes are removed."""

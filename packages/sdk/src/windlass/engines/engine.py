@@ -86,7 +86,7 @@ class DiskMeasurement(Struct, frozen=True):
     held: Mapping[str, int] = {}
     """Usage in bytes, by organization."""
     volumes: Mapping[str, int] = {}
-    """Size in bytes of volumes that are folders, by service."""
+    """Total size in bytes of each service's volumes, if these are folders."""
 
 
 class ExecutionRequest(Struct, frozen=True):
@@ -185,7 +185,7 @@ started by another server. A caller of an engine method gets no notice of the me
 Missed = Callable[[], None]
 """Callback for missed notices after the engine was unavailable: the state of any service may have changed."""
 Say = Callable[[str], None]
-"""Writes a line to the build log."""
+"""Callback that writes a line to the build log."""
 Note = Callable[[str], Awaitable[None]]
 """Callback with a remedy, as readable text, for a generation that takes long to become ready. The same remedy
 is not repeated."""

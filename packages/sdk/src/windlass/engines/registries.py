@@ -44,7 +44,7 @@ class RegistryKind(Struct, frozen=True, kw_only=True):
     refused: Mapping[str, str] = _NONE
     """Fields of the API that this server does not support, with the reason."""
     why: Mapping[str, str] = _NONE
-    """Why fields are required here that the API does not require."""
+    """Reasons why required fields are required here although the API does not require them."""
     tokens_at: tuple[str, ...] = ()
     """Other hosts that may issue tokens for the registry's credentials."""
     has_catalogue: bool = True

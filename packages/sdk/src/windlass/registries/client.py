@@ -65,8 +65,8 @@ _LIMIT_IMAGE: Final = "ratelimitpreview/test"
 
 
 PauseKey = tuple[str, int]
-"""A registry, and the hash of the credentials. With the user name alone, a stranger could pause another
-user's requests."""
+"""A registry's host, and a hash of the credentials. The hash covers the password, so that a stranger who
+knows the user name cannot pause another user's requests."""
 
 
 class RequestPauses:

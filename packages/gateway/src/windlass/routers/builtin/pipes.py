@@ -164,7 +164,7 @@ class Caller(PipeEnd):
     __slots__ = ("_active", "_backend", "_entry", "_peer", "_port", "_shared", "_tried", "network")
 
     def __init__(self, shared: SharedState, backend: Backend | None, port: int) -> None:
-        """`port` is the one that the client connected to."""
+        """`port`: the port that the client connected to."""
         super().__init__()
         self.network = ""
         self._active = False

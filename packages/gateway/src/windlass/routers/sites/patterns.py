@@ -63,7 +63,7 @@ class PathPattern:
 
 
 class PatternTable:
-    """An index of ordered patterns, which limits matching to likely candidates."""
+    """An index of patterns. Limits matching to the few patterns that may match a path, in their order."""
 
     def __init__(self, patterns: Iterable[PathPattern]) -> None:
         self._plain: dict[str, list[int]] = {}
