@@ -10,7 +10,7 @@ from msgspec import Struct
 
 
 class RunState(StrEnum):
-    """The state of a run. QUEUED and RUNNING are the states that are not final."""
+    """The state of a run. All states except QUEUED and RUNNING are final."""
 
     QUEUED = "QUEUED"
     RUNNING = "RUNNING"

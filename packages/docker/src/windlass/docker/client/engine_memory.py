@@ -30,7 +30,7 @@ MOST_GROWTH: Final = 256 << 20
 """Maximum growth of the engine's memory during a call, in bytes. Unpacking a configuration would need far
 more."""
 PART: Final = 8
-"""Divisor of the machine's available memory: the growth is limited to one part in `PART`."""
+"""Divisor of the machine's total memory: the growth is limited to one part in `PART`."""
 TOO_MUCH: Final = "the engine needs too much memory for it"
 PAUSED: Final = "the engine needed too much memory for others of the organization"
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0

@@ -116,7 +116,7 @@ class SettingsTransport:
         return "Ask the operator of this server to start Docker: the Docker engine does not answer"
 
     async def ready(self) -> None:
-        """A connection needs nothing before it."""
+        """Does nothing: connecting requires no preparation."""
 
     def connector(self) -> tuple[aiohttp.BaseConnector, str]:
         import aiohttp  # noqa: PLC0415 (300 ms and 15 MB, and many installations have no Docker)
@@ -211,7 +211,7 @@ class TlsTransport:
         )
 
     async def ready(self) -> None:
-        """A connection needs nothing before it."""
+        """Does nothing: connecting requires no preparation."""
 
     def connector(self) -> tuple[aiohttp.BaseConnector, str]:
         import aiohttp  # noqa: PLC0415 (as above)

@@ -135,7 +135,8 @@ class RouterAccessLog(LineLog):
         self.trusts = trusts
 
     def client(self, address: str, forwarded: bytes | None) -> str:
-        """Returns the client's address: the last address in X-Forwarded-For that is not a trusted proxy."""
+        """Returns the client's address. If a trusted proxy has connected, this is the last address in
+        X-Forwarded-For that is not a trusted proxy."""
         if forwarded is not None and self.trusts(address):
             for named in reversed(_decode(forwarded).split(",")):
                 address = named.strip() or address

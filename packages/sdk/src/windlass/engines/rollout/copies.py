@@ -10,7 +10,7 @@ from windlass.engines.workload import HealthProbe, Instance, Workload
 
 
 class Copies(Protocol):
-    """The copies of workloads on an engine that starts them one by one."""
+    """The interface of engines that start copies of a workload one by one."""
 
     has_go_between: bool
     """Whether a proxy between Windlass and an instance accepts connections to its ports, even if nothing
