@@ -1,7 +1,7 @@
-"""Judges which internet addresses may be called: public ones, and networks that the operator allowed.
+"""Decides which internet addresses may be called: public addresses, and networks that the operator allows.
 
-This module opens no connection. Callers connect to the address that was checked here, never to a name,
-because a name may resolve to another address a moment later.
+This module opens no connection. Callers must connect to the address that was checked here, and not to a host
+name, because the name may resolve to another address a moment later.
 """
 
 from __future__ import annotations
@@ -28,36 +28,37 @@ LOOPBACK: Final = ("127.0.0.0/8", "::1/128")
 # https://www.iana.org/assignments/iana-ipv4-special-registry, and the private services of clouds.
 CLOSED_NETWORKS: Final = (
     "0.0.0.0/8",  # this network; 0.0.0.0 reaches this machine
-    "10.0.0.0/8",
+    "10.0.0.0/8",  # private, as 172.16.0.0/12 and 192.168.0.0/16
     "100.64.0.0/10",  # carrier-grade NAT
     "127.0.0.0/8",
     "168.63.129.16/32",  # Azure's machine agent
-    "169.254.0.0/16",  # link-local: metadata of clouds
+    "169.254.0.0/16",  # link-local: metadata services of clouds
     "172.16.0.0/12",
-    "192.0.0.0/24",  # protocol assignments; metadata of some clouds
+    "192.0.0.0/24",  # protocol assignments: metadata services of some clouds
     "192.168.0.0/16",
-    "198.18.0.0/15",  # benchmarking; networks of services, see base/isolation/network.py
+    "198.18.0.0/15",  # benchmarking; used for service networks, see base/isolation/network.py
     "224.0.0.0/4",  # multicast
     "240.0.0.0/4",  # reserved, and broadcast
 )
-"""IPv4 ranges of private networks, of this machine and of cloud metadata. A service with its own network
-reaches them only if the operator allows them."""
+"""IPv4 networks of this machine, of private networks and of clouds. A service with its own network reaches
+them only if the operator allows it."""
 _UNUSED_NETWORKS = (
-    "192.0.2.0/24",  # documentation, as the last two
+    "192.0.2.0/24",  # documentation, as are the last two networks
     "192.88.99.0/24",  # 6to4 relays
     "198.51.100.0/24",
     "203.0.113.0/24",
 )
 _NOT_PUBLIC_4 = tuple(map(IPv4Network, (*CLOSED_NETWORKS, *_UNUSED_NETWORKS)))
-# Only 2000::/3 is handed out. Outside it are loopback, private, link-local, multicast, IPv4-mapped and NAT64.
+# IANA assigns public addresses only from 2000::/3. Loopback, private, link-local, multicast, IPv4-mapped and
+# NAT64 addresses are outside that network.
 _HANDED_OUT_6 = IPv6Network("2000::/3")
 _NOT_PUBLIC_6 = tuple(
     map(
         IPv6Network,
         (
-            "2001::/23",  # protocol assignments: Teredo carries an IPv4 address in it
+            "2001::/23",  # protocol assignments: Teredo addresses contain an IPv4 address
             "2001:db8::/32",  # documentation
-            "2002::/16",  # 6to4 carries an IPv4 address
+            "2002::/16",  # 6to4 addresses contain an IPv4 address
             "3fff::/20",  # documentation
         ),
     )
@@ -67,14 +68,14 @@ _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*
 
 
 class BadHost(ValueError):
-    """The reason why a text is not a host name or address. The message does not repeat the text."""
+    """Reports why a text is not a host name or address. The message does not repeat the text."""
 
 
 class Reach:
     """Decides which addresses outgoing calls may reach."""
 
     def __init__(self, allowed: Iterable[str] = (), *, loopback: bool = False, public: bool = True) -> None:
-        """`public`: True if public addresses are allowed."""
+        """Allows the listed networks. `public` and `loopback` allow all public and loopback addresses."""
         self._public = public
         self._allowed = tuple(_network(network) for network in (*allowed, *(LOOPBACK if loopback else ())))
 
@@ -93,12 +94,12 @@ def is_public(address: Address) -> bool:
 
 
 def host(text: str) -> str | Address:
-    """A host as it may stand in a URL: a name in lower case without its last dot, or an address."""
+    """Parses the host of a URL. Returns a name in lower case without its final dot, or an address."""
     if text.startswith("["):
         return _address(text[1:-1], IPv6Address) if text.endswith("]") else _refuse(text)
     name = text.lower().removesuffix(".")
-    # As browsers see it: a host that ends in a number is an address. The C library reads 127.1, 0x7f.1,
-    # 017700000001 and 2130706433 all as 127.0.0.1; only the usual form is one here.
+    # As in browsers, a host that ends in a number is an address. The C library reads 127.1, 0x7f.1,
+    # 017700000001 and 2130706433 all as 127.0.0.1; this parser accepts only the usual notation.
     if _NUMBER.fullmatch(name.rpartition(".")[2]):
         return _address(text, IPv4Address)
     if len(name) > 253 or not _NAME.fullmatch(name):
@@ -107,19 +108,19 @@ def host(text: str) -> str | Address:
 
 
 async def resolve(name: str, port: int) -> Sequence[Address]:
-    """Returns all addresses of a name, each once. Raises an OSError if there are none."""
+    """Returns the addresses of a host name without duplicates. Raises an OSError if it has no address."""
     try:
         entries = await in_a_thread(partial(socket.getaddrinfo, name, port, type=socket.SOCK_STREAM))
-    except UnicodeError as error:  # the codec that Python runs before the resolver
+    except UnicodeError as error:  # raised by Python's IDNA codec, which runs before the resolver
         raise OSError("not a valid host name") from error
     return [ip_address(address) for address in dict.fromkeys(str(entry[4][0]) for entry in entries)]
 
 
 async def in_a_thread(ask: Callable[[], T]) -> T:
-    """Runs a function in its own thread, which does not delay the end of the process.
+    """Runs a function in its own daemon thread, which does not delay the end of the process.
 
-    Resolving a name whose server is silent takes half a minute. uvloop has two threads for names, and asyncio
-    has a few for everything: several such names would block all others.
+    Resolving a name takes half a minute if its name server is silent. uvloop resolves names in two threads,
+    and asyncio shares a few threads between all its work: some such names would block all other lookups.
     """
     answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     threading.Thread(target=answer_with, args=(answer, ask), name="name lookup", daemon=True).start()

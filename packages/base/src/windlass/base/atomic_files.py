@@ -1,4 +1,4 @@
-"""Moves and writes files and folders so that they appear whole or not at all."""
+"""Moves and writes files and folders atomically."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 
 
 def move(source: Path, target: Path) -> None:
-    """Renames a file or folder; never copies or replaces. A missing source is accepted, so an interrupted
-    move can be repeated."""
+    """Renames a file or folder. Raises FileExistsError if the target exists.
+
+    Accepts a missing source, so that an interrupted move can be repeated.
+    """
     if not os.path.lexists(source):
         return
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -19,16 +21,16 @@ def move(source: Path, target: Path) -> None:
 
 
 def write_whole(file: Path, content: bytes, *, durable: bool = True, draft: str = "new") -> None:
-    """Replaces the content of a file in one step, so that it is never partial, even on a full disk.
+    """Replaces the content of a file atomically: the file is never partial, even on a full disk.
 
-    `durable` also syncs it to disk, against a power cut. `draft` ends the name of the temporary file;
-    concurrent writers need different ones.
+    `durable` syncs the file to disk, so that it survives a power cut. `draft` is the suffix of the temporary
+    file's name; concurrent writers need different suffixes.
     """
     temporary = file.with_name(f"{file.name}.{draft}")
     with os.fdopen(
         os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb"
     ) as stream:
-        stream.write(content)  # write() writes all or raises; a single os.write may stop in the middle
+        stream.write(content)  # writes all bytes or raises; os.write may write only a part of them
         stream.flush()
         if durable:
             os.fsync(stream.fileno())
@@ -47,7 +49,7 @@ def sync(folder: Path) -> None:
 
 
 def sync_file_system(folder: Path) -> None:
-    """Writes the whole file system to disk: for many small files, one by one would take far longer."""
+    """Syncs a whole file system. For many small files, this is much faster than a sync of each file."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         if ctypes.CDLL(None, use_errno=True).syncfs(opened):

@@ -1,11 +1,12 @@
-"""Limits by cgroups, where a part of the tree is given to us.
+"""Limits instances and build steps with control groups, in a part of the tree that Windlass may change.
 
-It is given by systemd (`Delegate=yes`), by a container with a cgroup namespace of its own, or by an owner who
-is not root. Nothing is ever done to a tree that belongs to the system. Below what is given, Windlass itself
-moves into `windlass`, because a group that hands on controllers may not hold processes.
+Windlass may change a subtree that systemd delegates (`Delegate=yes`), the tree of a container with its own
+cgroup namespace, or a group that root has given to its unprivileged user. Windlass never changes groups of
+the operating system. Windlass moves itself into the child group `windlass`, because cgroup v2 allows no
+processes in a group that delegates controllers to its children.
 
-Of cgroup v1, root makes groups below its own, as container engines do: that changes nothing of its own group.
-A program is then in several groups, one for each controller.
+With cgroup v1, root creates groups below its own group, as container engines do, and its own group does not
+change. A process is then in several groups, one for each controller.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from windlass.base.log import log
 _log = log("base.cgroups")
 _OWN: Final = "windlass"
 _SERVICE: Final = "service."
-"""The beginning of the names of groups with those of instances."""
+"""The prefix of the names of groups that contain the instances of a service."""
 _STEPS: Final = "guests."
-"""The beginning of the names of groups for build steps of an organization."""
+"""The prefix of the names of groups for the build steps of an organization."""
 _ATTEMPTS: Final = 10
 _PERIOD: Final = 100_000
 _OF_V1: Final = frozenset({"cpu", "memory", "pids"})
@@ -35,25 +36,26 @@ _UNLIMITED: Final = 1 << 60
 _NUMBERS: Final = count()
 _NONE: Final[Mapping[str, Path]] = MappingProxyType({})
 _INNER: Final = "environment."
-"""The beginning of the names of groups inside that of an organization."""
+"""The prefix of the names of environment groups, which are inside the group of an organization."""
 _STEP_WEIGHT: Final = 50
-"""CPU weight of build steps; the default weight is 100."""
+"""The processor weight of build steps; the default weight is 100."""
 
 
 class Cgroups:
-    """Groups of instances. Nothing is limited where the machine has none for us.
+    """Creates and removes the control groups of instances. Sets no limits if it may not create groups.
 
-    The group of an instance is in a group of its service: memory that an instance has passed to another one,
-    such as an open file in memory, counts there when the instance and its group are gone.
+    The group of an instance is inside the group of its service. An instance can pass memory to another
+    instance, such as an open in-memory file; the group of the service still accounts for this memory when
+    the first instance and its group are gone.
     """
 
     def __init__(self, base: Path | None, folder: Path, v1: Mapping[str, Path] = _NONE) -> None:
-        """`base` is a group of version 2 that we may divide, `v1` ours of version 1, by controller."""
+        """Receives the parents of all groups: `base` of cgroup v2, and `v1` of cgroup v1, by controller."""
         self._base, self._folder, self._v1 = base, folder, v1
         self.controllers: frozenset[str] = frozenset()
 
     def offered(self) -> frozenset[str]:
-        """Returns the controllers of groups that could be made. Changes nothing."""
+        """Returns the controllers that new groups could have. Changes nothing."""
         offered: set[str] = set()
         with suppress(OSError):
             offered.update((self._base / "cgroup.controllers").read_text().split() if self._base else ())
@@ -72,12 +74,15 @@ class Cgroups:
         return "memory" in self._v1 and "memory" not in of_v2
 
     def make(self, service: str, name: str, cpu: int, memory: int, together: int) -> tuple[str, ...]:
-        """Returns the paths of the groups of an instance with these limits, and that of processes; none where
-        there are none. `together`: MiB of memory for all instances of the service."""
+        """Creates the groups of an instance and sets its limits. Returns the paths of the groups.
+
+        Returns an empty tuple if no groups can be created. `memory` is in MiB; `together` is the limit in MiB
+        for all instances of the service.
+        """
         if self._base is None and not self.controllers:
             return ()
         for _ in range(_ATTEMPTS):
-            with suppress(FileNotFoundError):  # the only other instance of the service has just ended
+            with suppress(FileNotFoundError):  # the last instance ended, and the service's group was removed
                 return self._make(service, name, cpu, memory, together)
         return self._make(service, name, cpu, memory, together)
 
@@ -107,19 +112,24 @@ class Cgroups:
         return str(group)
 
     def memory_of(self, service: str) -> int:
-        """Returns the bytes of memory that all instances of a service hold, also those that have ended,
-        without pages of files that the kernel can write back; 0 if that is not known."""
+        """Returns the bytes of memory in use by all instances of a service, including ended instances.
+
+        Leaves out the page cache. Returns 0 if the memory is unknown.
+        """
         return sum(_memory_use(base / (self._prefix() + service)) for base in self._bases())
 
     def memory_of_steps(self, org: str) -> int:
-        """Returns the bytes of memory that the build steps of an organization hold, counted likewise."""
+        """Returns the bytes of memory in use by an organization's build steps, without the page cache."""
         return sum(_memory_use(group) for base in self._bases() for group in base.glob(f"{_STEPS}*.{org}"))
 
     def tidy(self, find: Callable[[], Collection[str]]) -> None:
-        """Removes cgroups of ended instances, which a killed server may have left. `find` returns the
-        names of all instances."""
+        """Removes groups of ended instances, which a killed server may have left behind.
+
+        `find` returns the names of all instances.
+        """
         groups = [group for base in self._bases() for group in base.glob(f"{self._prefix()}*/*/")]
-        known = find()  # later, so that each group has an instance, or never gets one again
+        # Instances are listed after the groups, so that the group of a new instance is not removed.
+        known = find()
         remove(str(group) for group in groups if group.name not in known)
 
     def _bases(self) -> Collection[Path]:
@@ -128,42 +138,47 @@ class Cgroups:
         return [*dict.fromkeys(self._v1.values())] if self.controllers else ()
 
     def _prefix(self) -> str:
-        """The prefix of this engine's cgroups, because another engine with its own folder may use the same
-        parent."""
+        """Returns a prefix with the engine's folder, as another engine may use the same parent group."""
         return f"{_SERVICE}{self._folder.stat().st_ino:x}."
 
 
 def of_machine(folder: Path) -> Cgroups:
-    """Returns the groups of instances of the engine with this folder."""
-    # Groups of version 1 do not limit the processor: in one of "cpu", a service would count as much as one
-    # thread of the server, whatever its priority.
+    """Returns the control groups of an engine's instances. `folder` identifies the engine."""
+    # The v1 controller "cpu" is left out: there, a whole service would get the weight of a single thread of
+    # the server, whatever its priority.
     return Cgroups(find(), folder, {name: at for name, at in find_v1().items() if name != "cpu"})
 
 
 def of_organization(most: int) -> int:
-    """Returns the limit of an organization: one and a half times that of an environment, so that one
-    environment leaves a third to the others."""
+    """Returns the limit of an organization, given the limit of one environment.
+
+    It is one and a half times as high, so that one environment leaves a third of it to the others.
+    """
     return most * 3 // 2
 
 
 class StepGroups:
-    """Groups that all build steps of an environment share, in groups of their organization, with limits."""
+    """Creates control groups for build steps: one for each environment, inside one for its organization."""
 
     def __init__(self, folder: Path, memory: int, processes: int, server: int = 0) -> None:
-        """`folder` distinguishes the groups of several installations, and `server`, a process id, those of
-        servers that share a folder. `memory`, in MiB, and `processes` are those of an environment. Two
-        objects of a process have no group in common: one could remove it when the other has made it, but
-        has no process in it yet."""
+        """Sets the limits of an environment: `memory` in MiB, and the number of `processes`.
+
+        `folder` distinguishes installations, and `server`, a process id, distinguishes servers that share a
+        folder. Each object of a process has its own groups. Otherwise one object could remove a group that
+        another object has just created and that has no process yet.
+        """
         self._folder, self._memory, self._processes = folder, memory, processes
         self._server, self._number = server or os.getpid(), next(_NUMBERS)
 
     def make(self, org: str, environment: str) -> tuple[str, ...]:
-        """Returns the paths of the groups of an environment, whose parents are those of its organization;
-        none where this machine has none for us."""
+        """Creates the groups of an environment inside the groups of its organization. Returns their paths.
+
+        Returns an empty tuple if this machine does not let Windlass create groups.
+        """
         name, inner = f"{self._prefix()}{self._server}.{self._number}.{org}", f"{_INNER}{environment}"
         memory, processes = of_organization(self._memory), of_organization(self._processes)
         base = find()
-        if base is None or "memory" not in _hand_on(base):  # version 1 may have it
+        if base is None or "memory" not in _hand_on(base):  # cgroup v1 may have the memory controller
             v1 = find_v1()
             _make_v1(name, v1, memory, processes)
             parents = {controller: at / name for controller, at in v1.items()}
@@ -174,8 +189,8 @@ class StepGroups:
         return (str(_make_v2(whole / inner, self._memory, self._processes)),)
 
     def left(self) -> Iterator[str]:
-        """Yields the paths of groups whose server has ended. Another one with the same folder may run."""
-        if not self._folder.exists():  # nothing was built yet
+        """Yields the paths of groups whose server process has ended; other servers may share the folder."""
+        if not self._folder.exists():  # no build has run yet
             return
         prefix = self._prefix()
         for base in filter(None, [find(), *find_v1().values()]):
@@ -208,7 +223,7 @@ def _memory_use(group: Path) -> int:
 
 
 def limits_memory(groups: Iterable[str]) -> bool:
-    """Returns whether the kernel holds one of these groups to a limit of memory."""
+    """Returns whether one of these groups has a memory limit."""
     return any(
         _limit(Path(group) / name) < _UNLIMITED
         for group in groups
@@ -217,13 +232,13 @@ def limits_memory(groups: Iterable[str]) -> bool:
 
 
 def _limit(path: Path) -> int:
-    with suppress(OSError, ValueError):  # "max" is no number
+    with suppress(OSError, ValueError):  # the file may contain "max"
         return int(path.read_text())
     return _UNLIMITED
 
 
 def memory_kills(groups: Iterable[str]) -> int:
-    """Returns how many processes of these groups the kernel has ended because of their limit of memory."""
+    """Returns how many processes of these groups the kernel's out-of-memory killer has ended."""
     return sum(
         _numbers(Path(group) / name).get("oom_kill", 0)
         for group in groups
@@ -232,7 +247,7 @@ def memory_kills(groups: Iterable[str]) -> int:
 
 
 def find_v1(proc: Path = Path("/proc/self")) -> Mapping[str, Path]:
-    """Returns our own groups of cgroup v1, by controller; none for users who may not divide them."""
+    """Returns this process's groups of cgroup v1, by controller. Leaves out groups that it may not change."""
     found: dict[str, Path] = {}
     with suppress(OSError):
         lines = (line.split(":", 2) for line in (proc / "cgroup").read_text().splitlines())
@@ -249,12 +264,14 @@ def find_v1(proc: Path = Path("/proc/self")) -> Mapping[str, Path]:
 
 
 def _make_v1(name: str, bases: Mapping[str, Path], memory: int, processes: int = 0) -> tuple[str, ...]:
-    """Makes a group below each of `bases`, with limits of memory, in MiB, and of processes, if any. In one of
-    "cpu", it has the weight of build steps."""
+    """Creates a group below each of `bases`, with a limit of memory in MiB and, if not 0, of processes.
+
+    With the controller "cpu", a group gets the weight of build steps.
+    """
     groups = [base / name for base in dict.fromkeys(bases.values())]
     limits = {
-        "memory.use_hierarchy": "1",  # which newer kernels always do
-        "memory.memsw.limit_in_bytes": "-1",  # it must not be below that of memory
+        "memory.use_hierarchy": "1",  # always on in newer kernels
+        "memory.memsw.limit_in_bytes": "-1",  # must not be below the limit of memory, which is set next
         "memory.limit_in_bytes": str(memory << 20),
         "pids.max": str(processes or "max"),
         "cpu.shares": str(_STEP_WEIGHT * 1024 // 100),
@@ -265,7 +282,7 @@ def _make_v1(name: str, bases: Mapping[str, Path], memory: int, processes: int =
             if (group / file).exists():
                 _limit_v1(group / file, value)
         _write_if_there(group / "memory.memsw.limit_in_bytes", str(memory << 20))
-        # The kernel counts buffers of TCP and UDP apart, and only with a limit.
+        # The kernel accounts for buffers of TCP and UDP separately, and only if this limit is set.
         _write_if_there(group / "memory.kmem.tcp.limit_in_bytes", str(memory << 18))
     return tuple(map(str, groups))
 
@@ -274,7 +291,7 @@ def _limit_v1(file: Path, value: str) -> None:
     try:
         file.write_text(value)
     except OSError as error:
-        if error.errno != errno.EBUSY:  # the group has more now, so the limit stays as it was
+        if error.errno != errno.EBUSY:  # the group uses more already, so its limit does not change
             raise
 
 
@@ -285,7 +302,7 @@ def enter(groups: Iterable[str], pid: int) -> None:
 
 
 def find(proc: Path = Path("/proc/self")) -> Path | None:
-    """The group that we may divide further."""
+    """Returns the group of cgroup v2 below which Windlass may create groups, if there is one."""
     if not (proc / "cgroup").exists():
         return None
     top = mount(proc)
@@ -322,13 +339,13 @@ def members(groups: Iterable[str]) -> set[int]:
 
 
 def kill(groups: Iterable[str]) -> None:
-    """Kills all processes at once, including new ones if the kernel supports it."""
+    """Kills all processes of the groups, including new ones, if the kernel supports `cgroup.kill`."""
     for group in groups:
         _write_if_there(Path(group) / "cgroup.kill", "1")
 
 
 def usage_of(groups: Iterable[str]) -> tuple[int, int] | None:
-    """Returns milliseconds of processor time and bytes; None where the kernel does not count both."""
+    """Returns milliseconds of processor time and bytes of memory; None if the kernel does not count both."""
     time = memory = None
     for group in map(Path, groups):
         usage = _numbers(group / "cpu.stat").get("usage_usec")
@@ -339,8 +356,8 @@ def usage_of(groups: Iterable[str]) -> tuple[int, int] | None:
 
 
 def remove(groups: Iterable[str]) -> None:
-    """Removes groups without processes, and groups of services without a group; others stay."""
-    for group in map(Path, sorted(groups, key=len, reverse=True)):  # one in another comes first
+    """Removes groups without processes, and then service groups without children. Other groups stay."""
+    for group in map(Path, sorted(groups, key=len, reverse=True)):  # children before their parents
         with suppress(OSError):
             group.rmdir()
         if group.parent.name.startswith(_SERVICE):
@@ -350,12 +367,12 @@ def remove(groups: Iterable[str]) -> None:
 
 def _is_delegated(group: Path, inner: str) -> bool:
     if not os.access(group / "cgroup.procs", os.W_OK) or not (group / "cgroup.type").exists():
-        return False  # the root of the machine has no type
+        return False  # only the root group of the machine has no type
     for name in ("user.delegate", "trusted.delegate"):
         with suppress(OSError):
             if os.getxattr(group, name) == b"1":
                 return True
-    # Without a mark: the top of a namespace, or a group that root has delegated to another program.
+    # Without the attribute: the root of a cgroup namespace, or a group that root has given to our user.
     return inner == "/" or (os.getuid() != 0 and group.stat().st_uid == os.getuid())
 
 

@@ -1,4 +1,4 @@
-"""A child process, whose output and end are awaited on the event loop."""
+"""Runs a child process, whose output and end can be awaited on the event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PIECE: Final = 64 * 1024
 
 
 class ChildProcess:
-    """A child that leads a process group. `listen` must be called before its output is read."""
+    """A child process that leads a process group. Call `listen` before its output is read."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -36,8 +36,10 @@ class ChildProcess:
     def start(
         cls, argv: Sequence[str], output: int, errors: int, *, cwd: Path, env: Mapping[str, str]
     ) -> Self:
-        """Starts a program. Python uses `vfork` for that; the event loop would copy the page tables of a
-        server, which takes longer than most programs of git."""
+        """Starts a program with `subprocess`, which uses `vfork`.
+
+        asyncio would use `fork` and copy the server's page tables. That takes longer than most git commands.
+        """
         program = subprocess.Popen(
             argv,
             cwd=cwd,
@@ -47,14 +49,14 @@ class ChildProcess:
             stderr=errors,
             start_new_session=True,
         )
-        program.returncode = 0  # it has not ended: this keeps the object from waiting for it
-        # A moment late: to set it before would take a fork without vfork, or a shell in between.
+        program.returncode = 0  # the child still runs: this keeps the Popen object from waiting for it
+        # The child runs for a moment with the old score: setting it earlier would need `fork` or a shell.
         set_oom_score(STEPS, program.pid)
         with on_failure(partial(_end_now, program.pid)):
             return cls(program.pid)
 
     def listen(self, output: int, errors: int) -> None:
-        """Reads these pipes, and closes them at the end."""
+        """Reads standard output and standard error from these pipes, and closes the pipes at their end."""
         self._pipes = [_OutputPipe(output, self.stdout), _OutputPipe(errors, self.stderr)]
 
     async def wait(self) -> int:
@@ -63,10 +65,11 @@ class ChildProcess:
         return self.returncode
 
     async def end(self) -> None:
-        """Kills the process group and waits until its output is closed, including that of children.
+        """Kills the process group and waits until all its processes have closed the pipes.
 
-        A pipe closes when the last process that holds it ends. Checking the group instead would count zombies
-        that no parent has reaped, as in a container without an init."""
+        A pipe ends when the last process with its descriptor ends. Checking the process group instead would
+        include zombies that no parent has reaped, as in a container without an init process.
+        """
         self.kill()
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_SECONDS):
@@ -83,7 +86,7 @@ class ChildProcess:
         """Kills the process group."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        if self.returncode is None:  # it may not have made its group yet
+        if self.returncode is None:  # the child may not have created its process group yet
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
@@ -98,8 +101,10 @@ class ChildProcess:
 
 
 class _OutputPipe(asyncio.ReadTransport):
-    """Passes the data of a pipe to a reader. Transports of uvloop are not used, because they close a
-    descriptor twice, and the second time it may belong to another file."""
+    """Passes the data of a pipe to a stream reader.
+
+    Transports of uvloop close a descriptor twice; by then, the number may belong to another file.
+    """
 
     def __init__(self, descriptor: int, reader: StreamReader) -> None:
         super().__init__()
@@ -122,7 +127,7 @@ class _OutputPipe(asyncio.ReadTransport):
             self._is_closed = True
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
-            self._reader.feed_eof()  # else a late reader would wait for ever
+            self._reader.feed_eof()  # otherwise a later read would wait for ever
 
     def _read(self) -> None:
         with suppress(BlockingIOError):

@@ -1,4 +1,4 @@
-"""Cleanup for work that fails halfway."""
+"""Undoes work that fails halfway."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Time, passed in as a clock. Internally, time is whole milliseconds since the epoch; stamps are for people
-and JSON."""
+"""Provides the time as a clock that is passed to its users. Internally, a time is whole milliseconds since
+the epoch; time stamps are for people and JSON."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Clock(Protocol):
 
 
 _UPTIME: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""A clock that also counts while the machine sleeps, and is not affected by changes of the wall clock."""
+"""A clock that keeps running while the machine sleeps and ignores changes of the wall clock."""
 _TOLERANCE: Final = 500
-"""Milliseconds by which a followed clock may differ before the time is corrected."""
+"""The difference from the followed clock, in milliseconds, that is not corrected."""
 _PACE: Final = 9, 10
-"""The pace of a clock that is ahead: it loses six minutes in an hour, and a job of each minute keeps
-running."""
+"""The pace of a clock that is ahead, as a fraction. It loses six minutes in an hour, and a job that is due
+each minute keeps running."""
 _WORTH_TELLING: Final = 5 * SECOND
 _log = log("clock")
 
@@ -38,31 +38,34 @@ def uptime() -> int:
 
 
 class SystemClock:
-    """The clock of the machine, or another one that it follows. It never runs backwards: a step back would
-    reorder lists, and repeat due times. After the other one was set back, it runs more slowly until the two
-    meet: if it stood still, nothing would be due until then."""
+    """The clock of the machine, or of another source that it follows. Never runs backwards.
+
+    A step back would reorder lists and repeat due times. After the source was set back, this clock runs more
+    slowly until the source has caught up. If it stood still instead, no job would become due meanwhile.
+    """
 
     def __init__(self) -> None:
         self._last = 0
         self._set_back: tuple[int, int] | None = None
-        """While it is ahead: the time when it began to go more slowly, and the uptime of the machine then."""
+        """The time when this clock began to run slowly, and the machine's uptime then. None at full pace."""
         self._ahead: int | None = None
-        """Milliseconds from the uptime of the machine to the time of the followed clock, if there is one."""
+        """The followed clock's time minus the machine's uptime, in milliseconds. None without a source."""
 
     def follow(self, shown: int, took: int) -> int:
-        """Follows another clock, which showed this time at some moment of the last `took` milliseconds.
+        """Follows another clock that showed the time `shown` within the last `took` milliseconds.
 
-        Returns the milliseconds by which this clock was ahead; 0 if it may have been right."""
+        Returns the milliseconds by which this clock was ahead; 0 if it may have been right.
+        """
         own, present = self._read(), shown + took // 2
         differs = abs(own - present) > _TOLERANCE + took // 2
         if self._ahead is None:
-            self._last = 0  # a clock that was ahead before its first use continues correctly
+            self._last = 0  # before its first correction, the clock may still step back
         if differs or self._ahead is None:
             self._ahead = (present if differs else own) - uptime()
         return own - present if differs else 0
 
     def now(self) -> int:
-        # Not always `_read`: every request asks for the time, and most clocks follow no other.
+        # A shortcut, because every request reads the clock, and most clocks follow no other clock.
         now = time.time_ns() // 1_000_000 if self._ahead is None else self._read()
         if now < self._last:
             return self._go_slowly(now)
@@ -71,7 +74,7 @@ class SystemClock:
 
     @property
     def behind(self) -> int:
-        """The milliseconds by which the clock of the machine, or the followed one, is behind this one."""
+        """The milliseconds by which the machine's clock, or the followed clock, is behind this clock."""
         return max(0, self._last - self._read())
 
     def _go_slowly(self, read: int) -> int:
@@ -93,13 +96,13 @@ class SystemClock:
 
 
 def stamp(ms: int) -> str:
-    """Formats a time as in `2026-01-31T09:05:00.007Z`."""
+    """Formats a time, such as `2026-01-31T09:05:00.007Z`."""
     return f"{_to_the_second(ms // SECOND)}.{ms % SECOND:03d}Z"
 
 
 @lru_cache(8)
 def _to_the_second(seconds: int) -> str:
-    """Formats a time to the second. Cached, because many stamps fall into the same second."""
+    """Formats a time without milliseconds. Cached, because many time stamps share a second."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 

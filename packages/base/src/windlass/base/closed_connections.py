@@ -1,7 +1,7 @@
-"""Counts TCP connections that programs have closed, and that the kernel has not finished yet.
+"""Counts TCP orphans: connections that their programs have closed and the kernel has not finished yet.
 
-The kernel counts them for the whole machine, whatever network they are in. Above `net.ipv4.tcp_max_orphans`,
-it resets each connection that any program closes, so that answers of the gateway would be cut off.
+The kernel counts orphans for the whole machine, across network namespaces. Above `net.ipv4.tcp_max_orphans`,
+it resets each connection that a program closes, which would truncate responses of the gateway.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from pathlib import Path
 from typing import Final
 
 _CLOSED: Final = frozenset({b"04", b"05", b"09", b"0B"})
-"""FIN_WAIT1, LAST_ACK and CLOSING: the other side has not confirmed everything. FIN_WAIT2: it has not closed,
-and the program has asked the kernel to wait for that longer than usual (TCP_LINGER2)."""
+"""The states of orphans in /proc/net/tcp. In FIN_WAIT1, CLOSING and LAST_ACK, the peer has not acknowledged
+everything. In FIN_WAIT2, the peer has not closed, and the program has set a long TCP_LINGER2."""
 _STATE, _TIMER, _INODE = 3, 5, 9
 """Columns of /proc/net/tcp."""
 _BRIEF: Final = b"03:"
-"""The timer of connections of which the kernel keeps no more than a note. Some are in FIN_WAIT2, and do not
-count."""
+"""The timer of connections that the kernel has reduced to a TIME_WAIT entry. These are no orphans."""
 
 
 def most() -> int:
+    """Returns the machine's limit of orphans."""
     with suppress(OSError, ValueError):
         return int(Path("/proc/sys/net/ipv4/tcp_max_orphans").read_text())
     return 1 << 62
 
 
 def present() -> int:
-    """Returns how many there are on this machine."""
+    """Returns the number of orphans on this machine."""
     with suppress(OSError, ValueError, IndexError):
         words = Path("/proc/net/sockstat").read_text().partition("TCP:")[2].split()
         return int(words[words.index("orphan") + 1])
@@ -35,7 +35,7 @@ def present() -> int:
 
 
 def in_network_of(process: int) -> int:
-    """Returns how many there are in the network of a process. Slow, where there are many connections."""
+    """Returns the number of orphans in a process's network namespace. Slow with many connections."""
     count = 0
     for table in ("tcp", "tcp6"):
         with suppress(OSError), open(f"/proc/{process}/net/{table}", "rb") as file:  # noqa: PTH123

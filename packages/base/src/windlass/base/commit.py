@@ -1,7 +1,7 @@
-"""The commit of this code. Imports nothing of Windlass, because the build of a package uses it, too.
+"""Finds the git commit of this code. Imports nothing of Windlass, because package builds use this module.
 
-A package contains the commit in a file. Of a checkout, the folder `.git` is read, without the program git;
-changes that are not committed are not seen.
+A package contains the commit in a file. In a checkout, the module reads the folder `.git` without the git
+program, and ignores uncommitted changes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 FILE: Final = "commit.txt"
-"""The file of a package that names its commit, in the folder `windlass/base`."""
+"""The file with the commit in an installed package, in the folder `windlass/base`."""
 UNKNOWN: Final = "unknown"
 _PACKAGE: Final = Path(__file__).parent
 _HASH: Final = re.compile(r"[0-9a-f]{40,64}")
@@ -21,15 +21,15 @@ _SHOWN: Final = 12
 
 @cache
 def commit() -> str:
-    """Returns the first digits of the commit, or `unknown`. Read once, when it is first asked for."""
+    """Returns the first digits of the commit, or `unknown`. Reads it once and caches it."""
     return (_text(_PACKAGE / FILE) or commit_of(_PACKAGE.parents[4]))[:_SHOWN] or UNKNOWN
 
 
 def commit_of(checkout: Path) -> str:
-    """Returns the commit of a checkout; empty if the folder is not a checkout, or stores its branches in
-    another way."""
+    """Returns the commit of a checkout; empty if the folder is not a checkout, or if git stores its branches
+    in another format."""
     git = checkout / ".git"
-    if link := _text(git).removeprefix("gitdir:").strip():  # a further working tree, or a submodule
+    if link := _text(git).removeprefix("gitdir:").strip():  # a linked working tree or a submodule
         git = checkout / link
     common = git / (_text(git / "commondir") or ".")
     head = _text(git / "HEAD")
@@ -40,7 +40,7 @@ def commit_of(checkout: Path) -> str:
 
 
 def _packed_commit(git: Path, branch: str) -> str:
-    """Returns the commit of a branch that git has packed with others."""
+    """Returns the commit of a branch from `packed-refs`."""
     for line in _text(git / "packed-refs").splitlines():
         commit, _, name = line.partition(" ")
         if name == branch:
@@ -49,7 +49,7 @@ def _packed_commit(git: Path, branch: str) -> str:
 
 
 def _text(file: Path) -> str:
-    """Returns the content of a file; empty if there is none that can be read."""
+    """Returns the content of a file; empty if the file is missing or cannot be read."""
     try:
         return file.read_text().strip()
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
 """A thread that runs blocking calls, such as commits, in order and returns each result to its caller.
 
-An executor could do the same, but handing a call over costs several times as much, and every small commit
-pays it.
+An executor could do the same, but its overhead for each call is several times as high, and every small
+commit would pay it.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class CommitThread:
 
 
 def answer_with(answer: asyncio.Future[Any], call: Callable[..., Any], *args: Any) -> None:
-    """Runs a call in this thread and settles a future of another thread's loop with the result."""
+    """Runs a call in this thread and sets its result on a future that another thread's event loop owns."""
     result, failure = None, None
     try:
         result = call(*args)
-    except BaseException as error:  # noqa: BLE001 (the caller waits, and gets any failure)
+    except BaseException as error:  # noqa: BLE001 (the waiting caller gets every failure)
         failure = error
-    with suppress(RuntimeError):  # the loop is closed and no task waits
+    with suppress(RuntimeError):  # the loop is closed, so no task waits
         answer.get_loop().call_soon_threadsafe(settle, answer, result, failure)
 
 

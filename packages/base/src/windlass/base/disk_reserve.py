@@ -1,6 +1,7 @@
-"""Measures the disk: its free space, its reserve, how much each instance or build uses, and which uses most.
+"""Measures the disk: its free space, its reserve, and the usage of each instance or build. Chooses the
+instance to end when space runs short.
 
-Space is counted in bytes and in files (inodes), as a disk can run out of either.
+Space is counted in bytes and in files (inodes), because a disk can run out of either.
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ from windlass.base.repeated_measurement import MeasurementInterval, measure_unti
 from windlass.base.unnamed_files import mapped_files, unnamed_files
 
 LARGEST_PART: Final = 1 / 20
-"""The reserve is at most this part of the disk, so that small disks can be used."""
+"""The maximum reserve, as a fraction of the disk, so that small disks can be used."""
 _LAST: Final = 8
-"""Nothing is started below this fraction (one part in so many) of the reserve."""
+"""The minimum free space to start an instance or build: the reserve divided by this number."""
 _WORTH: Final = 16
-"""An instance is ended only if it uses at least this fraction (one part in so many) of the free space, and
-at least `_LEAST`."""
+"""The minimum usage of an instance to be ended: the free space divided by this number; see `_LEAST`."""
 _LEAST: Final = {"bytes": 16 << 20, "files": 1000}
+"""The minimum usage of an instance to be ended, whatever the free space."""
 _REASON: Final = 8
-"""An instance is a cause of the shortage if it uses at least this fraction (one part in so many) of what
-no other instance uses."""
+"""The minimum part of an instance that is a cause of a shortage: the shortage, without the parts of all other
+instances, divided by this number."""
 _MUCH: Final = 10
-"""A disk with more than one part in so many free is not full."""
+"""The minimum free space of a disk that is not full: its size divided by this number."""
 _MINUTE: Final = 60
 _BLOCK: Final = 512
 _MOMENT: Final = 1.0
-"""Seconds by which the time of a change may lag behind the clock."""
+"""The seconds by which the time of a file's change may lag behind the clock."""
 
 K = TypeVar("K")
 
 
 class DiskSpace(Struct, frozen=True):
-    """The size, free space and reserve of a disk, in bytes or in files (inodes)."""
+    """The free, total and reserved space of a disk, in one unit."""
 
     unit: str
     """`bytes` or `files`."""
@@ -52,26 +53,27 @@ class DiskSpace(Struct, frozen=True):
     whole: int
     reserve: int
     lost: int = 0
-    """The space that was lost within the last minute."""
+    """The space that was consumed within the last minute."""
     hour_lost: int = 0
-    """The space that was lost since the maximum of the last hour."""
+    """The decrease of free space since its maximum in the last hour."""
     most_at: float = 0
-    """The time of that moment."""
+    """The time of that maximum."""
 
 
 class Amount(Struct, frozen=True):
-    """The space used by files."""
+    """The disk usage of some files."""
 
     bytes: int = 0
     files: int = 0
     is_hidden: bool = False
-    """True if a part cannot be counted: the program closed folders to the server, made them too deep, has
-    too many files open, or has some in messages where they cannot be seen."""
+    """Whether some files cannot be measured. The program has removed the server's permission on a folder, has
+    nested folders too deep, has too many open files, or has sent open files in socket messages."""
     new_bytes: int = 0
+    """The bytes of files that changed since the maximum of free space."""
     new_files: int = 0
-    """The number of new files in files that changed since most space was free."""
+    """The number of files that changed since the maximum of free space."""
     has_unmeasured: bool = False
-    """True if there are files whose size cannot be determined."""
+    """Whether some files have an unknown size."""
 
     def __add__(self, other: Amount) -> Amount:
         return Amount(
@@ -95,21 +97,20 @@ class Amount(Struct, frozen=True):
 
 
 class DiskShare(Struct, frozen=True):
-    """The part of the disk that an instance holds, or several together."""
+    """The disk usage of one instance, or the sum of several instances."""
 
     own: Amount
-    """The usage in its own folders, which are erased when it is ended."""
+    """The usage of its own folders, which are erased when the instance is ended."""
     changed: Amount
-    """Files in its volumes that changed in the last minute. They stay when it is ended."""
+    """The usage of files in its volumes that changed in the last minute. They stay when it is ended."""
     stored: int = 0
-    """Bytes of all files in its volumes."""
+    """The bytes of all files in its volumes."""
 
     def __add__(self, other: DiskShare) -> DiskShare:
         return DiskShare(self.own + other.own, self.changed + other.changed, self.stored + other.stored)
 
     def grown_from(self, before: int) -> DiskShare:
-        """Returns the counted change if the volumes had so many bytes before: at most the bytes that were
-        added."""
+        """Returns this share with the changed bytes limited to the growth of the volumes since `before`."""
         grown, changed = max(0, self.stored - before), self.changed
         bounded = structs.replace(
             changed, bytes=min(changed.bytes, grown), new_bytes=min(changed.new_bytes, grown)
@@ -117,22 +118,27 @@ class DiskShare(Struct, frozen=True):
         return structs.replace(self, changed=bounded)
 
     def size(self, space: DiskSpace) -> int:
-        """Returns the counted usage. Changes in volumes count at most as the space lost meanwhile, because
-        a large database changes files, too; and only half, because ending it frees nothing."""
+        """Returns the usage that is attributed to the instance.
+
+        Changed files in volumes are limited to the space that the disk has lost, because a large database
+        changes files without growing. They count half, because ending the instance does not free them.
+        """
         return self.own.size(space) + min(self.changed.size(space), space.lost) // 2
 
     def new(self, space: DiskSpace) -> int:
-        """Returns the most that it can have taken since most was free."""
+        """Returns the most that the instance can have consumed since the maximum of free space."""
         return self.own.new(space) + min(self.changed.new(space), space.hour_lost)
 
     def whole(self, space: DiskSpace) -> int:
-        """Returns the upper bound of the instance's part in the space that is missing now."""
+        """Returns the upper bound of the instance's part in the missing space."""
         return self.own.size(space) + min(self.changed.new(space), space.hour_lost)
 
 
 def disk_spaces(folder: Path, wanted: int) -> list[DiskSpace]:
-    """Returns the free space of a folder's disk, with a reserve of so many bytes, and the same fraction of
-    its inodes. Some file systems do not count files."""
+    """Returns the space of a folder's disk, in bytes and in files. Some file systems have no limit of files.
+
+    `wanted` is the reserve in bytes; the same fraction of inodes is reserved.
+    """
     facts = os.statvfs(folder)
     whole = facts.f_blocks * facts.f_frsize
     part = min(wanted / whole, LARGEST_PART) if whole else 0.0
@@ -141,7 +147,7 @@ def disk_spaces(folder: Path, wanted: int) -> list[DiskSpace]:
 
 
 def bytes_per_file(present: Collection[DiskSpace]) -> int:
-    """Returns the bytes of the disk for each file that it can have; 0 if it does not count files."""
+    """Returns the disk's bytes per available inode; 0 if the file system does not limit its files."""
     whole = {space.unit: space.whole for space in present}
     return whole["bytes"] // whole["files"] if "files" in whole else 0
 
@@ -151,29 +157,28 @@ def has_room_to_start(folder: Path, wanted: int) -> bool:
 
 
 def is_short(folder: Path, wanted: int, times: int = 1) -> bool:
-    """Returns whether less is free than so many times the reserve."""
+    """Returns whether the free space is below the reserve, multiplied by `times`."""
     return any(space.free < space.reserve * times for space in disk_spaces(folder, wanted))
 
 
 def has_little(folder: Path) -> bool:
-    """Returns whether a write may have failed for lack of space, which was perhaps given back since."""
+    """Returns whether the disk is so full that a write may have failed, even if space was freed since."""
     return any(space.free * _MUCH < space.whole for space in disk_spaces(folder, 0))
 
 
 class DiskWatch:
-    """Checks the free space of a disk every second, and decides when to measure how much each instance
-    uses."""
+    """Checks the free space of a disk every second, and decides when to measure the usage of instances."""
 
     def __init__(self, folder: Path, wanted: int) -> None:
         self._folder, self._wanted = folder, wanted
         self._pace = MeasurementInterval()
         self._seconds: deque[dict[str, int]] = deque(maxlen=_MINUTE)
         self._minutes: deque[dict[str, tuple[int, float]]] = deque(maxlen=_MINUTE)
-        """The most that was free in each of the last minutes, and when."""
+        """The maximum of free space in each of the last minutes, with its time, by unit."""
         self._minute_began = 0.0
 
     def shortage(self, times: int = 1) -> DiskSpace | None:
-        """Returns the space that is smaller than so many times its reserve; None if there is enough."""
+        """Returns the unit with less free space than `times` its reserve; None if there is enough space."""
         present = disk_spaces(self._folder, self._wanted)
         self._note(present, time.time())
         for space in present:
@@ -209,15 +214,17 @@ def heaviest(
     payers: Collection[str] | None = None,
     environments: Mapping[K, str] | None = None,
 ) -> K | None:
-    """Returns the instance to be ended: of those that are a reason of the shortage, the one with most. None
-    if there is none: then something else has filled the disk, and ends of instances would not help.
+    """Chooses the instance to end: the largest instance among the causes of the shortage.
 
-    `orgs`: the organizations of the instances. If there are several, one of these is chosen first: of those
-    whose instances together are a reason, the one that holds most of the disk. Many small instances, or one
-    that fills its volume slowly, do not leave the end to an instance of another organization. `held`: bytes
-    that organizations were last known to hold in all, with volumes, builds and what does not run. `payers`:
-    the organizations that may be chosen; None for all. Of several `environments`, one is chosen next: many
-    small instances of one do not leave the end to an instance of another.
+    Returns None if no instance is a cause. Something else has filled the disk then, so ending instances would
+    not help.
+
+    `orgs`: the organization of each instance. If there are several organizations, one is chosen first: the
+    largest among those whose instances together are a cause. An organization with many small instances, or
+    with an instance that fills its volume slowly, thus cannot shift the end to another organization. `held`:
+    the last known usage of organizations in bytes, including volumes, builds and stopped services. `payers`:
+    the organizations that may be chosen; None for all. `environments`: the environment of each instance. One
+    environment is chosen next, in the same way.
     """
     own, counts_together = uses, False
     if orgs and (payers is not None or len({orgs[key] for key in uses}) > 1):
@@ -238,8 +245,10 @@ def _of_heaviest(
     weights: Mapping[str, int] = MappingProxyType({}),
     payers: Collection[str] | None = None,
 ) -> Mapping[K, DiskShare]:
-    """Returns the instances of one group: of those that are together a reason of the shortage, the one with
-    most. `weights`: bytes that groups hold besides."""
+    """Returns the instances of the largest group among the groups that are a cause of the shortage.
+
+    `weights`: bytes of the groups in addition to their instances.
+    """
     sums: dict[str, DiskShare] = {}
     for key, use in all_uses.items():
         group = groups[key]
@@ -257,7 +266,7 @@ def _of_heaviest(
 def _heaviest(
     space: DiskSpace, candidates: Mapping[K, DiskShare], all_uses: Mapping[K, DiskShare]
 ) -> K | None:
-    """Returns the one with most of those that are a reason of the shortage."""
+    """Returns the largest candidate among the causes of the shortage; None if there is no cause."""
     sizes = {key: use.size(space) for key, use in candidates.items()}
     return max(_reasons(space, candidates, all_uses, sizes), key=lambda key: sizes[key], default=None)
 
@@ -268,13 +277,13 @@ def _reasons(
     all_uses: Mapping[K, DiskShare],
     sizes: Mapping[K, int],
 ) -> list[K]:
-    """Returns the candidates that contributed to the shortage and are large enough to be ended."""
+    """Returns the candidates that are a cause of the shortage and large enough to be ended."""
     least = max(_LEAST[space.unit], space.free // _WORTH)
     all_own = sum(use.own.size(space) for use in all_uses.values())
     all_new = sum(use.own.new(space) for use in all_uses.values())
 
     def is_reason(use: DiskShare) -> bool:
-        # Volumes of others do not count: a database changes large files and takes no space for that.
+        # Volumes of others are left out, because a database changes large files without consuming space.
         reserve = space.reserve - (all_own - use.own.size(space))
         lost = space.hour_lost - (all_new - use.own.new(space))
         has_much = use.whole(space) * _REASON >= reserve
@@ -284,12 +293,12 @@ def _reasons(
 
 
 def measure(places: Iterable[Path], since: float = 0, new_since: float = 0) -> Amount:
-    """Measures files, and those below folders, that changed after this second. Follows no links."""
+    """Measures files and folder trees, except files that last changed before `since`. Follows no links."""
     return measure_with_all(places, since, new_since)[0]
 
 
 def measure_with_all(places: Iterable[Path], since: float, new_since: float) -> tuple[Amount, int]:
-    """The same, with the bytes of all files, also of those that did not change."""
+    """Measures like `measure`, and returns the bytes of all files as well, including unchanged files."""
     count = _Count(since, new_since)
     is_hidden, waiting = False, [str(place) for place in places]
     while waiting:
@@ -334,8 +343,10 @@ class _Count:
 
 
 def unlinked(find: Callable[[], Collection[int]], folder: Path, new_since: float = 0) -> Amount:
-    """Measures deleted files on the disk of this folder that processes still have open. `find` lists the
-    processes."""
+    """Measures deleted files on a folder's disk that processes still have open or mapped.
+
+    `find` returns the ids of the processes.
+    """
     device = folder.stat().st_dev
     files: dict[int, os.stat_result] = {}
     mapped: set[tuple[int, int]] = set()

@@ -1,4 +1,4 @@
-"""Applies a .dockerignore by Docker's rules: the last pattern that matches decides."""
+"""Applies a .dockerignore file with Docker's rules: the last matching pattern decides."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from msgspec import Struct
 
 DOCKERIGNORE: Final = ".dockerignore"
 MOST: Final = 1000
-"""Maximum number of patterns of a file."""
+"""The maximum number of patterns in a file."""
 LONGEST: Final = 256 * 1024
-"""Maximum bytes of a file."""
+"""The maximum size of a file, in bytes."""
 
 
 class TooLong(ValueError):
-    """The file is too long to be followed whole. The message says what to do."""
+    """Reports that a .dockerignore is too long. The message says what to do."""
 
 
 Part = re.Pattern[str] | None
-"""A part of a pattern between two slashes; None is `**`."""
+"""A segment of a pattern between two slashes. None stands for `**`."""
 
 
 class Pattern(Struct, frozen=True):
     parts: tuple[Part, ...]
     keeps: bool = False
-    """True if the pattern begins with `!`, and so overrides earlier patterns."""
+    """Whether the pattern begins with `!`, and so re-includes paths that earlier patterns ignore."""
 
 
 class Ignore(Struct, frozen=True):
     patterns: tuple[Pattern, ...] = ()
 
     def __call__(self, path: PurePosixPath) -> bool:
-        """Returns whether a path below the folder of the file is ignored. Everything below an ignored
-        folder is."""
+        """Returns whether a path, relative to the file's folder, is ignored. Everything below an ignored
+        folder is ignored, unless a later pattern re-includes it."""
         ignored = False
         for pattern in self.patterns:
             if pattern.keeps == ignored and _fits_or_above(path.parts, pattern.parts):
@@ -46,12 +46,12 @@ class Ignore(Struct, frozen=True):
 
     @property
     def length(self) -> int:
-        """The parts of all patterns together: a path is compared with each, part by part."""
+        """The number of segments in all patterns. It bounds the work to match one path."""
         return sum(len(pattern.parts) for pattern in self.patterns)
 
     @property
     def prunes(self) -> bool:
-        """Returns whether nothing below an ignored folder can be taken back."""
+        """Whether no pattern can re-include a path below an ignored folder."""
         return not any(pattern.keeps for pattern in self.patterns)
 
 
@@ -62,8 +62,10 @@ def read(text: str) -> Ignore:
 
 
 def read_for_dockerfile(root: Path, dockerfile: PurePosixPath | None = None) -> Ignore:
-    """Reads the .dockerignore of this folder. One named after the Dockerfile comes before the common one.
-    Raises TooLong rather than follow a part of it, which would send files that the rest leaves out."""
+    """Reads the .dockerignore of a folder. A file named after the Dockerfile has priority.
+
+    Raises TooLong if the file is too long: its beginning alone would not exclude all files.
+    """
     names = [f"{dockerfile}.dockerignore"] if dockerfile else []
     for name in (*names, DOCKERIGNORE):
         file = root / name
@@ -91,7 +93,7 @@ def _pattern(line: str) -> Pattern | None:
             parts.pop()
         elif part not in ("", ".", ".."):
             parts.append(part)
-    # Two `**` in a row mean the same as one, and take much longer.
+    # Two consecutive `**` mean the same as one, but take much longer to match.
     parts = [part for place, part in enumerate(parts) if parts[place : place + 2] != ["**", "**"]]
     return Pattern(tuple(map(_compiled_part, parts)), keeps) if parts else None
 
@@ -101,8 +103,10 @@ def _compiled_part(text: str) -> Part:
 
 
 def _fits_or_above(path: Sequence[str], pattern: Sequence[Part]) -> bool:
-    """Matches a path and a pattern in one pass: `here` contains the parts of the pattern that may come
-    next."""
+    """Returns whether a pattern matches a path or one of its parent folders.
+
+    `here` contains the indexes of the pattern segments that may match next.
+    """
     here = _past_stars([0], pattern)
     for name in path:
         here = _past_stars([*_find_following(here, pattern, name)], pattern)
@@ -122,7 +126,7 @@ def _find_following(here: Collection[int], pattern: Sequence[Part], name: str) -
 
 
 def _past_stars(here: list[int], pattern: Sequence[Part]) -> Collection[int]:
-    """Adds the places after `**`, which may stand for nothing."""
+    """Adds the indexes after each `**`, because `**` also matches nothing."""
     further = [at + 1 for at in here if at < len(pattern) and pattern[at] is None]
     if not further:
         return here
@@ -137,6 +141,6 @@ def _past_stars(here: list[int], pattern: Sequence[Part]) -> Collection[int]:
 
 @lru_cache(maxsize=MOST)
 def _form(pattern: str) -> re.Pattern[str]:
-    # fnmatch knows no escapes, and writes `[!a]` for `[^a]`. Its expressions never backtrack over a star.
+    # fnmatch has no escapes, and writes `[!a]` for `[^a]`. Its expressions never backtrack over a star.
     plain = re.sub(r"\\(.)", lambda match: f"[{match[1]}]", pattern.replace("[^", "[!"))
     return re.compile(fnmatch.translate(plain))

@@ -1,7 +1,7 @@
-"""Secrets at rest: AES-256-GCM, one data key per value, wrapped by a key of the installation.
+"""Encrypts stored secrets: AES-256-GCM with a data key for each value, wrapped by a key of the installation.
 
-The associated data names the owner of the value, so a value that was moved to another owner does not decrypt.
-Each value names the key that sealed it, so that the key can be replaced while both are in use.
+The associated data contains the owner of a value, so a value that was moved to another owner does not
+decrypt. Each value contains the id of its key, so that a key can be replaced while both keys are in use.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ KEY_BYTES: Final = 32
 _NONCE, _WRAPPED, _ID = 12, KEY_BYTES + 16, 8
 FORMAT: Final = b"\x02"
 HEAD_BYTES: Final = len(FORMAT) + _ID
-"""The leading bytes of a value, which identify its format and its key."""
+"""The length of a value's header, which contains its format and the id of its key."""
 _WITHOUT_ID: Final = b"\x01"
-"""The format of versions before 0.1.0, whose values named no key until one was replaced."""
+"""The format of versions before 0.1.0, whose values contain no key id unless a key was replaced."""
 
 
 class CannotDecrypt(Exception):
-    """The value was changed, moved, or encrypted with another key."""
+    """Reports that a value was changed, moved, or encrypted with another key."""
 
 
 class MissingKey(CannotDecrypt):
-    """The key is not among those of this process."""
+    """Reports that this process does not have the key of a value."""
 
     def __init__(self, id: str) -> None:
         super().__init__(f"the key {id} is not here: add it to the file `key`, or to WINDLASS_KEY")
 
 
 class SealingKey:
-    """A key of the installation, as the keys that are derived from it."""
+    """A key of the installation, with the keys that are derived from it."""
 
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
@@ -48,7 +48,7 @@ class SealingKey:
 
 
 class Encryption:
-    """Encrypts values with one of its keys, and decrypts values of all of its keys."""
+    """Encrypts values with the current key, and decrypts values of all its keys."""
 
     def __init__(self, *keys: bytes) -> None:
         self._keys: dict[str, SealingKey] = {}
@@ -57,11 +57,11 @@ class Encryption:
             raise ValueError("at least one key is needed")
         self._sealing = next(iter(self._keys.values()))
         self.digest_key = self._sealing.digest_key
-        """The key of digests. It stays the same, because digests cannot be made again under another key."""
+        """The key of digests. It does not change, because digests cannot be recomputed with another key."""
 
     @property
     def fingerprint(self) -> str:
-        """The id of the key that encrypts."""
+        """The id of the current key, which encrypts new values."""
         return self._sealing.id
 
     @property
@@ -70,16 +70,16 @@ class Encryption:
         return frozenset(self._keys)
 
     def learn(self, keys: Iterable[bytes]) -> None:
-        """Adds keys. Known keys are kept, because values that they encrypted may still be in use."""
+        """Adds keys. Keeps the present keys, because values that they encrypted may be in transit."""
         for sealing in map(SealingKey, keys):
             self._keys.setdefault(sealing.id, sealing)
 
     def encrypt_with(self, id: str) -> None:
-        """Chooses the key that encrypts."""
+        """Selects the current key, which encrypts new values."""
         self._sealing = self._key(id)
 
     def is_present(self, encrypted: bytes) -> bool:
-        """Returns whether a value has the key that values get now."""
+        """Returns whether a value was encrypted with the current key."""
         return encrypted.startswith(self._sealing.head)
 
     def encrypt(self, value: bytes, *owner: str) -> bytes:
@@ -100,15 +100,15 @@ class Encryption:
         return self._keys[id]
 
     def digest_key_of(self, id: str) -> bytes:
-        """Returns the key of digests that is derived from one of the keys."""
+        """Returns the digest key that is derived from a given key."""
         return self._key(id).digest_key
 
     def mark(self, *parts: bytes) -> str:
-        """Returns a keyed digest, to compare values without storing anything that can be guessed."""
+        """Returns a keyed digest. It allows values to be compared without storing a guessable hash."""
         return _digest(self.digest_key, parts)
 
     def signature(self, id: str, *parts: bytes) -> str:
-        """Returns a digest keyed by one of the keys."""
+        """Returns a digest that is keyed by a given key."""
         return _digest(self._key(id).digest_key, parts)
 
 
@@ -122,17 +122,17 @@ def id_of(key: bytes) -> str:
 
 
 def key_of(encrypted: bytes) -> str:
-    """Returns the id of the key that sealed a value; empty for another format."""
+    """Returns the id of the key that encrypted a value; empty for another format."""
     return encrypted[len(FORMAT) : HEAD_BYTES].hex() if encrypted[:1] == FORMAT else ""
 
 
 def head_of(id: str) -> bytes:
-    """Returns the bytes with which values of a key begin."""
+    """Returns the first bytes of all values that a key encrypts."""
     return FORMAT + bytes.fromhex(id)
 
 
 def with_id(encrypted: bytes, id: str) -> bytes:
-    """Adds the id of the key to a value of a version before 0.1.0; other values stay."""
+    """Adds the key's id to a value of a version before 0.1.0. Returns other values unchanged."""
     return head_of(id) + encrypted[1:] if encrypted.startswith(_WITHOUT_ID) else encrypted
 
 
@@ -150,5 +150,5 @@ def _digest(key: bytes, parts: Iterable[bytes]) -> str:
 
 
 def _associated_data(owner: tuple[str, ...]) -> bytes:
-    """Returns a text that no two owners share, whatever characters their names contain."""
+    """Encodes an owner without ambiguity: two owners never give the same bytes, whatever their names."""
     return "|".join(part.replace("\\", "\\\\").replace("|", "\\|") for part in owner).encode()

@@ -1,6 +1,6 @@
-"""Finds what installed packages add, by their entry points.
+"""Finds the entry points of installed packages.
 
-Reads the metadata in the folders of `sys.path`. `importlib.metadata` does the same, and loading it takes as
+Reads the metadata in the folders of `sys.path`. `importlib.metadata` does the same, but its import takes as
 long as a short command.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 class EntryPoint(NamedTuple):
     name: str
     value: str
-    """A module, or a module and an attribute of it: `package.module:attribute`."""
+    """A module, or a module and its attribute: `package.module:attribute`."""
 
     def load(self) -> Any:
         module, _, attribute = self.value.partition(":")
@@ -29,8 +29,8 @@ class EntryPoint(NamedTuple):
 
 
 def entry_points(group: str) -> list[EntryPoint]:
-    """Returns the entry points of a group, by name. Of a package that is installed twice, the first counts,
-    as for an import."""
+    """Returns the entry points of a group, sorted by name. If a package is installed twice, its first copy in
+    `sys.path` counts, as for imports."""
     found: dict[str, list[EntryPoint]] = {}
     for package, path in _packages():
         if package not in found:
@@ -42,8 +42,10 @@ def entry_points(group: str) -> list[EntryPoint]:
 
 
 def modules_of(room: str, folders: Iterable[str], group: str) -> Iterator[ModuleType]:
-    """Yields the modules of a folder of the product, and those that packages add by entry points, sorted
-    by name."""
+    """Yields the modules of the package `room` with these folders, and of an entry point group.
+
+    Sorts the modules by name.
+    """
     own = [EntryPoint(name, f"{room}.{name}") for _, name, _ in pkgutil.iter_modules(folders)]
     for point in sorted([*own, *entry_points(group)]):
         module: ModuleType = point.load()

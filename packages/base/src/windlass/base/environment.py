@@ -11,6 +11,6 @@ def wants_no_colour() -> bool:
 
 
 def for_tools() -> dict[str, str]:
-    """Returns the environment, for callers that start tools with parts of it, or that follow a convention of
+    """Returns the environment, for callers that pass parts of it to programs, or that follow a convention of
     the user's system, such as XDG_CONFIG_HOME."""
     return dict(os.environ)

@@ -1,7 +1,7 @@
-"""Errors that are reported to callers. Raised where the reason is known, rendered once, at the HTTP
-edge.
+"""Defines the errors that are reported to callers. The code that finds the reason raises them, and the HTTP
+layer renders them.
 
-A message names the resource and the remedy. It never contains a trace, SQL, a path or a host name.
+A message contains the affected object and a remedy. It never contains a trace, SQL, a path or a host name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Failure(Exception):
 
 
 class Invalid(Failure):
-    """The request is wrong. The message names the field: `git_repository.url: must be …`."""
+    """The request is invalid. The message begins with the field: `git_repository.url: must be …`."""
 
     status = 400
 
@@ -53,7 +53,7 @@ class NotAllowed(Failure):
 
 
 class NotHttp(Failure):
-    """The path exists, but speaks another protocol than HTTP, such as websocket."""
+    """The path exists, but needs another protocol than HTTP, such as WebSocket."""
 
     status = 426
 
@@ -63,7 +63,7 @@ class Conflict(Failure):
 
 
 class Stale(Failure):
-    """The caller's `If-Match` names a version that is no longer the current one."""
+    """The `If-Match` header of the request has a version that is out of date."""
 
     status = 412
 
@@ -77,20 +77,20 @@ class TooMany(Failure):
 
 
 class NotOffered(Failure):
-    """An operation of the full interface that Windlass refuses on purpose. The message says why."""
+    """The API defines the operation, but Windlass refuses it on purpose. The message says why."""
 
     status = 501
 
 
 class Unavailable(Failure):
-    """A part that Windlass needs is unavailable; the same call may succeed later."""
+    """A component that Windlass needs is unavailable. The same request may succeed later."""
 
     status = 503
 
 
 class DatabaseUnavailable(Unavailable):
-    """The database does not answer, or cannot be reached."""
+    """The database does not respond or cannot be reached."""
 
 
 class BadSetting(Exception):
-    """A setting of the operator is wrong. The message names it and says what it should be."""
+    """A setting of the operator is invalid. The message contains its name and the expected value."""

@@ -7,17 +7,17 @@ import time
 from typing import Final
 
 _PART: Final = 0.002
-"""Seconds of work after which others have their turn."""
+"""The seconds of work after which other tasks run."""
 
 
 class FairShare:
-    """Measures the time that a task has computed since it last yielded to others."""
+    """Measures how long a task has computed since it last let other tasks run."""
 
     def __init__(self) -> None:
         self._since = time.perf_counter()
 
     async def pause(self) -> None:
-        """Lets other tasks run if it is their turn. Called after each item of a long list."""
+        """Lets other tasks run if the task has computed for long. Called after each item of a long list."""
         if time.perf_counter() - self._since >= _PART:
             await asyncio.sleep(0)
             self._since = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Names and contents of the files below an untrusted folder. Follows no link, and reads only files."""
+"""Lists and reads the files below an untrusted folder. Follows no link, and reads only regular files."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ DEEPEST: Final = 30
 _NOT_ENTERED: Final = frozenset(
     [".git", ".hg", ".svn", "node_modules", ".venv", "venv", "__pycache__", ".next", ".tox", ".mypy_cache"]
 )
-"""Folders of tools, which hold many files and none that a person wrote."""
+"""Folders of tools, with many generated files and no files written by people."""
 
 
 def file_names(top: Path) -> Iterator[str]:
-    """Yields the paths of the files below a folder, relative to it, those near the top first."""
+    """Yields the relative paths of the files below a folder, the files near the top first."""
     ahead = [("", 0)]
     count = 0
     for folder, deep in ahead:
@@ -33,7 +33,7 @@ def file_names(top: Path) -> Iterator[str]:
 
 
 def folder_names(top: Path) -> Iterator[str]:
-    """Yields the paths of the folders below a folder, relative to it, those near the top first."""
+    """Yields the relative paths of the folders below a folder, the folders near the top first."""
     ahead = [("", 0)]
     for folder, deep in ahead:
         for name, is_folder in sorted(_entries(top / folder)) if deep < DEEPEST else ():
@@ -44,7 +44,7 @@ def folder_names(top: Path) -> Iterator[str]:
 
 
 def read_beginning(top: Path, path: str, most: int) -> bytes:
-    """Returns the first bytes of a file. Refuses links, and all that is not a file."""
+    """Returns the first bytes of a file. Raises an OSError for links and for anything but regular files."""
     opened = os.open(top / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(opened, "rb") as file:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
@@ -53,7 +53,7 @@ def read_beginning(top: Path, path: str, most: int) -> bytes:
 
 
 def _entries(folder: Path) -> list[tuple[str, bool]]:
-    """Returns names, each with True for a folder. Names that are no text are left out."""
+    """Returns the names of a folder's entries, each with whether it is a folder. Skips unprintable names."""
     try:
         with os.scandir(folder) as scan:
             return [
@@ -65,4 +65,4 @@ def _entries(folder: Path) -> list[tuple[str, bool]]:
                 )
             ]
     except OSError:
-        return []  # it was removed meanwhile, or may not be read
+        return []  # the folder was removed meanwhile, or is unreadable

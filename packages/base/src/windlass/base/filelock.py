@@ -1,6 +1,6 @@
-"""Locks between processes, each on a file. The kernel releases a lock when its holder ends, however it ends.
+"""Locks files between processes. The kernel releases a lock when its process ends, for whatever reason.
 
-A lock belongs to the open file: processes that inherit the descriptor hold it, too.
+A lock belongs to the open file, so processes that inherit its descriptor hold the lock, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from windlass.base.cleanup import on_failure
 
 _FIRST_PAUSE: Final = 0.001
 _LONGEST_PAUSE: Final = 0.05
-"""Seconds between two tries to lock."""
+"""The longest pause between two attempts to lock, in seconds."""
 
 
 def open_lock_file(path: Path) -> int:
@@ -27,10 +27,10 @@ def open_lock_file(path: Path) -> int:
 
 
 class LockTimeout(Exception):
-    """A holder did not release a lock in time: it is paused, or hangs."""
+    """The process that holds a lock did not release it in time: it is paused, or hangs."""
 
     def __init__(self, holder: int | None) -> None:
-        """`holder` is the id of its process, if that is known."""
+        """`holder` is the id of the process that holds the lock, if known."""
         self.holder = holder
         super().__init__(
             f"Ask the operator to resume or end the process {holder or 'of another server'}: it "
@@ -39,8 +39,10 @@ class LockTimeout(Exception):
 
 
 def wait_for(fd: int, *, shared: bool = False, patience: float | None = None) -> None:
-    """Locks an open file; waits until all other holders have released it. Shared locks do not exclude each
-    other. Raises LockTimeout after so many seconds of `patience`."""
+    """Locks an open file. Waits until no other process holds a conflicting lock.
+
+    Shared locks do not exclude each other. Raises LockTimeout after `patience` seconds.
+    """
     if patience is None:
         fcntl.flock(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         return
@@ -53,12 +55,12 @@ def wait_for(fd: int, *, shared: bool = False, patience: float | None = None) ->
 
 
 def holder_of(fd: int) -> int | None:
-    """Returns the id of a process that holds the lock of an open file, if it is known."""
+    """Returns the id of a process that holds the lock of an open file, if known."""
     file = os.fstat(fd)
     place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
     with suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/locks").read_text().splitlines():
-            # 1: FLOCK  ADVISORY  WRITE 4242 00:1b:99 0 EOF; one that waits has -> after the number
+            # 1: FLOCK  ADVISORY  WRITE 4242 00:1b:99 0 EOF; a waiting process has -> after the first number
             words = line.split()
             if words[1] == "FLOCK" and words[5] == place and int(words[4]) > 0:
                 return int(words[4])
@@ -66,7 +68,7 @@ def holder_of(fd: int) -> int | None:
 
 
 def try_lock(fd: int, *, shared: bool = False) -> bool:
-    """Locks an open file, unless another holder has it. Shared locks do not exclude each other."""
+    """Tries to lock an open file without waiting, and returns its success. Shared locks are compatible."""
     try:
         fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -75,19 +77,19 @@ def try_lock(fd: int, *, shared: bool = False) -> bool:
 
 
 def release(fd: int) -> None:
-    """Releases the lock of a file that stays open. Closing the file releases it, too."""
+    """Releases the lock of a file and leaves the file open. Closing the file releases the lock, too."""
     fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def is_at(fd: int, path: Path) -> bool:
-    """Returns whether the path still refers to this open file, and not to one that replaced it."""
+    """Returns whether a path still refers to an open file, and not to a file that replaced it."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(fd), path.stat())
     return False
 
 
 def try_hold(path: Path) -> int | None:
-    """Returns the descriptor of the locked file, to be closed; None if another holder has the lock."""
+    """Locks a file without waiting. Returns its descriptor, which the caller closes; None if it is locked."""
     fd = open_lock_file(path)
     with on_failure(partial(os.close, fd)):
         if try_lock(fd):
@@ -98,7 +100,7 @@ def try_hold(path: Path) -> int | None:
 
 @contextmanager
 def holding(path: Path, patience: float | None = None) -> Iterator[None]:
-    """Holds the lock of a file; waits for it first, as `wait_for` does."""
+    """Locks a file for the duration of the block. Waits for the lock first, as `wait_for` does."""
     fd = open_lock_file(path)
     try:
         wait_for(fd, patience=patience)

@@ -1,4 +1,4 @@
-"""Erases folders that untrusted programs have filled, however deep, unreadable, or still being written to."""
+"""Erases folders of untrusted programs, even if a tree is deep, unreadable, or still written to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def erase(path: Path) -> None:
-    """Erases a folder, a file or a link. It may be absent, or being erased by another process."""
+    """Erases a folder, a file or a link. Accepts a missing path, and a path that another process erases."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
         return
@@ -27,15 +27,18 @@ def erase(path: Path) -> None:
             if not path.exists():
                 return
         except OSError as error:
-            # A program that is just ending may have created one more file.
+            # A program that is ending may have created one more file.
             if error.errno != errno.ENOTEMPTY or attempt == _TRIES:
                 raise
             time.sleep(_PAUSE)
 
 
 def _erase(path: Path) -> None:
-    """Erases a folder tree. Each folder is first moved up to the top level, because a program may have made a
-    tree deeper than a path may be long or than a process may have files open."""
+    """Erases a folder tree. Moves each folder up to the top level first.
+
+    A program may have made a tree that is deeper than the maximum length of a path, or than the maximum
+    number of open files.
+    """
     top = _open_folder(path)
     try:
         while folders := _unlink_files(top):
@@ -54,19 +57,21 @@ def _erase(path: Path) -> None:
 
 
 def _open_folder(name: Path | str, at: int | None = None) -> int:
-    """Opens a folder, making it readable first if needed. Never follows a link: a running program could put
-    one in the folder's place and make us change the mode of its target."""
+    """Opens a folder and makes it readable first. Never follows a link.
+
+    A running program could replace the folder by a link, so that Windlass would change the link's target.
+    """
     pinned = os.open(name, _FOLDER | os.O_PATH, dir_fd=at)
     try:
         itself = f"/proc/self/fd/{pinned}"
-        os.chmod(itself, 0o700)  # noqa: PTH101 (the folder that was found, whatever is at its name now)
+        os.chmod(itself, 0o700)  # noqa: PTH101 (changes the opened folder, even if its name was reused)
         return os.open(itself, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     finally:
         os.close(pinned)
 
 
 def _unlink_files(folder: int) -> list[str]:
-    """Unlinks the files of a folder. Returns the names of the folders in it."""
+    """Unlinks the files of a folder. Returns the names of its subfolders."""
     with os.scandir(folder) as listing:
         entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in listing]
     for name, is_folder in entries:

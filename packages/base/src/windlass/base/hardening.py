@@ -1,4 +1,4 @@
-"""Keeps the secrets of this process from other programs of the same machine."""
+"""Protects the secrets of this process from other programs on the same machine."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Final
 
 _PR_SET_DUMPABLE: Final = 4
 _ENV_START, _ENV_END = 49, 50
-"""Fields of /proc/self/stat, counted from 0."""
+"""The indexes of the fields in /proc/self/stat."""
 
 libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def refuse_dumps() -> None:
-    """Keeps other processes of the same user from reading memory and environment of this one.
+    """Prevents other processes of the same user from reading this process's memory and environment.
 
-    A crash leaves no core file, either.
+    A crash does not leave a core file either.
     """
     if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
         number = ctypes.get_errno()
@@ -26,10 +26,10 @@ def refuse_dumps() -> None:
 
 
 def wipe_variables(names: Collection[str]) -> None:
-    """Overwrites these variables where the kernel shows them as /proc/<pid>/environ.
+    """Overwrites environment variables in the memory that the kernel shows as /proc/<pid>/environ.
 
-    Removing them from `os.environ` does not change that memory. Remove them there first: nothing may refer to
-    the memory afterwards.
+    Removing a variable from `os.environ` does not change that memory. Remove the variables there first,
+    because nothing may refer to the memory afterwards.
     """
     start, end = _block()
     encoded_names = {os.fsencode(name) for name in names}
@@ -41,8 +41,8 @@ def wipe_variables(names: Collection[str]) -> None:
 
 
 def _block() -> tuple[int, int]:
-    """Returns the address range of the environment that this process was started with."""
+    """Returns the address range of this process's initial environment."""
     line = Path("/proc/self/stat").read_bytes()
-    # The program name is the second field and may contain blanks and parentheses.
+    # The second field is the program name, which may contain blanks and parentheses.
     words = [b"", b"", *line[line.rindex(b")") + 2 :].split()]
     return int(words[_ENV_START]), int(words[_ENV_END])

@@ -1,8 +1,8 @@
-"""Keeps a port that listens in one family of addresses from other programs in the other one.
+"""Reserves a listening port in the other address family, so that other programs cannot bind it.
 
-Clients that connect to a name, such as localhost, try IPv6 first. A service that shares the network of the
-machine could listen there at the port of the API, or of the gateway, and get what is meant for them. A socket
-that is bound and does not listen holds the port without answers: clients try the next address.
+Clients that connect to a name such as localhost try IPv6 first. A service that shares the machine's network
+could listen there on the port of the API or the gateway, and receive the clients' requests. Windlass
+therefore binds a socket there without listening: connections are refused, and clients try the next address.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ _log = log("ports")
 
 
 def hold_other_family(host: str, port: int) -> socket.socket | None:
-    """Returns a socket that holds the port while it is open. None where the family is missing, `host` has
-    both, or another program was faster."""
+    """Returns a socket that reserves the port until it is closed.
+
+    Returns None if the machine lacks the other address family, if `host` covers both families, or if another
+    program has bound the port.
+    """
     if host == "::":
         return None
     is_ipv6 = ":" in host
@@ -39,8 +42,7 @@ def hold_other_family(host: str, port: int) -> socket.socket | None:
 
 
 def _address_to_hold(host: str, *, is_ipv6: bool) -> str:
-    """Returns the address to hold; for a loopback host, only loopback, so that other programs may use the
-    other addresses."""
+    """Returns the address to bind. For a loopback host, only the loopback address is reserved."""
     if host == "::1" or host.startswith("127."):
         return "127.0.0.1" if is_ipv6 else "::1"
     return ""

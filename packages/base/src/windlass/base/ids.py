@@ -1,4 +1,4 @@
-"""Identifiers: lower-case version 4 UUIDs, and shorter random tags."""
+"""Generates identifiers: lower-case version 4 UUIDs, and shorter random tags."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ PATTERN: Final = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 LENGTH: Final = 36
 _shape = re.compile(PATTERN)
 _BYTES, _RESERVE = 16, 256
-# Ids and tags are made in batches: one call of the system for each would cost more than all the rest, and
-# lets other threads run first. A popped entry is used by one thread only; a fork clears the lists.
+# Ids and tags are generated in batches, because a system call for each would take longer than everything else
+# and would release the interpreter lock. Each entry is popped by one thread only; a fork clears the lists.
 _ids: list[str] = []
 _tags: list[str] = []
 os.register_at_fork(after_in_child=_ids.clear)
 os.register_at_fork(after_in_child=_tags.clear)
 _ID: Final = Struct("8s4s4s4s12s")
 _TAG: Final = Struct("16s")
-# The bits of a version 4 UUID that are not random, and their values, for a whole batch.
+# The bits of a version 4 UUID that are fixed, and their values, repeated for a whole batch.
 _FIXED: Final = int.from_bytes(bytes([0] * 6 + [0xF0, 0, 0xC0] + [0] * 7) * _RESERVE, "big")
 _VALUES: Final = int.from_bytes(bytes([0] * 6 + [0x40, 0, 0x80] + [0] * 7) * _RESERVE, "big")
 
 
 def new_id() -> str:
-    # uuid.uuid4() builds an object that would only be printed.
+    # uuid.uuid4() would create an object that is only formatted.
     try:
         return _ids.pop()
     except IndexError:
@@ -36,7 +36,7 @@ def new_id() -> str:
 
 
 def new_tag() -> str:
-    """Returns a random version name. After a restore, an old tag cannot match new content by chance."""
+    """Returns a random version tag. Random tags of old content cannot match new content after a restore."""
     try:
         return _tags.pop()
     except IndexError:
@@ -45,7 +45,7 @@ def new_tag() -> str:
 
 
 def _refill(form: bytes, parts: Iterable[tuple[bytes, ...]], reserve: list[str]) -> str:
-    """Generates a batch of ids, stores all but one in the reserve, and returns that one."""
+    """Generates a batch of ids. Returns one of them and stores the others in the reserve."""
     mine, *others = b" ".join(map(form.__mod__, parts)).decode().split(" ")
     reserve.extend(others)
     return mine

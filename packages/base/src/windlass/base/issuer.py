@@ -1,4 +1,4 @@
-"""The built-in issuer: signs short-lived tokens with one key and publishes what verifiers need."""
+"""Provides the built-in token issuer, which signs short-lived tokens and publishes its key to verifiers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STAMPS: Final = ("iss", "iat", "nbf", "exp", "jti")
 
 
 class Signer:
-    """Signs short-lived tokens with one ES256 key."""
+    """Signs tokens with one ES256 key."""
 
     def __init__(self, issuer: str, private_pem: bytes, now: Callable[[], float]) -> None:
         self.issuer = issuer
@@ -51,8 +51,8 @@ class Signer:
         return {"keys": [{**self._jwk, "kid": self.kid, "use": "sig", "alg": ALGORITHM}]}
 
     def discovery(self) -> dict[str, Any]:
-        """Returns the discovery document. It names no login endpoint, because there is none (as with
-        Kubernetes)."""
+        """Returns the OpenID Connect discovery document. It has no login endpoint, because Windlass has no
+        login (as with Kubernetes)."""
         return {
             "issuer": self.issuer,
             "jwks_uri": self.issuer.removesuffix("/") + JWKS_PATH,
@@ -74,7 +74,7 @@ class Signer:
 
 
 def thumbprint(jwk: dict[str, Any]) -> str:
-    """Returns the RFC 7638 thumbprint of a key: the same name for the same key everywhere."""
+    """Returns the RFC 7638 thumbprint of a key, which identifies the key everywhere."""
     needed = {name: jwk[name] for name in ("crv", "kty", "x", "y")}
     canonical = json.dumps(needed, separators=(",", ":"), sort_keys=True).encode()
     return base64.urlsafe_b64encode(hashlib.sha256(canonical).digest()).rstrip(b"=").decode()

@@ -1,6 +1,6 @@
-"""The keys of OpenID Connect issuers: known from the start, or fetched from the issuer and cached.
+"""Provides the keys of OpenID Connect issuers: fixed keys, or keys fetched from the issuer and cached.
 
-Keys come only from the issuer, never from a token. A key of an unusual kind is skipped, and a weak one, too.
+Keys come only from the issuer, never from a token. Weak keys and keys of unknown kinds are skipped.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Fetch = Callable[[str], Awaitable[bytes]]
 Now = Callable[[], float]
 
 MAX_DOCUMENT: Final = 1024 * 1024
-MAX_KEYS: Final = 200  # parsing the thousands that a document has room for would delay other clients
-FRESH: Final = 3600.0  # older keys are fetched again before they are used
-USABLE: Final = 24 * 3600.0  # while the issuer is unreachable, keys are used up to this age
+MAX_KEYS: Final = 200  # a document has room for thousands, whose parsing would delay other clients
+FRESH: Final = 3600.0  # older keys are fetched again before use
+USABLE: Final = 24 * 3600.0  # the maximum age of cached keys while the issuer is unreachable
 
-# The kind of key that each algorithm needs. "none" and HS* are left out: with those, every verifier can also
+# The key type of each accepted algorithm. "none" and HS* are left out: they let anybody, or every verifier,
 # forge tokens.
 ALGORITHMS: Final = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
@@ -35,26 +35,26 @@ ALGORITHMS: Final = {
     "ES384": "P-384",
     "ES512": "P-521",
     "EdDSA": "Ed25519",
-    "Ed25519": "Ed25519",  # its newer name, RFC 9864
+    "Ed25519": "Ed25519",  # the newer name in RFC 9864
 }
-# PyJWT reads a key through an algorithm: any that fits its kind.
+# PyJWT parses a key for an algorithm; any algorithm of the key's type will do.
 _READ_AS = {kind: alg for alg, kind in reversed(ALGORITHMS.items())}
-_RSA_BITS = range(2048, 16384 + 1)  # OpenSSL does not verify with longer keys either
-# An OpenSSL may lack Ed25519, and older releases of PyJWT let foreign errors through.
+_RSA_BITS = range(2048, 16384 + 1)  # OpenSSL does not verify with longer keys
+# Some OpenSSL builds lack Ed25519, and older releases of PyJWT raise exceptions of other libraries.
 _UNREADABLE = (ValidationError, jwt.PyJWTError, UnsupportedAlgorithm, TypeError, ValueError)
 _log = log("oidc")
 
 
 class TokenRefused(Exception):
-    """The token is not accepted. The message is safe to show to the client."""
+    """The token is refused. The message is safe to show to the client."""
 
 
 class TokenOutOfTime(TokenRefused):
-    """The token is of another time. If it was issued just now, a clock is wrong."""
+    """The token is expired or not valid yet. If it was issued just now, a clock is wrong."""
 
 
 class IssuerUnreachable(TokenRefused):
-    """The keys of the issuer are not available now; the token may be valid."""
+    """The issuer's keys are unavailable at present; the token may be valid."""
 
 
 class IssuerKey(Struct, frozen=True):
@@ -68,7 +68,7 @@ class IssuerKey(Struct, frozen=True):
 
 
 class _UnknownKey(TokenRefused):
-    """No key fits; the issuer may have published new ones."""
+    """No known key fits the token; the issuer may have published new keys."""
 
 
 class IssuerKeys(Protocol):
@@ -76,7 +76,7 @@ class IssuerKeys(Protocol):
 
 
 class KnownKeys:
-    """Keys that are given once and never change."""
+    """Keys that are configured once and never change."""
 
     def __init__(self, jwks: dict[str, Any]) -> None:
         self._keys = parse_key_set(jwks)
@@ -86,8 +86,10 @@ class KnownKeys:
 
 
 class FetchedKeys:
-    """The keys of one issuer, fetched when missing, old or unknown: once for all waiting callers, and
-    rate-limited."""
+    """The keys of one issuer, fetched when they are missing, old or unknown.
+
+    Concurrent callers share a fetch, and fetches are rate-limited.
+    """
 
     def __init__(self, issuer: str, fetch: Fetch, now: Now, every: float) -> None:
         self._issuer, self._fetch, self._now, self._every = issuer, fetch, now, every
@@ -117,21 +119,21 @@ class FetchedKeys:
             self._tried = self._now()
             self._fetching = asyncio.create_task(self._replace())
         if self._fetching is not None:
-            await asyncio.shield(self._fetching)  # a cancelled caller must not cancel the fetch of the others
+            await asyncio.shield(self._fetching)  # a cancelled caller must not cancel the shared fetch
 
     async def _replace(self) -> None:
         try:
             self._keys = await _download(self._issuer, self._fetch)
             self._fetched, self._failure = self._now(), None
-        except (OSError, ValueError, TokenRefused) as error:  # the cached keys still serve
+        except (OSError, ValueError, TokenRefused) as error:  # the cached keys remain in use
             self._failure = error
             _log.warning("an issuer's keys cannot be fetched", exc_info=True, extra={"issuer": self._issuer})
         finally:
             self._fetching = None
 
     def _is_within(self, span: float, since: float) -> bool:
-        """Returns whether `since` is less than `span` ago; False also if the clock was turned back, so that
-        no wait is endless."""
+        """Returns whether `since` is less than `span` ago. Returns False if the clock was set back since
+        then, so that no wait is endless."""
         return 0 <= self._now() - since < span
 
 
@@ -146,7 +148,7 @@ def _select(keys: Iterable[IssuerKey], alg: str, kid: str | None) -> IssuerKey:
 
 
 async def _download(issuer: str, fetch: Fetch) -> list[IssuerKey]:
-    # OpenID Connect Discovery, section 4: a trailing slash of the issuer is removed.
+    # OpenID Connect Discovery, section 4: remove a trailing slash of the issuer.
     discovery = _document(await fetch(f"{issuer.removesuffix('/')}/.well-known/openid-configuration"))
     if discovery.get("issuer") != issuer:
         raise TokenRefused("the discovery document names another issuer")
@@ -176,8 +178,8 @@ def is_issuer(text: str) -> bool:
 
 
 class _Jwk(Struct):
-    """The fields of a published key that decide whether it may verify. A key with a field of a wrong type is
-    skipped."""
+    """The fields of a published key that decide whether it may verify signatures. A key with a field of the
+    wrong type is skipped."""
 
     kty: str
     crv: str = ""
@@ -193,13 +195,12 @@ class _Jwk(Struct):
 
     @property
     def verifies(self) -> bool:
-        """Returns whether the key may verify signatures. A published private key is known to all, so it may
-        not."""
+        """Whether the key may verify signatures. A published private key may not: everybody has it."""
         return self.kind in _READ_AS and self.use == "sig" and "verify" in self.key_ops and self.d is None
 
 
 def parse_key_set(jwks: dict[str, Any]) -> list[IssuerKey]:
-    """Reads a key set. Keys for other purposes and of unknown kinds are skipped."""
+    """Parses a key set. Skips keys of unknown kinds and for other purposes than signatures."""
     listed = jwks.get("keys")
     if not isinstance(listed, list):
         raise TokenRefused("the key set has no list of keys")
@@ -223,8 +224,8 @@ def _key(jwk: Any) -> IssuerKey | None:
 def json_object(raw: bytes) -> dict[str, Any]:
     """Parses a JSON object strictly by RFC 8259.
 
-    By default, Python also accepts UTF-16, NaN, 1e999 and lone surrogates, and uses the last of equal names,
-    where another parser may use the first.
+    By default, Python accepts UTF-16, NaN, 1e999 and lone surrogates as well. If a name is repeated, Python
+    uses its last value, and another parser may use the first.
     """
     try:
         document = json.loads(raw.decode(), object_pairs_hook=_without_repetition)

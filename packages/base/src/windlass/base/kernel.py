@@ -1,4 +1,4 @@
-"""Reads the kernel's information about processes. A pid alone is not trusted, because pids are reused."""
+"""Reads the kernel's information about processes. A pid alone identifies no process: pids are reused."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from windlass.base.process_memory import resident
 from windlass.base.repeated_measurement import MOST_LOOKS, newest_first
 
 TICK: Final = 1000 // os.sysconf("SC_CLK_TCK")
-"""Milliseconds of one unit of processor time in /proc."""
+"""The length of a clock tick, the unit of processor time in /proc, in milliseconds."""
 _OF_THE_KERNEL: Final = 0x200000
-"""PF_KTHREAD: a thread of the kernel, which never runs a program."""
+"""The flag PF_KTHREAD of kernel threads, which never run a program."""
 _MARKED: Final = 64 << 10
-"""Bytes at the beginning of an environment in which marks of Windlass are looked for."""
+"""The number of bytes of an environment that are searched for variables of Windlass."""
 _MOUNTS: Final = 256 << 10
-"""Bytes of a table of mounts that are looked through. A cell's own mounts are at its beginning."""
+"""The number of bytes of a mount table that are read. A cell's own mounts are at its beginning."""
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class Process(Struct, frozen=True):
-    """Identifies a process: no two have the same pid, start time and boot of the machine."""
+    """Identifies a process. The pid is unique together with the start time and the machine's boot."""
 
     pid: int
     start: int
@@ -40,21 +40,22 @@ class Process(Struct, frozen=True):
 
 
 class Stat(Struct, frozen=True, gc=False):
-    """The fields of /proc/<pid>/stat that are used."""
+    """The fields of /proc/<pid>/stat that Windlass uses."""
 
     pid: int
     parent: int
     session: int
     start: int
     cpu: int
-    """CPU time in ticks, including that of reaped children."""
+    """The processor time in ticks, including reaped children."""
     memory: int
-    """Bytes resident, shared ones included."""
+    """The resident memory in bytes, including shared memory."""
     threads: int
     thread: int
-    """The number under which /proc shows what it has: its own, unless its first thread has ended."""
+    """The id of a thread under which /proc shows the process's resources. It is the pid, unless the first
+    thread has ended."""
     dead: bool
-    """True if the process has ended; it may not have been reaped yet."""
+    """Whether the process has ended; its parent may not have reaped it yet."""
 
 
 @cache
@@ -63,13 +64,13 @@ def boot() -> str:
 
 
 def stat(pid: int) -> Stat | None:
-    """Returns None if there is no such process, or if it is a thread of the kernel."""
+    """Reads the state of a process. Returns None if it is gone, or if `pid` is a kernel thread."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123 (called for every process)
             line = file.read(2048)
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The name of the program comes second and may hold blanks and parentheses.
+    # The second field is the program name, which may contain blanks and parentheses.
     words = line[line.rindex(b")") + 2 :].split()
     if int(words[6]) & _OF_THE_KERNEL:
         return None
@@ -84,20 +85,22 @@ def stat(pid: int) -> Stat | None:
         memory=resident(pid) if lost_first else int(words[21]) * PAGE,
         threads=threads,
         thread=live_thread(pid) if lost_first else pid,
-        # A first thread that ended while other threads run looks like a zombie, too. A process that is ending
-        # runs no code any more, but may have to wait until others are reaped.
+        # A first thread that ended while other threads run looks like a zombie, too. An ending process runs
+        # no code, but may remain until its parent reaps it.
         dead=ended and not lost_first,
     )
 
 
 def all_processes() -> list[Stat]:
-    """Returns all processes, the oldest first."""
+    """Returns all processes, ordered from the oldest to the newest."""
     return [*new_processes(set())][::-1]
 
 
 def new_processes(seen: set[int]) -> Iterator[Stat]:
-    """Yields the processes whose number is not in `seen`, the newest first, and adds their numbers. Lists
-    again if one has ended before it was read: it may have started a child after the list."""
+    """Yields the processes whose pid is not in `seen`, the newest first, and adds their pids to `seen`.
+
+    Lists the processes again if one ended before it was read, because it may have started a child meanwhile.
+    """
     for _ in range(MOST_LOOKS):
         has_lost = False
         for pid in newest_first():
@@ -123,7 +126,7 @@ def current_process() -> Process:
 
 
 def can_identify_processes() -> bool:
-    """Returns whether this is a Linux that can identify processes."""
+    """Returns whether this is a Linux system that supports pidfds."""
     return hasattr(os, "pidfd_open") and Path("/proc/self/stat").exists()
 
 
@@ -135,7 +138,7 @@ def is_running(process: Process | None) -> bool:
 
 
 def handle(pid: int, start: int) -> int | None:
-    """Returns a pidfd of this process, which is readable once it has ended; None if the process is gone."""
+    """Returns a pidfd, which becomes readable when the process ends; None if the process is gone."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -153,13 +156,15 @@ def send(fd: int, number: signal.Signals) -> None:
 
 
 def reap(fd: int) -> int | None:
-    """Reaps a child and returns its exit code, or the negative number of a signal; None if it still runs or
-    is not a child of this process."""
+    """Reaps a child and returns its exit code, or the negative number of its signal.
+
+    Returns None if the process still runs or is not a child of this process.
+    """
     return status(fd, 0)
 
 
 def status(fd: int, keep: int = os.WNOWAIT) -> int | None:
-    """Returns the same without reaping the child."""
+    """Returns the exit code like `reap`, but does not reap the child."""
     try:
         status = os.waitid(os.P_PIDFD, fd, os.WEXITED | os.WNOHANG | keep)
     except ChildProcessError:
@@ -170,7 +175,7 @@ def status(fd: int, keep: int = os.WNOWAIT) -> int | None:
 
 
 def leads_namespace(pid: int) -> bool:
-    """Returns whether a process is the first of a process namespace that is a child of ours."""
+    """Returns whether a process is the init process of a pid namespace directly below ours."""
     with suppress(OSError, StopIteration):
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         numbers = next(line for line in lines if line.startswith("NSpid:")).split()[1:]
@@ -179,7 +184,7 @@ def leads_namespace(pid: int) -> bool:
 
 
 def user(pid: int) -> int | None:
-    """Returns the real user of a process; None if the process is gone."""
+    """Returns the real user id of a process; None if the process is gone."""
     with suppress(OSError, StopIteration):
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("Uid:")).split()[1])
@@ -187,7 +192,7 @@ def user(pid: int) -> int | None:
 
 
 def process_namespace(pid: int) -> int:
-    """Returns the number of its process namespace; 0 if it is not readable, or the process is gone."""
+    """Returns the inode of a process's pid namespace; 0 if it is unreadable, or the process is gone."""
     try:
         return os.stat(f"/proc/{pid}/ns/pid").st_ino  # noqa: PTH116 (called for every process)
     except OSError:
@@ -195,15 +200,16 @@ def process_namespace(pid: int) -> int:
 
 
 def environment(pid: int) -> dict[bytes, bytes]:
-    """Returns the environment that it was started with; empty for a process that is gone or of another
-    user."""
+    """Returns the initial environment of a process; empty if it cannot be read."""
     words = _environ(pid, -1).split(b"\0")
     return {name: value for name, separator, value in (word.partition(b"=") for word in words) if separator}
 
 
 def marks(pid: int, names: Iterable[str]) -> dict[str, bytes] | None:
-    """Returns those of these variables that stand at the beginning of its environment, where Windlass puts
-    its own. The rest is not read: a program may have megabytes of it. None if it cannot be read."""
+    """Returns the given variables from the beginning of a process's environment, where Windlass puts its own.
+
+    Does not read the rest, which may be megabytes. Returns None if the environment cannot be read.
+    """
     start = _environ(pid, _MARKED)
     if not start:
         return None
@@ -223,14 +229,14 @@ def _environ(pid: int, most: int) -> bytes:
 
 
 def mount_points(pid: int) -> Iterator[Path]:
-    """Yields the first mount points that a process sees; nothing for one that is gone or of another user."""
+    """Yields the first mount points of a process's mount namespace; none if they cannot be read."""
     with suppress(OSError), open(f"/proc/{pid}/mountinfo", "rb") as file:  # noqa: PTH123 (as above)
         for line in file.readlines(_MOUNTS):
             yield Path(os.fsdecode(mount_path(line)))
 
 
 def touches(pid: int, folder: Path) -> bool:
-    """Returns whether the process has its working folder or its output below this folder."""
+    """Returns whether the working folder or the output of a process is below a folder."""
     for name in ("cwd", "fd/1", "fd/2"):
         with suppress(OSError):
             if Path(f"/proc/{pid}/{name}").readlink().is_relative_to(folder):

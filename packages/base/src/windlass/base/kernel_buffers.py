@@ -1,5 +1,5 @@
-"""Measures the kernel memory of sockets and pipes of processes. This memory belongs to no process, and
-only control groups count it."""
+"""Measures the kernel memory of the sockets and pipes of processes. Only control groups account for this
+memory; it is not part of any process's memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from windlass.base.live_thread import OURS, copy_of_file, live_thread, open_numb
 
 _SO_MEMINFO: Final = 55
 _RECEIVED, _SENT, _QUEUED, _BACKLOG = 0, 2, 5, 7
-"""Positions in the answer to SO_MEMINFO, which has nine numbers."""
+"""The indexes of the needed values in the result of SO_MEMINFO, which has nine values."""
 _PIPE: Final = 64 << 10
 _SEND_BUFFER: Final = 212_992
 
@@ -34,9 +34,11 @@ class KernelBuffers(Struct, frozen=True):
 
 
 def held_by(pids: Collection[int]) -> KernelBuffers:
-    """Measures the sockets and pipes that these processes have open, each once. One that cannot be asked,
-    or that has something to read of a sender who may have closed its end, counts with its default size.
-    Does not see those on their way through other sockets."""
+    """Measures the sockets and pipes that these processes have open, without counting one twice.
+
+    A socket counts with its default buffer size if it cannot be inspected, or if it has unread data, whose
+    sender may have closed its end. Sockets and pipes inside socket messages are not seen.
+    """
     sockets: dict[str, int] = {}
     pipes: dict[str, int] = {}
     default = _default_buffer()
@@ -56,7 +58,7 @@ def held_by(pids: Collection[int]) -> KernelBuffers:
 
 
 def _open_files(pid: int, process: int) -> Iterator[tuple[Callable[[], int], str]]:
-    """Yields, for each open file, a function that copies its descriptor, and its type."""
+    """Yields, for each open file, a function that copies its descriptor, and the link in /proc."""
     for folder, number in open_numbers(pid):
         with suppress(OSError):
             link = os.readlink(f"{folder}/fd/{number}")  # noqa: PTH115 (of thousands)
@@ -70,7 +72,7 @@ def _measure_copy(make_copy: Callable[[], int], measure: Measure, default: int) 
         return default
     try:
         return measure(copy, default)
-    except OSError:  # the program has closed it meanwhile
+    except OSError:  # the program has closed the file meanwhile
         return default
     finally:
         os.close(copy)
@@ -83,7 +85,7 @@ def _socket_bytes(copy: int, default: int) -> int:
     held = numbers[_RECEIVED] + max(numbers[_SENT], numbers[_QUEUED]) + numbers[_BACKLOG]
     if held:
         return held
-    # What a local socket has received counts for its sender only.
+    # Data in a Unix socket is charged to its sender only.
     return max(readable, default) if (readable := _readable(copy)) else 0
 
 
@@ -93,7 +95,7 @@ def _pipe_bytes(copy: int, default: int) -> int:
 
 def _readable(copy: int) -> int:
     count = array.array("i", [0])
-    with suppress(OSError):  # a socket that listens
+    with suppress(OSError):  # a listening socket has no data
         fcntl.ioctl(copy, termios.FIONREAD, count)
     return count[0]
 

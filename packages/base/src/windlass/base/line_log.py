@@ -1,7 +1,7 @@
-"""A file of lines that many requests write: access logs.
+"""Writes a log file to which many requests add lines, such as an access log.
 
-Lines are collected and written by a thread a moment later, so that no request waits for a disk. Lines that
-cannot be written in time are dropped, and the log of the program reports how many.
+A thread writes the collected lines a moment later, so that no request waits for the disk. If lines cannot be
+written in time, they are dropped, and the server log reports their number.
 """
 
 from __future__ import annotations
@@ -21,28 +21,30 @@ from windlass.base.subprocesses import in_thread
 from windlass.base.trace import start_untraced
 
 WRITTEN_EVERY: Final = 0.2
-"""Seconds in which lines are collected."""
+"""The interval between writes, in seconds."""
 MOST_WAITING: Final = 20_000
-"""Maximum number of lines that wait for a slow disk or pipe."""
+"""The maximum number of lines in memory while the disk or the pipe does not accept data."""
 LONGEST_TEXT: Final = 512
-# Clients put anything into a path and a user agent, also their token.
+# Clients may put anything into a path or a user agent, including a token.
 _SECRETS: Final = re.compile(r"wdl_\w+|eyJ[\w-]+(\.[\w-]*)*")
 _COMMANDS: Final = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Terminal control characters, line ends, and marks for the direction of text: JSON does not escape them."""
+"""Terminal control characters, line ends and marks of text direction, which JSON does not escape."""
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 _log = log("access")
 
 
 class LineLog:
     def __init__(self, file: str = "") -> None:
-        """Writes to a file, or to standard error. A file that is moved away is begun again; one that cannot
-        be opened is tried again with each writing."""
+        """Writes to a file, or to standard error without one.
+
+        If the file is moved away, a new file is created. If it cannot be opened, each write tries again.
+        """
         self.dropped = 0
-        """Lines that were dropped so far."""
+        """The number of lines dropped so far."""
         self._path = Path(file) if file else None
         self._descriptor = -1 if file else sys.stderr.fileno()
         self._second: tuple[int, str] = (0, "")
-        """The last second, as text: it is formatted once."""
+        """The current second and its formatted text, which all its lines share."""
         self._lines: list[bytes] = []
         self._unreported = 0
         self._is_closed = False
@@ -50,12 +52,12 @@ class LineLog:
         self._writing: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Opens the file now. Raises OSError if it cannot be written."""
+        """Opens the file. Raises OSError if it cannot be written."""
         if self._path:
             self._descriptor = os.open(self._path, _FLAGS, 0o600)
 
     def has_room(self) -> bool:
-        """Returns whether a line can be put. Otherwise it counts as dropped, unless the log is closed."""
+        """Returns whether a line can be added. If the queue is full, counts the line as dropped."""
         if self._is_closed:
             return False
         if len(self._lines) < MOST_WAITING:
@@ -69,7 +71,7 @@ class LineLog:
             self._writing = start_untraced(self._write_all())
 
     async def close(self) -> None:
-        """Writes the remaining lines, and accepts no more."""
+        """Writes the remaining lines and refuses new lines."""
         self._is_closed = True
         if self._writing:
             self._writing.cancel()
@@ -87,7 +89,7 @@ class LineLog:
         self._writing = None
 
     async def write(self) -> None:
-        """Writes the lines that wait; earlier ones are written when this returns."""
+        """Writes all waiting lines. Returns after earlier writes have ended, too."""
         async with self._turn:
             await self._write()
 
@@ -108,7 +110,7 @@ class LineLog:
 
     def _append(self, data: bytes) -> None:
         if self._path and not self._is_in_place(self._path):
-            # Opened first: if that fails, the number of a closed file could soon be that of another one.
+            # The old file is closed only after this succeeds: its number could soon belong to another file.
             before = self._descriptor
             self.open()
             if before >= 0:
@@ -132,8 +134,10 @@ class LineLog:
 
 
 def check_writable(path: Path) -> None:
-    """Raises OSError unless lines can be appended to this file, which is created if there is none. A pipe is
-    refused: a program that should end would wait for its reader."""
+    """Raises OSError if lines cannot be appended to a file. Creates the file if it is missing.
+
+    Refuses a pipe, because a server that shuts down would wait for the reader of the pipe.
+    """
     descriptor = os.open(path, _FLAGS | os.O_NONBLOCK, 0o600)
     try:
         if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
@@ -143,7 +147,7 @@ def check_writable(path: Path) -> None:
 
 
 def clean_text(text: str) -> str:
-    """Returns what a client sent without secrets of Windlass, for one line, and not longer than useful."""
+    """Makes text of a client safe for a log: one line, without secrets of Windlass, and shortened."""
     if "wdl_" in text or "eyJ" in text:
         text = _SECRETS.sub("***", text)
     if not text.isprintable():

@@ -1,7 +1,7 @@
 """Finds a live thread of a process, whose /proc entry shows the resources of the process.
 
-/proc/PID shows what its first thread has, which is nothing once that has ended while others run. Files and
-memory of the process are still there, under the number of each living thread.
+/proc/PID shows the resources of the first thread, and nothing if this thread has ended while others run. The
+process's files and memory are still visible under the ids of its live threads.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Final
 OURS: Final = "/proc/self"
 _PIDFD_GETFD: Final = 438
 _ENDING: Final = 0x4
-"""PF_EXITING, among the flags of a thread."""
+"""The flag PF_EXITING of a thread that is ending."""
 _THREAD: Final = os.O_EXCL
-"""PIDFD_THREAD."""
+"""The flag PIDFD_THREAD."""
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def live_thread(pid: int) -> int:
-    """Returns the number of the first thread of a process that has not ended; `pid` if there is none."""
+    """Returns the id of the first live thread of a process; `pid` if there is none."""
     if not _has_ended(f"/proc/{pid}/stat"):
         return pid
     with suppress(OSError):
@@ -35,18 +35,17 @@ def live_thread(pid: int) -> int:
 
 
 def is_alive(pid: int) -> bool:
-    """Returns whether a thread of a process still runs code."""
+    """Returns whether any thread of a process still runs code."""
     return not _has_ended(f"/proc/{live_thread(pid)}/stat")
 
 
 def open_thread(pid: int, thread: int) -> int:
-    """Returns a descriptor of a thread of a process. Before Linux 6.9, raises an OSError for other threads
-    than the first."""
+    """Returns a pidfd of a thread. Before Linux 6.9, raises an OSError unless it is the first thread."""
     return os.pidfd_open(pid) if thread == pid else os.pidfd_open(thread, _THREAD)
 
 
 def copy_of_file(thread: int, number: int) -> int:
-    """Returns a copy, for this process, of a file that a thread has open. May raise an OSError."""
+    """Copies a descriptor of another process's thread into this process. May raise an OSError."""
     copy = int(_libc.syscall(ctypes.c_long(_PIDFD_GETFD), thread, number, 0))
     if copy < 0:
         raise OSError(ctypes.get_errno(), "pidfd_getfd")
@@ -54,8 +53,10 @@ def copy_of_file(thread: int, number: int) -> int:
 
 
 def open_numbers(pid: int) -> Iterator[tuple[str, int]]:
-    """Yields each open file of a process as a folder in /proc, and its number there. If a program forbids
-    access to its folder (PR_SET_DUMPABLE), it is a copy in ours, for a moment."""
+    """Yields each open file of a process as its folder in /proc and its descriptor.
+
+    If the program forbids access to its folder (PR_SET_DUMPABLE), yields a temporary copy in this process.
+    """
     folder = f"/proc/{live_thread(pid)}"
     try:
         names = os.listdir(f"{folder}/fd")  # noqa: PTH208 (names, not paths)
@@ -80,7 +81,7 @@ def _copies(pid: int) -> Iterator[tuple[str, int]]:
                 except OSError as error:
                     if error.errno == errno.EBADF:
                         continue
-                    return  # without a user namespace of its own, we may not copy them either
+                    return  # this process may copy files only if the other one has its own user namespace
                 try:
                     yield OURS, copy
                 finally:
@@ -90,7 +91,7 @@ def _copies(pid: int) -> Iterator[tuple[str, int]]:
 
 
 def has_ended(words: list[bytes]) -> bool:
-    """Returns whether a thread runs no code any more, by the words of its `stat` that follow its name."""
+    """Returns whether a thread has stopped running code, given the fields of its `stat` after its name."""
     return words[0] in (b"Z", b"X") or int(words[6]) & _ENDING != 0
 
 

@@ -1,4 +1,4 @@
-"""Locks by name. A lock exists only while a task holds or waits for it."""
+"""Provides locks by name. A lock exists only while a task holds it or waits for it."""
 
 from __future__ import annotations
 

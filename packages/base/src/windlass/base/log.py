@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line, or one readable line a record on a terminal."""
+"""Writes structured logs: a JSON object for each record, or a readable line on a terminal."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from windlass.base.trace import current_trace
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""Line breaks, control characters, and characters that change the text direction. Untrusted texts, such as
-paths of requests, may contain any of them."""
+"""Line breaks, control characters, and characters that change the text direction. Untrusted text, such as a
+request path, may contain them."""
 
 
 def log(name: str) -> logging.Logger:
@@ -58,12 +58,12 @@ class TextLines(logging.Formatter):
 
 
 def _indent(text: str) -> str:
-    """Indents the lines of a stack trace. What it quotes of a client must not look like a record."""
+    """Indents the lines of a stack trace, so that no quoted client text looks like a log record."""
     return "".join(f"\n  {_escape(line)}" for line in text.split("\n"))
 
 
 def _escape(text: str) -> str:
-    """Writes control characters as JSON does."""
+    """Escapes control characters as JSON does."""
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

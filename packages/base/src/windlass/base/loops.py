@@ -1,4 +1,4 @@
-"""Loops that run for as long as the process does."""
+"""Runs background loops for the lifetime of the process."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from windlass.base.errors import DatabaseUnavailable
 from windlass.base.log import log
 
 PAUSE: Final = 1.0
-"""Seconds until a loop that failed begins again."""
+"""The seconds until a failed loop restarts."""
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _log = log("loops")
 
 
 async def keep_running(loop: Callable[[], Awaitable[None]], pause: float = PAUSE) -> None:
-    """Runs a loop until it returns, and again whenever it fails: its absence would not be noticed."""
+    """Runs a loop until it returns, and restarts it after each failure. Nobody would notice its absence."""
     while True:
         try:
             return await loop()
-        except Exception as error:  # noqa: BLE001 (the loop must outlive whatever goes wrong once)
+        except Exception as error:  # noqa: BLE001 (the loop must survive every failure)
             if isinstance(error, OSError) and error.errno in _FULL:
                 _log.error(
                     "free space on the disk: it is full, and a loop waits", extra={"loop": loop.__name__}

@@ -1,9 +1,8 @@
-"""Marks the processes of an instance or a build by a limit of the kernel, where they have no process
-namespace.
+"""Marks the processes of an instance or a build by a kernel resource limit, if they have no pid namespace.
 
-A program can leave its session, its environment, its folder and its output, but not its limits: all processes
-inherit them, none may raise one, and the filter of sockets lets none change this one, which only programs
-with real-time priority would notice. The mark is the same for each start of an instance, so another server
+A program can change its session, environment, folder and output, but not the limit RLIMIT_RTTIME: all child
+processes inherit it, no process may raise it, and the socket filter prevents changes of it. The limit affects
+only programs with real-time priority. The mark is the same for each start of an instance, so another server
 recognizes it, too.
 """
 
@@ -22,26 +21,28 @@ from typing import Final
 _PREFIX: Final = 1 << 60
 _OF_INSTANCES: Final = 1 << 36
 _WINDOWS: Final = (*[range(-1, 6)] * 7, range(-8, 24))
-"""The numbers of process ids to check around the newest. Small windows catch fast programs; every eighth
-window is wide."""
+"""The offsets from the newest pid at which to look for a process. Small windows catch fast programs; every
+eighth window is wide."""
 _CALM: Final = 0.2
 _LONGEST_CHASE: Final = 60.0
-"""Seconds."""
+"""The maximum duration of a chase, in seconds."""
 
 
 def mark_of(home: Path) -> int:
-    """Returns the mark of the instance of this folder, or of the build with this home. Marks of instances of
-    an installation are next to each other."""
+    """Returns the mark of an instance or a build, given its home folder.
+
+    The marks of all instances of an installation are in one range of numbers.
+    """
     return _first_mark(home.parent.parent) + _number(str(home)) % _OF_INSTANCES
 
 
 def is_below(mark: int, services: Path) -> bool:
-    """Returns whether a mark is that of an instance below this folder."""
+    """Returns whether a mark belongs to an instance below a services folder."""
     return mark - mark % _OF_INSTANCES == _first_mark(services)
 
 
 def read_mark(pid: int) -> int:
-    """Returns the mark of a process; 0 if it has none, is gone, or may not be looked at."""
+    """Returns the mark of a process; 0 if it has no mark, is gone, or cannot be inspected."""
     with suppress(OSError, ValueError):
         mark = resource.prlimit(pid, resource.RLIMIT_RTTIME)[1]
         return mark if mark >= _PREFIX else 0
@@ -49,8 +50,11 @@ def read_mark(pid: int) -> int:
 
 
 def kill_fast_forkers(mark: int) -> None:
-    """Kills processes with a mark that start a child and end faster than processes can be listed. The kernel
-    gives numbers in turn, so the child has one of the next. Returns once none was seen for a while."""
+    """Kills marked processes that start a child and end faster than processes can be listed.
+
+    The kernel assigns pids in ascending order, so a child has one of the next pids. Returns after a quiet
+    interval, or after the maximum duration of a chase.
+    """
     start = seen = time.monotonic()
     with open("/proc/loadavg", "rb", buffering=0) as numbers:  # noqa: PTH123 (unbuffered)
         for window in cycle(_WINDOWS):
@@ -66,7 +70,7 @@ def kill_fast_forkers(mark: int) -> None:
 
 
 def newest_number() -> int:
-    """Returns the number of the newest process."""
+    """Returns the pid of the newest process."""
     with open("/proc/loadavg", "rb", buffering=0) as file:  # noqa: PTH123 (unbuffered)
         return _newest_number(file.fileno())
 

@@ -1,9 +1,9 @@
-"""Reads which open files wait in messages of Unix sockets (SCM_RIGHTS). No process has them open, and /proc
-shows only how many there are.
+"""Finds open files that wait in messages of Unix sockets (SCM_RIGHTS). No process has these files open, and
+/proc shows only their number.
 
-Each message is copied and stays where it is (MSG_PEEK). The program shares the position from which one
-copies, and may change it at any time. Some files cannot be copied at all, such as those that were sent to a
-connection before the program accepted it. So what was copied is compared with that count.
+Each message is copied and stays in its socket (MSG_PEEK). The program shares the peek offset and may change
+it at any time. Some files cannot be copied at all, such as files that were sent to a connection before the
+program accepted it. Therefore the number of copied files is compared with the number in /proc.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from windlass.base.live_thread import OURS, copy_of_file, live_thread, open_numb
 
 _SO_PEEK_OFF: Final = 42
 _SCM_PIDFD: Final = 4
-"""Brings a descriptor of the process that sent a message, if the program asked for it."""
+"""The type of a control message with a pidfd of the sender, which a program may request."""
 _COUNT: Final = re.compile(rb"^scm_fds:\s*(\d+)", re.MULTILINE)
 _ROOM: Final = 16 << 10
-"""Bytes for what comes with a message: at most 253 files, a process, credentials, and a security label."""
+"""The buffer size for control data: at most 253 files, a pidfd, credentials and a security label."""
 _DATA: Final = 1 << 20
-"""Bytes of a message. The usual buffers of a socket hold less than half of that."""
+"""The buffer size for a message's data. The default socket buffers are smaller than half of it."""
 _MOST_MESSAGES: Final = 10_000
-"""Maximum number of messages of a socket that are read. The default buffers hold about 600."""
+"""The maximum number of messages read from a socket. The default socket buffers have room for some 600."""
 _MOST_SOCKETS: Final = 500
-"""Maximum number of sockets from messages that are held open at the same time."""
+"""The maximum number of open copies of sockets that were found inside messages."""
 _TRIES: Final = 20
-"""Failed attempts, of all sockets together. A program that reads and sends meanwhile disturbs some."""
+"""The maximum number of failed attempts for all sockets. Programs that use a socket disturb its copying."""
 _PAUSE: Final = 0.02
 
 
 class UnseenFiles(Exception):
-    """Raised if some of the files that wait in messages could not be read."""
+    """Some files that wait in messages could not be read."""
 
 
 class _Disturbed(Exception):
@@ -47,8 +47,10 @@ class _Disturbed(Exception):
 
 
 def files_in_messages(pids: Collection[int]) -> Iterator[os.stat_result]:
-    """Yields the facts of each file in a message that waits in a socket of these processes, also in sockets
-    that are in messages themselves. May raise UnseenFiles."""
+    """Yields the `stat` results of files that wait in messages of these processes' sockets.
+
+    Includes files in the messages of sockets that are themselves inside messages. May raise UnseenFiles.
+    """
     seen: set[int] = set()
     tries = iter(range(_TRIES))
     for pid in pids:
@@ -63,7 +65,7 @@ def files_in_messages(pids: Collection[int]) -> Iterator[os.stat_result]:
 
 
 def _sockets(pid: int, seen: set[int]) -> Iterator[int]:
-    """Yields a copy of each socket of a process in which files wait."""
+    """Yields a copy of each socket of a process, if files wait in the socket."""
     with suppress(OSError):
         thread = live_thread(pid)
         process = open_thread(pid, thread)
@@ -81,8 +83,10 @@ def _sockets(pid: int, seen: set[int]) -> Iterator[int]:
 
 
 def _files_in_messages(waiting: list[int], seen: set[int], tries: Iterator[int]) -> Iterator[os.stat_result]:
-    """Closes one of the waiting sockets, and yields the `stat` results of the files in its messages. Those
-    that are sockets with files wait, too."""
+    """Yields the `stat` results of the files in the messages of the last socket in `waiting`, and closes it.
+
+    Adds sockets that are inside these messages and have waiting files to `waiting`.
+    """
     with socket.socket(fileno=waiting.pop()) as sock:
         while True:
             try:
@@ -102,8 +106,10 @@ def _files_in_messages(waiting: list[int], seen: set[int], tries: Iterator[int])
 
 
 def _peek_all(sock: socket.socket) -> Iterator[int]:
-    """Yields a descriptor of each file that waits in this socket; those of a message are closed before the
-    next message. Where the program itself peeks from is the same afterwards. May raise _Disturbed."""
+    """Yields a descriptor of each file that waits in a socket. May raise _Disturbed.
+
+    Closes the descriptors of a message before the next message. Restores the program's peek offset.
+    """
     try:
         before, found = _position(sock), 0
         _move(sock, 0)
@@ -127,7 +133,7 @@ def _peek_all(sock: socket.socket) -> Iterator[int]:
 
 @contextmanager
 def _peek(sock: socket.socket) -> Iterator[tuple[int, list[int]]]:
-    """Yields the length of the next message, and descriptors of its files; 0 and nothing if there is none."""
+    """Yields the data length and the file descriptors of the next message; 0 and no files without one."""
     flags = socket.MSG_PEEK | socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
     try:
         data, parts, marks, _ = sock.recvmsg(_DATA, _ROOM, flags)
@@ -149,7 +155,7 @@ def _descriptors(parts: Iterable[tuple[int, int, bytes]], kind: int) -> list[int
     for level, of, content in parts:
         if (level, of) == (socket.SOL_SOCKET, kind):
             numbers.frombytes(content[: len(content) // numbers.itemsize * numbers.itemsize])
-    return [number for number in numbers if number >= 0]  # a sender may have ended
+    return [number for number in numbers if number >= 0]  # the pidfd of an ended sender is negative
 
 
 def _position(sock: socket.socket) -> int:
@@ -165,6 +171,6 @@ def _count_own(file: int) -> int:
 
 
 def _count(facts: str) -> int:
-    """Returns how many files wait in a socket; 0 for anything else."""
+    """Returns the number of files that wait in a socket; 0 for other files."""
     found = _COUNT.search(Path(facts).read_bytes())
     return int(found[1]) if found else 0

@@ -1,6 +1,6 @@
-"""Metrics as plain values: numbers that are added to while the process works, and are read with each scrape.
+"""Collects metrics as plain values, which are updated during work and read at each scrape.
 
-Nothing here knows the format in which they are sent; see `api.metrics`.
+This module does not depend on the format in which metrics are sent; see `api.metrics`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final
 from msgspec import Struct
 
 QUICK_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Histogram boundaries for durations like those of requests, in seconds."""
+"""The bucket bounds, in seconds, for durations of requests and the like."""
 SLOW_BOUNDS: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
-"""Seconds that divide what takes as long as a build or a deployment."""
+"""The bucket bounds, in seconds, for durations of builds, deployments and the like."""
 
 
 class MetricType(StrEnum):
@@ -25,14 +25,15 @@ class MetricType(StrEnum):
 
 
 class Histogram:
-    """Counts durations by their size."""
+    """Counts durations in buckets."""
 
     __slots__ = ("bounds", "buckets", "total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
         self.buckets = [0] * (len(bounds) + 1)
-        """The number of durations in each bucket; the last one has no upper bound."""
+        """The number of durations in each bucket: above the previous bound, and at most this bound. The last
+        bucket has no bound."""
         self.total = 0.0
 
     def observe(self, seconds: float) -> None:
@@ -45,7 +46,7 @@ Sample = tuple[Labels, float | Histogram]
 
 
 class Metric(Struct, frozen=True):
-    """A metric with its present samples. `name` has no prefix, and the unit at its end."""
+    """A metric with its current samples. `name` has no prefix and ends with the unit."""
 
     name: str
     help: str
@@ -65,10 +66,10 @@ def counter(name: str, help: str, number: float) -> Metric:
 
 
 class Meter:
-    """Measures something for as long as the process runs, apart for each combination of its labels."""
+    """A counter or histogram, with a separate series for each combination of its labels."""
 
     def __init__(self, name: str, help: str, *labels: str, bounds: Sequence[float] = ()) -> None:
-        """`bounds` divide the durations of a histogram; without them it counts."""
+        """Creates a histogram with these bucket bounds; without bounds, a counter."""
         self._name, self._help, self._labels, self._bounds = name, help, labels, bounds
         self._counts: dict[Labels, float] = {}
         self._histograms: dict[Labels, Histogram] = {}
@@ -83,15 +84,15 @@ class Meter:
         histogram.observe(seconds)
 
     def add(self, seconds: float, *labels: str) -> None:
-        """Records an event that took so many seconds: a histogram measures it, a counter counts it."""
+        """Records an event: a histogram records its duration, and a counter adds 1."""
         if self._bounds:
             self.observe(seconds, *labels)
         else:
             self.count(*labels)
 
     def expect(self, *labels: str) -> None:
-        """Shows a combination of labels from the start: the first increase of a series that was not there
-        before is not seen as one."""
+        """Creates the series of these labels with the value 0, so that monitoring notices the first
+        increase."""
         if self._bounds:
             self._histograms[labels] = Histogram(self._bounds)
         else:

@@ -1,7 +1,6 @@
-"""Verifies bearer tokens of OpenID Connect issuers: signature, audience, times and subject of a JWT.
+"""Verifies JWT bearer tokens of OpenID Connect issuers: signature, audience, times and subject.
 
-It trusts only the issuers and algorithms it was given. It supports no extension, no encryption and no shared
-secret, and refuses everything else.
+Accepts only the configured issuers and algorithms. Refuses extensions, encryption and shared secrets.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ MAX_TOKEN: Final = 16 * 1024
 TYPES: Final = ("jwt", "at+jwt", "application/at+jwt")
 NOT_UNDERSTOOD: Final = ("crit", "b64", "zip", "enc", "cty")
 
-_LAST_MOMENT = 253_402_300_799  # the end of the year 9999, where datetime ends as well
+_LAST_MOMENT = 253_402_300_799  # the end of the year 9999, which is the maximum of datetime
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class TokenIssuer(Struct, frozen=True, kw_only=True):
-    """An issuer whose tokens are accepted, with the audiences and algorithms to expect."""
+    """A trusted issuer, with the audiences and algorithms that its tokens may have."""
 
     issuer: str
     audiences: tuple[str, ...]
     algorithms: tuple[str, ...] = tuple(ALGORITHMS)
     keys: dict[str, Any] | None = None
-    """Its key set (JWKS) if it is known, as for a `Signer` in this process; then nothing is fetched."""
+    """The issuer's key set (JWKS), if known, as for a `Signer` in this process. None: it is fetched."""
 
     def __post_init__(self) -> None:
         if not self.algorithms or not ALGORITHMS.keys() >= set(self.algorithms):
@@ -55,7 +54,7 @@ class TokenIssuer(Struct, frozen=True, kw_only=True):
 
 
 class Verifier:
-    """Verifies tokens. `fetch` gets a document from an issuer, with its own limits of time and size."""
+    """Verifies tokens. `fetch` downloads a document of an issuer, with its own limits of time and size."""
 
     def __init__(
         self,
@@ -78,10 +77,10 @@ class Verifier:
         }
 
     async def verify(self, token: str) -> dict[str, Any]:
-        """Returns the claims of a valid token; raises `TokenRefused` for any other.
+        """Returns the claims of a valid token. Raises `TokenRefused` for any other token.
 
-        Times, audience and subject are checked after the signature, so that only a genuine token learns what
-        is expected.
+        Checks the signature before times, audience and subject, so that a client with a forged token does
+        not learn the expected values.
         """
         read = _read(token)
         _check_header(read.header)
@@ -119,7 +118,7 @@ def _read(token: str) -> _Token:
 
 
 def _decode(part: str) -> bytes:
-    """Decodes strict Base64url: without padding, white space, or stray bits at the end."""
+    """Decodes strict Base64url: no padding, no white space, and no stray bits at the end."""
     if not _BASE64URL.fullmatch(part) or len(part) % 4 == 1:
         raise TokenRefused("a part of the token is not base64url")
     raw = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
@@ -129,7 +128,7 @@ def _decode(part: str) -> bytes:
 
 
 def _check_header(header: dict[str, Any]) -> None:
-    # RFC 7515 lets readers ignore unknown fields, but these change the meaning of the other parts.
+    # RFC 7515 lets recipients ignore unknown header fields, but these change the meaning of the token.
     for name in NOT_UNDERSTOOD:
         if name in header:
             raise TokenRefused(f"the token's header has {name}, which is not accepted here")
@@ -147,7 +146,7 @@ def _algorithm_of(header: dict[str, Any], trusted: TokenIssuer) -> str:
 
 
 def _check_signature(token: _Token, key: IssuerKey, alg: str) -> None:
-    algorithm = jwt.get_algorithm_by_name(alg.replace("Ed25519", "EdDSA"))  # PyJWT knows only the older name
+    algorithm = jwt.get_algorithm_by_name(alg.replace("Ed25519", "EdDSA"))  # PyJWT has only the older name
     if not algorithm.verify(token.signed, key.public, token.signature):
         raise TokenRefused("the token's signature is wrong")
 

@@ -1,7 +1,7 @@
-"""The order in which the kernel ends processes when memory runs out: build steps and detection, then
-instances, then all others of the machine, and the server and the gateway last.
+"""Sets the order in which the kernel ends processes when memory runs out: first build steps and detection,
+then instances, then other processes of the machine, and the server and the gateway last.
 
-A process of a user who is not root may lower its own score again, to that of the server."""
+An unprivileged process may lower its score again, but only to the score of the server."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ SERVER: Final = -500
 
 
 def set_oom_score(score: int, process: int | str = "self") -> None:
-    """Sets the OOM score of a process. Every user may raise it; for a user who may not lower it, nothing
-    changes. Children inherit it. For a process that is not dumpable, see `raise_own_score`."""
+    """Sets the OOM score of a process, which its children inherit.
+
+    Does nothing if the user may not lower the score; any user may raise it. For a process that is not
+    dumpable, use `raise_own_score`.
+    """
     with suppress(OSError), open(f"/proc/{process}/oom_score_adj", "w") as file:  # noqa: PTH123 (loads less)
         file.write(str(score))
 
 
 def raise_own_score(score: int) -> None:
-    """Raises the score of a child that is not dumpable. The process that forked it keeps its own."""
-    calls.prctl(calls.PR_SET_DUMPABLE, 1)  # otherwise our own files in /proc belong to root
+    """Raises this process's OOM score, even if it is a forked child that is not dumpable."""
+    calls.prctl(calls.PR_SET_DUMPABLE, 1)  # otherwise this process's files in /proc belong to root
     set_oom_score(score)
     calls.prctl(calls.PR_SET_DUMPABLE, 0)

@@ -1,6 +1,6 @@
-"""Counts the open files of processes, as far as the kernel counts them for the whole machine.
+"""Counts the open files of processes that count towards the kernel's limit for the whole machine.
 
-A file that is mapped stays open after it is closed. One that a process inherited is open once for both.
+A mapped file remains open after its descriptor is closed. Processes share the open files that they inherit.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from windlass.base.live_thread import live_thread
 _KCMP: Final = {"x86_64": 312}
 _KCMP_ELSEWHERE: Final = 272
 _PARTS: Final = 8
-"""A library is open once, and mapped in about five parts."""
+"""The maximum number of mappings of one open file; a library has about five."""
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def open_files(process: int) -> int:
-    """Returns how many files a process has open; about as many, before Linux 6.2. Fast."""
+    """Returns the number of open files of a process, without mapped files. Estimated before Linux 6.2."""
     with suppress(OSError, ValueError, IndexError):
         folder = Path(f"/proc/{live_thread(process)}")
         if exact := (folder / "fd").stat().st_size:
@@ -33,8 +33,8 @@ def open_files(process: int) -> int:
 
 
 def mapped_files(process: int) -> int:
-    """Returns about how many files a process has in its memory. One that was opened and mapped very often
-    counts each time."""
+    """Estimates the number of open files that a process has mapped. If a file has many mappings, each counts,
+    because the program may have opened the file for each."""
     parts: Counter[bytes] = Counter()
     with suppress(OSError), open(f"/proc/{live_thread(process)}/maps", "rb") as file:  # noqa: PTH123
         for line in file:
@@ -45,7 +45,7 @@ def mapped_files(process: int) -> int:
 
 
 def inherited_files(process: int, parent: int) -> int:
-    """Returns how many open files of a process are those of its parent; 0 if that is not known. Slow."""
+    """Returns how many open files a process shares with its parent; 0 if unknown. Slow."""
     number = ctypes.c_long(_KCMP.get(os.uname().machine, _KCMP_ELSEWHERE))
     process, parent, of_files = live_thread(process), live_thread(parent), 0
     with suppress(OSError):

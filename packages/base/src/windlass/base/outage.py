@@ -1,4 +1,4 @@
-"""The log of an outage: a line at its beginning, one for each further reason, and a summary at its end."""
+"""Logs an outage: a line at its beginning, a line for each further reason, and a summary at its end."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import time
 from typing import Final
 
 _MOST_REASONS: Final = 5
-"""Reasons that are logged; an address or a number in them may make each one different."""
+"""The maximum number of logged reasons. Each attempt may have another reason, if it contains an address."""
 
 
 class Outage:
     def __init__(self, logger: logging.Logger, failing: str, working: str) -> None:
-        """`failing` and `working` are the messages of the first and of the last line."""
+        """`failing` is the message of the lines during the outage, `working` the message of the summary."""
         self._logger, self._failing, self._working = logger, failing, working
         self._reasons: set[str] = set()
         self._attempts = 0
@@ -23,7 +23,7 @@ class Outage:
         return self._attempts > 0
 
     def note(self, reason: str) -> None:
-        """Records a failed attempt."""
+        """Records a failed attempt and its reason."""
         if not self._attempts:
             self._began = time.monotonic()
         self._attempts += 1
@@ -32,7 +32,7 @@ class Outage:
             self._logger.warning(self._failing, extra={"error": reason})
 
     def end(self) -> None:
-        """Records a successful attempt."""
+        """Records a successful attempt, and so ends the outage."""
         if self._attempts:
             seconds = round(time.monotonic() - self._began, 1)
             self._logger.warning(self._working, extra={"seconds": seconds, "failed": self._attempts})

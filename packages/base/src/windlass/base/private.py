@@ -1,4 +1,4 @@
-"""Makes files and folders of a data directory accessible to their owner alone, regardless of the umask."""
+"""Makes files and folders of a data directory accessible to their owner only, regardless of the umask."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LISTING: Final = 0o066
 
 
 def private_folder(path: Path) -> Path:
-    """Creates a folder, and missing parents, for the owner alone. Returns the folder."""
+    """Creates a folder and its missing parents with access for the owner only. Returns the folder."""
     for folder in reversed([path, *path.parents]):
         if not folder.is_dir():
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -23,7 +23,7 @@ def private_folder(path: Path) -> Path:
 
 
 def private_file(path: Path) -> None:
-    """Creates an empty file for the owner alone, or removes the rights of others from an existing file."""
+    """Removes other users' access to a file. Creates an empty file if it is missing."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) & ~OTHERS)
@@ -32,8 +32,11 @@ def private_file(path: Path) -> None:
 
 
 def is_read_only(file: Path | int) -> bool:
-    """Returns whether the disk of a file or folder refuses changes. Sets the times of the file to what they
-    are, because not every disk that the kernel made read-only after an error is listed as such."""
+    """Returns whether the file system of a file or folder refuses changes.
+
+    Sets the file's times to their present values. Mount options are not enough, because after an error the
+    kernel may refuse changes without listing the file system as read-only.
+    """
     try:
         times = os.stat(file)  # noqa: PTH116 (it may be a descriptor)
         os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -43,7 +46,7 @@ def is_read_only(file: Path | int) -> bool:
 
 
 def owner_of(path: Path) -> str:
-    """Returns the name of the user who owns a file or folder, or the number of a user without a name."""
+    """Returns the name of the user who owns a file or folder, or the user id if it has no name."""
     try:
         return path.owner()
     except KeyError:
@@ -51,15 +54,15 @@ def owner_of(path: Path) -> str:
 
 
 def is_traversable(folder: Path) -> bool:
-    """Returns whether other users may enter the folder."""
+    """Returns whether other users may traverse a folder."""
     return bool(folder.stat().st_mode & 0o011)
 
 
 def close_to_others(folder: Path, passable: Collection[str] = ()) -> list[str]:
-    """Removes the rights of other users from the direct entries of a folder, and so from everything below.
+    """Removes other users' access to the direct entries of a folder, and thereby to everything below.
 
-    Returns the names of files that others could read. In folders listed in `passable`, others may pass
-    through but not list.
+    Other users may still traverse the folders in `passable`, but not list them. Returns the names of the
+    changed files, which others may have read.
     """
     read = []
     for entry in os.scandir(folder):
@@ -69,7 +72,7 @@ def close_to_others(folder: Path, passable: Collection[str] = ()) -> list[str]:
         allowed = mode & ~(_LISTING if entry.name in passable else OTHERS)
         if allowed == mode:
             continue
-        with suppress(PermissionError):  # of another user, who decides about it
+        with suppress(PermissionError):  # the entry belongs to another user, who decides about it
             os.chmod(entry.path, allowed)  # noqa: PTH101 (an entry of os.scandir)
             read += [entry.name] if entry.is_file() else []
     return sorted(read)

@@ -1,4 +1,4 @@
-"""Measures the memory of processes, of all that they have started, and of the memory files that they hold."""
+"""Measures the memory of processes and their descendants, including their in-memory files."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _BLOCK: Final = 512
 _IN_MEMORY: Final = b"tmpfs"
 FindSizes = Callable[[], Mapping[int, int]]
-"""Lists processes, each with its resident bytes."""
+"""A function that lists processes: their pids, each with its resident bytes."""
 MOST_OPEN_FILES: Final = 500_000
+"""The maximum number of open files that are inspected."""
 _MOST_MOUNTS: Final = 8 << 20
-"""Bytes of all tables of mounts of an instance that are read: some 80,000 mounts. Reading more would take too
-long, each time."""
+"""The maximum size of all mount tables of an instance that are read, in bytes: some 80,000 mounts. Reading
+more would take too long."""
 
 
 class TooMuchToMeasure(Exception):
-    """Raised if processes have more files or mappings than can be searched."""
+    """The processes have too many mounts or files to measure their memory."""
 
 
 class TooManyMounts(TooMuchToMeasure):
@@ -40,11 +41,11 @@ class TooManyFiles(TooMuchToMeasure):
 
 
 class HiddenFiles(TooMuchToMeasure):
-    """Files in messages that could not be seen."""
+    """Some files in socket messages could not be read."""
 
 
 def is_tree_above(roots: Collection[int], most: int) -> bool:
-    """Returns whether these processes and their descendants use more bytes of memory than `most`."""
+    """Returns whether these processes and their descendants use more than `most` bytes of memory."""
     find = partial(_sizes_below, roots)
     try:
         return sum(find().values()) + hidden_memory() > most and are_above(find, most)
@@ -53,30 +54,34 @@ def is_tree_above(roots: Collection[int], most: int) -> bool:
 
 
 def with_descendants(roots: Collection[int]) -> Collection[int]:
-    """Returns these processes and those that they have started."""
+    """Returns the pids of these processes and all their descendants."""
     return _sizes_below(roots).keys()
 
 
 def have_too_many_files(pids: Collection[int]) -> bool:
-    """Returns whether these processes have more open files than one looks through within a second or two."""
+    """Returns whether these processes have more open files than can be inspected within a second or two."""
     return sum(map(open_files, pids)) > MOST_OPEN_FILES
 
 
 def hidden_memory() -> int:
-    """Returns the bytes of this machine that processes can have beside what is resident: all `hidden_files`,
-    and all page tables. Fast."""
+    """Returns the upper bound of memory that processes of this machine use in addition to resident memory.
+
+    It consists of `hidden_files` and all page tables. Fast.
+    """
     return hidden_files() + _of_machine().get("PageTables", 0)
 
 
 def hidden_files() -> int:
-    """Returns the bytes of all memory files of this machine that are in no file system which we see: all that
-    services can hold in files of their own. Fast."""
+    """Returns the bytes of this machine's in-memory files outside the file systems that this process sees.
+
+    It is the upper bound of what services can store in such files. Fast.
+    """
     seen = _seen_in_memory()
     return max(0, _of_machine().get("Shmem", 0) - sum(map(_used, seen.items())))
 
 
 def available_memory() -> tuple[int, int]:
-    """Returns the bytes of memory that programs of this machine can still get, and all of it."""
+    """Returns the available memory and the total memory of this machine, in bytes."""
     machine = _of_machine()
     whole = machine.get("MemTotal", 0)
     return machine.get("MemAvailable", whole), whole
@@ -92,8 +97,10 @@ def _of_machine() -> dict[str, int]:
 
 
 def are_above(find: FindSizes, most: int) -> bool:
-    """Returns whether processes use more bytes than `most`. Shared memory is counted once, which is slow, and
-    so is done only where they look heavy. May raise TooMuchToMeasure."""
+    """Returns whether processes use more than `most` bytes. May raise TooMuchToMeasure.
+
+    Does the slow measurement, which counts shared memory once, only if a fast estimate exceeds `most`.
+    """
     known = max(sum(sizes.values()) + sum(map(_page_tables, sizes)) for sizes in measure_until_stable(find))
     if known + hidden_files() <= most:
         return False
@@ -102,7 +109,7 @@ def are_above(find: FindSizes, most: int) -> bool:
 
 
 def used_by(find: FindSizes) -> int:
-    """Returns the bytes that processes use, with shared memory counted once, which is slow. May raise
+    """Returns the bytes that processes use. Slow, because it counts shared memory only once. May raise
     TooMuchToMeasure."""
     return _with_shared_once(find, max(map(_files_held, measure_until_stable(find))))
 
@@ -113,18 +120,18 @@ def _with_shared_once(find: FindSizes, files: int) -> int:
 
 def _sum_with(files: int, pids: Collection[int]) -> int:
     parts = [_proportional(pid) for pid in pids]
-    # Files that are mapped are in both sums.
+    # Mapped in-memory files are part of both sums.
     shared = max(files, sum(shared for _, shared in parts))
     return sum(own for own, _ in parts) + sum(map(_page_tables, pids)) + shared
 
 
 def _files_held(pids: Collection[int]) -> int:
-    """Returns the bytes of memory files: those without a name that processes hold, and file systems in memory
-    that none but they see."""
+    """Returns the bytes of processes' in-memory files: open unnamed files, and the content of in-memory file
+    systems that this process does not see."""
     files: dict[int, int] = {}
     systems: dict[str, bytes] = {}
     views: dict[tuple[int, ...], int] = {}
-    """Mount tables, each with one of the processes that use it."""
+    """Different mount tables, each with the pid of a process that has it."""
     if have_too_many_files(pids):
         raise TooManyFiles
     in_memory = _device_of_memory_files()
@@ -151,7 +158,7 @@ def _files_held(pids: Collection[int]) -> int:
 
 @cache
 def _device_of_memory_files() -> int:
-    """Returns the device of all memory files, and of all memory that processes share."""
+    """Returns the device of all unnamed in-memory files, including shared memory."""
     file = os.memfd_create("windlass")
     try:
         return os.fstat(file).st_dev
@@ -160,7 +167,7 @@ def _device_of_memory_files() -> int:
 
 
 def _mount_view(pid: int) -> tuple[int, ...]:
-    """Identifies the mounts that a process sees, by its namespace and its root folder."""
+    """Identifies the mount table of a process by its mount namespace and its root folder."""
     root = os.stat(f"/proc/{pid}/root")  # noqa: PTH116 (of thousands)
     return os.stat(f"/proc/{pid}/ns/mnt").st_ino, root.st_dev, root.st_ino  # noqa: PTH116 (likewise)
 
@@ -171,14 +178,14 @@ def _mounts(process: str) -> Iterator[bytes]:
 
 
 def _in_memory(process: str, line: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yields the file system of a mount, if it is in memory: its device, and a path of any bytes."""
+    """Yields the device and the path of an in-memory file system, if a line of a mount table shows one."""
     if b" - %b " % _IN_MEMORY in line:
         device = line.split(b" ", 3)[2].decode()
         yield device, b"/proc/%b/root%b" % (process.encode(), calls.mount_path(line))
 
 
 def _seen_in_memory() -> dict[str, bytes]:
-    """Returns the file systems in memory that this process sees."""
+    """Returns the in-memory file systems that this process sees: their devices, each with a path."""
     return dict(system for line in _mounts("self") for system in _in_memory("self", line))
 
 
@@ -186,15 +193,15 @@ def _used(system: tuple[str, bytes]) -> int:
     device, path = system
     with suppress(OSError):
         major, minor = device.split(":")
-        if os.stat(path).st_dev == os.makedev(int(major), int(minor)):  # noqa: PTH116 (no other is above it)
+        if os.stat(path).st_dev == os.makedev(int(major), int(minor)):  # noqa: PTH116 (not hidden by a mount)
             found = os.statvfs(path)
             return (found.f_blocks - found.f_bfree) * found.f_frsize
     return 0
 
 
 def _proportional(pid: int) -> tuple[int, int]:
-    """Returns the proportional memory of a process in bytes: its private memory and mapped disk files, and
-    its memory files."""
+    """Returns the proportional set size of a process in bytes: first without in-memory files, then its share
+    of in-memory files."""
     pid = live_thread(pid)
     with suppress(OSError, ValueError, KeyError):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
@@ -205,14 +212,14 @@ def _proportional(pid: int) -> tuple[int, int]:
 
 
 def resident(pid: int) -> int:
-    """Returns the bytes that a process has in memory, shared ones included."""
+    """Returns the resident bytes of a process, including shared memory."""
     with suppress(OSError, ValueError):
         return int(Path(f"/proc/{live_thread(pid)}/statm").read_text().split()[1]) * _PAGE
     return 0
 
 
 def _page_tables(pid: int) -> int:
-    """Returns the bytes of the tables in which the kernel notes where the memory of a process is."""
+    """Returns the bytes of a process's page tables."""
     with suppress(OSError, ValueError, IndexError):
         status = Path(f"/proc/{live_thread(pid)}/status").read_text()
         return int(status.partition("VmPTE:")[2].split(maxsplit=1)[0]) * 1024
@@ -220,7 +227,7 @@ def _page_tables(pid: int) -> int:
 
 
 def _sizes_below(roots: Collection[int]) -> dict[int, int]:
-    """Returns the resident bytes of these processes and their descendants."""
+    """Returns the resident bytes of these processes and their descendants, by pid."""
     sizes: dict[int, int] = {}
     children: dict[int, list[int]] = {}
     for pid in newest_first():

@@ -1,6 +1,6 @@
-"""Receives file descriptors that programs which this process starts do not inherit.
+"""Receives file descriptors over a socket so that child processes do not inherit them.
 
-`socket.recv_fds` of Python 3.11 ignores its flags.
+It replaces `socket.recv_fds`, which ignores its flags in Python 3.11.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _SIZE: Final = array.array("i").itemsize
 
 
 def receive_files(connection: socket.socket, most_bytes: int, most_files: int) -> tuple[bytes, list[int]]:
-    """Returns a message and its file descriptors. Raises what `recvmsg` raises."""
+    """Receives a message with its file descriptors. Raises the exceptions of `recvmsg`."""
     space = socket.CMSG_LEN(most_files * _SIZE)
     body, ancillary, _, _ = connection.recvmsg(most_bytes, space, socket.MSG_CMSG_CLOEXEC)
     files = array.array("i")

@@ -1,8 +1,8 @@
-"""When processes are measured, and when again.
+"""Decides when to measure processes, and when to repeat a measurement.
 
-A measurement is repeated if one of the processes ended meanwhile: a new child, which is not in the list, may
-hold its resources by now. So the newest processes are listed first. Which process uses a resource is measured
-rarely, or at once if its use grows.
+A measurement is repeated if a listed process ended meanwhile, because an unlisted child may have inherited
+its resources. Therefore, the newest processes are listed first. The usage of each instance is measured
+rarely, or at once if free space shrinks fast.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ class MeasurementInterval:
         self._next, self._free = 0.0, 0
 
     def is_due(self, free: int) -> bool:
-        """Returns whether to measure: after a pause, or at once if a sixteenth was used meanwhile."""
+        """Returns whether the pause is over, or a sixteenth of the free space was used meanwhile."""
         return time.monotonic() >= self._next or free < self._free - self._free // _WORTH
 
     def postpone(self, free: int, took: float) -> None:
-        """Plans the next measurement after one that found no instance to end: measurements take at most a
-        twentieth of the time, however long the shortage lasts."""
+        """Schedules the next measurement after one that found no instance to end. The pause limits
+        measurements to a twentieth of the time, however long the shortage lasts."""
         self._next, self._free = time.monotonic() + _IDLE * took, free
 
 
 MOST_LOOKS: Final = 10
 _MOST_PIDS: Final = 1 << 22
-"""The highest limit that the kernel allows for process numbers."""
+"""The kernel's upper bound for the number of pids."""
 
 Pids = TypeVar("Pids", bound=Collection[int])
 
 
 def newest_first() -> list[int]:
-    """Returns the numbers of all processes. The kernel counts on, and begins again at its highest number."""
+    """Returns all pids, the newest first. The kernel assigns pids in ascending order and wraps around."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 (names, not paths)
     newest = newest_number()
     return sorted(pids, key=lambda pid: (newest - pid) % _MOST_PIDS)
 
 
 def measure_until_stable(find: Callable[[], Pids]) -> Iterator[Pids]:
-    """Yields the found processes, and finds them again if one of them has ended meanwhile."""
+    """Yields the processes that `find` returns, and repeats this while one of them has ended meanwhile."""
     for _ in range(MOST_LOOKS):
         pids = find()
         yield pids

@@ -1,5 +1,4 @@
-"""Reports the state of this program to systemd: see sd_notify(3). A few datagrams, so that no library is
-needed."""
+"""Reports this program's state to systemd: see sd_notify(3). The protocol is simple and needs no library."""
 
 from __future__ import annotations
 
@@ -13,29 +12,28 @@ from typing import Final
 from msgspec import Struct
 
 _FIRST: Final = 3
-"""SD_LISTEN_FDS_START."""
+"""The number of the first passed descriptor, SD_LISTEN_FDS_START."""
 
 
 class PassedSocket(Struct, frozen=True):
-    """A listening socket that systemd has opened: see sd_listen_fds(3)."""
+    """A listening socket that systemd opened and passed to this program: see sd_listen_fds(3)."""
 
     name: str
-    """FileDescriptorName of the unit."""
+    """The FileDescriptorName of the systemd unit."""
     file: int
 
 
 class SystemdNotifier(Struct, frozen=True):
-    """The environment that systemd has passed to this program. The defaults are those of a program that it
-    has not started."""
+    """The settings that systemd passed to this program. The defaults are for a program without systemd."""
 
     address: str = ""
-    """The path of its socket; empty if nothing is to be reported."""
+    """The path of systemd's notification socket; empty if systemd expects no notifications."""
     watchdog: float = 0.0
-    """Seconds without a watchdog notification after which systemd ends this program; 0 for never."""
+    """The seconds without a watchdog notification after which systemd ends this program; 0 for never."""
     sockets: Sequence[PassedSocket] = ()
 
     def tell(self, *states: str) -> None:
-        """Sends states, such as READY=1. Errors are ignored."""
+        """Sends states to systemd, such as READY=1. Ignores errors."""
         if not self.address:
             return
         name = "\0" + self.address[1:] if self.address.startswith("@") else self.address
@@ -58,12 +56,12 @@ VARIABLES: Final = (
     "LISTEN_PID",
     "LISTEN_FDNAMES",
 )
-"""Variables that are removed from the environment, so that no child process uses them."""
+"""The variables to remove from the environment, so that child processes do not use them."""
 
 
 def notifier_of(variables: Mapping[str, str]) -> SystemdNotifier:
-    """Reads the notifier from the environment variables of this process. Keeps the sockets from its
-    children."""
+    """Reads the notifier from this process's environment variables. Makes the passed sockets
+    non-inheritable."""
     own = str(os.getpid())
     micros, count = variables.get("WATCHDOG_USEC", ""), variables.get("LISTEN_FDS", "")
     is_watched = micros.isdecimal() and variables.get("WATCHDOG_PID", own) == own

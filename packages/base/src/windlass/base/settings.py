@@ -1,7 +1,7 @@
-"""The language of settings: each is declared once, with its name, default and meaning.
+"""Declares settings: each with its name, default and description.
 
-The product has its own settings; a package brings further ones as a struct, which it names as an entry
-point of the group `windlass.settings`.
+The product declares its own settings. A package adds a struct with further settings by an entry point of the
+group `windlass.settings`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Meta, Struct
 
 SETTINGS: Final = "windlass.settings"
-"""The group of entry points."""
+"""The group of entry points that declare settings."""
 S = TypeVar("S", bound=Struct)
 
 
@@ -24,13 +24,16 @@ def says(
     is_folder_of_services: bool = False,
     **limits: Any,
 ) -> Meta:
-    """Describes a setting. `opens` names the group that begins with it and lasts until another opens; `after`
-    is the setting of the product, or of the same package, that it follows in lists. Services may read a
-    folder of services."""
+    """Returns the metadata of a setting.
+
+    `opens` is the title of a new group of settings that begins with this setting. `after` is the setting that
+    precedes it in lists: a setting of the product or of the same package. `is_folder_of_services` marks a
+    folder that services may read.
+    """
     extra = {"secret": secret, "opens": opens, "after": after, "is_folder_of_services": is_folder_of_services}
     return Meta(description=description, extra=extra, **limits)
 
 
 def settings_of(form: type[S], settings: object) -> S:
-    """Returns the settings that a package declares, out of all settings."""
+    """Returns the settings that a package declares, selected from all settings."""
     return form(**{name: getattr(settings, name) for name in form.__struct_fields__})

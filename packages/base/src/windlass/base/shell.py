@@ -1,4 +1,4 @@
-"""Splits and quotes shell commands."""
+"""Parses commands like a shell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 SHELL: Final = "/bin/sh"
 
-# Builtins and syntax of the shell: `exec` before one would change its meaning.
+# `exec` must not precede shell builtins and syntax, because it would change their meaning.
 _NOT_ALONE: Final = re.compile(r"[;&|<>(){}`\n]|\$\(")
 _WORDS: Final = (
     "! . : [ [[ alias break case cd command continue do done elif else esac eval exec exit export fi for "
@@ -21,14 +21,14 @@ _EXPANSION: Final = re.compile(r"\$\{\w++[^}]*+\}")
 
 
 def shell_command(text: str) -> tuple[str, ...]:
-    """Returns the arguments that run a text as a shell reads it. A plain command replaces its shell, so that
-    it gets signals itself."""
+    """Returns the arguments to run a text in a shell. A plain command replaces the shell process, so that it
+    receives signals directly."""
     is_plain = plain_words(text) and not text.lstrip().startswith("exec ")
     return (SHELL, "-c", f"exec {text.strip()}" if is_plain else text)
 
 
 def plain_words(text: str) -> list[str]:
-    """Returns the words of one plain command, or nothing for shell syntax."""
+    """Returns the words of a plain command; an empty list if the text has shell syntax."""
     if _NOT_ALONE.search(_EXPANSION.sub("$X", text)):
         return []
     try:

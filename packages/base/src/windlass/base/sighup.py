@@ -1,4 +1,4 @@
-"""Handles SIGHUP, at which many programs reload their settings. Windlass reads settings only at its start."""
+"""Handles SIGHUP, which often means to reload settings. Windlass reads settings only at its start."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ _log = log("main")
 
 
 def handle_hang_ups(stop: Callable[[], None] | None = None) -> None:
-    """Makes the signal write a line to the log and do nothing else. A program in the foreground of a
-    terminal is stopped by `stop`: the terminal was closed. With `nohup`, it continues to run."""
+    """Makes SIGHUP write a line to the log, and do nothing else.
+
+    If the program has a terminal, SIGHUP means that the terminal was closed, and the handler calls `stop`.
+    Under `nohup`, the program continues to run.
+    """
     is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     handler = stop if stop and not is_ignored and _has_terminal() else _note
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, handler)

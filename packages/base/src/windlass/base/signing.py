@@ -1,4 +1,4 @@
-"""Signatures of outgoing webhooks, as https://www.standardwebhooks.com specifies."""
+"""Signs outgoing webhooks as specified by https://www.standardwebhooks.com."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def new_secret() -> str:
 
 
 def key_of(secret: str) -> bytes:
-    """Returns the key bytes of a secret: Base64 after `whsec_`, otherwise the text itself."""
+    """Returns the key bytes of a secret: decoded Base64 after `whsec_`, otherwise the text itself."""
     if secret.startswith(PREFIX):
         try:
             return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
         except binascii.Error:
-            pass  # It only looks like Base64 with a prefix.
+            pass  # the text has the prefix, but is not Base64
     return secret.encode()
 
 
 def signature(keys: Iterable[bytes], id: str, seconds: int, body: bytes) -> str:
-    """Returns one signature for each key, so a receiver that knows any of them can verify the sender."""
+    """Returns a signature for each key. A receiver needs only one of the keys to verify the request."""
     signed = b"%b.%d.%b" % (id.encode(), seconds, body)
     return " ".join(f"v1,{base64.b64encode(hmac.digest(key, signed, 'sha256')).decode()}" for key in keys)

@@ -1,9 +1,9 @@
 """Limits on the memory and processes of build steps, for each environment and organization.
 
-All build steps of an environment together have a memory limit, a process limit, and a lower processor
-weight than services; all environments of an organization have a larger limit together. Control groups
-enforce this. Where none are available, memory is measured every second, and all steps of an environment
-above its limit are ended.
+All build steps of an environment share a memory limit and a process limit, and have a lower processor weight
+than services. All environments of an organization share a larger limit. Control groups enforce these limits.
+If no control groups are available, memory is measured every second, and all steps of an environment above its
+memory limit are ended.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from windlass.base.subprocesses import in_thread
 
 _log = log("builds")
 _EVERY: Final = 1.0
-"""Seconds between two checks of the memory of steps."""
+"""The seconds between two measurements of the memory of build steps."""
 _LEAST: Final = 2048
 _PARTS: Final = 8
-"""The step size, as a fraction of an environment's limit, for comparing the memory of builds."""
+"""The resolution for comparing the memory of environments: the limit divided by this number."""
 
 
 def usual_memory() -> int:
-    """Returns MiB: half of what this machine has, but enough for a build."""
+    """Returns the default limit in MiB: half of the machine's memory, but at least enough for a build."""
     return max(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 21, _LEAST)
 
 
@@ -40,18 +40,20 @@ class StepLimits:
     def __init__(
         self, folder: Path, memory: int = 0, processes: int = MOST_PROCESSES, *, has_groups: bool = True
     ) -> None:
-        """`memory`, in MiB, and `processes` are those of an environment; 0 is half of the machine.
-        `has_groups`: control groups may be used."""
+        """Sets the limits of an environment: `memory` in MiB and the number of `processes`.
+
+        A `memory` of 0 selects half of the machine's memory. `has_groups`: control groups may be used.
+        """
         self.memory = memory or usual_memory()
         self._groups = cgroups.StepGroups(folder, self.memory, processes) if has_groups else None
         self._organizations: dict[str, OrganizationSteps] = {}
         self._made: set[str] = set()
         self.close = finalize(self, cgroups.remove, self._made)
-        """Removes control groups in which a process was left when they were removed first."""
+        """Removes control groups that could not be removed earlier because a process was still inside."""
 
     @asynccontextmanager
     async def of(self, org: str, environment: str = "") -> AsyncIterator[EnvironmentSteps]:
-        """Yields the build steps of an environment, while at least one may run."""
+        """Yields the shared state of an environment's build steps, for the duration of one build."""
         organization = self._organizations.setdefault(org, OrganizationSteps(self.memory))
         steps = organization.environments.setdefault(environment, EnvironmentSteps(organization))
         steps.users += 1
@@ -68,11 +70,11 @@ class StepLimits:
                 if not organization.environments:
                     del self._organizations[org]
                 self._remove(org, environment, steps)
-                # A process that was just killed may still be in it.
+                # A killed process may still be in the groups, so they are removed again a moment later.
                 asyncio.get_running_loop().call_later(_EVERY, self._remove, org, environment, steps)
 
     def sweep(self) -> None:
-        """Removes control groups that a killed server has left."""
+        """Removes control groups that a killed server has left behind."""
         if self._groups:
             cgroups.remove(self._groups.left())
 
@@ -85,8 +87,7 @@ class StepLimits:
 
 
 class OrganizationSteps:
-    """The steps of one organization that run now, by environment. They are weighed where no control group
-    limits their memory."""
+    """The running build steps of one organization. Measures their memory if no control group limits it."""
 
     def __init__(self, memory: int) -> None:
         self.environments: dict[str, EnvironmentSteps] = {}
@@ -97,7 +98,7 @@ class OrganizationSteps:
         self._weighing = self._weighing or asyncio.create_task(self._measure_memory())
 
     def end_weighing(self) -> None:
-        """Ends the measurement with the last step."""
+        """Stops measuring when no step is left."""
         if self._weighing is not None and not any(steps.pids for steps in self.environments.values()):
             self._weighing.cancel()
             self._weighing = None
@@ -108,15 +109,15 @@ class OrganizationSteps:
             pids = {steps: steps.pids for steps in self.environments.values() if steps.pids}
             try:
                 heavy = await in_thread(self._find_heavy, pids)
-            except (OSError, ValueError):  # one check that fails ends no other
+            except (OSError, ValueError):  # a failed check must not stop later checks
                 _log.exception("the memory of build steps could not be measured; it is measured again")
                 continue
             if heavy is not None:
                 heavy.end()
 
     def _find_heavy(self, pids: Mapping[EnvironmentSteps, Sequence[int]]) -> EnvironmentSteps | None:
-        """Returns the environment that is above its limit, or that has most where all together are above that
-        of the organization."""
+        """Returns an environment above its limit. If only the sum is above the organization's limit, returns
+        the environment with most memory."""
         for steps, own in pids.items():
             if is_tree_above(own, self._memory):
                 return steps
@@ -131,11 +132,11 @@ class OrganizationSteps:
 
 
 class EnvironmentSteps:
-    """The steps of one environment that run now."""
+    """The running build steps of one environment."""
 
     def __init__(self, organization: OrganizationSteps) -> None:
         self.groups: tuple[str, ...] = ()
-        """Control groups that each step enters before it becomes a program."""
+        """The control groups that each step enters before it executes its program."""
         self.users = 0
         self._organization = organization
         self._steps: set[ChildProcess] = set()
@@ -144,7 +145,7 @@ class EnvironmentSteps:
 
     @property
     def groups_around(self) -> tuple[str, ...]:
-        """The control groups of the organization."""
+        """The parent control groups, which belong to the organization."""
         return tuple(str(Path(group).parent) for group in self.groups)
 
     @property
@@ -163,11 +164,11 @@ class EnvironmentSteps:
             self._organization.end_weighing()
 
     def kills(self) -> int:
-        """Returns how often steps were ended because of the memory of all."""
+        """Returns how often steps were ended because the environment exceeded its memory limit."""
         return self._ended + cgroups.memory_kills(self.groups)
 
     def end(self) -> None:
-        """Ends all steps, because they have too much memory."""
+        """Ends all steps, because the environment exceeds its memory limit."""
         self._ended += 1
         for step in self._steps:
             step.kill()

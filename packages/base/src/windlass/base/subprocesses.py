@@ -1,4 +1,4 @@
-"""Runs programs in process groups of their own; each group ends with its block, however the block is left."""
+"""Runs programs, each in its own process group, which is killed when the `async with` block ends."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ T = TypeVar("T")
 PIECE: Final = 64 * 1024
 _CALM_LOOKS: Final = 2
 _KILLED_WITHIN: Final = 10.0
-"""Seconds. A process that waits for a disk ends later."""
+"""The time limit of `end_all_of`, in seconds. A process that waits for a disk may end later."""
 
 
 @asynccontextmanager
 async def running(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> AsyncIterator[ChildProcess]:
-    """Runs a program without input. May raise an OSError."""
+    """Runs a program without input for the duration of the block. May raise an OSError."""
     (read_output, output), (read_errors, errors) = os.pipe(), os.pipe()
     try:
         with on_failure(partial(close_all, read_output, read_errors)):
@@ -47,7 +47,7 @@ def close_all(*descriptors: int) -> None:
 
 
 async def pump(stream: asyncio.StreamReader | None, take: Callable[[bytes], None]) -> None:
-    """Passes the output of a program on, chunk by chunk; holds one chunk at a time."""
+    """Passes a program's output to `take` in chunks. Keeps only one chunk in memory."""
     while stream and (piece := await stream.read(PIECE)):
         take(piece)
 
@@ -55,8 +55,10 @@ async def pump(stream: asyncio.StreamReader | None, take: Callable[[bytes], None
 async def run_together(
     *jobs: Coroutine[Any, Any, Any], guard: Coroutine[Any, Any, None] | None = None
 ) -> list[Any]:
-    """Runs all of them and returns their results, or raises the first failure and cancels the rest. Guards
-    return no result, but may fail."""
+    """Runs jobs concurrently and returns their results. Raises the first failure and cancels the other jobs.
+
+    The guard runs beside the jobs. Only its failure has an effect.
+    """
     tasks = [asyncio.ensure_future(job) for job in jobs]
     whole = asyncio.gather(*tasks)
     watching: list[asyncio.Future[Any]] = [asyncio.ensure_future(guard)] if guard else []
@@ -72,7 +74,7 @@ async def run_together(
 
 
 async def run_some(most: int, jobs: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Runs all of them, at most so many at once; see `run_together`."""
+    """Runs jobs like `run_together`, at most `most` at once."""
     free = asyncio.Semaphore(most)
 
     async def run(job: Coroutine[Any, Any, T]) -> T:
@@ -83,7 +85,7 @@ async def run_some(most: int, jobs: Sequence[Coroutine[Any, Any, T]]) -> list[T]
 
 
 async def in_thread(function: Callable[..., T], *args: object) -> T:
-    """Runs a function in a thread. If cancelled, waits until the function has ended before it raises."""
+    """Runs a blocking function in a thread. If cancelled, waits for the function to end and then raises."""
     task = asyncio.ensure_future(asyncio.to_thread(function, *args))
     try:
         return await asyncio.shield(task)
@@ -93,9 +95,11 @@ async def in_thread(function: Callable[..., T], *args: object) -> T:
 
 
 def end_all_of(home: Path, *, in_cells: bool = True) -> None:
-    """Kills all programs whose HOME this is, also those that their cell has marked for it, wherever they have
-    gone since (marks.py). Two looks in a row must find none: one that starts another one and ends may be
-    missed. `in_cells`: False if they never ran in cells, so that none has a mark."""
+    """Kills all processes whose variable HOME is this folder, and all processes with its mark; see marks.py.
+
+    Stops after two listings without such a process, because a process that starts a child and ends may be
+    missed once. `in_cells`: whether the processes may have run in cells, which set the mark.
+    """
     variable, mark = b"HOME=" + os.fsencode(home), mark_of(home)
     calm, until = 0, time.monotonic() + _KILLED_WITHIN
     while calm < _CALM_LOOKS and time.monotonic() < until:

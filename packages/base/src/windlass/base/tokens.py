@@ -1,7 +1,7 @@
-"""The format of an API token: `wdl_`, 43 random characters and a check of 6.
+"""Generates and checks API tokens: the prefix `wdl_`, 43 random characters and a checksum of 6 characters.
 
-Scanners find leaked tokens by the prefix, the check lets a mistyped token be refused without a look-up, and
-the underscore keeps existing clients from taking it for a JWT. 43 characters of 62 are 256 bits.
+Scanners find leaked tokens by the prefix. Thanks to the checksum, a mistyped token is refused without a
+look-up. The underscore keeps clients from mistaking a token for a JWT. 43 random characters have 256 bits.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def well_formed(token: str) -> bool:
 
 
 def digest(token: str) -> str:
-    """Returns the stored form of a token. Tokens are random, so a plain hash cannot be reversed by
-    guessing."""
+    """Returns the hash of a token, which is stored instead of it. A plain hash is enough, because tokens are
+    random and cannot be guessed."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Parses untrusted TOML in time that grows with its length, and with one kind of error."""
+"""Parses untrusted TOML in time proportional to its length. Reports all errors as ValueError."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ import tomllib
 from typing import Any, Final
 
 LONGEST: Final = 256 * 1024
-"""Most characters: the time of `tomllib` grows with the square of the tables and keys of some files."""
+"""The maximum number of characters. The running time of `tomllib` is quadratic for some files."""
 MOST_PARTS: Final = 40
-"""Maximum number of parts of one key, such as the three of `tool.poetry.name`."""
-# A bare part is looked for at its beginning only: from each letter of a long word, a search takes hours.
-# The bound of a quoted part keeps it short where quotes are not closed.
+"""The maximum number of parts of a key; `tool.poetry.name` has three."""
+# An unquoted part matches only at its beginning; otherwise the search in a long word would take hours. The
+# bound of a quoted part limits the search if a quote is not closed.
 _PART: Final = r"""(?:(?<![\w-])[\w-]++|"(?:[^"\\\n]|\\.){0,60}"|'[^'\n]{0,60}+')"""
 _LONG_KEY: Final = re.compile(rf"(?:{_PART}[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}")
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Raises ValueError. The time that `tomllib` takes grows with the square of the parts of a key: to hours
-    for one that fills a file. So a long key is refused, and a value that looks like one."""
+    """Parses TOML. Raises ValueError.
+
+    The running time of `tomllib` is quadratic in the number of a key's parts: a key as long as a file would
+    take hours. Therefore, texts with a long key are refused, and texts with a value that looks like one.
+    """
     if len(text) > LONGEST:
         raise ValueError(f"it is longer than {LONGEST >> 10} KiB")
     if _LONG_KEY.search(text):

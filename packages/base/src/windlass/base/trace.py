@@ -1,7 +1,7 @@
-"""Traces by W3C Trace Context, level 1: taken from a request, put into log lines, and passed on.
+"""Implements W3C Trace Context, level 1: reads a request's trace, adds it to log lines, and passes it on.
 
-Windlass records no spans of its own: its log lines with the id of the trace take their place. `tracestate`
-is not passed on, since it could leak other vendors' data to receivers of webhooks.
+Windlass does not record spans; log lines with the trace id replace them. `tracestate` is not passed on,
+because it could leak other vendors' data to receivers of webhooks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 HEADER: Final = "traceparent"
-# Of a later version, only these fields are read; whatever follows them is unknown.
+# In a later version of the format, unknown fields may follow; they are ignored.
 _GIVEN: Final = re.compile(
     rb"(?!ff)(?P<version>[0-9a-f]{2})-(?!0{32})(?P<id>[0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-"
     rb"(?P<flags>[0-9a-f]{2})(?P<more>-.*)?"
@@ -31,7 +31,7 @@ class Trace(Struct, frozen=True):
     flags: int = _SAMPLED
 
     def header(self) -> str:
-        """Returns `traceparent` for one outgoing request, with a new id of its own."""
+        """Returns the `traceparent` header for one outgoing request, with a new span id."""
         return f"00-{self.id}-{_number(64):016x}-{self.flags:02x}"
 
     @property
@@ -44,7 +44,7 @@ def new_trace() -> Trace:
 
 
 def given_trace(header: bytes | None) -> Trace | None:
-    """Returns the trace that a `traceparent` names; None if it is not valid."""
+    """Parses a `traceparent` header. Returns None if the header is missing or invalid."""
     match = _GIVEN.fullmatch(header) if header else None
     if match is None or (match["version"] == b"00" and match["more"]):
         return None
@@ -52,38 +52,38 @@ def given_trace(header: bytes | None) -> Trace | None:
 
 
 def stored_trace(text: str) -> Trace | None:
-    """Returns the trace that was stored with a deployment or a delivery, if any was."""
+    """Parses the trace that is stored with a deployment or a delivery. Returns None if the text is empty."""
     id, _, flags = text.partition("-")
     return Trace(id, int(flags, 16)) if id else None
 
 
 def _number(bits: int) -> int:
-    """Returns a random number that is not 0, which stands for none."""
+    """Returns a random number except 0, which is an invalid id."""
     return _CHANCE.getrandbits(bits) or 1
 
 
 FindTrace = Callable[[], Trace]
-"""Returns a trace that is made when it is first needed: most requests pass none on."""
+"""A function that creates a trace on first use, because most requests pass no trace on."""
 _CURRENT: Final[ContextVar[Trace | FindTrace | None]] = ContextVar("trace", default=None)
 
 
 def current_trace() -> Trace | None:
-    """Returns the trace of the request or deployment that is worked on here."""
+    """Returns the trace of the current task's request or deployment."""
     trace = _CURRENT.get()
     return trace() if callable(trace) else trace
 
 
 def enter_trace(trace: Trace | FindTrace | None) -> None:
-    """Makes a trace that of this task, and of the tasks that it begins."""
+    """Sets the trace of the current task and of the tasks that it starts."""
     _CURRENT.set(trace)
 
 
 def start_untraced(action: Coroutine[None, None, None]) -> asyncio.Task[None]:
-    """Starts a task that serves many requests, or outlives the one that starts it: it has no trace."""
+    """Starts a task without a trace, for work that serves many requests or outlives the current task."""
     return asyncio.create_task(action, context=Context())
 
 
 def trace_headers() -> dict[str, str]:
-    """Returns the header for a request to another server; none outside of a trace."""
+    """Returns the trace header for a request to another server; an empty dictionary without a trace."""
     trace = current_trace()
     return {HEADER: trace.header()} if trace else {}

@@ -1,8 +1,8 @@
-"""Background work leaves most of each turn of the event loop to requests.
+"""Limits background work in each iteration of the event loop, so that requests are served meanwhile.
 
-A turn runs all callbacks that are ready. If many pieces of background work are ready at once, a request that
-arrives waits for all of them. So their steps (from one `await` to the next) are timed, and those that do not
-fit into a turn wait for a later one, in their order.
+An iteration runs all callbacks that are ready. If many background tasks are ready at once, a new request
+waits for all of them. Therefore, steps of background work (from one `await` to the next) are timed. Steps
+that do not fit into an iteration wait for a later one, in order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 in_background: ContextVar[bool] = ContextVar("in_background", default=False)
-"""True in background work and the tasks that it starts."""
+"""Whether the current task is background work, or was started by background work."""
 
 _SECONDS: Final = 0.001
 _FADES: Final = 0.98
@@ -25,7 +25,7 @@ _FADES: Final = 0.98
 
 
 class TurnBudget:
-    """The time that background work may compute in one turn of the event loop."""
+    """The time that background work may compute in one iteration of the event loop."""
 
     def __init__(self, seconds: float = _SECONDS) -> None:
         self._seconds = self._left = seconds
@@ -33,10 +33,10 @@ class TurnBudget:
         """The recent duration of long steps, in seconds."""
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_renewed = False
-        """True if the next turn does so."""
+        """Whether the renewal of the budget is scheduled for the next iteration."""
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine in the current task. A step that has begun is never interrupted."""
+        """Runs a coroutine in the current task. A running step is never interrupted."""
         in_background.set(True)
         return await BudgetedSteps(self, work)
 
@@ -50,20 +50,20 @@ class TurnBudget:
         self._renew_next()
 
     def wait(self) -> asyncio.Future[None]:
-        """Runs a step when the event loop iteration has time left, and returns its result."""
+        """Returns a future that is resolved when the budget has time for a step."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         self._renew_next()
         return turn
 
     def _renew_next(self) -> None:
-        """Renews the budget in the next turn."""
+        """Schedules the renewal of the budget for the next iteration, unless it is scheduled already."""
         if not self._is_renewed:
             self._is_renewed = True
             asyncio.get_running_loop().call_soon(self._renew)
 
     def _renew(self) -> None:
-        """Resumes as many waiting steps as certainly fit, and at least one."""
+        """Renews the budget. Resumes as many waiting steps as certainly fit, and at least one."""
         self._left, room = self._seconds, max(1, int(self._seconds / self._long_step))
         while self._waiting and room:
             turn = self._waiting.popleft()
@@ -76,7 +76,7 @@ class TurnBudget:
 
 
 class BudgetedSteps(Generator[Any, None, T]):
-    """The steps of a coroutine. Where there is no time left, the wait for a turn comes before the step."""
+    """The steps of a coroutine. If the budget is spent, waits before the next step."""
 
     def __init__(self, budget: TurnBudget, work: Coroutine[Any, Any, T]) -> None:
         self._budget, self._work = budget, work
@@ -97,6 +97,6 @@ class BudgetedSteps(Generator[Any, None, T]):
             self._budget.book(time.perf_counter() - began)
 
     def throw(self, *failure: Any) -> Any:
-        """Passes on an exception at once, because it ends most work."""
+        """Passes an exception to the coroutine without a wait, because it usually ends the work."""
         self._has_turn = False
         return self._work.throw(*failure)

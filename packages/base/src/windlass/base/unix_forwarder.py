@@ -1,4 +1,4 @@
-"""A socket in the file system that leads to a TCP port of this machine, for programs in other networks."""
+"""Forwards a Unix socket to a TCP port of this machine, for programs in other network namespaces."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from typing import Final
 from windlass.base import kernel
 
 _MOST, _MOST_OF_CELL = 512, 8
-"""Connections at a time, in all and of one cell. A further one is closed at once."""
+"""The maximum numbers of connections: in total, and of one cell. A further connection is closed at once."""
 _SHARES: Final = 32
-"""A cell may have no more than one of so many shares of what others leave it, but always one connection."""
+"""The maximum of a cell: the connections that other cells leave free, divided by this number."""
 _PEER: Final = Struct("3i")
 _PIECE: Final = 64 * 1024
 _PATIENCE: Final = 10.0
 
 
 class UnixForwarder:
-    """Every program that sees the socket may connect: the service behind it has to authenticate its
-    clients."""
+    """Forwards connections. Any program that sees the socket may connect, so the server behind the port must
+    authenticate clients."""
 
     def __init__(self, path: Path, host: str, port: int) -> None:
         self._path, self._to = path, (host, port)
         self._server: asyncio.Server | None = None
         self._open: Counter[tuple[int, int]] = Counter()
-        """Connections by cell. All cells of an ordinary user have the same user, and all cells on a kernel
-        without process namespaces have the same one."""
+        """The number of open connections by cell: its user and its pid namespace. If Windlass runs as an
+        ordinary user, all cells have the same user. Without pid namespaces, all cells have the same one."""
         self._inode = 0
 
     async def open(self) -> None:
-        """Replaces what another server has left there."""
+        """Starts listening. Replaces a socket that an earlier server has left behind."""
         self._path.parent.mkdir(mode=0o711, exist_ok=True)
         self._path.parent.chmod(0o711)
         self._path.unlink(missing_ok=True)
@@ -52,7 +52,7 @@ class UnixForwarder:
             return
         self._server.close()
         with suppress(FileNotFoundError):
-            if self._path.stat().st_ino == self._inode:  # and not one that a later server has made
+            if self._path.stat().st_ino == self._inode:  # keeps the socket of a later server
                 self._path.unlink()
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -68,7 +68,7 @@ class UnixForwarder:
         finally:
             writer.close()
             self._open[cell] -= 1
-            self._open = +self._open  # without cells that have none
+            self._open = +self._open  # removes cells without connections
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -83,7 +83,7 @@ class UnixForwarder:
 
 
 def _cell_at(writer: asyncio.StreamWriter) -> tuple[int, int]:
-    """Returns the user and the process namespace of the client. The latter is 0 if the client has ended."""
+    """Returns the user and the pid namespace of the client; the namespace is 0 if the client has ended."""
     peer = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     process, user, _ = _PEER.unpack(peer)
     return user, kernel.process_namespace(process)
@@ -100,7 +100,7 @@ async def _pass(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
 
 @contextmanager
 def short_path(path: Path) -> Iterator[str]:
-    """Yields an alternative path of a socket that is short enough for its address."""
+    """Yields another path of a socket, which is short enough for a socket address."""
     folder = os.open(path.parent, os.O_PATH | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"

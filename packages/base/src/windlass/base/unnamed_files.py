@@ -1,5 +1,5 @@
-"""Finds deleted files that processes still use: open, executed, mapped, or in messages that wait in their
-sockets."""
+"""Finds the unnamed files of processes, such as deleted files: open files, mapped files, executables, and
+files in socket messages."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ _DELETED_LINE: Final = b" (deleted)\n"
 
 
 def unnamed_files(pids: Collection[int]) -> Iterator[os.stat_result]:
-    """Yields the facts of each file; several times, if it is held several times. The kernel shows files that
-    are only in memory to root alone. May raise UnseenFiles."""
+    """Yields the `stat` results of unnamed files, without removing duplicates. May raise UnseenFiles.
+
+    The kernel shows files that are mapped and closed to root only.
+    """
     for pid in pids:
         for path in _paths(pid):
             with suppress(OSError):
-                # Others are not touched: they may be on a disk that hangs.
+                # Other files are not accessed, because they may be on a disk that hangs.
                 if os.readlink(path).endswith(_DELETED):  # noqa: PTH115 (of thousands)
                     facts = os.stat(path)  # noqa: PTH116 (likewise)
                     if not facts.st_nlink:
@@ -32,8 +34,10 @@ def unnamed_files(pids: Collection[int]) -> Iterator[os.stat_result]:
 
 
 def mapped_files(pids: Collection[int]) -> set[tuple[int, int]]:
-    """Returns the files without a name in the memory of these processes, each by device and inode. Those that
-    `unnamed_files` does not yield are mapped and closed, and only root sees how large they are."""
+    """Returns the device and inode of each unnamed file that these processes have mapped.
+
+    Files that `unnamed_files` does not yield are mapped and closed; only root can read their size.
+    """
     return {file for pid in pids for file in _mapped(live_thread(pid))}
 
 

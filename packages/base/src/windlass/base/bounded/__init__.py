@@ -1,4 +1,4 @@
-"""Calls that untrusted files may make long or large, each in its own process with limits."""
+"""Runs calls that read untrusted files, each in its own process with limits of time and memory."""
 
 from windlass.base.bounded.calls import BoundedCalls, CallLimits, OutOfBounds
 

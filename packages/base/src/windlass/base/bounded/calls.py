@@ -1,7 +1,7 @@
-"""Runs functions that read untrusted files: each call in its own process, with limits of time and memory, a
-few at a time for each organization.
+"""Runs functions that read untrusted files. Each call runs in its own process, with limits of time and
+memory, and each organization has a limited number of concurrent calls.
 
-A call ends with its caller: one that is cancelled kills the process. Nothing here uses the common threads.
+If the caller is cancelled, the process is killed. Calls do not use the common thread pool.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from windlass.base.subprocesses import close_all
 
 T = TypeVar("T")
 _WALL: Final = 3
-"""Seconds that a call may last for each second of processor time that it may use: the machine may be busy."""
+"""The maximum duration of a call, as a multiple of its processor time, because the machine may be busy."""
 _PROGRAM: Final = (
     "import sys; sys.path[:0] = sys.argv[1].split(':'); from windlass.base.bounded.child import main; "
     "main(int(sys.argv[2]))"
@@ -39,23 +39,22 @@ _PROGRAM: Final = (
 
 class CallLimits(Struct, frozen=True):
     memory: int = 512
-    """Maximum address space of one call, in MiB."""
+    """The maximum address space of a call, in MiB."""
     seconds: int = 20
-    """Seconds of processor time of one call."""
+    """The maximum processor time of a call, in seconds."""
     of_one: int = 2
-    """Maximum number of simultaneous calls of one organization."""
+    """The maximum number of concurrent calls of one organization."""
     most: int = 8
-    """Maximum number of simultaneous calls."""
+    """The maximum number of concurrent calls of all organizations."""
 
 
 class OutOfBounds(Exception):
-    """A call needed more than it may. The message says what to do."""
+    """A call exceeded its limits. The message says what to do."""
 
 
 class BoundedCalls:
     def __init__(self, limits: CallLimits, load: str) -> None:
-        """`load`: a function (`module:function`) that imports the code for calls, once before the first
-        call."""
+        """`load` is the name of a function (`module:function`) that imports the code of all calls."""
         self._limits, self._load = limits, load
         self._free = asyncio.Semaphore(limits.most)
         self._free_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -66,8 +65,10 @@ class BoundedCalls:
         server.thread.submit(server.prepare)
 
     async def run(self, org: str, function: Callable[..., T], *arguments: object) -> T:
-        """Calls a function of a module in its own process, and returns or raises what it does. Arguments
-        and result are copies. May raise OutOfBounds."""
+        """Calls a module's function in its own process. Returns its result or raises its exception.
+
+        Arguments and result are copied between the processes. May raise OutOfBounds.
+        """
         own = self._free_of.setdefault(org, asyncio.Semaphore(self._limits.of_one))
         async with own, self._free:
             reply = await self._reply(function, arguments)
@@ -99,13 +100,13 @@ class BoundedCalls:
             return cast(CallReply, pickle.loads(written))  # noqa: S301 (this package has written it)
         if code == -signal.SIGXCPU:
             raise self._too_long()
-        if code < 0:  # by the kernel for its memory, or for a stack that is too deep
+        if code < 0:  # killed by the kernel for its memory, or for a stack overflow
             raise self._too_large()
         why = (await process.stderr.read()).decode(errors="replace")
         raise RuntimeError(f"the process of a call ended with {code}: {why}")
 
     async def _start(self, request: bytes, reply: int, errors: int) -> int:
-        """Starts the process of a call. A caller that is cancelled leaves none running."""
+        """Starts the process of a call. Kills it if the caller is cancelled meanwhile."""
         server = _call_server(self._load)
         starting = asyncio.get_running_loop().run_in_executor(
             server.thread, server.start, request, reply, errors
@@ -134,12 +135,15 @@ class BoundedCalls:
 
 @cache
 def _call_server(load: str) -> CallServer:
-    """Returns the one of this process, which holds no state of an installation."""
+    """Returns the call server of this process. All installations share it, because it has no state."""
     return CallServer(load)
 
 
 class CallServer:
-    """The process that forks calls, and the thread that asks it: the kernel ends calls with this thread."""
+    """The process that forks calls, and the thread that talks to it.
+
+    The kernel kills running calls when this thread ends.
+    """
 
     def __init__(self, load: str) -> None:
         self.thread = ThreadPoolExecutor(1, "windlass-calls")
@@ -150,7 +154,7 @@ class CallServer:
         self._open()
 
     def start(self, request: bytes, reply: int, errors: int) -> int:
-        """Returns the process of a call, a child of this one. May raise an OSError."""
+        """Starts the process of a call as a child of this process. Returns its pid. May raise an OSError."""
         file = os.memfd_create("call", os.MFD_CLOEXEC)
         with os.fdopen(file, "wb") as sent:
             sent.write(request)
@@ -162,7 +166,7 @@ class CallServer:
                     socket.send_fds(channel, [b"call"], [file, reply, errors])
                     if answer := channel.recv(64):
                         return int(answer)
-                self._close()  # it was killed
+                self._close()  # the call server was killed: start it again
         raise OSError(
             "the process that runs calls was killed twice: free memory on this machine, and try again"
         )

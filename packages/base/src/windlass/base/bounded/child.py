@@ -1,10 +1,10 @@
-"""A process that forks one child for each call, so that a call starts within milliseconds.
+"""The call server: a process that forks a child for each call, so that a call starts within milliseconds.
 
-It has loaded what calls need. Each child is a child of the server, which learns how it ends and
-may kill it. This process keeps no state and ends with the server.
+It imports the code of all calls once. It forks each child as a child of the Windlass server, which can thus
+wait for the child and kill it. The call server has no other state and ends with the Windlass server.
 
-A request is a pickle in a memory file; the reply of a child goes into a pipe, as a pickle. Both come from
-this package: untrusted files are read in between, and are never unpickled.
+A request is a pickle in an in-memory file, and a reply is a pickle in a pipe. Only this package writes them;
+untrusted files are read in between and are never unpickled.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from windlass.base.oom_score import STEPS, raise_own_score
 
 LARGEST_REPLY: Final = 16 << 20
 _NICENESS: Final = 5
-"""A call gets a third of the processor time of the server, where both want it."""
+"""The niceness of calls, which gives a call a third of the server's processor time if both are busy."""
 
 
 class CallRequest(NamedTuple):
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     path: Sequence[str]
-    """Folders of programs of this machine."""
+    """The folders with programs of this machine, as in PATH."""
     memory: int
-    """Bytes of address space."""
+    """The maximum address space, in bytes."""
     seconds: int
-    """Seconds of processor time."""
+    """The maximum processor time, in seconds."""
 
 
 class CallReply(NamedTuple):
@@ -48,12 +48,12 @@ class CallReply(NamedTuple):
 
 def main(number: int) -> NoReturn:
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, signal.SIG_IGN)  # it ends with the server
+        signal.signal(name, signal.SIG_IGN)  # the call server ends together with the Windlass server
     calls.prctl(calls.PR_SET_DUMPABLE, 0)
     server = os.getppid()
     resolve_name(sys.argv[3])()
     gc.collect()
-    gc.freeze()  # children share these objects, and need not look through them
+    gc.freeze()  # excludes these objects from garbage collection in the children
     channel = socket.socket(fileno=number)
     while True:
         word, descriptors, _, _ = socket.recv_fds(channel, 16, 3)
@@ -80,8 +80,8 @@ def _serve(descriptors: list[int], server: int) -> None:
     if os.getppid() != server:
         return
     with os.fdopen(request, "rb") as file:
-        call: CallRequest = pickle.loads(file.read())  # noqa: S301 (this package has written it)
-    os.environ["PATH"] = os.pathsep.join(call.path)  # noqa: TID251 (it starts without an environment)
+        call: CallRequest = pickle.loads(file.read())  # noqa: S301 (written by this package)
+    os.environ["PATH"] = os.pathsep.join(call.path)  # noqa: TID251 (this process has no other environment)
     resource.setrlimit(resource.RLIMIT_AS, (call.memory, call.memory))
     resource.setrlimit(resource.RLIMIT_CPU, (call.seconds, call.seconds + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -91,7 +91,7 @@ def _serve(descriptors: list[int], server: int) -> None:
             raise MemoryError
     except MemoryError:
         reply = pickle.dumps(CallReply(error=MemoryError()))
-    except Exception as error:  # noqa: BLE001 (the caller gets it)
+    except Exception as error:  # noqa: BLE001 (returned to the caller)
         reply = _encode(CallReply(error=error))
     with os.fdopen(output, "wb") as pipe:
         pipe.write(reply)
@@ -103,7 +103,7 @@ def _encode(reply: CallReply) -> bytes:
     if reply.error is not None:
         try:
             pickle.loads(written)  # noqa: S301 (just written)
-        except TypeError:  # its class takes other arguments than it keeps
+        except TypeError:  # the constructor of its class takes other arguments than `args`
             return pickle.dumps(CallReply(error=RuntimeError(repr(reply.error))))
     return written
 

@@ -1,1 +1,1 @@
-"""Code that both public ports share: limits, parsing of request heads, and the table of connections."""
+"""Code for both the API port and the gateway: limits, parsers of requests, and tables of connections."""

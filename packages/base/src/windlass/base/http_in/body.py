@@ -1,6 +1,6 @@
-"""The body of one request, cut out of the bytes that a connection sends.
+"""Separates a request body from the other bytes of a connection.
 
-`chunks` reads the framing of a chunked body. The connection decides what becomes of the bytes.
+The module `chunks` parses the framing of a chunked body. The connection decides what to do with the bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _UNKNOWN: Final = sys.maxsize
 
 
 class RequestBody:
-    """Parses a body to its end. Bytes after the end are stored in `held`, for the next request."""
+    """Parses a body to its end. Stores bytes after the end in `held`, for the next request."""
 
     __slots__ = ("_chunks", "_held", "left", "whole")
 
@@ -31,12 +31,12 @@ class RequestBody:
         most: int = sys.maxsize,
         at_once: int = sys.maxsize,
     ) -> None:
-        """`plain` leaves out the framing of a chunked body. For `most` and `at_once`, see `Chunks`."""
+        """`plain` removes the framing of a chunked body. For `most` and `at_once`, see `Chunks`."""
         is_chunked = length == CHUNKED
         self._chunks = Chunks(bounds, plain=plain, most=most, at_once=at_once) if is_chunked else None
         self._held = held
         self.left = length if self._chunks is None else _UNKNOWN
-        """Bytes still to come, at most."""
+        """The maximum number of bytes that are still missing."""
         self.whole = False
 
     @property
@@ -45,11 +45,11 @@ class RequestBody:
         return self._chunks is not None and self._chunks.is_behind
 
     def begin(self) -> bytes:
-        """Returns the part of the body that `held` has already."""
+        """Returns the part of the body that `held` already contains."""
         return self.feed(self._held.take() if self._chunks else self._held.cut(self.left))
 
     def feed(self, data: bytes) -> bytes:
-        """Returns the part of these bytes that belongs to the body. Raises Bad."""
+        """Returns the part of `data` that belongs to the body. Raises Bad."""
         after: bytes | None
         if self._chunks is not None:
             data, after = self._chunks.feed(data)

@@ -1,4 +1,4 @@
-"""Limits on clients, for the API port and the gateway alike. Tests can make each of them small."""
+"""Defines the limits for clients of the API port and the gateway. Tests can reduce each limit."""
 
 from __future__ import annotations
 
@@ -7,59 +7,55 @@ from typing import Final
 from msgspec import Struct
 
 ROOM: Final = 64 * 1024
-"""Bytes that a client may send ahead before the port stops reading it."""
+"""The number of bytes that a client may send ahead before the port stops reading from its connection."""
 
 
 CHUNKS_AT_ONCE: Final = 256
-"""Chunks of a body that the gateway parses before others have their turn."""
+"""The number of chunks that the gateway parses for one connection before it serves other connections."""
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """Limits of one port. Times are in seconds."""
+    """The limits of one port. Times are in seconds."""
 
     head_bytes: int = 64 * 1024
     target_bytes: int = 16 * 1024
     fields: int = 100
-    """Maximum of header fields, and of trailers."""
+    """The maximum number of header fields, and of trailer fields."""
     trailer_bytes: int = 16 * 1024
     head_seconds: float = 10.0
-    """Maximum seconds from the first byte of a request's head, or from the connection, to the end of the
-    head."""
+    """The time limit of a request's head, from its first byte or from the start of the connection."""
     idle_seconds: float = 75.0
-    """Seconds for which an idle connection is kept between two requests."""
+    """The time after which a connection without requests is closed."""
     stall_seconds: float = 60.0
-    """Time without any progress in a request body or an answer."""
+    """The time limit without any progress in a request body or a response."""
     body_seconds: float = 300.0
-    """Time from the first to the last byte of a body on the API port, which reads bodies whole."""
+    """The time limit of a request body on the API port, which reads bodies whole."""
     body_chunks: int = 4096
-    """Maximum of chunks in such a body: parsing many small ones would delay other clients."""
+    """The maximum number of chunks in such a body. Parsing many small chunks would delay other clients."""
     parting_seconds: float = 2.0
-    """Seconds for the client to read the last answer and close the connection."""
+    """The time after the last response in which the client can read it and close the connection."""
     leaving_seconds: float = 5.0
-    """Maximum seconds for an answer to a client that has closed its sending side and may have
-    disconnected."""
+    """The time limit of a response to a client that has closed its sending side and may be gone."""
     pooled_seconds: float = 4.0
-    """Seconds for which an idle connection to an instance is kept. Many servers close idle connections
-    after 5."""
+    """The time for which an idle connection to an instance is kept. Many servers close it after 5 seconds."""
     connect_seconds: float = 5.0
     pause_seconds: float = 1.0
-    """Seconds for which an endpoint that refused a connection is skipped while there are others."""
+    """The time for which an endpoint that refused a connection is skipped if there are others."""
     connections: int = 10_000
-    """Maximum number of client connections of one port; fewer if the process cannot open four files for
-    each."""
+    """The maximum number of client connections of one port. The limit of open files may lower it."""
     unsent_bytes: int = 128 * 1024 * 1024
-    """Bytes of all unread answers of one port."""
+    """The maximum number of bytes in unread responses of one port."""
     log_seconds: float = 60.0
-    """Interval of the log line that counts refused requests and connections."""
+    """The interval between log lines that count refused requests and connections."""
 
     @property
     def streams(self) -> int:
-        """Event streams and websockets of one port at once; the remaining connections are for requests."""
+        """The maximum number of event streams and websockets of one port. The rest is for requests."""
         return max(1, self.connections * 3 // 4)
 
     @property
     def tick_seconds(self) -> float:
-        """Seconds between two checks of all connections: a quarter of the shortest timeout."""
+        """The interval between two checks of all connections: a quarter of the shortest timeout."""
         shortest = min(
             self.head_seconds,
             self.idle_seconds,

@@ -1,4 +1,4 @@
-"""Parses a chunked body to its end. Passes on only bytes that it has parsed completely."""
+"""Parses a chunked body to its end. Passes on only completely parsed bytes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from windlass.base.http_in.wire import FIELDS, Bad
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e]*)?")
 _LONGEST_LINE: Final = 4096
 _MOST_EXCESS: Final = 16 * 1024
-"""Framing bytes allowed beyond those that chunks of a sensible size need: extensions must not carry a second
-body."""
+"""The framing bytes allowed in addition to those of reasonably large chunks. Chunk extensions could otherwise
+carry a second body."""
 _USUAL_FRAMING: Final = 16
-# A server that merges trailers into the fields would take these as its own.
+# A server that merges trailers into the header fields would accept these trailers as its own header fields.
 _FRAMING: Final = re.compile(
     rb"\r\n(?:content[-_]length|transfer[-_]encoding|host|connection|upgrade|forwarded|x[-_]forwarded[^:]*):",
     re.IGNORECASE,
@@ -25,7 +25,7 @@ _IN_SIZE, _IN_DATA, _AFTER_DATA, _IN_TRAILERS = range(4)
 
 
 class Chunks:
-    """A parser for chunked bodies. `plain` removes the framing, for receivers without chunked encoding."""
+    """Parses a chunked body. `plain` removes the framing, for receivers without chunked encoding."""
 
     __slots__ = (
         "_at_once",
@@ -43,11 +43,11 @@ class Chunks:
     def __init__(
         self, bounds: Bounds, *, plain: bool = False, most: int = sys.maxsize, at_once: int = sys.maxsize
     ) -> None:
-        """`most` limits the number of chunks, and `at_once` that of one call of `feed`."""
+        """`most` limits the number of chunks of the body, `at_once` the chunks parsed by one `feed` call."""
         self._at_once = self._turn_left = at_once
         self.is_behind = False
-        """True if more chunks have arrived than are parsed at once: `feed` must be called again, even
-        without bytes."""
+        """Whether more chunks have arrived than one call parses. `feed` must then be called again, even
+        without new bytes."""
         self._bounds = bounds
         self._chunks_left = most
         self._excess = 0
@@ -57,7 +57,7 @@ class Chunks:
         self._plain = plain
 
     def feed(self, data: bytes) -> tuple[bytes, bytes | None]:
-        """Returns the bytes to pass on, and the bytes after the body (None if it has not ended)."""
+        """Returns the bytes to pass on, and the bytes after the body: None until the body has ended."""
         if self._held:
             data, self._held = self._held + data, b""
         at, size, payload = 0, len(data), []
@@ -79,7 +79,7 @@ class Chunks:
                 at = self._trailers(data, at)
                 if at > begin:
                     return (b"".join(payload) if self._plain else data[:at]), data[at:]
-            if at == begin:  # this piece of framing is incomplete
+            if at == begin:  # the framing is incomplete
                 self._held = data[at:]
                 break
         return (b"".join(payload) if self._plain else data[:at]), None
@@ -100,8 +100,8 @@ class Chunks:
         return at + 2
 
     def _small_chunks(self, data: bytes, at: int, payload: list[bytes]) -> int:
-        """Skips all complete small chunks in one tight loop: a body may consist of nothing else, and other
-        clients wait meanwhile."""
+        """Skips all complete small chunks in one tight loop. A body may consist of small chunks only, while
+        other clients wait."""
         while self._chunks_left > 0 and self._turn_left > 0:
             end = data.find(b"\r\n", at, at + 5)
             length = _SMALL.get(data[at:end]) if end > at else None
@@ -135,7 +135,7 @@ class Chunks:
             self._phase = _IN_DATA
             return end + 2
         self._phase = _IN_TRAILERS
-        return end  # this line break may be the beginning of trailers
+        return end  # this line break may begin the trailers
 
     def _trailers(self, data: bytes, at: int) -> int:
         most = self._bounds.trailer_bytes

@@ -1,8 +1,8 @@
-"""Limits the connections of a public port by the files that its process may open.
+"""Limits the connections of a public port by the number of files that its process may open.
 
-A connection to the API is one file; one to the gateway is two, with the connection to an instance. Four files
-are counted for each, in the server as in the gateway: the others are for engines, builds, git, logs and the
-database, and for connections that a gateway hands over.
+A connection to the API needs one file. A connection to the gateway needs two, including the connection to an
+instance. The limit assumes four files for each connection, in the server and in the gateway. The rest is for
+engines, builds, git, logs, the database, and connections that a gateway hands over.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _DUTIES: Final = 4
 
 
 def connections_within(files: int, wanted: int) -> int:
-    """Returns how many clients a port may have, in a process that may open so many files."""
+    """Returns the maximum number of clients of a port in a process that may open `files` files."""
     return max(1, min(wanted, files // _DUTIES))
 
 
 def allow_connections(wanted: int) -> int:
-    """Raises the limit of open files as far as needed, and returns how many clients a port may have."""
+    """Raises the limit of open files as far as needed. Returns the maximum number of clients of a port."""
     files = raise_limit(_DUTIES * wanted)
     allowed = connections_within(files, wanted)
     if allowed < wanted // 2:
@@ -35,16 +35,16 @@ def allow_connections(wanted: int) -> int:
 
 
 def useful_files(wanted: int) -> int:
-    """Returns how many files this process may open, limited to the number that this many clients need."""
+    """Returns how many files this process may open, but at most the number that `wanted` clients need."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _DUTIES * wanted if hard == resource.RLIM_INFINITY else min(hard, _DUTIES * wanted)
 
 
 def raise_limit(wanted: int) -> int:
-    """Raises the soft limit of open files to as many as wanted, if the machine allows it, and returns it.
+    """Raises the soft limit of open files to `wanted`, as far as the hard limit allows. Returns the limit.
 
-    The usual limit of 1024 exists for programs that use select(), which this one does not; engines give
-    instances their own limits.
+    The default of 1024 exists for programs that use select(), which Windlass does not use. Engines set the
+    limits of instances themselves.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
@@ -54,7 +54,7 @@ def raise_limit(wanted: int) -> int:
         return soft
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    except (OSError, ValueError) as error:  # a sandbox may forbid even that; the server works all the same
+    except (OSError, ValueError) as error:  # a sandbox may forbid this; the server works nevertheless
         _log.warning("the limit of open files cannot be raised", extra={"limit": soft, "reason": str(error)})
         return soft
     return most

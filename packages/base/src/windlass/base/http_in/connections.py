@@ -1,14 +1,14 @@
-"""The open connections of one public port: how many are allowed, and which one is closed for a new one.
+"""Keeps the open connections of one public port: limits their number, and selects a connection to close when
+a new one needs its slot.
 
-When all slots are taken, the connection that has kept the server waiting longest is closed: one that is
-silent, sends half a head, stalls in a body or does not read. So a flood of silent connections closes
-itself. No address may hold more than half of the slots, except a trusted proxy, which has many clients
-behind it. Organizations whose services call from their own networks have one address each there: together
-they have half of the slots, and each as many as it leaves free of those, so that there is room for the
-next one.
+When all slots are in use, the connection that has kept the server waiting longest is closed: it is silent,
+sends an incomplete head, stalls in a body, or does not read. A flood of silent connections thus closes only
+itself. An address may use half of the slots at most, except a trusted proxy, which serves many clients.
+Services that call from their own networks have one address for each organization. All these addresses
+together may use half of the slots. Each may use as many of them as it leaves free for others.
 
-One tick moves the coarse clock and checks every connection. A timer for each request would cost more than all
-other handling of the request.
+A periodic tick updates the coarse clock and checks all connections. A timer for each request would cost more
+than all other work for the request.
 """
 
 from __future__ import annotations
@@ -27,25 +27,26 @@ from windlass.base.log import log
 
 _log = log("connections")
 _RESCAN_SECONDS: Final = 0.1
-"""Pause between two searches for connections to close, if the last one found none."""
+"""The pause between two searches for connections to close, if the last search found none."""
 _TOLD: Final = 16
-"""One in so many connections above the limit gets a 503 answer; the others are closed without an answer."""
+"""The connections above the limit that get a 503 response: the limit divided by this number. Further
+connections are closed without a response."""
 _ANYWHERE: Final = ""
 _INSIDE: Final = ip_network("198.18.0.0/15")
-"""Addresses of networks of services (base/isolation/network.py), which no other client has."""
+"""The addresses of service networks (base/isolation/network.py), which no other client has."""
 
 
 class OpenConnection(Protocol):
-    """A connection of a client."""
+    """A client connection."""
 
     network: str
-    """The network of the client; see `network_of`."""
+    """The client's network; see `network_of`."""
 
     def waits_since(self) -> float | None:
-        """Returns since when the server has been waiting for the client, or None if it is not waiting."""
+        """Returns when the server began to wait for the client; None if it is not waiting."""
 
     def age(self, now: float) -> None:
-        """Checks whether the client has taken too long for something."""
+        """Checks all timeouts of the connection."""
 
     def abort(self) -> None: ...
 
@@ -64,7 +65,7 @@ class ConnectionTable:
         trusts: Callable[[str], bool] = lambda network: False,
         also: Callable[[float], None] | None = None,
     ) -> None:
-        """`also` is called on each tick with the present time."""
+        """`also` is called on each tick with the current time."""
         self.bounds = bounds
         self.limit = bounds.connections
         self.now = 0.0
@@ -75,13 +76,13 @@ class ConnectionTable:
         self._also = also
         self._by_network: Counter[str] = Counter()
         self._inside = 0
-        """Connections from networks of services."""
+        """The number of connections from service networks."""
         self._waiting: dict[str, deque[tuple[float, OpenConnection]]] = {}
-        """Connections that could be closed, as of the last search, by network, the oldest first."""
+        """The connections that could be closed at the last search, by network, the longest waiting first."""
         self._look_after: dict[str, float] = {}
-        """The time of the next search in a network that had none to close."""
+        """The earliest time of the next search in each network that had no closable connection."""
         self._unsent: dict[OpenConnection, int] = {}
-        """Unread bytes of each client, the longest waiting first."""
+        """The number of unread bytes of each client, the longest waiting client first."""
         self._unsent_bytes = 0
         self._refused: Counter[str] = Counter()
         self._log_at = 0.0
@@ -107,7 +108,7 @@ class ConnectionTable:
         return Admission.FREE if free else Admission.FULL
 
     def remove(self, member: OpenConnection) -> None:
-        """Removes a connection; may be called twice."""
+        """Removes a connection. Idempotent."""
         if member in self.members:
             self.members.discard(member)
             self.sent(member)
@@ -118,7 +119,7 @@ class ConnectionTable:
                 del self._by_network[network]
 
     def replace(self, member: OpenConnection, successor: OpenConnection) -> None:
-        """Replaces a connection by its successor, for example a websocket."""
+        """Replaces a connection by its successor, such as a websocket."""
         self.remove(member)
         self._add(successor)
 
@@ -137,7 +138,7 @@ class ConnectionTable:
         return half
 
     def _close_one(self, network: str) -> bool:
-        """Closes the connection, of one network or of all, that has kept the server waiting longest."""
+        """Closes the connection of a network, or of any network, that has kept the server waiting longest."""
         member = self._next_waiting(network) or self._look_again(network)
         if member is None:
             return False
@@ -171,14 +172,14 @@ class ConnectionTable:
     # Unread bytes
 
     def unsent(self, member: OpenConnection, size: int) -> None:
-        """Records how many bytes wait for this client, and closes the longest waiting clients if the total is
-        too high."""
+        """Records the number of bytes that a client has not read. Closes the longest waiting clients if the
+        total is too high."""
         self._unsent_bytes += size - self._unsent.get(member, 0)
         self._unsent[member] = size
         while self._unsent_bytes > self.bounds.unsent_bytes:
             longest = next(iter(self._unsent))
             self.remove(longest)
-            asyncio.get_running_loop().call_soon(longest.abort)  # its transport may be writing at this moment
+            asyncio.get_running_loop().call_soon(longest.abort)  # its transport may be writing just now
             self.refuse("unread")
 
     def sent(self, member: OpenConnection) -> None:
@@ -187,7 +188,7 @@ class ConnectionTable:
     # Refusals
 
     def refuse(self, why: str) -> None:
-        """Counts a refusal; the next tick logs the count, so that bad requests cannot fill the log."""
+        """Counts a refusal. The next tick logs the counts, so that bad requests cannot fill the log."""
         self._refused[why] += 1
 
     def _log_refused(self, now: float) -> None:
@@ -233,7 +234,7 @@ def _is_far_above(connections: int, limit: int) -> bool:
 
 @lru_cache(4096)
 def is_inside(network: str) -> bool:
-    """Returns whether the client is a service in its own network."""
+    """Returns whether a client is a service in its own network."""
     try:
         return ip_address(network) in _INSIDE
     except ValueError:
@@ -242,7 +243,7 @@ def is_inside(network: str) -> bool:
 
 @lru_cache(4096)
 def network_of(host: str) -> str:
-    """Returns the address, or for IPv6 the /64 network, because a client usually has all its addresses."""
+    """Returns the address of a client; for IPv6 its /64 network, because a client usually owns all of it."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -253,8 +254,10 @@ def network_of(host: str) -> str:
 
 
 def trust_check(proxies: Iterable[str]) -> Callable[[str], bool]:
-    """Returns a function that checks whether an address belongs to a trusted proxy, from the setting
-    `trusted_proxies`."""
+    """Returns a function that checks whether an address belongs to a trusted proxy.
+
+    `proxies` is the setting `trusted_proxies`.
+    """
     words = frozenset(proxies)
     networks = [network for word in words if (network := _network(word))]
 
@@ -266,7 +269,7 @@ def trust_check(proxies: Iterable[str]) -> Callable[[str], bool]:
             address = ip_address(host)
         except ValueError:
             return False
-        # An IPv6 network stands for all its addresses, also if only one of them is a proxy.
+        # All addresses of a /64 network are trusted, even if only one of them is a proxy.
         return any(address in network or network_of(str(network[0])) == host for network in networks)
 
     return trusts

@@ -1,6 +1,7 @@
-"""Parses and checks the head of a request for both ports: first line, length of the body, and host.
+"""Parses and checks request heads for both ports: the first line, the length of the body, and the host.
 
-Pure. It accepts less than RFC 9112 allows: anything that two programs could read differently is refused.
+Performs no input or output. Accepts less than RFC 9112 allows: input that two programs could interpret
+differently is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ CHUNKED: Final = -1
 
 LINE_END: Final = b"\r\n"
 LINE: Final = re.compile(rb"(" + TOKEN + rb"{1,64}) ([\x21\x22\x24-\x7e\x80-\xff]+) HTTP/1\.([01])")
-"""Method, target and minor version; a target without a leading slash is checked further."""
+"""Method, target and minor version. Targets without a leading slash are checked further."""
 _OTHER_VERSION: Final = re.compile(rb"\S+ \S+ HTTP/(?!1\.[01]\Z)[0-9.]+")
 _ABSOLUTE: Final = re.compile(rb"https?://([^/?@]+)([/?].*)?", re.IGNORECASE)
 _HOST: Final = re.compile(
@@ -27,21 +28,21 @@ _HOST: Final = re.compile(
 _LONGEST_HOST: Final = 253
 SINGLE: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
 NEVER_DROPPED: Final = SINGLE | {b"authorization", b"cookie", b"expect"}
-"""End-to-end fields: a client may not declare them hop-by-hop."""
+"""The end-to-end fields, which a client may not declare as hop-by-hop."""
 _MEANT: Final = SINGLE | {b"connection", b"upgrade", b"expect"}
 
 Values = Mapping[bytes, bytes]
-"""The values of fields by their names in lower case; those of one name are joined by commas."""
+"""Field values by name in lower case. Values of repeated fields are joined by commas."""
 
 
 class StartLine(NamedTuple):
     method: bytes
     target: bytes
-    """The target as it is passed on, without scheme and host."""
+    """The target in the form that is passed on, without scheme and host."""
     old: bool
-    """True for HTTP/1.0."""
+    """Whether the version is HTTP/1.0."""
     authority: bytes | None
-    """The host of an absolute target; the Host field has to agree with it."""
+    """The host of an absolute target, which must be equal to the Host field."""
 
 
 def parse_line(line: bytes, bounds: Bounds) -> StartLine:
@@ -75,8 +76,7 @@ def check_authority(authority: bytes | None, host: bytes) -> None:
 
 
 def check_fields(block: bytes, bounds: Bounds) -> None:
-    """Checks syntax and number of the fields. `block` holds all of them, each with the line break before
-    it."""
+    """Checks syntax and number of fields. In `block`, each field begins with the preceding line break."""
     if not FIELDS.fullmatch(block):
         raise Bad(400, "A field of the head is not valid.")
     if block.count(LINE_END) > bounds.fields:
@@ -84,13 +84,13 @@ def check_fields(block: bytes, bounds: Bounds) -> None:
 
 
 def check_single(name: bytes) -> None:
-    """Refuses a field that appears twice, if it may appear only once."""
+    """Refuses a repeated field if it may appear only once."""
     if name in SINGLE:
         raise Bad(400, f"The field {name.decode()} is there more than once.")
 
 
 def body_length(values: Values, old: bool) -> int:
-    """Returns the length of the body that follows, or CHUNKED."""
+    """Returns the length of the body, or CHUNKED."""
     coding, length = values.get(b"transfer-encoding"), values.get(b"content-length")
     if coding is not None:
         if length is not None:
@@ -108,7 +108,7 @@ def body_length(values: Values, old: bool) -> int:
 
 
 def named_host(values: Values, old: bool) -> bytes:
-    """Returns the host in lower case, without port; empty if there is none."""
+    """Returns the host in lower case, without the port; empty if HTTP/1.0 omits it."""
     host = values.get(b"host")
     if host is None:
         if old:
@@ -135,18 +135,18 @@ def check_connection(tokens: frozenset[bytes]) -> None:
 
 
 class RequestHead:
-    """The fields of a request, for a server that serves it itself."""
+    """The fields of a request, for a server that handles the request itself."""
 
     __slots__ = ("close", "expects", "fields", "host", "length", "old", "raw", "upgrade")
 
     def __init__(self, raw: bytes, old: bool, bounds: Bounds) -> None:
-        """`raw` holds everything from the end of the first line to the end of the head."""
+        """Parses `raw`, which contains everything from the end of the first line to the end of the head."""
         block = raw[:-4]
         check_fields(block, bounds)
         self.raw = raw
         self.old = old
         self.fields: list[tuple[bytes, bytes]] = []
-        """Fields in order; the names are lower case."""
+        """The fields in their order, with names in lower case."""
         values = self._read(block)
         self.length = body_length(values, old)
         self.host = named_host(values, old)

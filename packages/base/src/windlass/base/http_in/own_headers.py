@@ -1,4 +1,4 @@
-"""Headers that the gateway writes itself."""
+"""Lists the response headers that the gateway sets itself."""
 
 from typing import Final
 
@@ -23,4 +23,4 @@ GATEWAY_HEADERS: Final = frozenset(
         "vary",
     }
 )
-"""Headers that only the gateway may set, because another value would be wrong."""
+"""The headers that sites may not set, because the response would be wrong with another value."""

@@ -1,7 +1,8 @@
-"""Turns of the event loop for work that a client can make long by sending many small pieces.
+"""Schedules work that a client can prolong by sending many small pieces.
 
-A turn reads up to 8 MiB of a connection, which may be a million chunks of one byte, and all other clients
-wait meanwhile. So a connection parses a limited part at once, stops reading, and goes on when it is its turn.
+One read of a connection returns up to 8 MiB, which may contain a million chunks of one byte. All other
+clients would wait while these are parsed. Therefore, a connection parses a limited part, stops reading, and
+continues in its turn.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from collections.abc import Callable
 
 
 class Turns:
-    """A line of connections that have more to do. One goes on in each turn of the event loop."""
+    """A queue of connections with pending work. One connection continues in each event loop iteration."""
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def wait(self, go_on: Callable[[], None]) -> None:
-        """Calls `go_on` in a later turn, after those that wait already."""
+        """Calls `go_on` in a later iteration, after the calls that are already queued."""
         self._waiting.append(go_on)
         if len(self._waiting) == 1:
             asyncio.get_running_loop().call_soon(self._next)

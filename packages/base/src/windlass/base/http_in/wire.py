@@ -1,7 +1,7 @@
-"""The grammar that heads of requests and answers share, and a buffer that gathers heads.
+"""Defines the common grammar of request and response heads, and a buffer that collects heads.
 
-It accepts less than many servers do, on purpose: request smuggling needs two programs that read the same
-bytes differently. Ambiguous input is refused, and the rest is passed on in one form only.
+The grammar accepts less than many servers, on purpose: request smuggling needs two programs that interpret
+the same bytes differently. Ambiguous input is refused, and other input is passed on in one form only.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 TEXT: Final = rb"[\t\x20-\x7e\x80-\xff]"
 
 FIELDS: Final = re.compile(rb"(?:\r\n" + TOKEN + rb"++:" + TEXT + rb"*+)*+")
-"""A whole block of fields: each begins with the line break before it. Allows no folding, lone CR or LF, or
-NUL."""
+"""A block of fields. Each field begins with the preceding line break. Folded lines, single CR or LF
+characters, and NUL are not allowed."""
 
 LENGTH: Final = re.compile(rb"[0-9]{1,15}")
 _LINE_END: Final = b"\r\n"
 _LONE_FEED: Final = re.compile(rb"(?<!\r)\n")
 END: Final = b"\r\n\r\n"
 _AROUND_TARGET: Final = 96
-"""Length of the longest method plus the version."""
+"""The length of the longest method and the version."""
 _MOST_EMPTY: Final = 16
 
 
 class Bad(Exception):
-    """The input is not the HTTP that is accepted here."""
+    """The input is not valid HTTP, or is refused for safety."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -36,19 +36,21 @@ class Bad(Exception):
 
 
 def without_fields(block: bytes, names: Collection[bytes]) -> bytes:
-    """Returns a block of fields without those of these names, which are in lower case. Goes through the block
-    once: there may be thousands of names."""
+    """Returns a block of fields without the fields whose lower-case names are in `names`.
+
+    Scans the block once, because there may be thousands of names.
+    """
     lines = block.split(_LINE_END)[1:]
     return b"".join(_LINE_END + line for line in lines if line.partition(b":")[0].lower() not in names)
 
 
 class HeadBuffer:
-    """A buffer for bytes until a head is complete. It scans each byte once, however small the pieces are."""
+    """Collects bytes until a head is complete. Scans each byte once, however small the pieces are."""
 
     __slots__ = ("_empty", "_most", "_most_of_line", "_seen", "held")
 
     def __init__(self, most: int, most_of_line: int) -> None:
-        """`most` is the largest head in bytes; `most_of_line` is the longest target in its first line."""
+        """`most` is the maximum size of a head, and `most_of_line` the maximum length of its target."""
         self.held = bytearray()
         self._seen = self._empty = 0
         self._most = most
@@ -58,18 +60,18 @@ class HeadBuffer:
         self.held += data
 
     def complete(self) -> bytes | None:
-        """Returns all bytes if they contain a whole head."""
+        """Removes and returns all bytes if they contain a complete head."""
         return self.take() if self._end() >= 0 else None
 
     def head(self) -> bytes | None:
-        """Removes and returns the first head, if all of it has arrived."""
+        """Removes and returns the first head if it is complete."""
         end = self._end()
         return self.cut(end + len(END)) if end >= 0 else None
 
     def _end(self) -> int:
         held = self.held
         while held.startswith(b"\r\n"):
-            del held[:2]  # an empty line before a request is ignored (RFC 9112, 2.2)
+            del held[:2]  # empty lines before a request are ignored (RFC 9112, 2.2)
             self._seen = 0
             self._empty += 1
             if self._empty > _MOST_EMPTY:
@@ -91,7 +93,7 @@ class HeadBuffer:
             raise Bad(414, "The first line of the request is too long.")
 
     def cut(self, size: int) -> bytes:
-        """Removes and returns the first `size` bytes, without copying those that follow."""
+        """Removes and returns the first `size` bytes without copying the rest."""
         data = bytes(self.held[:size])
         del self.held[:size]
         self._seen = self._empty = 0

@@ -1,4 +1,4 @@
-"""Outgoing HTTP: one client with a guard, and limits on time and size."""
+"""Sends outgoing HTTP requests to allowed addresses only, with limits on time and size."""
 
 from windlass.base.http_out.answers import MOST_READ as MOST_READ
 from windlass.base.http_out.answers import AddressRefused as AddressRefused

@@ -1,4 +1,4 @@
-"""The outcome of an outgoing request: an answer, or the reason why there is none."""
+"""Defines the outcomes of an outgoing request: a response, or the reason for its absence."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ MOST_READ: Final = 64 * 1024
 class HttpResult(Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
-    """Headers by names in lower case; repeated ones are joined by commas."""
+    """The response headers by lower-case name. Values of repeated headers are joined by commas."""
     body: bytes
-    """The first bytes of the body, as sent: `MOST_READ`, unless the caller takes more."""
+    """The beginning of the body as sent: up to `MOST_READ` bytes, or the maximum that the caller set."""
     cut: bool
-    """True if the body was longer; the rest was not read."""
+    """Whether the body was longer. The rest was not read."""
     milliseconds: int
 
 
@@ -26,12 +26,12 @@ class AddressRefused(OSError):
 
 
 class NoAnswer(OSError):
-    """No complete answer arrived. The receiver may have processed the request all the same."""
+    """No complete response arrived. The receiver may nevertheless have processed the request."""
 
 
 class UnknownName(NoAnswer):
-    """The host has no address, as far as name servers know."""
+    """Name servers have no address for the host."""
 
 
 class TlsFailure(NoAnswer):
-    """The receiver speaks no TLS that can be trusted. Nothing was sent."""
+    """The receiver does not offer trustworthy TLS. Nothing was sent."""

@@ -1,7 +1,6 @@
-"""The outgoing HTTP client, built on aiohttp, with sockets that connect only to allowed addresses.
+"""An outgoing HTTP client based on aiohttp, whose sockets connect only to allowed addresses.
 
-The guard is the socket factory: it checks the address that is about to be called, so earlier DNS answers do
-not matter.
+The socket factory is the guard: it checks the address of each connection, whatever the DNS result was.
 """
 
 from __future__ import annotations
@@ -45,16 +44,16 @@ DOCUMENT_SECONDS: Final = 10.0
 
 EVERYWHERE: Final = ("0.0.0.0/0", "::/0")
 STUCK: Final = 60_000
-"""Milliseconds after which the system gives up on bytes that a receiver does not acknowledge."""
+"""The time in milliseconds after which the kernel closes a connection with unacknowledged data."""
 
 _HEADERS: Final = {"User-Agent": f"Windlass/{VERSION}", "Accept-Encoding": "identity"}
 
 
 class HttpClient:
-    """A session with its connection pool, bound to the event loop that creates it."""
+    """An HTTP session with its connection pool. It belongs to the event loop that creates it."""
 
     def __init__(self, reach: Reach, resolve: Resolve, proxy: str, trust: ssl.SSLContext | None) -> None:
-        # A proxy is the only address that is called, and the operator chose it.
+        # With a proxy, only the proxy's address is called, and the operator chose it.
         guard = Guard(Reach(EVERYWHERE) if proxy else reach, resolve)
         self._proxied = bool(proxy)
         self._session = aiohttp.ClientSession(
@@ -64,13 +63,13 @@ class HttpClient:
                 socket_factory=guard.opened,
                 use_dns_cache=False,
                 keepalive_timeout=IDLE,
-                limit=0,  # a dead receiver must not take the slot of others; callers limit themselves
+                limit=0,  # no limit: a dead receiver must not use up the slots; callers limit themselves
                 limit_per_host=AT_ONCE,
             ),
             proxy=proxy or None,
             headers=_HEADERS,
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(),  # one total limit, below
+            timeout=aiohttp.ClientTimeout(),  # no timeouts: `send` limits the total time
             trace_configs=[_noting_reuse()],
             auto_decompress=False,
             trust_env=False,
@@ -127,7 +126,7 @@ class HttpClient:
 
 
 class Guard(AbstractResolver):
-    """Checks every address that a socket is about to connect to."""
+    """Checks each address before a socket connects to it."""
 
     def __init__(self, reach: Reach, resolve: Resolve) -> None:
         self._reach = reach
@@ -145,8 +144,10 @@ class Guard(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Returns the addresses of a name, allowed ones first. Only messages depend on it; `opened` is the
-        guard."""
+        """Returns the addresses of a host name, allowed addresses first.
+
+        The check here only improves the error message; `opened` is the guard.
+        """
         addresses = sorted(await self._resolve(host, port), key=self._reach.admits, reverse=True)
         if addresses and not self._reach.admits(addresses[0]):
             raise no_public_address(host)
@@ -163,19 +164,19 @@ class Guard(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Does nothing: there is nothing to release."""
+        """Does nothing, because the resolver has no resources."""
 
 
 class _RequestState:
-    """The state of one request, recorded while it is sent."""
+    """The progress of one request."""
 
     before = False
-    """True if its connection had served another request."""
+    """Whether the connection had served another request before."""
     answered = False
 
 
 class _ConnectionLost(Exception):
-    """A pooled connection was closed by the receiver just as it was reused. The request is sent again."""
+    """The receiver closed a pooled connection just as it was reused. The request is sent again."""
 
 
 def _noting_reuse() -> aiohttp.TraceConfig:
@@ -204,7 +205,7 @@ async def _read_beginning(content: aiohttp.StreamReader, most: int) -> bytes:
 
 
 def _hang_up(answer: aiohttp.ClientResponse) -> None:
-    """Closes the connection at once: an orderly TLS close would continue to read what the receiver sends."""
+    """Closes the connection at once. An orderly TLS shutdown would continue to read data of the receiver."""
     if answer.connection and answer.connection.transport:
         answer.connection.transport.abort()
     answer.close()

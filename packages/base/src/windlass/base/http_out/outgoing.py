@@ -1,5 +1,4 @@
-"""The client for all outgoing HTTP requests. It follows no redirects, stores no cookies, and calls only
-allowed addresses."""
+"""Sends all outgoing HTTP requests. Follows no redirects, keeps no cookies, calls only allowed addresses."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class HttpTransport(Protocol):
-    """Sends requests to other servers: an `HttpSender`, or a stand-in of tests."""
+    """Sends requests to other servers. Implemented by `HttpSender` and by test doubles."""
 
     async def send(
         self,
@@ -41,8 +40,8 @@ class HttpSender:
         resolve: Resolve = addresses.resolve,
         trust: ssl.SSLContext | None = None,
     ) -> None:
-        """`allowed` networks may be called although they are not public. `trust` replaces the system's
-        CAs."""
+        """`allowed` networks may be called like public addresses. `trust` replaces the system's
+        certificates."""
         self._reach = _parse_reach(allowed)
         self._proxy = _check_proxy(proxy)
         self._resolve = resolve
@@ -60,26 +59,26 @@ class HttpSender:
         seconds: float = 15.0,
         most: int = MOST_READ,
     ) -> HttpResult:
-        """Sends one request and returns its answer, whatever the status, with up to `most` bytes of its body.
+        """Sends a request and returns the response with any status, and with up to `most` bytes of its body.
 
-        The request may arrive twice, so give it an id. Raises `AddressRefused`, or `NoAnswer`, also when it
-        took longer than `seconds`.
+        The request may be sent twice, so it should contain an id. Raises `AddressRefused`, or `NoAnswer` if
+        no complete response arrives within `seconds`.
         """
         where = parse_url(url)
         check_url(where, self._reach, named_elsewhere=bool(self._proxy))
         return await self._open_client().send(method, where, body, headers, seconds, most)
 
     async def fetch(self, url: str) -> bytes:
-        """Fetches a document of an issuer that the operator trusts, at any address.
+        """Fetches a document of a trusted issuer, at any address.
 
-        It uses the proxy that the environment sets for all programs (HTTPS_PROXY, NO_PROXY).
+        Uses the proxy that the environment sets for all programs (HTTPS_PROXY, NO_PROXY).
         """
         from windlass.base.http_out.client import document  # noqa: PLC0415 (as below)
 
         return await document(url)
 
     async def close(self) -> None:
-        """Stops sending; requests in progress fail."""
+        """Stops sending. Requests in progress fail."""
         self._closed = True
         client, self._client = self._client, None
         if client:

@@ -1,6 +1,6 @@
-"""Parses the URL of an outgoing request with one strict grammar and writes it again in normal form.
+"""Parses the URL of an outgoing request with a strict grammar and writes it in normal form.
 
-The URL that is checked here is the one that is called: the client cannot read it differently.
+The client calls the normal form, so it cannot interpret the URL differently than the check.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _WAY_OUT = "The operator of Windlass can allow its network with the setting outb
 
 class Url(Struct, frozen=True):
     url: str
-    """The URL in normal form, as the client gets it."""
+    """The URL in normal form, which the client calls."""
     host: str | Address
     shown: str
-    """The text for messages: the host, and the port if it is not the default one."""
+    """The host as shown in messages, with the port unless it is the default port."""
 
 
 @lru_cache(maxsize=1024)  # the same receivers are called again and again
@@ -55,8 +55,10 @@ def parse_url(url: str) -> Url:
 
 
 def check_url(where: Url, reach: Reach, *, named_elsewhere: bool) -> None:
-    """Refuses a URL that cannot be allowed, before any name is resolved. `named_elsewhere`: a proxy resolves
-    names."""
+    """Refuses a URL that cannot be allowed, before its host name is resolved.
+
+    `named_elsewhere`: whether a proxy resolves host names.
+    """
     if not isinstance(where.host, str):
         if not reach.admits(where.host):
             raise AddressRefused(f"{where.host} is not a public address. {_WAY_OUT}")
@@ -87,5 +89,5 @@ def _host(text: str) -> str | Address:
 
 
 def _is_loopback(name: str) -> bool:
-    """Returns whether a name means the machine itself for every resolver (RFC 6761)."""
+    """Returns whether a host name means the machine itself for every resolver (RFC 6761)."""
     return name == "localhost" or name.endswith(".localhost")

@@ -1,4 +1,4 @@
-"""The system calls of isolation that Python does not offer."""
+"""Provides the system calls for isolation that Python lacks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MNT_DETACH: Final = 2
 _KEYCTL_JOIN_SESSION_KEYRING: Final = 1
 _CAPABILITY_VERSION: Final = 0x20080522
 
-# Numbers of older system calls differ between architectures; newer ones are the same everywhere.
+# The numbers of older system calls differ between architectures; newer calls have the same number everywhere.
 _NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
     "x86_64": {"clone": 56, "keyctl": 250, "pivot_root": 155, "seccomp": 317},
     "aarch64": {"clone": 220, "keyctl": 219, "pivot_root": 41, "seccomp": 277},
@@ -53,7 +53,7 @@ _MOVE_MOUNT: Final = 429
 _MOUNT_SETATTR: Final = 442
 
 libc: Final = ctypes.CDLL(None, use_errno=True)
-# PyDLL keeps the interpreter lock: no other Python code may run while this process is forked.
+# PyDLL does not release the interpreter lock, so no other Python code runs while this process is forked.
 _bare: Final = ctypes.PyDLL(None, use_errno=True)
 
 
@@ -71,7 +71,7 @@ def syscall(number: int, *words: object) -> int:
 
 
 def fork_sibling() -> int:
-    """Forks a process that is a child of our parent: only the parent can wait for it."""
+    """Forks a process as a child of this process's parent, so that only the parent can wait for it."""
     flags = ctypes.c_long(CLONE_PARENT | signal.SIGCHLD)
     none = ctypes.c_long(0)
     pid = _bare.syscall(ctypes.c_long(number("clone")), flags, none, none, none, none)
@@ -81,10 +81,10 @@ def fork_sibling() -> int:
 
 
 def run_to_exit(work: Callable[[], None], report: Callable[[BaseException], object], status: int) -> NoReturn:
-    """Runs the work of a forked process and exits, so that it never returns into the code of its parent."""
+    """Runs the work of a forked process and exits, so that it never returns to the code of its parent."""
     try:
         work()
-    except BaseException as error:  # noqa: BLE001 (its report is all that is left of this process)
+    except BaseException as error:  # noqa: BLE001 (the process ends, so every failure is reported)
         report(error)
     finally:
         os._exit(status)
@@ -96,7 +96,7 @@ def unshare(flags: int) -> None:
 
 
 def map_user(inner: int, uid: int, gid: int) -> None:
-    """Maps the user of this process, `uid` and `gid` outside, to `inner` in its new user namespace."""
+    """Maps the user of this process (`uid` and `gid` outside) to `inner` in its new user namespace."""
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{inner} {uid} 1"),
@@ -110,7 +110,7 @@ def map_user(inner: int, uid: int, gid: int) -> None:
 
 
 def join(namespace: int, kind: int) -> None:
-    """Enters an open namespace."""
+    """Enters a namespace, given by a descriptor."""
     if libc.setns(namespace, kind):
         raise_failure("setns")
 
@@ -121,14 +121,14 @@ def prctl(option: int, value: int) -> None:
 
 
 def new_keyring() -> None:
-    """Joins a new session keyring, without the keys of the parent. Does nothing where there are no keyrings,
-    as in most containers."""
+    """Joins a new session keyring without the parent's keys. Does nothing if the kernel has no keyrings, as
+    in most containers."""
     syscall(number("keyctl"), ctypes.c_long(_KEYCTL_JOIN_SESSION_KEYRING), None)
 
 
 def bound_capabilities(kept: int = 0) -> None:
-    """Drops all capabilities but those in the mask from the bounding set, so that no program can regain
-    them."""
+    """Drops capabilities that are not in the mask `kept` from the bounding set, so that they cannot be
+    regained."""
     number = 0
     while libc.prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0:
         if not kept >> number & 1:
@@ -137,7 +137,7 @@ def bound_capabilities(kept: int = 0) -> None:
 
 
 def keep_capabilities(kept: int = 0) -> None:
-    """Drops all capabilities but those in the mask. Called after the change of user."""
+    """Drops capabilities, except those in the mask `kept`. Called after the user was changed."""
     libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     low, high = kept & 0xFFFFFFFF, kept >> 32
@@ -154,13 +154,12 @@ def mount(kind: str, target: str, flags: int, options: str = "") -> None:
 
 
 def mount_path(line: bytes) -> bytes:
-    """Returns the mount point in a line of /proc/PID/mountinfo, as bytes, with the kernel's escapes
-    resolved."""
+    """Returns the mount point in a line of /proc/PID/mountinfo as bytes, without the kernel's escapes."""
     return line.split(b" ", 5)[4].decode("unicode_escape").encode("latin-1")
 
 
 def mount_copy(path: str) -> int:
-    """Returns a descriptor of a detached copy of the mount at this path."""
+    """Returns a descriptor of a detached copy of the mount at `path`."""
     flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
     descriptor = syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), ctypes.c_uint(flags))
     if descriptor < 0:
@@ -175,17 +174,17 @@ def mount_at(copy: int, path: str) -> None:
 
 
 def move_root(path: str) -> None:
-    """Makes a mount the root of this process, and detaches the former root. Its mounts must be private."""
+    """Makes a mount the root of this process and detaches the former root. The mounts must be private."""
     os.chdir(path)
     if syscall(number("pivot_root"), b".", b"."):
         raise_failure("pivot_root")
-    if libc.umount2(b".", _MNT_DETACH):  # the former root, which is above the new one now
+    if libc.umount2(b".", _MNT_DETACH):  # the former root, which is mounted over the new root now
         raise_failure("umount of the former root")
     os.chdir("/")
 
 
 def set_attributes(where: int | str, attributes: int, *, private: bool = False, below: bool = True) -> None:
-    """Sets attributes of a mount and, with `below`, of all mounts below it."""
+    """Sets the attributes of a mount and, with `below`, of all mounts below it."""
     attr = (ctypes.c_uint64 * 4)(attributes, 0, MS_PRIVATE if private else 0, 0)
     at, path = (where, b"") if isinstance(where, int) else (_AT_FDCWD, os.fsencode(where))
     flags = (_AT_RECURSIVE if below else 0) | (_AT_EMPTY_PATH if isinstance(where, int) else 0)
@@ -195,5 +194,5 @@ def set_attributes(where: int | str, attributes: int, *, private: bool = False, 
 
 
 def number(name: str) -> int:
-    """Returns the number of a system call on this machine."""
+    """Returns the number of a system call on this architecture."""
     return _NUMBERS[os.uname().machine][name]

@@ -1,9 +1,9 @@
-"""The cell of a program: its user, and what it may see and do. It is sent to the launcher and stored in the
-record of an instance.
+"""Defines the cell of a program: its user, and what it may see and do. The server sends the cell to the
+launcher and stores it in the instance's record.
 
-A later version reads the records of an earlier one, so added fields must be `NotRequired` and no field may be
-renamed. Otherwise the later version could not read the records of running instances, and would start each a
-second time.
+Later versions read the records of earlier versions, so new fields must be `NotRequired`, and no field may be
+renamed. Otherwise a later version could not read the records of running instances, and would start each of
+them a second time.
 """
 
 from __future__ import annotations
@@ -13,46 +13,46 @@ from typing import Literal, NotRequired, TypedDict
 from windlass.base.isolation.network import CellNetwork
 
 Identity = Literal["user", "namespace", "none"]
-"""`user`: a user of the machine reserved for this service. `namespace`: a user namespace without rights.
-`none`: neither."""
+"""The way in which a program gets its identity. `user`: a user of the machine that is reserved for its
+service. `namespace`: an unprivileged user namespace. `none`: neither."""
 
 
 class Cell(TypedDict):
     identity: Identity
     uid: int
-    """The user id on the machine."""
+    """The user id outside of the cell."""
     inner: int
-    """The user id inside the cell: the same, except in a namespace that root has made."""
+    """The user id inside the cell. It differs from `uid` only in a user namespace that root has created."""
     name: str
-    """The name of the user, to be added to its /etc/passwd; empty if the machine knows the user."""
+    """The user name to add to /etc/passwd of the cell; empty if the machine already has the user."""
     mounts: bool
-    """True if the cell has its own file system view, shared memory and queues."""
+    """Whether the cell has its own mounts, shared memory and message queues."""
     processes: bool
-    """True if the cell sees only its own processes."""
+    """Whether the cell sees only its own processes."""
     landlock: int
-    """The version of the kernel's Landlock interface; 0 if Landlock is not used."""
+    """The version of the kernel's Landlock interface; 0 if the cell does not use Landlock."""
     readable: list[str]
     writable: list[str]
     temporary: str
     """The folder for temporary files."""
     hidden: list[str]
-    """Folders of Windlass that are hidden, and in which programs may have put links."""
+    """Folders of Windlass that are hidden, and in which programs may have created links."""
     private: NotRequired[list[str]]
-    """Other files and folders of the machine that are hidden."""
+    """Other hidden files and folders of the machine."""
     settings: NotRequired[dict[str, str]]
-    """Folders that are mounted over others, such as copies of /etc."""
+    """Folders such as /etc, each with the folder that the cell sees in its place."""
     most_processes: int
-    """Limit of processes. 0 keeps the limit of the parent, here and in the next two fields."""
+    """The maximum number of processes. In this field and the next two, 0 keeps the parent's limit."""
     most_memory: NotRequired[int]
-    """Limit of private memory of each process, in bytes."""
+    """The maximum private memory of each process, in bytes."""
     largest_file: NotRequired[int]
     shared_memory: NotRequired[int]
-    """Bytes that /dev/shm and System V memory may each hold."""
+    """The maximum size of /dev/shm and of System V memory, each, in bytes."""
     mark: NotRequired[int]
-    """A limit by which the engine recognizes its processes, where it has no process namespace (marks.py)."""
+    """A resource limit that marks the cell's processes if it has no pid namespace (marks.py)."""
     families: NotRequired[bool]
-    """True if the socket filter refuses address families that networks do not separate."""
+    """Whether the socket filter refuses address families that network namespaces do not separate."""
     refuses_ports: NotRequired[bool]
-    """True if it may listen only on TCP ports that the kernel chooses, where Landlock can enforce that."""
+    """Whether Landlock, if it can, restricts listening to TCP ports that the kernel chooses."""
     network: NotRequired[CellNetwork]
-    """Its own network; if absent, it uses the network of the machine."""
+    """The cell's own network; if absent, the cell uses the machine's network."""

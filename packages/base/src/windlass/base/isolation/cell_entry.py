@@ -1,7 +1,7 @@
 """Moves a new process into its cell before it executes the program.
 
-A cell with a process namespace has a first process that only reaps orphans. When the engine kills it, the
-kernel kills every process in the cell.
+The first process of a cell with a pid namespace only reaps orphans. When the engine kills this process, the
+kernel kills all processes of the cell.
 """
 
 from __future__ import annotations
@@ -23,30 +23,31 @@ SLEEP: Final = ("/usr/bin/sleep", "/bin/sleep")
 _FILES: Final = 65_536
 _FILES_OF_SHARED_USER: Final = 16_384
 _LOCKED: Final = 64 << 10
-"""Bytes of memory that a process may lock. The page cache of a file belongs to the group that has written or
-read it first, which may be that of the server, and the kernel cannot free what is locked."""
+"""The bytes of memory that a process may lock. The kernel charges the page cache of a file to the control
+group that accessed the file first, which may be the server's, and cannot free locked pages."""
 _UMASK: Final = 0o022
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
 _TERMINALS: Final = ("ptmx", "pts")
 _NOT_FOUND, _REFUSED = 127, 126
 _SHARING: Final = {"sem": "500 32000 256 1024", "msgmni": "32", "msgmnb": "16384"}
-"""Limits of System V semaphores (of a set, of all, of a call, and of sets), of queues of messages, and of the
-bytes of a queue: 32 MB at most, with what the kernel needs for each message of one byte."""
+"""The limits of System V semaphores (per set, in total, per call, and sets), of message queues, and of bytes
+in a queue. The queues use 32 MB at most, including the kernel's overhead for each message of one byte."""
 _GET_USER: Final = 0xB701
 _GET_PARENT: Final = 0xB702
-"""ioctl requests for the user namespace that owns a namespace, and for the parent of a namespace."""
+"""The ioctl requests for the user namespace that owns a namespace, and for the parent of a namespace."""
 _NAMES: Final = {
-    calls.CLONE_NEWUSER: "user",  # first: entering the others needs its rights
+    calls.CLONE_NEWUSER: "user",  # first, because its rights are needed to enter the others
     calls.CLONE_NEWNS: "mnt",
     calls.CLONE_NEWIPC: "ipc",
     calls.CLONE_NEWPID: "pid",
     calls.CLONE_NEWNET: "net",
 }
 _DATABASE_CAPABILITIES: Final = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7
-"""CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SETGID, SETUID: the launcher of a database needs them to drop root."""
+"""The capabilities CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SETGID and SETUID, with which the launcher of a
+database drops root."""
 
 _USELESS_CAPABILITY: Final = 1 << 35
-"""WAKE_ALARM, which counts in the first user namespace only."""
+"""The capability WAKE_ALARM, which has no effect except in the initial user namespace."""
 
 
 def namespaces(cell: Cell) -> int:
@@ -57,16 +58,16 @@ def namespaces(cell: Cell) -> int:
 
 
 def enter_groups(groups: Sequence[str]) -> None:
-    """Enters control groups."""
+    """Moves this process into control groups."""
     for group in groups:
         with open(f"{group}/cgroup.procs", "w") as members:  # noqa: PTH123 (pathlib takes long to load)
             members.write("0")
 
 
 def enter(cell: Cell) -> None:
-    """Creates the namespaces and mounts of a cell. Only its child processes enter the process namespace."""
-    calls.prctl(calls.PR_SET_DUMPABLE, 1)  # otherwise our own files in /proc belong to root
-    if "network" in cell:  # first, so that the cell has no rights over it
+    """Creates the namespaces and mounts of a cell. Only child processes will be in the pid namespace."""
+    calls.prctl(calls.PR_SET_DUMPABLE, 1)  # otherwise this process's files in /proc belong to root
+    if "network" in cell:  # before the user namespace, so that the cell has no rights over the network
         network.enter(cell["network"])
     outside = os.geteuid(), os.getegid()
     if cell["identity"] == "namespace":
@@ -82,8 +83,10 @@ def enter(cell: Cell) -> None:
 
 
 def _limit_sharing(memory: int) -> None:
-    """Limits the System V memory, semaphores and messages of this cell, which has its own. The kernel keeps
-    them for no process. Only root may set these limits; for others, the filter allows less (`confine`)."""
+    """Limits the System V memory, semaphores and messages of the cell, which belong to no process.
+
+    Only root may set these limits. For other users, the socket filter restricts these calls (`confine`).
+    """
     for name, most in {"shmall": str(memory // resource.getpagesize()), **_SHARING}.items():
         with suppress(OSError), open(f"/proc/sys/kernel/{name}", "w") as limit:  # noqa: PTH123
             limit.write(most)
@@ -92,13 +95,13 @@ def _limit_sharing(memory: int) -> None:
 def join(cell: Cell, process: int) -> None:
     """Enters the namespaces of a process of this cell, given by its pidfd.
 
-    Refuses namespaces that a program of the cell has created: they could show this process anything while it
-    still has its rights. To create one, the program had to create a user namespace first, below that of the
-    cell, so checking the user namespace is enough.
+    Refuses namespaces that a program of the cell has created, because they could deceive this process while
+    it still has privileges. A program can create namespaces only in a new user namespace below the cell's,
+    so it is enough to check the user namespaces.
     """
     flags = namespaces(cell)
     opened = {flag: _namespace(process, name) for flag, name in _NAMES.items() if flags & flag}
-    signal.pidfd_send_signal(process, 0)  # it is alive, so the process id is still its own
+    signal.pidfd_send_signal(process, 0)  # raises if the process has ended and its pid may be reused
     ours = os.open("/proc/self/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     theirs = opened.get(calls.CLONE_NEWUSER, ours)
     above = ours if theirs == ours else fcntl.ioctl(theirs, _GET_PARENT)
@@ -121,7 +124,7 @@ def join(cell: Cell, process: int) -> None:
 
 
 def _has_nested_network(cell: Cell) -> bool:
-    """Returns whether its network belongs to the user namespace above its own."""
+    """Returns whether the cell's network belongs to the parent of its user namespace."""
     return "network" in cell and bool(NamespaceHolder.read(cell["network"]["outer"]).socket_server)
 
 
@@ -136,8 +139,8 @@ def _same(first: int, other: int) -> bool:
 
 
 def make_first(cell: Cell) -> None:
-    """Makes this process the first one of a cell, without more privileges than its programs, because a
-    program could control it by ptrace."""
+    """Makes this process the first process of a cell. It gets no more privileges than the cell's programs,
+    because a program could control it with ptrace."""
     mount_own_proc()
     _randomize_process_ids()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps orphans itself
@@ -146,7 +149,7 @@ def make_first(cell: Cell) -> None:
 
 
 def sleep(environment: Mapping[str, str]) -> NoReturn:
-    """Sleeps until it is killed. `environment` holds the marks by which the engine recognizes the process."""
+    """Sleeps until it is killed. The engine recognizes the process by variables in `environment`."""
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for number in range(3):
         os.dup2(null, number)
@@ -155,13 +158,15 @@ def sleep(environment: Mapping[str, str]) -> NoReturn:
 
 
 def mount_own_proc() -> None:
-    """Mounts a /proc that shows only the processes of the cell. Called in its first process."""
+    """Mounts a /proc that shows only the cell's processes. Called in the cell's first process."""
     calls.mount("proc", "/proc", calls.MS_NOSUID | calls.MS_NODEV | calls.MS_NOEXEC)
 
 
 def _randomize_process_ids() -> None:
-    """Starts process ids at a random number. Otherwise a program that finds its own id in an old pid file
-    takes itself for running already. Does nothing if the kernel refuses."""
+    """Starts pids at a random number. Does nothing if the kernel refuses.
+
+    Otherwise a program that finds its own pid in an old pid file would conclude that it is running already.
+    """
     try:
         file = os.open("/proc/sys/kernel/ns_last_pid", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
@@ -175,8 +180,10 @@ def _randomize_process_ids() -> None:
 
 
 def confine(cell: Cell | None, *, leads: bool = True, guarded: bool = False) -> None:
-    """Gives up all rights of this process for good, and sets its limits. `leads`: it starts a new session.
-    `guarded`: see `drop_privileges`."""
+    """Gives up all privileges of this process permanently, and sets its limits.
+
+    `leads`: whether it starts a new session. `guarded`: see `drop_privileges`.
+    """
     if leads:
         os.setsid()
     os.umask(_UMASK)
@@ -185,7 +192,8 @@ def confine(cell: Cell | None, *, leads: bool = True, guarded: bool = False) -> 
     rules = _rules(cell) if cell and cell["landlock"] else None
     calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
     if cell and cell.get("families"):
-        # With the rights of root: programs can use up what others have for filters (net.core.bpf_jit_limit).
+        # Installed as root, because programs can exhaust the memory for filters of users
+        # (net.core.bpf_jit_limit).
         socket_filter.restrict(has_limits=cell["identity"] == "user", sees_others=not cell["processes"])
     if cell:
         drop_privileges(cell, guarded=guarded)
@@ -195,7 +203,7 @@ def confine(cell: Cell | None, *, leads: bool = True, guarded: bool = False) -> 
 
 
 def execute_program(command: Sequence[str], folder: str, environment: Mapping[str, str]) -> OSError:
-    """Replaces this process by the program; returns only an error."""
+    """Replaces this process by the program. Returns only if this fails."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -217,11 +225,12 @@ def give_up(command: Sequence[str], error: OSError) -> NoReturn:
 
 
 def drop_privileges(cell: Cell, *, guarded: bool = False) -> None:
-    """Changes to the user of the cell and drops all capabilities. Root, where services have no users, keeps
-    those that the launcher of a database needs to change its user.
+    """Changes to the cell's user and drops all capabilities. If services have no users, root keeps the
+    capabilities with which the launcher of a database changes its user.
 
-    `guarded`: no program of the cell may trace this process. Where both have the same user, it keeps a
-    capability that is of no use in a user namespace: the kernel lets no process trace one that has more."""
+    `guarded`: prevents the cell's programs from tracing this process. If both have the same user, the process
+    keeps a capability without effect, because the kernel forbids tracing a process with more capabilities.
+    """
     kept = _DATABASE_CAPABILITIES if cell["identity"] == "none" and not os.geteuid() else 0
     calls.bound_capabilities(kept)
     if cell["identity"] == "user":
@@ -236,9 +245,9 @@ def _limit(cell: Cell | None) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = _FILES if most == resource.RLIM_INFINITY else min(most, _FILES)
     if cell is None or cell["identity"] != "user":
-        # The kernel counts the descriptors that a user has in flight in sockets, and refuses a sender if the
-        # count is above the limit of the sender. The server and the gateway have a larger limit, so they can
-        # always send.
+        # The kernel counts the descriptors that a user has sent and not received yet, and refuses a sender
+        # whose limit is below the count. The server and the gateway have a larger limit, so they can always
+        # send.
         files = min(files // 2, _FILES_OF_SHARED_USER)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -267,22 +276,22 @@ def _rules(cell: Cell) -> int:
 
 
 def _allowed_rights(cell: Cell, everything: int) -> list[tuple[str, int]]:
-    """Returns the allowed rights by path; the rest of the file system is refused."""
+    """Returns the allowed Landlock rights by path. All other access to files is refused."""
     private = (*mounts.PRIVATE, mounts.SHARED_MEMORY, mounts.QUEUES)
     allowed = [(path, everything) for path in (*cell["writable"], cell["temporary"])]
     allowed += [(f"/dev/{name}", landlock.DEVICE) for name in _DEVICES]
-    # Elsewhere, the terminals are those of the machine, and the operator may be of the same user.
+    # Otherwise, the terminals belong to the machine, and the operator may have the same user id.
     if cell["mounts"] or cell["identity"] == "user":
         allowed += [(f"/dev/{name}", landlock.DEVICE) for name in _TERMINALS]
-    if cell["mounts"]:  # nothing else is visible below the root of the cell
+    if cell["mounts"]:  # the cell's root contains only visible files
         allowed += [("/", landlock.READ), *((path, everything) for path in private)]
     else:
         tops = ("/",) if mounts.sees_machine(cell) else mounts.SYSTEM
         others = landlock.paths_without_hidden((*mounts.hidden_paths(cell), *private, "/dev"), tops)
         allowed += [(path, landlock.READ) for path in (*others, *mounts.readable(cell))]
         allowed.append(("/dev", landlock.READ_DIR))
-    # Root may write what its user id owns, even without a right. Without processes of its own, a cell sees
-    # those of others of its user there, and could write their oom_score_adj.
+    # Root may write files of its user id, even without capabilities. A cell that sees other processes of its
+    # user could write their oom_score_adj in /proc.
     if cell["processes"] and (cell["identity"] != "none" or os.geteuid()):
         allowed.append(("/proc", landlock.WRITE_FILE))
     return allowed

@@ -1,6 +1,6 @@
-"""Opens connections to programs in other networks, from sockets made inside those networks.
+"""Opens connections to programs in other network namespaces, with sockets created inside those namespaces.
 
-A network is named by its holder, as `str(NamespaceHolder)`; an empty name is the network of this machine.
+A network is given by the text of its holder, `str(NamespaceHolder)`; an empty text is this machine's network.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOOPBACK_6: Final = "::1"
 
 
 def make_socket(network: str, kind: SocketKind) -> socket.socket:
-    """Returns a socket in a network. Raises ProcessLookupError if the network has ended, and
+    """Creates a socket in a network. Raises ProcessLookupError if the network has ended, or
     SocketServerUnavailable."""
     if not network:
         return socket.socket(*kind)
@@ -38,8 +38,11 @@ def _enter(holder: NamespaceHolder, kind: SocketKind) -> socket.socket:
 
 
 async def connect(network: str, address: str, port: int) -> socket.socket:
-    """Returns a connected socket. For 127.0.0.1 of another network, tries [::1] as well, because many
-    programs listen only there when told `localhost`. Raises an OSError."""
+    """Returns a connected socket. Raises an OSError.
+
+    For 127.0.0.1 in another network, tries [::1] as well, because many programs listen only there if they are
+    told to listen on `localhost`.
+    """
     try:
         return await _connect(network, address, port)
     except ConnectionRefusedError:

@@ -1,5 +1,5 @@
-"""Isolates the services of one installation: knows the parts that this machine supports, and makes the cell
-of each service."""
+"""Isolates the services of one installation: finds the isolation features that this machine supports, and
+creates the cells of services."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from windlass.base.isolation.users import NAME, Users, range_of
 Mode = Literal["required", "auto", "off"]
 USERS: Final = "1900000000-1999999999"
 MOST_PROCESSES: Final = 4096
-"""Threads count as processes, and some programs have hundreds."""
+"""The maximum number of processes of a cell. Threads count as processes, and some programs have hundreds."""
 _NOBODY: Final = 65_534
 _INSTALL_PASTA: Final = "install pasta (package passt), then restart Windlass"
 _OPEN_TUN: Final = f"let its user write {TUN} (chmod 666, as udev sets it), then restart Windlass"
 _SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib", "/etc/")
 _PATIENCE: Final = 30
 _NO_RULES: Final = ("outer", "group", "socket_server")
-"""Fields of a network that do not change during its lifetime."""
+"""The fields of a network that do not change during its lifetime."""
 _TRYING: Final = Lock()
-"""Held while one thread probes the machine; other threads wait for the result."""
+"""Locked while a thread probes the machine; other threads wait for the result."""
 
 _NETWORKS_ARE_OFF: Final = "isolation_networks is off"
 _ADVICE_BY_REASON: Final = {
@@ -80,30 +80,33 @@ _MEANING: Final = {
 
 
 class NetworkRules(Struct, frozen=True):
-    """The networks and ports that services reach besides public addresses and their own environment."""
+    """The networks and ports that services may reach in addition to public addresses and their
+    environment."""
 
     open: tuple[str, ...] = ()
-    """Networks that may be reached although they are in `CLOSED_NETWORKS`."""
+    """Networks that services may reach although they are in `CLOSED_NETWORKS`."""
     ports: tuple[int, ...] = ()
-    """TCP ports of this machine: those of the gateway and the API."""
+    """TCP ports of this machine that services may reach: the ports of the gateway and the API."""
     connections: int = 8192
-    """Connections of one environment to public networks that may be open at once; see `ConnectionLimits`."""
+    """The maximum number of open connections of an environment to public networks; see `ConnectionLimits`."""
 
 
 class MissingPart(Struct, frozen=True):
-    """A part of isolation that services do not have on this machine."""
+    """An isolation feature that services do not have on this machine."""
 
     part: str
     what: str
     why: str
     means: str
-    """The consequence: what a service can or cannot do without this part."""
+    """The consequence: what a service can or cannot do without this feature."""
     advice: str
 
 
 def findings(first: int, last: int) -> Findings:
-    """Returns the parts that the kernel supports. Probes it once, since it does not change while this process
-    runs. `first` and `last`: the range of users for services."""
+    """Returns the isolation features that the kernel supports. `first` and `last` limit the service users.
+
+    Probes the kernel once, since the result does not change while this process runs.
+    """
     with _TRYING:
         return _findings(first, last)
 
@@ -126,13 +129,15 @@ class Isolation:
         rules: NetworkRules | None = None,
         private: Sequence[str] = (),
     ) -> None:
-        """`folder`: the data directory. `readable`: folders that services may read, besides the system's.
-        `rules`: None if all services share the network of the machine. `private`: files and folders that
-        services must not see. Raises a ValueError if `users` is wrong."""
+        """Receives the settings of isolation. Raises a ValueError if `users` is not a valid range.
+
+        `folder`: the data directory. `readable`: folders that services may read in addition to the system's.
+        `rules`: None if all services share the machine's network. `private`: files hidden from services.
+        """
         self.mode: Mode = mode
         self._folder = folder.resolve()
         self.folders = (folder.absolute(), self._folder)
-        """The folder of all data of Windlass, by each of its names."""
+        """The data directory, by its absolute path and by its path without links."""
         self._numbers = range_of(users)
         self._users = Users(self._folder, self._numbers)
         self._readable = tuple(readable)
@@ -153,7 +158,7 @@ class Isolation:
         ]
 
     def holds(self) -> list[str]:
-        """Returns the names of the parts of isolation that each service has here."""
+        """Returns descriptions of the isolation features that each service has on this machine."""
         if self.mode == "off":
             return []
         findings = self._findings()
@@ -167,7 +172,7 @@ class Isolation:
         ]
 
     def _missing_parts(self) -> Mapping[str, str]:
-        """Returns the reason for each part that services do not have here."""
+        """Returns the isolation features that services lack on this machine, each with the reason."""
         why = self._findings()["why"]
         if self._rules is None and "network" not in why:
             return {**why, "network": _NETWORKS_ARE_OFF}
@@ -181,19 +186,19 @@ class Isolation:
         return self._rules is not None and self.mode != "off" and self._findings()["network"]
 
     def makes_networks_as_user(self) -> bool:
-        """Returns whether networks belong to a user namespace, as those of an ordinary user do."""
+        """Returns whether networks belong to a user namespace, as they do without root."""
         return self.has_networks() and self._findings()["identity"] == "namespace"
 
     def why_no_egress(self) -> str:
-        """Returns why instances with their own networks reach no public address; empty if they do."""
+        """Returns why instances in their own networks cannot reach public addresses; empty if they can."""
         return self._findings().get("egress", "") if self.has_networks() else ""
 
     def egress_advice(self) -> str:
-        """Returns how the operator gets networks that reach public addresses."""
+        """Returns advice for the operator to give networks access to public addresses."""
         return _OPEN_TUN if TUN in self.why_no_egress() else _INSTALL_PASTA
 
     def why_shared_network(self) -> str:
-        """Returns why instances or build steps share the network of the machine; empty if they do not."""
+        """Returns why instances or build steps share the machine's network; empty if they do not."""
         if self.has_networks():
             why = self.why_no_egress()
             return f"build steps share it, because {why}: {self.egress_advice()}" if why else ""
@@ -208,8 +213,10 @@ class Isolation:
         return "all run as the user of Windlass and share its limits in the kernel: run Windlass as root"
 
     def trunk(self, socket_server: str) -> CellNetwork:
-        """Returns the network that connects all environments to the machine. `socket_server`: see
-        `CellNetwork`."""
+        """Returns the network that connects all environments to the machine.
+
+        `socket_server`: see `CellNetwork`.
+        """
         rules = self._rules or NetworkRules()
         limits = ConnectionLimits.of(rules.connections)
         trunk = CellNetwork(
@@ -226,8 +233,10 @@ class Isolation:
         return trunk
 
     def hub(self, trunk: str, org: str, *, joins: bool) -> CellNetwork:
-        """Returns the network of an environment. `joins`: its instances reach each other. Otherwise it is the
-        one of build steps."""
+        """Returns the network of an environment.
+
+        `joins`: whether its members reach each other. This is true for instances, and false for build steps.
+        """
         rules = self._rules or NetworkRules()
         limits = ConnectionLimits.of(rules.connections)
         return CellNetwork(
@@ -242,7 +251,7 @@ class Isolation:
         )
 
     def with_rules(self, network: CellNetwork) -> CellNetwork:
-        """Returns the network of a living trunk or hub with the rules that a new one would get now."""
+        """Returns an existing trunk or hub network with the rules that a new network would get now."""
         is_trunk = network["kind"] == "trunk"
         fresh = self.trunk("") if is_trunk else self.hub("", "", joins=network.get("joins", True))
         kept = {name: value for name, value in network.items() if name in _NO_RULES}
@@ -253,14 +262,16 @@ class Isolation:
         return self.mode != "off" and self._findings()["identity"] == "user"
 
     def readable_private_files(self) -> list[str]:
-        """Returns files and folders below `/usr` and the like that services may read and other users may not,
-        because services are of the user of Windlass. Takes seconds."""
+        """Returns files and folders, such as below `/usr`, that services can read and other users cannot.
+
+        Such files exist because services run as the user of Windlass. Takes seconds.
+        """
         if self.mode == "off" or self.gives_users() or not os.geteuid():
             return []
         return private_programs((*private_paths(self._private), *map(str, self.folders)))
 
     def owner(self, name: str) -> int | None:
-        """Returns the user who owns the files of this service; None for the user of Windlass."""
+        """Returns the user id that owns a service's files; None for the user of Windlass."""
         if not self.gives_users():
             return None
         return self._users.of(name)
@@ -321,7 +332,7 @@ def _most_processes(findings: Findings) -> int:
 
 
 def _advice(part: str, why: str, findings: Findings) -> str:
-    """Returns how the operator gets a missing part."""
+    """Returns advice for the operator to enable a missing isolation feature."""
     if why in _ADVICE_BY_REASON:
         return _ADVICE_BY_REASON[why]
     needs_identity = part in ("mounts", "processes", "network")
@@ -329,7 +340,7 @@ def _advice(part: str, why: str, findings: Findings) -> str:
 
 
 def _consequence(part: str, findings: Findings) -> str:
-    """Returns the consequence of a missing part on a machine with these findings."""
+    """Returns the consequence of a missing isolation feature on a machine with these findings."""
     rules, user = findings["landlock"], "the user of Windlass" if os.geteuid() else "root"
     match part:
         case "identity":
@@ -361,19 +372,21 @@ def _consequence(part: str, findings: Findings) -> str:
 
 @cache
 def _own_programs() -> tuple[str, ...]:
-    """Returns the folders of this Python and this package, which launchers of databases need."""
+    """Returns the folders of this Python and of Windlass, which the launchers of databases need."""
     return tuple(dict.fromkeys((sys.base_prefix, os.path.realpath(sys.base_prefix), sys.prefix, *SOURCES)))
 
 
 def programs(path: str, ours: Iterable[Path]) -> Iterable[str]:
-    """Yields the folders outside of the system's that programs on an operator's path need to read: their own,
-    and those of their installation. Skips folders below `ours`, because build steps could have put links
-    there."""
+    """Yields the folders that programs in an operator's PATH need, except the system's folders.
+
+    These are the folders of the programs and of their installations. Skips folders below `ours`, because
+    build steps could have created links there.
+    """
     ours = tuple(ours)
     for folder in dict.fromkeys(path.split(os.pathsep)):
         if not folder.startswith("/") or any(Path(folder).is_relative_to(own) for own in ours):
             continue
-        # An inherited path, for example from root, can name folders that we may not enter.
+        # A PATH that is inherited, for example from root, may contain folders that this user may not enter.
         if not folder.startswith(_SYSTEM) and os.access(folder, os.X_OK):
             yield folder
             installed = Path(folder).parent
@@ -387,12 +400,12 @@ def programs(path: str, ours: Iterable[Path]) -> Iterable[str]:
 
 
 def _target_folders(program: Path) -> Iterable[str]:
-    """Yields the folder of a link's target."""
+    """Yields the installation folder of a link's target."""
     real = program.resolve()
     if not str(real).startswith(_SYSTEM) and real.parent.name == "bin" and not _is_home(real.parent.parent):
         yield str(real.parent.parent)
 
 
 def _is_home(folder: Path) -> bool:
-    """Returns whether a folder is a home folder, which holds more than programs."""
+    """Returns whether a folder is a home folder, which contains more than programs."""
     return folder.name == ".local" or folder in (Path("/"), Path("/root")) or folder.parent == Path("/home")

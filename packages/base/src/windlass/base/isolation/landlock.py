@@ -1,4 +1,4 @@
-"""Landlock restricts which files a program may read, execute and write, even as root. See landlock(7)."""
+"""Restricts access to files with Landlock, even for root. See landlock(7)."""
 
 from __future__ import annotations
 
@@ -40,19 +40,22 @@ class _Rule(ctypes.Structure):
 
 
 def version() -> int:
-    """Returns the version of the kernel's Landlock interface; 0 if there is none."""
+    """Returns the version of the kernel's Landlock interface; 0 without Landlock."""
     return max(calls.syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(_VERSION)), 0)
 
 
 def handled_rights(version: int) -> int:
-    """Returns every right that this kernel can refuse."""
+    """Returns the mask of all access rights that this version can refuse."""
     number = {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)
     return (1 << number) - 1
 
 
 def ruleset(version: int, *, signals: bool, ports: bool = False) -> int:
-    """Creates a rule set, which refuses everything that no rule allows. `signals`: it refuses signals to
-    processes outside. `ports`: it refuses to listen on TCP ports other than those that the kernel chooses."""
+    """Creates a rule set, which refuses everything that no rule allows. Returns its descriptor.
+
+    `signals`: whether it refuses signals to processes outside. `ports`: whether it refuses to listen on TCP
+    ports, except ports that the kernel chooses.
+    """
     refuses_ports = ports and version >= _NETWORKS_SINCE
     scopes = _SCOPE_ABSTRACT_SOCKETS | (_SCOPE_SIGNALS if signals else 0)
     words = (ctypes.c_uint64 * 3)(
@@ -72,7 +75,7 @@ def ruleset(version: int, *, signals: bool, ports: bool = False) -> int:
 
 
 def allow(ruleset: int, version: int, path: str, rights: int) -> None:
-    """Allows rights below a path. A missing path needs no rule."""
+    """Allows rights below a path. Ignores a missing path."""
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except (FileNotFoundError, PermissionError, NotADirectoryError):
@@ -89,13 +92,13 @@ def allow(ruleset: int, version: int, path: str, rights: int) -> None:
 
 
 def restrict(ruleset: int) -> None:
-    """Restricts this process and its children from now on. Requires no_new_privs."""
+    """Restricts this process and its future children. Requires no_new_privs."""
     if calls.syscall(_RESTRICT, ruleset, ctypes.c_uint(0)):
         calls.raise_failure("landlock_restrict_self")
 
 
 def paths_without_hidden(hidden: Iterable[str], paths: Iterable[str]) -> Iterator[str]:
-    """Returns paths that cover everything below `paths` except what is hidden: rules can only allow."""
+    """Yields paths that together cover everything below `paths` except `hidden`, as rules can only allow."""
     hidden = list(hidden)
     for path in paths:
         if path in hidden or os.path.islink(path):  # noqa: PTH114

@@ -1,13 +1,14 @@
 """A small process that starts programs and build steps, each in its cell within milliseconds.
 
-For each request it forks a process, which is a child of the server (CLONE_PARENT), so the server sees how it
-ends. The launcher keeps no state and ends with the server. When it ends, it can leave a process behind, which
-runs the function `main` of a module that the server has named.
+For each request, the launcher forks a process as a child of the server (CLONE_PARENT), so that the server can
+wait for it. The launcher keeps no state and ends with the server. At its end, it can leave a process behind
+that runs the function `main` of a module; the server has chosen the module.
 
-A request is JSON in a memory file, sent with descriptors. For a program: that file; a pipe on which `go`
-arrives, or which is closed if the program must never run; the program's output; a pipe for the answer; the
-program's input, if the request states that it has one; and optionally a pidfd of the process whose cell it
-joins. For a step: that file, its output, and its output for errors.
+A request is JSON in an in-memory file, which is sent together with other descriptors. The descriptors of a
+program are: the request; a pipe on which `go` arrives, or which closes if the program must not run; the
+program's output; a pipe for answers; the program's input, if the request has one; and optionally the pidfd of
+a process whose cell the program joins. The descriptors of a build step are: the request, its standard output,
+and its standard error.
 """
 
 from __future__ import annotations
@@ -45,50 +46,53 @@ class LaunchRequest(TypedDict):
     folder: str
     environment: Mapping[str, str]
     marks: Mapping[str, str]
-    """Environment variables that mark the process as belonging to an installation."""
+    """The environment variables by which the engine recognizes processes of its installation."""
     cell: Cell | None
     waits: bool
-    """True if the program waits for `go`."""
+    """Whether the program waits for `go`."""
     has_input: bool
-    """True if the program reads from a descriptor of the request, and not from /dev/null."""
+    """Whether the program reads from a descriptor of the request instead of /dev/null."""
     has_terminal: bool
-    """True if that input is a terminal, which the program controls."""
+    """Whether this input is a terminal, which becomes the program's controlling terminal."""
     holder_file: NotRequired[str]
-    """Set instead of a command to start a namespace holder: the file that names it (namespace_holder.py)."""
+    """The file of a namespace holder (namespace_holder.py). Set to start a holder instead of a command."""
     module: NotRequired[Sequence[str]]
-    """Set instead of a command: a module and the arguments of its `main`, which runs in no cell and ends
-    with the server."""
+    """A module and the arguments of its `main`. Set to run the module instead of a command. It runs without a
+    cell and ends with the server."""
     groups: Sequence[str]
-    """The control groups that it enters before anything else; none to stay in those of the launcher."""
+    """The control groups that the process enters first. If empty, it stays in the launcher's groups."""
 
 
 class LaunchAnswer(TypedDict, total=False):
     first: int
-    """The first process of the cell."""
+    """The pid of the cell's first process."""
     pid: int
     ready: bool
-    """True once the process waits for `go`."""
+    """Whether the process waits for `go`."""
     error: str
     number: int
 
 
 def main(number: int, oom_score: str, *after: str) -> NoReturn:
-    """Serves requests until the server ends. `oom_score`: the score of everything that it starts; its own
-    stays that of the server. `after`: a module and the arguments of its `main`, which runs when the server
-    has ended."""
-    os.umask(0o022)  # services must be able to enter the folders that are made for them
+    """Serves requests until the server ends.
+
+    `oom_score`: the OOM score of all started processes; the launcher keeps the server's score. `after`: a
+    module and the arguments of its `main`, which runs after the server has ended.
+    """
+    os.umask(0o022)  # services must be able to enter the folders that are created for them
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(
         resource.RLIMIT_NOFILE, (most, most)
     )  # the trunk passes descriptors; programs get less
     calls.prctl(calls.PR_SET_DUMPABLE, 0)
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, signal.SIG_IGN)  # it ends with the server
+        signal.signal(name, signal.SIG_IGN)  # the launcher ends together with the server
     server = os.getppid()
-    # Moved to the lowest number: the server may have thousands open, and steps close only the first 1,024.
+    # Moves the channel to a low number: the server may have thousands of files open, but steps close only
+    # 1,024.
     channel = socket.socket(fileno=os.dup(number))
     os.close(number)
-    gc.disable()  # a forked child is short-lived, and shares more memory without collections
+    gc.disable()  # forked children are short-lived, and share more memory without garbage collection
     gc.freeze()
     while True:
         word, descriptors = _receive(channel)
@@ -100,29 +104,31 @@ def main(number: int, oom_score: str, *after: str) -> NoReturn:
             serve(descriptors, server, int(oom_score))
         for descriptor in descriptors:
             os.close(descriptor)
-        with suppress(ConnectionError):  # the server was killed meanwhile, which the next look tells
+        with suppress(ConnectionError):  # the server was killed; the next receive will find that out
             channel.send(str(child).encode())
 
 
 def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
-    """Returns the next request with its descriptors; an empty one if the server has ended."""
+    """Receives a request and its descriptors. Returns an empty request if the server has ended."""
     try:
         word, ancillary, _, _ = channel.recvmsg(16, socket.CMSG_SPACE(4 * _MOST), socket.MSG_CMSG_CLOEXEC)
-    except ConnectionError:  # it ended before it read the last answer
+    except ConnectionError:  # the server ended before it read the last answer
         return b"", []
     return word, _descriptors(ancillary)
 
 
 def _exit_after_fork(after: Sequence[str]) -> NoReturn:
-    """Exits, after forking the process that stays behind. The server may wait for this process, but never for
-    that one."""
+    """Exits. First forks the process that stays behind.
+
+    The server may wait for the launcher to exit, but must not wait for the process that stays behind.
+    """
     if not after or os.fork():
         os._exit(0)
 
     def stay() -> None:
         _reset_signals()
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        for stream in range(3):  # otherwise the log of the server stays open
+        for stream in range(3):  # otherwise this process would keep the server's log open
             os.dup2(null, stream)
         importlib.import_module(after[0]).main(*after[1:])
 
@@ -183,7 +189,7 @@ def _reset_signals() -> None:
 
 
 class ProgramStreams(NamedTuple):
-    """The descriptors that a program gets."""
+    """The descriptors for a program's standard streams."""
 
     input: int | None
     output: int
@@ -216,9 +222,10 @@ def _start(
 
 
 def _start_first_process(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
-    """Starts the first process of the cell. It is ready when this returns.
+    """Starts the first process of a cell and waits until it is ready.
 
-    Returns a pipe. The first process exits unless `GO` is written to it, just before the program runs."""
+    Returns a pipe. The first process exits unless `GO` is written to the pipe just before the program runs.
+    """
     hear, tell = os.pipe2(os.O_CLOEXEC)
     ready, done = os.pipe2(os.O_CLOEXEC)
     child = calls.fork_sibling()
@@ -266,7 +273,7 @@ def _program(
 
 
 def _run_holder(file: str, held: CellNetwork, go: int, answer: int) -> NoReturn:
-    calls.prctl(calls.PR_SET_DUMPABLE, 1)  # others join its namespaces by its files in /proc
+    calls.prctl(calls.PR_SET_DUMPABLE, 1)  # other processes join its namespaces through its files in /proc
     routes = network.enter(held) if held["kind"] != "exit" else None
     os.setsid()
     _send_report(answer, {"pid": os.getpid(), "ready": True})

@@ -1,4 +1,4 @@
-"""The client of the launcher. The first request starts the launcher."""
+"""Sends requests to the launcher, and starts the launcher at the first request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from windlass.base.isolation.launcher import GO, PROGRAM, STEP, LaunchAnswer, La
 from windlass.base.isolation.step import StepRequest
 
 SOURCES: Final = tuple(str(Path(portion).parent) for portion in windlass.__path__)
-"""The folders of all packages of Windlass. The launcher imports from them and the standard library alone."""
+"""The folders of all Windlass packages. The launcher imports only from them and from the standard library."""
 _PROGRAM: Final = (
     "import sys; sys.path[:0] = sys.argv[1].split(':'); from windlass.base.isolation.{0} import main; "
     "main(int(sys.argv[2]), *sys.argv[3:])"
@@ -31,20 +31,20 @@ _PROGRAM: Final = (
 
 
 PATIENCE: Final = 30.0
-"""Seconds that one phase of a start may take. Processes of a cell can stop a program that joins the cell, and
-all other starts wait meanwhile."""
+"""The time limit for one phase of a start, in seconds. Processes of a cell can stop a program that joins the
+cell, and all other starts wait meanwhile."""
 
 
 class Answers:
     """The answers that a new process sends over a pipe. The pipe closes when the program is executed, or when
-    that fails."""
+    its execution fails."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe, self._rest, self._over = pipe, b"", False
         os.set_blocking(pipe, False)
 
     def next(self, until: float) -> LaunchAnswer | None:
-        """Returns the next answer, or None after the last one. Raises a TimeoutError."""
+        """Returns the next answer, or None after the last one. Raises a TimeoutError at the time `until`."""
         while b"\n" not in self._rest and not self._over:
             waiting = select.poll()
             waiting.register(self._pipe, select.POLLIN)
@@ -60,13 +60,13 @@ class Answers:
 
 
 class StartedProgram(NamedTuple):
-    """A program that was started, and may wait for `go`. Its processes are children of this one."""
+    """A started program, which may still wait for `go`. Its processes are children of this process."""
 
     pid: int
     first: int | None
-    """The first process of its cell, if the cell has a process namespace."""
+    """The pid of the cell's first process, if the cell has a pid namespace."""
     go_pipe: int
-    """The program runs once `go` writes to this pipe, and never if the pipe is closed first."""
+    """The pipe to which `go` writes. The program runs after that, or never if the pipe is closed before."""
     answers: Answers
 
 
@@ -79,8 +79,11 @@ class Launcher:
     """Starts programs through the launcher. Not thread-safe."""
 
     def __init__(self, oom_score: int, after: Sequence[str] = ()) -> None:
-        """`oom_score`: the score of everything that it starts; see `base/oom_score.py`. `after`: a module and
-        the arguments of its `main`, which runs after this server has ended."""
+        """Receives the settings of the launcher process.
+
+        `oom_score`: the OOM score of all started processes; see `base/oom_score.py`. `after`: a module and
+        the arguments of its `main`, which runs after this server has ended.
+        """
         self._oom_score, self._after = oom_score, after
         self._channel: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -88,8 +91,10 @@ class Launcher:
     def start_program(
         self, request: LaunchRequest, output: int, process: int | None = None, input: int | None = None
     ) -> StartedProgram:
-        """Starts a process, which waits for `go` if the request asks for it. `process`: the pidfd of a
-        process whose cell it joins. May raise an OSError."""
+        """Starts a program, which waits for `go` if the request demands it. May raise an OSError.
+
+        `process`: the pidfd of a process whose cell the program joins.
+        """
         ours, theirs = os.pipe()
         hear, tell = os.pipe()
         sent = _write_request(request)
@@ -113,8 +118,10 @@ class Launcher:
         raise failure or OSError(answer.get("number", 0), answer.get("error", "it ended at once"))
 
     def start_step(self, request: StepRequest, output: int, errors: int) -> int:
-        """Starts a build step, which the kernel ends with the thread that sent the first request. Returns the
-        process to wait for, a child of this one. May raise an OSError."""
+        """Starts a build step as a child of this process and returns its pid. May raise an OSError.
+
+        The kernel kills the step when the thread that sent the first request ends.
+        """
         sent = _write_request(request)
         try:
             return self._send_request(STEP, [sent, output, errors])
@@ -128,7 +135,7 @@ class Launcher:
             self._channel = self._process = None
 
     def _send_request(self, word: bytes, descriptors: list[int]) -> int:
-        """Sends a request. Returns the process that handles it, which may not be the one that runs the
+        """Sends a request. Returns the pid of the process that handles it, which may not become the
         program."""
         for _ in range(2):
             channel = self.open()
@@ -157,8 +164,8 @@ class Launcher:
 
 
 def go(started: StartedProgram) -> None:
-    """Lets the program run; returns when it has been executed. May raise a TimeoutError."""
-    with suppress(BrokenPipeError):  # killed already; the watcher will see it
+    """Lets a program run. Returns when the program has been executed. May raise a TimeoutError."""
+    with suppress(BrokenPipeError):  # the process was killed; its watcher will notice
         os.write(started.go_pipe, GO)
     until = time.monotonic() + PATIENCE
     while started.answers.next(until) is not None:
@@ -166,7 +173,7 @@ def go(started: StartedProgram) -> None:
 
 
 def reported_failure(started: StartedProgram) -> OSError | None:
-    """Returns why a program that has ended was never executed, if it reported a reason."""
+    """Returns why a program was never executed, if it has ended and reported a reason."""
     with suppress(TimeoutError):
         while answer := started.answers.next(0.0):
             if "error" in answer:
@@ -175,7 +182,7 @@ def reported_failure(started: StartedProgram) -> OSError | None:
 
 
 def end(started: StartedProgram) -> None:
-    """Kills a program before it has run. The first process of a cell can be reaped only after all others."""
+    """Kills a program before it has run. Reaps the first process of its cell last, as the kernel requires."""
     children = [pid for pid in (started.pid, started.first) if pid]
     for pid in children:
         with suppress(ProcessLookupError):
@@ -196,7 +203,7 @@ def _close_all(*descriptors: int) -> None:
 
 
 def _write_request(request: LaunchRequest | StepRequest) -> int:
-    """Writes the request to memory, not to a file or an argument, because it holds secrets."""
+    """Writes a request to memory, not to a file or an argument, because it contains secrets."""
     file = os.memfd_create("request", os.MFD_CLOEXEC)
     with os.fdopen(os.dup(file), "wb") as written:
         written.write(json.dumps(request).encode())
@@ -205,13 +212,13 @@ def _write_request(request: LaunchRequest | StepRequest) -> int:
 
 
 def _read_answers(answers: Answers, *, ready: bool) -> tuple[LaunchAnswer, TimeoutError | None]:
-    """Reads answers until the process is known and, if wanted, ready; or until it has ended."""
+    """Reads answers until the pid is known and, if wanted, the process is ready; or until it has ended."""
     answer: LaunchAnswer = {}
     until = time.monotonic() + PATIENCE
     try:
         while piece := answers.next(until):
             answer.update(piece)
-            # The answers come from two processes, in any order.
+            # Two processes send answers, in any order.
             if "pid" in answer and (not ready or "ready" in answer or "error" in answer):
                 break
     except TimeoutError as error:

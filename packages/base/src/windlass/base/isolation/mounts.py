@@ -1,10 +1,11 @@
-"""The file system that a program sees: the system read-only, its own folders, and nothing of others.
+"""Mounts the file system that a program sees: the system, read-only, and the program's own folders.
 
-Every path keeps its name. A program with its own user sees the machine as that user may; hidden folders
-are covered by empty ones, in which only the parts that the program needs appear again. This also gives
-access to folders whose parents its user may not enter. A program of an ordinary user, who is the user of
-Windlass, gets its own root, in which only the system and those parts are mounted: nothing else of the
-machine can be seen, whenever it appears.
+All paths keep their names. A program with its own user sees the machine's files with that user's permissions.
+Hidden folders are covered by empty folders, in which only the parts that the program needs are mounted again.
+These parts are accessible even if the user may not enter their parents.
+
+If Windlass runs as an ordinary user, its programs have the same user. They get a new root with only the
+system's folders and those parts, so they see no other file of the machine, including later files.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from windlass.base.isolation import calls
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.network import CellNetwork
 
-PRIVATE: Final = ("/tmp", "/var/tmp")  # noqa: S108 (each program gets its own)
+PRIVATE: Final = ("/tmp", "/var/tmp")  # noqa: S108 (each program has its own)
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 (likewise)
 QUEUES: Final = "/dev/mqueue"
 TERMINALS: Final = "/dev/pts"
 _NEW_TERMINAL: Final = "/dev/ptmx"
 _MOST_TERMINALS: Final = 256
-"""Maximum number of pseudo-terminals of a cell. All cells together leave `kernel.pty.reserve` of them to
-the machine."""
+"""The maximum number of pseudo-terminals of a cell. The kernel reserves `kernel.pty.reserve` for the
+machine."""
 PEOPLE: Final = ("/home", "/root", "/run", "/mnt", "/media", "/srv")
-"""Folders where people and other programs keep files, and sockets of servers that accept commands."""
+"""Folders with files of users and other programs, and with control sockets of servers."""
 PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix")
 KERNEL: Final = ("/proc", "/sys")
 SYSTEM: Final = (*PROGRAMS, *KERNEL, "/etc")
-"""The folders of the machine that programs of an ordinary user see. Of its devices, they see a few."""
+"""The machine's folders that programs of an ordinary user see, in addition to some devices."""
 DEVICES: Final = "/dev"
 _SEEN_DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS: Final = {
@@ -42,7 +43,7 @@ _DEVICE_LINKS: Final = {
     "ptmx": "pts/ptmx",
 }
 _EVERYTHING: Final = ("",)
-"""Stands for a folder that each path is below."""
+"""A prefix of all paths: every path is below it."""
 _PLAIN: Final = calls.MS_NOSUID | calls.MS_NODEV
 _ATTRIBUTES: Final = calls.MOUNT_ATTR_NOSUID | calls.MOUNT_ATTR_NODEV
 _OF_KIND: Final = {
@@ -57,13 +58,13 @@ _HOSTS: Final = "/etc/hosts"
 class _MountPoint(NamedTuple):
     path: str
     kind: Literal["cover", "scratch", "system", "read", "write"]
-    """`cover`: an empty read-only folder. `scratch`: an empty writable one. `system`: read-only, with its
-    devices."""
+    """`cover`: an empty read-only folder. `scratch`: an empty writable folder. `system`: a read-only mount
+    that allows devices."""
     source: str
 
 
 def arrange(cell: Cell) -> None:
-    """Mounts the file system of a cell. Called in its own mount namespace."""
+    """Mounts the file system of a cell. Called in the cell's mount namespace."""
     calls.set_attributes("/", 0, private=True)
     places = _places(cell)
     copies = {place: calls.mount_copy(place.source) for place in places if place.source}
@@ -88,18 +89,22 @@ def arrange(cell: Cell) -> None:
 
 
 def sees_machine(cell: Cell) -> bool:
-    """Returns whether a cell sees the folders of the machine that are not hidden from it. Otherwise it sees
-    those of the system only, because it would read what only the user of Windlass may read."""
+    """Returns whether a cell sees all folders of the machine that are not hidden.
+
+    Otherwise it sees the system's folders only, because it could read all files of Windlass's user.
+    """
     return cell["identity"] == "user" or not cell["uid"]
 
 
 def _enter_empty_root() -> None:
-    """Leaves the file system of the machine for one that has its top folders, all empty, and its top links.
-    All that is left of the machine are copies of mounts that were made before."""
+    """Replaces the file system by an empty root with the machine's top-level folders and links.
+
+    Afterwards, files of the machine are accessible only through mounts that were copied before.
+    """
     entries = [*os.scandir("/")]
     folders = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
     links = [(entry.path, os.readlink(entry.path)) for entry in entries if entry.is_symlink()]  # noqa: PTH115
-    calls.mount("tmpfs", "/proc", _PLAIN, "mode=755")  # anywhere: this covers it for this process only
+    calls.mount("tmpfs", "/proc", _PLAIN, "mode=755")  # any folder would do for this mount
     calls.move_root("/proc")
     for folder in folders:
         os.mkdir(folder)  # noqa: PTH102 (this runs at every start)
@@ -108,14 +113,14 @@ def _enter_empty_root() -> None:
 
 
 def _link_devices() -> None:
-    """Creates the links that programs expect in `/dev`."""
+    """Creates the links in `/dev` that programs expect."""
     os.mkdir(TERMINALS)  # noqa: PTH102 (this runs at every start)
     for name, leads in _DEVICE_LINKS.items():
         os.symlink(leads, f"{DEVICES}/{name}")  # noqa: PTH211 (likewise)
 
 
 def _own_terminals() -> None:
-    """Mounts separate pseudo-terminals for the cell, if the machine has any."""
+    """Mounts the cell's own pseudo-terminals, if the machine has pseudo-terminals."""
     if not _is_folder(TERMINALS):
         return
     options = f"newinstance,ptmxmode=0666,mode=0620,max={_MOST_TERMINALS}"
@@ -127,18 +132,18 @@ def _own_terminals() -> None:
 
 
 def hidden_paths(cell: Cell) -> tuple[str, ...]:
-    """Returns the folders that are covered; of these, only the parts that the cell names are visible. Also
-    returns single files, which are hidden."""
+    """Returns the folders that are covered, of which a program sees only the parts that its cell lists, and
+    single hidden files."""
     return tuple(dict.fromkeys((*PEOPLE, *cell["hidden"], *cell.get("private", []))))
 
 
 def readable(cell: Cell) -> list[str]:
-    """Returns the readable paths with the resolver's file, which may lie in a hidden folder."""
+    """Returns the readable paths, including the file of DNS servers, which may be in a hidden folder."""
     return [*cell["readable"], os.path.realpath(_RESOLVER)]
 
 
 def _places(cell: Cell) -> list[_MountPoint]:
-    """Returns mounts in their order: parents before children, covers before shown folders."""
+    """Returns the mounts in their order: parents before children, covers before the parts inside them."""
     shown = [*((path, "read") for path in readable(cell)), *((path, "write") for path in cell["writable"])]
     named = {path for path, _ in shown}
     copied = cell.get("settings", {})
@@ -163,10 +168,10 @@ def _places(cell: Cell) -> list[_MountPoint]:
         is_of_system = _is_below(path, visible) and not _is_below(path, (*aside, *copied))
         is_visible = path not in named and (is_of_system or _is_below(path, named))
         if is_visible and os.path.exists(path) and not os.path.isdir(path):  # noqa: PTH110, PTH112
-            places.add(_MountPoint(path, "read", os.devnull))  # as a device, which nothing opens there
+            places.add(_MountPoint(path, "read", os.devnull))  # a device that cannot be opened here
     for path, kind in shown:
         if kind == "read" and _is_below(path, cell["writable"]):
-            continue  # it is visible already, and writable
+            continue  # it is below a writable path, so it is visible already
         if _leads_elsewhere(path, cell["hidden"]):
             continue
         is_visible = path in visible or _is_below(path, visible)
@@ -177,13 +182,15 @@ def _places(cell: Cell) -> list[_MountPoint]:
 
 
 def _leads_elsewhere(path: str, ours: Iterable[str]) -> bool:
-    """Returns whether a path passes through a link in our own folders. Such links are not followed: a program
-    may have put them there to get at their target."""
+    """Returns whether a path passes through a link in one of our own folders.
+
+    Such links are not followed, because a program may have created them to access their target.
+    """
     return _is_below(path, ours) and os.path.realpath(path) != path
 
 
 def _closed_folders(paths: Iterable[str], bounds: tuple[str, ...]) -> Iterator[str]:
-    """Yields the first folder above each path that other users may not enter."""
+    """Yields the topmost parent folder of each path that other users may not enter."""
     for path in paths:
         parts = path.split("/")
         for end in range(2, len(parts)):
@@ -198,13 +205,15 @@ def _closed_folders(paths: Iterable[str], bounds: tuple[str, ...]) -> Iterator[s
 
 
 def _mount_place(place: _MountPoint, copies: dict[_MountPoint, int], memory: int) -> bool:
-    """Mounts one place. Returns True for the empty folder that covers a hidden one: it is made read-only at
-    the end. `memory`: bytes of a writable folder in memory."""
+    """Mounts one place. Returns whether it is a cover, which must be made read-only at the end.
+
+    `memory`: the size in bytes of a writable folder in memory.
+    """
     if not place.source:
         if not _is_folder(place.path):
             if not _is_below(place.path, (*PRIVATE, DEVICES)):
-                return False  # already covered with a folder above it
-            _make(place.path, is_folder=True)  # below a writable folder
+                return False  # a cover of a parent folder hides it already
+            _make(place.path, is_folder=True)  # its parent folder is writable
         if place.path == QUEUES:
             calls.mount("mqueue", place.path, _PLAIN | calls.MS_NOEXEC)
         else:
@@ -222,12 +231,12 @@ def _mount_place(place: _MountPoint, copies: dict[_MountPoint, int], memory: int
 def _options(place: _MountPoint, memory: int) -> str:
     if place.kind == "cover":
         return "mode=755"
-    # Each file needs memory of its own.
+    # The number of files is limited as well, because each file uses memory of the kernel.
     return f"mode=1777,size={memory},nr_inodes={memory >> 12}" if memory else "mode=1777"
 
 
 def _introduce(cell: Cell, cover: str) -> None:
-    """Adds a name for the user to the cell's /etc/passwd and /etc/group, because some programs need one."""
+    """Adds the cell's user to its /etc/passwd and /etc/group, because some programs need a user name."""
     name, uid = cell["name"], cell["uid"]
     home = f"{name}:x:{uid}:{uid}::{cell['temporary']}:/usr/sbin/nologin\n"
     for list, line in (("/etc/passwd", home), ("/etc/group", f"{name}:x:{uid}:\n")):
@@ -238,8 +247,7 @@ def _introduce(cell: Cell, cover: str) -> None:
 
 
 def _name_servers(network: CellNetwork, hosts: int | None, cover: str) -> None:
-    """Mounts a hosts file with the services of the environment, and a resolv.conf with DNS servers that can
-    be reached."""
+    """Mounts a resolv.conf with reachable DNS servers, and a hosts file with the environment's services."""
     if os.path.isfile(_RESOLVER):  # noqa: PTH113
         servers = "".join(f"nameserver {server}\n" for server in network.get("resolvers", []))
         _replace(_RESOLVER, servers, cover)
@@ -248,7 +256,7 @@ def _name_servers(network: CellNetwork, hosts: int | None, cover: str) -> None:
 
 
 def _replace(path: str, text: str, cover: str) -> None:
-    """Mounts another text over a file of the machine. The text is stored below a covered folder."""
+    """Mounts a file with another text over a file of the machine. Stores it in a covered folder."""
     own = f"{cover}/.{os.path.basename(path)}"  # noqa: PTH119
     with open(own, "w") as written:  # noqa: PTH123
         written.write(text)
@@ -263,7 +271,7 @@ def _put_copy(copy: int, path: str) -> None:
 
 
 def _make(path: str, *, is_folder: bool) -> None:
-    path = os.path.realpath(path)  # a link at the top may lead to what is not there
+    path = os.path.realpath(path)  # a top-level link may lead to a missing folder
     os.makedirs(path if is_folder else os.path.dirname(path), 0o755, exist_ok=True)  # noqa: PTH103, PTH120
     if not is_folder:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))

@@ -1,11 +1,11 @@
-"""The process that holds a network namespace open. It sleeps until its file is gone or names another process.
+"""A process that holds a network namespace open. It sleeps until its file is removed or replaced.
 
-So it ends with its installation, even if the folder is erased. Where no server runs, it ends after its last
-instance. The holder of an ordinary user's trunk also serves sockets (socket_server.py); another process of
-this kind runs pasta, which connects that trunk to the machine.
+The holder therefore ends with its installation, even if the folder is erased. If no server runs, it ends
+after the last instance. The holder of an ordinary user's trunk also serves sockets (socket_server.py). A
+further process of this kind runs pasta, which connects such a trunk to the machine.
 
-The file has the rules of the network, too. When the server changes those of the trunk, as after a change of
-its settings, the holder of the trunk writes the tables of the trunk and of all hubs again.
+The file also contains the rules of the network. When the server changes the trunk's rules, for example after
+a change of settings, the holder of the trunk rewrites the tables of the trunk and of all hubs.
 """
 
 from __future__ import annotations
@@ -30,31 +30,33 @@ from windlass.base.oom_score import set_oom_score
 
 LOOK_EVERY: Final = 2.0
 SERVERS: Final = "servers"
-"""The file beside those of the holders that is locked by each server that uses the networks."""
+"""The name of the lock file, beside the files of the holders, that each server of the networks locks."""
 _INNER_INTERFACES: Final = {"hub": re.compile(r"\s*i\d+:"), "trunk": re.compile(r"\s*h\d+:")}
-"""Interfaces in /proc/net/dev of the networks that use this one."""
+"""Patterns of the interfaces in /proc/net/dev that lead to the networks behind a hub or a trunk."""
 _OOM_SCORE: Final = -900
-"""With this score, the kernel kills nearly all other processes first when memory runs out."""
+"""The OOM score of holders: the kernel ends nearly all other processes first when memory runs out."""
 _STREAMS: Final = 3
 _MOST_OPEN: Final = 1024
 _TRUNK_CAPABILITIES: Final = 1 << 12 | 1 << 21
-"""NET_ADMIN, SYS_ADMIN: a trunk removes its interface and rules from the machine, or opens sockets in
-networks and updates the rules that close the machine."""
+"""The capabilities NET_ADMIN and SYS_ADMIN. A trunk needs them to remove its interface and rules from the
+machine, to open sockets in networks, and to update the rules that protect the machine."""
 _LED_OUT_WITHIN: Final = 3.0
 _LOOK_OFTEN: Final = 0.005
 _PAUSES: Final = (0.5, 30.0)
-"""The shortest and the longest pause before pasta is started again, in seconds."""
+"""The shortest and the longest pause before pasta is restarted, in seconds."""
 
 
 def hold(file: str, held: CellNetwork, routes: Netlink | None) -> NoReturn:
-    """Holds the network of this process open. The server, its parent, is in that of the machine. `routes`:
-    see `network.enter`."""
+    """Holds the network namespace of this process open. The parent is the server, in the machine's network.
+
+    `routes`: see `network.enter`.
+    """
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for stream in range(_STREAMS):  # otherwise the log of the server stays open as long as the network
+    for stream in range(_STREAMS):  # otherwise this process would keep the server's log open
         os.dup2(null, stream)
     socket_server, kept = None, []
-    if routes is not None:  # before the server continues and starts pasta
+    if routes is not None:  # done before the server continues and starts pasta
         network.guard_own_addresses(held, routes.own_networks())
         socket_server = SocketServer(held["socket_server"])
         kept += [routes.fileno(), socket_server.fileno()]
@@ -69,8 +71,8 @@ def hold(file: str, held: CellNetwork, routes: Netlink | None) -> NoReturn:
     calls.keep_capabilities(rights)
     calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
     if held["kind"] != "exit":
-        # Last: the server continues then, and asks the socket server, which opens the namespaces only of
-        # processes that have no more rights than itself.
+        # Last, because the server then continues and sends requests to the socket server, which can open only
+        # namespaces of processes that have no more rights than itself.
         _close_others(*kept)
     if held["kind"] == "exit":
         _run_pasta(file, held)
@@ -82,14 +84,14 @@ def hold(file: str, held: CellNetwork, routes: Netlink | None) -> NoReturn:
 
 
 def _outlive_instances() -> None:
-    """Has the kernel end instances first. An ordinary user cannot go below the score of the server."""
+    """Sets the OOM score so that the kernel ends instances first. Without root, uses the server's score."""
     with suppress(OSError), open(f"/proc/{os.getppid()}/oom_score_adj") as score:  # noqa: PTH123
         set_oom_score(int(score.read()))
     set_oom_score(_OOM_SCORE)
 
 
 def _close_others(*kept: int) -> None:
-    """Closes all descriptors but the streams and these, for which the server waits."""
+    """Closes all descriptors except standard streams and `kept`. The server waits for their closing."""
     edges = [_STREAMS - 1, *sorted(kept), _MOST_OPEN]
     for before, after in pairwise(edges):
         os.closerange(before + 1, after)
@@ -101,19 +103,19 @@ def _is_our_note(file: str) -> bool:
             return bool(json.load(named)["pid"] == os.getpid())
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except (OSError, ValueError):  # a disk that fails for a moment must cut no instance off
+    except (OSError, ValueError):  # a temporary disk failure must not disconnect instances
         return True
 
 
 def _is_needed(file: str, held: CellNetwork) -> bool:
-    """Returns whether a server or an instance may use this network. Removes its file if none does."""
+    """Returns whether a server or an instance may use this network. Otherwise removes the holder's file."""
     if not _is_our_note(file):
         return False
     with suppress(OSError):
         if not is_used(held["kind"]):
             servers = os.open(f"{os.path.dirname(file)}/{SERVERS}", os.O_RDWR | os.O_CLOEXEC)  # noqa: PTH120
             try:
-                # A server that begins waits for the lock, and then finds no file.
+                # A starting server waits for the lock and then finds that the file is missing.
                 if filelock.try_lock(servers) and not is_used(held["kind"]):
                     os.unlink(file)  # noqa: PTH108
                     return False
@@ -129,8 +131,10 @@ def is_used(kind: str, holder: int | str = "self") -> bool:
 
 
 def _follow_rules(file: str, trunk: CellNetwork, machine: int | None) -> CellNetwork:
-    """Writes the rules of the trunk and its hubs again, if they have changed in the files of their holders.
-    Returns the rules that the trunk has. `machine`: see `network.renew_trunk`."""
+    """Rewrites the rules of the trunk and its hubs if the holders' files contain changed rules.
+
+    Returns the present rules of the trunk. `machine`: see `network.renew_trunk`.
+    """
     wanted = _read_note(file).get("network")
     if wanted is None or wanted == trunk:
         return trunk
@@ -141,13 +145,13 @@ def _follow_rules(file: str, trunk: CellNetwork, machine: int | None) -> CellNet
             if "network" in note:
                 network.renew_hub(note["network"], NamespaceHolder(note["pid"], note["start"]))
         network.renew_trunk(wanted, machine)
-    except OSError:  # it is tried again at the next check
+    except OSError:  # the next check tries again
         return trunk
     return cast("CellNetwork", wanted)
 
 
 def _read_note(file: str) -> dict[str, Any]:
-    """Returns the content of the file of a holder; nothing if it is gone or cannot be read now."""
+    """Returns the content of a holder's file; empty if it is missing or cannot be read."""
     with suppress(OSError, ValueError), open(file) as named:  # noqa: PTH123
         note: dict[str, Any] = json.load(named)
         return note
@@ -155,7 +159,7 @@ def _read_note(file: str) -> dict[str, Any]:
 
 
 def _sleep(file: str, held: CellNetwork, machine: int | None) -> None:
-    """`machine`: the network of the machine, from which a trunk removes its interface and rules."""
+    """Sleeps while the network is needed. A trunk then removes its interface and rules from `machine`."""
     interface = "" if machine is None else network.interface_of_trunk()
     while _is_needed(file, held):
         if machine is not None:
@@ -181,8 +185,10 @@ def _serve_sockets(file: str, trunk: CellNetwork, routes: Netlink, socket_server
 
 
 def _guards(trunk: CellNetwork, routes: Netlink) -> bool:
-    """Closes the addresses that the machine has now. Returns False if that has to be tried again: the machine
-    may have no more files, for example."""
+    """Closes the machine's present addresses to services. Returns whether this succeeded.
+
+    If it fails, for example because the machine has too many open files, it must be tried again.
+    """
     try:
         network.guard_own_addresses(trunk, routes.own_networks())
     except OSError:
@@ -191,8 +197,10 @@ def _guards(trunk: CellNetwork, routes: Netlink) -> bool:
 
 
 def _run_pasta(file: str, held: CellNetwork) -> None:
-    """Runs pasta until the trunk ends, and starts it again whenever it ends. The server waits until this
-    process closes the server's descriptors, which it does once pasta has made its interface."""
+    """Runs pasta until the trunk ends, and restarts it when it ends.
+
+    Closes the server's descriptors when pasta has created its interface, because the server waits for that.
+    """
     holder = NamespaceHolder.read(held["outer"])
     pasta = _start_pasta(held["program"], holder.pid)
     until = time.monotonic() + _LED_OUT_WITHIN
@@ -204,7 +212,7 @@ def _run_pasta(file: str, held: CellNetwork) -> None:
         return
     pause, began = _PAUSES[0], time.monotonic()
     while not _wait([trunk], 0):
-        with suppress(OSError):  # the machine has no more files or processes now: tried again
+        with suppress(OSError):  # the machine has no files or processes left: try again later
             pasta = pasta or _start_pasta(held["program"], holder.pid)
             if not _wait_for(pasta, file, trunk):
                 break
@@ -229,13 +237,13 @@ def _start_pasta(program: str, trunk: int) -> int:
 
 def _become_pasta(program: str, trunk: int, parent: int) -> None:
     calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # pasta refuses to start where it is ignored
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # pasta refuses to start if SIGPIPE is ignored
     if os.getppid() == parent:
         os.execve(program, pasta_command(program, trunk), {"PATH": "/usr/bin:/bin"})  # noqa: S606
 
 
 def _wait_for(pasta: int, file: str, trunk: int) -> bool:
-    """Waits until pasta has ended. Returns False if it is not needed any more."""
+    """Waits until pasta has ended. Returns False if pasta is no longer needed."""
     ended = os.pidfd_open(pasta)
     try:
         while _is_our_note(file):
@@ -250,7 +258,7 @@ def _wait_for(pasta: int, file: str, trunk: int) -> bool:
 
 
 def _wait(ends: list[int], seconds: float) -> set[int]:
-    """Waits until one of these processes has ended. Returns all that have."""
+    """Waits until at least one of these processes has ended. Returns the ended processes' pidfds."""
     waiting = select.poll()
     for each in ends:
         waiting.register(each, select.POLLIN)

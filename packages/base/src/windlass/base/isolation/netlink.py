@@ -1,6 +1,6 @@
-"""A netlink client for interfaces, addresses, routes and packet filters of the network of this thread.
+"""A netlink client for interfaces, addresses, routes and packet filters in the network of this thread.
 
-Uses the standard library alone, because the launcher imports it.
+Uses the standard library only, because the launcher imports it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _NEW_NEIGHBOUR: Final = 28
 _DUMP: Final = 0x300
 _DONE: Final = 3
 ROUTES_CHANGE: Final = 0x40
-"""The multicast group for changes of IPv4 routes."""
+"""The multicast group that notifies of changes of IPv4 routes."""
 _ADDRESS, _IFNAME, _MASTER, _LINK_INFO, _GROUP, _NS_FD = 1, 3, 10, 18, 27, 28
 _UP: Final = 1
 _MAIN_TABLE: Final = 254
 LOCAL_TABLE: Final = 255
-"""The routing table that the kernel reads first. It has the machine's own addresses."""
+"""The routing table with the machine's own addresses, which the kernel searches first."""
 _BOOT: Final = 3
 _UNIVERSE, _LINK, _HOST = 0, 253, 254
 _UNICAST, _LOCAL, _BROADCAST, _ANYCAST = 1, 2, 3, 4
 _PERMANENT: Final = 0x80
 OUTER, INNER = bytes.fromhex("020000000001"), bytes.fromhex("020000000002")
-"""The hardware addresses of a veth pair: of the interface that was made here, and of its peer."""
+"""The hardware addresses of a veth pair: of the interface created here, and of its peer."""
 
 
 def _attribute(kind: int, value: bytes) -> bytes:
@@ -69,10 +69,10 @@ def _attributes(raw: bytes) -> Iterator[bytes]:
 
 
 class Netlink:
-    """A connection to the kernel for the network in which this thread was when it opened it."""
+    """A netlink socket. It belongs to the network that this thread was in when it was created."""
 
     def __init__(self, protocol: int = _ROUTES, groups: int = 0) -> None:
-        """`groups`: the multicast groups that it receives."""
+        """`groups`: the multicast groups to subscribe to."""
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         if groups:
             self._socket.bind((0, groups))
@@ -91,7 +91,7 @@ class Netlink:
         self.close()
 
     def ask(self, kind: int, flags: int, body: bytes) -> None:
-        """Sends one request. Raises an OSError if the kernel refuses it."""
+        """Sends a request and waits for its acknowledgement. Raises an OSError if the kernel refuses it."""
         self._send([(kind, flags | _ACK, body)])
         self._expect(1)
 
@@ -116,7 +116,7 @@ class Netlink:
                 at += (length + 3) & ~3
 
     def _dump(self, asked: int, body: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yields the kind and body of each message of a list."""
+        """Requests a list. Yields the type and the body of each message in the response."""
         self._send([(asked, _DUMP, body)])
         while True:
             raw, at = self._socket.recv(64 * 1024), 0
@@ -133,8 +133,10 @@ class Netlink:
     # Interfaces, addresses, routes
 
     def make_pair(self, name: str, peer: str, network: int, group: int = 0) -> None:
-        """Makes a veth pair: one interface here, its peer in the network of the descriptor. `group`: the
-        group of the interface here."""
+        """Creates a veth pair: one interface in this network, and its peer in another network.
+
+        `network`: a descriptor of the peer's network. `group`: the interface group of the interface here.
+        """
         there = _link() + _text(_IFNAME, peer) + _number(_NS_FD, network) + _attribute(_ADDRESS, INNER)
         info = _nested(_LINK_INFO, _text(1, "veth"), _nested(2, _nested(1, there)))
         own = _text(_IFNAME, name) + _number(_GROUP, group) + _attribute(_ADDRESS, OUTER)
@@ -152,26 +154,29 @@ class Netlink:
         self.ask(_NEW_ADDRESS, _CREATE | _EXCL, head + _attribute(2, raw) + _attribute(1, raw))
 
     def add_neighbour(self, name: str, address: str, hardware: bytes) -> None:
-        """Adds a permanent neighbour, which the kernel does not look for. It does not count in the table of
-        neighbours of all networks of the machine, and is found when that is full."""
+        """Adds a permanent neighbour, so that the kernel does not resolve the address.
+
+        Permanent neighbours do not count towards the machine-wide limit of neighbours, and work when the
+        limit is reached.
+        """
         index = socket.if_nametoindex(name)
         head = struct.pack("=BxxxiHBB", socket.AF_INET, index, _PERMANENT, 0, 0)
         to = _attribute(1, socket.inet_aton(address)) + _attribute(2, hardware)
         self.ask(_NEW_NEIGHBOUR, _CREATE | _REPLACE, head + to)
 
     def route(self, target: str, prefix: int, name: str, via: str = "", table: int = _MAIN_TABLE) -> None:
-        """Routes an address range to an interface. Replaces an earlier route."""
+        """Routes an address range through an interface. Replaces an existing route."""
         scope = _UNIVERSE if via else _LINK
         extra = _attribute(5, socket.inet_aton(via)) if via else b""
         self._route(target, prefix, table, scope, _UNICAST, _number(4, socket.if_nametoindex(name)) + extra)
 
     def own(self, target: str, prefix: int) -> None:
-        """Makes all addresses of a range local: programs can listen on each of them."""
+        """Makes a whole address range local, so that programs can listen on each address."""
         index = _number(4, socket.if_nametoindex("lo"))
         self._route(target, prefix, LOCAL_TABLE, _HOST, _LOCAL, index)
 
     def own_networks(self) -> list[str]:
-        """Returns all local addresses, as networks. Drops the notifications received so far."""
+        """Returns all local addresses, as networks. Discards pending notifications first."""
         with suppress(BlockingIOError):
             while True:
                 with suppress_overrun():
@@ -181,15 +186,15 @@ class Netlink:
         return list(dict.fromkeys(filter(None, networks)))
 
     def count_members(self, bridge: str) -> int:
-        """Returns how many interfaces belong to a bridge. An OSError if there is none of this name."""
+        """Returns the number of interfaces of a bridge. Raises an OSError if the bridge does not exist."""
         wanted = _number(_MASTER, socket.if_nametoindex(bridge))
         links = [body for kind, body in self._dump(_GET_LINK, _link()) if kind == _NEW_LINK]
         return sum(wanted in _attributes(body[len(_link()) :]) for body in links)
 
     def read_tables(self) -> Iterator[str]:
-        """Yields the names of packet filter tables."""
+        """Yields the names of all packet filter tables."""
         for _, body in self._dump(_TABLES << 8 | _GET_TABLE, struct.pack(">BBH", _IPV4, 0, 0)):
-            size, _ = struct.unpack_from("=HH", body, 4)  # the name comes first
+            size, _ = struct.unpack_from("=HH", body, 4)  # the first attribute is the name
             yield body[8 : 3 + size].decode()
 
     def _route(self, target: str, prefix: int, table: int, scope: int, kind: int, rest: bytes) -> None:
@@ -199,7 +204,7 @@ class Netlink:
 
 
 def _own_network(route: bytes) -> str | None:
-    """Returns the target of a route if it is local."""
+    """Returns the target of a route to a local address; None for other routes."""
     _, length, _, _, table, _, _, kind = struct.unpack_from("=8B", route)
     at = 12
     while table == LOCAL_TABLE and kind in (_LOCAL, _BROADCAST, _ANYCAST) and at < len(route):
@@ -212,7 +217,7 @@ def _own_network(route: bytes) -> str | None:
 
 @contextmanager
 def suppress_overrun() -> Iterator[None]:
-    """Ignores that notifications were lost because there were too many."""
+    """Ignores the error that notifications were lost because the socket's buffer was full."""
     try:
         yield
     except OSError as error:
@@ -220,7 +225,7 @@ def suppress_overrun() -> Iterator[None]:
             raise
 
 
-# Packet filters (nf_tables). Their numbers are big-endian.
+# Packet filters (nf_tables). Numbers in their messages are big-endian.
 
 _TABLES: Final = 10
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
@@ -233,18 +238,18 @@ _HOOKS: Final = {
     "output": (3, 0),
     "postrouting": (4, 100),
 }
-"""The hook and priority of each chain. `counted` gets the packets that `forward` accepts."""
+"""The hook and the priority of each chain. `counted` receives the packets that `forward` has accepted."""
 DROP, ACCEPT = 0, 1
 _STATE_KNOWN: Final = 2 | 4
 _RANDOM_PORTS: Final = 2 | 16
 _STATE_NEW: Final = 8
-"""Bits of established and related connections, and of new ones."""
+"""Bits of connection states (established and related; new), and of port options for masquerading."""
 _ARRIVAL_GROUP: Final = 21
 _GROWS: Final = 0x20
-"""NFT_SET_EVAL: packets add elements to the set."""
+"""NFT_SET_EVAL: packets can add elements to the set."""
 
 Rule = Sequence[bytes]
-"""Expressions of a rule: conditions, and the verdict for a packet that meets all of them."""
+"""The expressions of a rule: conditions, and the verdict for packets that meet all conditions."""
 
 
 def _big_endian(kind: int, value: int) -> bytes:
@@ -262,7 +267,7 @@ def _equals(value: bytes, *, inverted: bool = False) -> bytes:
 
 
 def _masked(mask: bytes, added: bytes = b"") -> bytes:
-    """Keeps the bits in `mask`, and sets those in `added`."""
+    """Keeps the bits in `mask` and sets the bits in `added`."""
     parts = _big_endian(1, 1), _big_endian(2, 1), _big_endian(3, len(mask)), _nested(4, _attribute(1, mask))
     return _expression("bitwise", *parts, _nested(5, _attribute(1, added or b"\0" * len(mask))))
 
@@ -283,20 +288,22 @@ def _by_interface(key: int, name: str, inverted: bool) -> Rule:
 
 
 def is_known() -> Rule:
-    """Matches packets of connections that were accepted."""
+    """Matches packets of established or related connections."""
     bits = struct.pack("=I", _STATE_KNOWN)
     state = _expression("ct", _big_endian(1, 1), _big_endian(2, 0))
     return (state, _masked(bits), _equals(b"\0\0\0\0", inverted=True))
 
 
 def exceeds(connections: int) -> Rule:
-    """Matches the first packet of a connection if this rule counts more than so many connections."""
+    """Matches the first packet of a connection if more than `connections` connections match this rule."""
     return (*_begins(), _expression("connlimit", *_over_limit(connections)))
 
 
 def exceeds_in_group(groups: str, connections: int) -> Rule:
-    """Matches the first packet of a connection if this rule counts more than so many connections that arrive
-    by interfaces of the same group. `groups`: the name of a set of the table."""
+    """Matches the first packet of a connection if its interface group has more connections than allowed.
+
+    `groups`: the name of the table's set that counts connections by the group of the incoming interface.
+    """
     count = _nested(7, _text(1, "connlimit"), _nested(2, *_over_limit(connections)))
     return (
         *_begins(),
@@ -333,7 +340,7 @@ def _by_address(offset: int, network: str) -> Rule:
 
 
 def goes_by(router: str) -> Rule:
-    """Matches packets whose next hop is this address."""
+    """Matches packets with this address as their next hop."""
     return (_expression("rt", _big_endian(1, 1), _big_endian(2, 1)), _equals(socket.inet_aton(router)))
 
 
@@ -354,13 +361,13 @@ def verdict(code: int) -> Rule:
 
 
 def refuse() -> Rule:
-    """Rejects packets, so that the sender does not wait for an answer."""
+    """Rejects packets with an error message, so that the sender does not wait."""
     return (_expression("reject", _big_endian(1, 0), _attribute(2, b"\x0d")),)
 
 
 def masquerade(ports: range | None = None) -> Rule:
-    """Replaces the source address by that of the outgoing interface; with `ports`, also the source port by a
-    random one of these."""
+    """Replaces the source address by the address of the outgoing interface. With `ports`, also replaces the
+    source port by a random port of this range."""
     if ports is None:
         return (_expression("masq"),)
     edges = [
@@ -371,8 +378,8 @@ def masquerade(ports: range | None = None) -> Rule:
 
 
 def source_by_group(first: str) -> Rule:
-    """Replaces the source address by one of the 128 addresses from this one on, which is the same for all
-    packets that arrive by interfaces of one group."""
+    """Replaces the source address by one of 128 addresses, starting at `first`. The group of the incoming
+    interface determines the address."""
     return (
         _expression("meta", _big_endian(1, 1), _big_endian(2, _ARRIVAL_GROUP)),
         _masked(b"\0\0\0\x7f", socket.inet_aton(first)),
@@ -388,9 +395,12 @@ def write_table(
     groups: Iterable[str] = (),
     is_first: bool = False,
 ) -> None:
-    """Replaces a whole table in the network of this thread. `chains`: the rules by the name of the hook.
-    Chains in `closed` drop packets that no rule matches. `groups`: sets for `exceeds_in_group`. `is_first`:
-    there is no such table, so none is removed, for which the kernel takes 10 ms."""
+    """Replaces a whole table in the network of this thread.
+
+    `chains`: the rules of each chain. `closed`: the chains that drop packets without a matching rule.
+    `groups`: the sets for `exceeds_in_group`. `is_first`: whether the table does not exist yet; this saves
+    its removal, which takes the kernel 10 ms.
+    """
     closed = frozenset(closed)
     messages = [_change(_NEW_TABLE, _CREATE, _text(1, name))]
     if not is_first:
@@ -412,13 +422,13 @@ def write_table(
 
 
 def tables() -> list[str]:
-    """Returns the names of the tables of the network of this thread."""
+    """Returns the names of all packet filter tables in the network of this thread."""
     with Netlink(_FILTERS) as kernel:
         return list(kernel.read_tables())
 
 
 def remove_table(name: str) -> None:
-    """Removes a table; succeeds if there is none."""
+    """Removes a table. Does nothing if it does not exist."""
     try:
         _commit([_change(_DELETE_TABLE, 0, _text(1, name))])
     except OSError as error:

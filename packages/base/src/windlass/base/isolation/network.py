@@ -1,13 +1,13 @@
-"""Networks of services: each instance has one of its own, and reaches what its environment shares.
+"""Creates the networks of services. Each instance has its own, connected to the network of its environment:
 
     instance --- hub of its environment --- trunk of the installation --- the machine
 
-A *hub* joins the instances of one environment, and a *trunk* the hubs of one installation with the machine.
-Each is a network namespace that a sleeping process holds open, so it ends with that process.
-Windlass connects to instances through sockets that it opens inside their networks. Instances reach other
-instances of their environment and public addresses, but neither other environments nor this machine.
+A *hub* connects the instances of an environment. A *trunk* connects all hubs of an installation to the
+machine. Hubs and trunks are network namespaces that a sleeping process holds open, so a network ends with its
+process. Windlass connects to instances through sockets that it opens inside their networks. Instances reach
+the instances of their environment and public addresses, but neither other environments nor this machine.
 
-Uses the standard library alone, because the launcher imports it.
+Uses the standard library only, because the launcher imports it.
 """
 
 from __future__ import annotations
@@ -26,82 +26,81 @@ from windlass.base.isolation.netlink import ACCEPT, DROP, Netlink, arrives_by, l
 
 LOOPBACK: Final = "127.0.0.1"
 GATE: Final = "198.18.0.1"
-"""The address of each hub, as its instances see it."""
+"""The address of each hub inside its environment."""
 SERVICES: Final = 32_767
-"""The number of services that can have an address in their environment."""
+"""The maximum number of services with an address in one environment."""
 _INSTANCES: Final = range(2, 32_768)
 _LINKS: Final = 16_384
 _TRUNKS: Final = 128
 HUB: Final = ".hub"
-"""The end of the name of the file of a hub's holder, beside that of its trunk."""
+"""The suffix of the files of hub holders. These files are beside the file of the trunk's holder."""
 UP: Final = "up"
-"""The interface of a hub or trunk that leads outwards."""
+"""The name of the outward interface of a hub or trunk."""
 _MACHINE: Final = "windlass{0}"
-"""The interface of this machine that leads to a trunk, with the first free number."""
+"""The name of the machine's interface to a trunk; its number is the first free one."""
 _OF_MACHINE: Final = re.compile(r"windlass[0-9]+")
 _TCP, _UDP, _DNS = 6, 17, 53
 _GET_ADDRESS: Final = 0x8915
-"""The ioctl request for the address of an interface."""
+"""The ioctl request for an interface's address."""
 NO_FORWARDING: Final = "the kernel forwards no packets (net.ipv4.ip_forward)"
 _FORWARDING: Final = "/proc/sys/net/ipv4/ip_forward"
 _UDP_PORTS: Final = range(61_000, 65_536)
-"""UDP source ports, above the ephemeral ports of Linux and the ports that operators choose."""
+"""A port range above the ports that Linux assigns to programs and that operators usually give to services."""
 _UDP_PORTS_OF_HUB, _UDP_PORTS_OF_STEPS = 512, 256
-"""Maximum number of UDP source ports of one environment, and of its build steps, with pasta."""
+"""The maximum numbers of UDP source ports with pasta: of an environment, and of its build steps."""
 SHARES: Final = 8
-"""One organization may have at most this fraction (one part in so many) of all connections."""
+"""The maximum of one organization: all connections divided by this number."""
 ENVIRONMENTS: Final = 16
-"""The total limit of connections, as a multiple of the limit of an environment."""
+"""The maximum of all connections, as a multiple of one environment's maximum."""
 _TABLE: Final = "/proc/sys/net/netfilter/nf_conntrack_max"
 _SHARES_OF_UDP_PORTS: Final = 4
 _ALL, _SENT = "all", "sent"
-"""Names of the sets that count connections of each organization: all connections, and those by UDP."""
+"""The names of the sets that count each organization's connections: all connections, and UDP connections."""
 _IPTABLES: Final = ("/usr/sbin/iptables", "/sbin/iptables", "/usr/local/sbin/iptables")
 
 
 class CellNetwork(TypedDict):
-    """The network of a cell. Data for the launcher and for the record of an instance."""
+    """The network of a cell, as sent to the launcher and stored in the instance's record."""
 
     kind: Literal["instance", "hub", "trunk", "exit"]
-    """`exit` is not a network: its process runs pasta, which connects a trunk to the machine."""
+    """The role. An `exit` is no network, but a process with pasta, which connects a trunk to the machine."""
     outer: NotRequired[str]
-    """The holder of the hub of an instance, or of the trunk of a hub, as `str(NamespaceHolder)`."""
+    """The holder of an instance's hub, or of a hub's trunk, as `str(NamespaceHolder)`."""
     socket_server: NotRequired[str]
-    """For the trunk of an ordinary user: the path at which its holder serves sockets (socket_server.py). All
-    networks then belong to a user namespace that the trunk makes."""
+    """The path of the holder's socket server (socket_server.py), for the trunk of an ordinary user. All
+    networks then belong to a user namespace that the trunk creates."""
     program: NotRequired[str]
     """The path of pasta, for an exit."""
     service: NotRequired[str]
-    """The address of the service, if its instance answers there itself."""
+    """The service's address, if the instance itself has this address."""
     joins: NotRequired[bool]
-    """False for a hub whose instances must not reach each other."""
+    """Whether the instances of a hub may reach each other."""
     hosts: NotRequired[str]
-    """The hosts file that an instance sees, with the names of others."""
+    """The hosts file that an instance sees, with the names of other services."""
     resolvers: NotRequired[list[str]]
-    """DNS servers, which are reached at any address."""
+    """DNS servers, which are reachable whatever their address."""
     open: NotRequired[list[str]]
-    """Networks that may be reached although they are inside `closed` ones."""
+    """Networks that are reachable although they are inside `closed` networks."""
     closed: NotRequired[list[str]]
-    """Networks that may not be reached."""
+    """Networks that are not reachable."""
     most: NotRequired[int]
-    """Maximum number of open connections to public networks. The machine tracks all of them, in a table of
-    limited size."""
+    """The maximum number of open connections to public networks. The machine tracks each connection in a
+    table of limited size."""
     group: NotRequired[int]
-    """For a hub: the number of its organization."""
+    """A number that identifies the organization of a hub."""
     most_of_group: NotRequired[int]
-    """For a trunk: connections to public networks that one organization may have open at once."""
+    """The maximum number of open connections to public networks of one organization, for a trunk."""
     ports: NotRequired[list[int]]
-    """TCP ports of this machine that may be reached: those of the gateway and the API."""
+    """The machine's TCP ports that are reachable: the ports of the gateway and the API."""
 
 
 class NamespaceHolder(NamedTuple):
-    """A process that holds a network namespace open. Its start time distinguishes it from a later process
-    with the same id."""
+    """A process that holds a network namespace open. Its pid and start time identify it."""
 
     pid: int
     start: int
     socket_server: str = ""
-    """The path of the socket server for this network, if the server may not enter the network itself."""
+    """The path of this network's socket server, if Windlass may not enter the network itself."""
 
     @classmethod
     def read(cls, text: str) -> NamespaceHolder:
@@ -113,8 +112,10 @@ class NamespaceHolder(NamedTuple):
         return f"{self.pid}.{self.start}" + (f"@{self.socket_server}" if self.socket_server else "")
 
     def open(self, name: Literal["net", "user"] = "net") -> int:
-        """Returns a descriptor of the network, or of the user namespace that the holder is in. Raises
-        ProcessLookupError if the process has ended."""
+        """Returns a descriptor of the holder's network or user namespace.
+
+        Raises ProcessLookupError if the holder has ended.
+        """
         try:
             network = os.open(f"/proc/{self.pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -126,9 +127,9 @@ class NamespaceHolder(NamedTuple):
 
 
 def start_of(pid: int) -> int:
-    """Returns the start time of a process, in ticks since boot; 0 if there is no such process."""
+    """Returns the start time of a process, in ticks since boot; 0 if the process does not exist."""
     try:
-        # Without a buffer: each new connection to an instance asks this.
+        # Unbuffered, because each new connection to an instance calls this.
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
             return int(file.read(2048).rpartition(b")")[2].split(None, 20)[19])
     except (OSError, IndexError):
@@ -136,8 +137,10 @@ def start_of(pid: int) -> int:
 
 
 def resolvers() -> list[str]:
-    """Returns the DNS servers of this machine that can be reached from another network. If the machine uses a
-    local resolver, these are its upstream servers, where systemd lists them."""
+    """Returns the machine's DNS servers that are reachable from another network.
+
+    If the machine uses a local resolver, returns its upstream servers, if systemd lists them.
+    """
     for path in ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"):
         with suppress(OSError), open(path) as file:  # noqa: PTH123
             words = [line.split() for line in file]
@@ -148,26 +151,29 @@ def resolvers() -> list[str]:
 
 
 def _address_of_trunk(number: int, last: int) -> str:
-    """Returns an address of the range of a trunk: the machine has 0, the trunk 1, and organizations share
-    those from 128 on, so that the gateway and the API can distinguish them."""
+    """Returns an address in a trunk's range: 0 is the machine, 1 is the trunk. Organizations use the
+    addresses from 128, so that the gateway and the API can distinguish them."""
     return _offset("198.19.0.0", number << 8 | last)
 
 
 class ConnectionLimits(NamedTuple):
-    """Connections to public networks that may be open at once."""
+    """The maximum numbers of open connections to public networks."""
 
     environment: int
     steps: int
-    """The limit of its build steps, in addition; a quarter of the organization's limit stays for others."""
+    """The additional limit of an environment's build steps, which leaves a quarter to the organization."""
     organization: int
     everyone: int
 
     @classmethod
     def of(cls, environment: int) -> ConnectionLimits:
-        """Returns the limits for this many connections of one environment, lowered so that all together use
-        half of the machine's table of connections at most, and one half of its organization's."""
+        """Returns the limits for a given limit of one environment.
+
+        Lowers the limits so that all connections use at most half of the machine's connection table, and an
+        environment at most half of its organization's limit.
+        """
         everyone = ENVIRONMENTS * environment
-        with suppress(OSError, ValueError), open(_TABLE) as table:  # noqa: PTH123 (absent until it is used)
+        with suppress(OSError, ValueError), open(_TABLE) as table:  # noqa: PTH123 (missing until first used)
             everyone = min(everyone, int(table.read()) // 2)
         organization = everyone // SHARES
         environment = min(environment, organization // 2)
@@ -175,7 +181,7 @@ class ConnectionLimits(NamedTuple):
 
 
 def interface_of_trunk() -> str:
-    """Returns the interface of the machine that leads to the trunk in which this process is."""
+    """Returns the machine's interface to the trunk that this process is in."""
     return _MACHINE.format(_number_of_trunk())
 
 
@@ -187,7 +193,7 @@ def _number_of_trunk() -> int:
 
 
 def try_all(*, as_root: bool) -> str:
-    """Tries in a child process whether networks can be made. Returns why not, or an empty text."""
+    """Tries in a child process whether networks can be created. Returns why not; empty if they can."""
     child = os.fork()
     if not child:
         with suppress(BaseException):
@@ -233,7 +239,7 @@ def _try_pair() -> None:
 
 
 def service_address(number: int) -> str:
-    """Returns the address of a service in its environment, by its number from 1 to SERVICES."""
+    """Returns the address of a service in its environment. `number`: from 1 to SERVICES."""
     return _offset("198.18.128.0", number)
 
 
@@ -243,7 +249,7 @@ def _offset(first: str, number: int) -> str:
 
 @contextmanager
 def inside(network: int) -> Iterator[None]:
-    """Moves this thread to another network, such as to open sockets there. The block must not await."""
+    """Moves this thread to another network for the duration of the block, which must not await."""
     own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         calls.join(network, calls.CLONE_NEWNET)
@@ -259,10 +265,11 @@ def inside(network: int) -> Iterator[None]:
 
 
 def enter(network: CellNetwork) -> Netlink | None:
-    """Moves this process from the network of the machine to a new one, and connects that.
+    """Moves this process from the machine's network to a new network, and connects the new network.
 
-    For the trunk of an ordinary user, which cannot return to the machine's network, returns a connection to
-    the kernel about routes of the machine."""
+    The trunk of an ordinary user cannot return to the machine's network. For such a trunk, returns a netlink
+    socket that reports changes of the machine's routes.
+    """
     routes = None
     if "socket_server" in network:
         routes = Netlink(groups=netlink.ROUTES_CHANGE)
@@ -287,10 +294,10 @@ def _own_user_namespace() -> None:
 
 
 def arrange(network: CellNetwork, parent: int) -> None:
-    """Connects the new network of this process. `parent`: the network that it was in before."""
+    """Connects the new network of this process. `parent`: the network that the process was in before."""
     with Netlink() as here:
         here.raise_link("lo")
-        here.add_neighbour("lo", "0.0.0.0", bytes(6))  # noqa: S104 (the kernel has one entry for all of lo)
+        here.add_neighbour("lo", "0.0.0.0", bytes(6))  # noqa: S104 (one entry of the kernel for all of lo)
     match network["kind"]:
         case "trunk":
             _arrange_trunk(network, parent)
@@ -309,7 +316,7 @@ def _arrange_trunk(network: CellNetwork, machine: int) -> None:
 
 
 def _is_routed(trunk: CellNetwork) -> bool:
-    """Returns whether a trunk has an interface of the machine. Otherwise pasta makes one."""
+    """Returns whether a veth pair, and not pasta, connects a trunk to the machine."""
     return "socket_server" not in trunk
 
 
@@ -340,7 +347,7 @@ def _write_trunk_table(network: CellNetwork) -> None:
 
 
 def _closed(network: CellNetwork) -> list[netlink.Rule]:
-    """Returns the rules for packets that leave outwards: refuses those to closed networks."""
+    """Returns the rules for outgoing packets, which refuse packets to closed networks."""
     passed = [*_queries(network), *(netlink.goes_to(to) for to in network.get("open", []))]
     closed = [netlink.goes_to(to) for to in network.get("closed", [])]
     return [
@@ -353,7 +360,7 @@ def _connect_machine(network: CellNetwork, machine: int) -> None:
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     with inside(machine):
         with Netlink() as there:
-            # From the first one on, so that what a trunk of the same number has left is replaced.
+            # Starts at 0, so that the rules of an ended trunk with the same number are replaced.
             pair = lambda number: there.make_pair(_MACHINE.format(number), UP, own)  # noqa: E731
             number = _claim(range(_TRUNKS), pair, first=0)
             name = _MACHINE.format(number)
@@ -373,8 +380,7 @@ def _connect_machine(network: CellNetwork, machine: int) -> None:
 
 
 def guard_own_addresses(network: CellNetwork, addresses: Iterable[str]) -> None:
-    """Closes the addresses of the machine to a trunk that pasta connects, as `_write_machine_table` does
-    as root."""
+    """Closes the machine's addresses to a trunk with pasta. For root, `_write_machine_table` does this."""
     allowed = [(*rule, *verdict(ACCEPT)) for rule in _open_on_machine(network)]
     closed = [(*netlink.goes_to(address), *netlink.refuse()) for address in addresses]
     netlink.write_table("machine", {"forward": [*allowed, *closed]})
@@ -399,7 +405,7 @@ def _queries(network: CellNetwork) -> list[netlink.Rule]:
 
 
 def _write_machine_table(number: int, network: CellNetwork) -> None:
-    """Writes the rules by which packets from a trunk may reach other machines, and some ports of this one."""
+    """Lets packets from a trunk pass to other machines, and to the open ports of this machine."""
     name, source = _MACHINE.format(number), f"{_address_of_trunk(number, 0)}/24"
     netlink.write_table(
         name,
@@ -418,8 +424,10 @@ def _write_machine_table(number: int, network: CellNetwork) -> None:
 
 
 def renew_trunk(network: CellNetwork, machine: int | None) -> None:
-    """Writes the rules of the trunk in which this process is again. `machine`: the network of the machine;
-    None for the trunk of an ordinary user."""
+    """Rewrites the rules of the trunk that this process is in.
+
+    `machine`: the machine's network; None for the trunk of an ordinary user.
+    """
     _write_trunk_table(network)
     if machine is not None:
         number = _number_of_trunk()
@@ -428,7 +436,7 @@ def renew_trunk(network: CellNetwork, machine: int | None) -> None:
 
 
 def renew_hub(network: CellNetwork, holder: NamespaceHolder) -> None:
-    """Writes the rules of a hub again. Called in its trunk. Does nothing for a hub that has ended."""
+    """Rewrites the rules of a hub. Called in its trunk. Does nothing if the hub has ended."""
     with suppress(ProcessLookupError):
         hub = holder.open()
         try:
@@ -439,14 +447,16 @@ def renew_hub(network: CellNetwork, holder: NamespaceHolder) -> None:
 
 
 def close_trunk(name: str) -> None:
-    """Removes the rules for a trunk that has ended. Called in the network of the machine."""
+    """Removes the machine's rules for an ended trunk. Called in the machine's network."""
     netlink.remove_table(name)
     _iptables(name, "-D")
 
 
 def left_trunks() -> list[str]:
-    """Returns the interfaces of trunks that were killed, of any installation, for which this machine still
-    has a table; none if this user may not list tables."""
+    """Returns the interface names of killed trunks of any installation whose rules are still present.
+
+    Returns an empty list if this user may not list packet filter tables.
+    """
     try:
         found = [name for name in netlink.tables() if _OF_MACHINE.fullmatch(name)]
     except OSError:
@@ -462,8 +472,8 @@ def close_left_trunks() -> None:
 
 
 def _iptables(name: str, change: Literal["-I", "-D"]) -> None:
-    """Adds or removes rules that let packets of a trunk pass, since Docker and firewalls drop forwarded
-    packets. Does nothing where there is no iptables."""
+    """Adds or removes iptables rules that let packets of a trunk pass, because Docker and firewalls drop
+    forwarded packets. Does nothing without iptables."""
     program = next((path for path in _IPTABLES if os.path.exists(path)), None)  # noqa: PTH110
     answers = ("-o", name, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT")
     if program is None:
@@ -508,7 +518,7 @@ def _write_hub_table(network: CellNetwork) -> None:
     if not network.get("joins", True):
         between = (*arrives_by(UP, inverted=True), *leaves_by(UP, inverted=True))
         forward.append((*between, *verdict(DROP)))
-    # Here as well as in the trunk: what is refused must not count there.
+    # The trunk refuses these packets as well. Refusing them here keeps them out of its connection counts.
     forward += _closed(network)
     counted = _limit(network)
     if NamespaceHolder.read(network["outer"]).socket_server:
@@ -532,7 +542,8 @@ def _masked_at(name: str) -> netlink.Rule:
 
 
 def _masked_at_random_port(name: str) -> netlink.Rule:
-    """Randomizes the source ports of UDP. pasta binds them on the machine, so no instance may choose one."""
+    """Masquerades with random UDP source ports. Instances must not choose these ports, which pasta binds on
+    the machine."""
     return (*leaves_by(name), *netlink.has_protocol(_UDP), *netlink.masquerade(_UDP_PORTS))
 
 
@@ -546,10 +557,10 @@ def _arrange_instance(network: CellNetwork) -> None:
         there.route(address, 32, name)
         if network.get("service"):
             there.add_neighbour(name, network["service"], netlink.INNER)
-            # Before the addresses that the hub has as its own. It goes with the interface.
+            # In the local table, where it precedes the hub's own addresses. It ends with the interface.
             there.route(network["service"], 32, name, table=netlink.LOCAL_TABLE)
     _write("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", "1")
-    _write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")  # the ports are its own
+    _write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")  # all ports belong to the instance
     with Netlink() as here:
         here.add_address("eth0", address, 32)
         if network.get("service"):
@@ -558,13 +569,16 @@ def _arrange_instance(network: CellNetwork) -> None:
         here.add_neighbour("eth0", GATE, netlink.OUTER)
         here.route(GATE, 32, "eth0")
         here.route("0.0.0.0", 0, "eth0", via=GATE)  # noqa: S104 (a route)
-        here.route("224.0.0.0", 4, "lo")  # multicast reaches no other instance
+        here.route("224.0.0.0", 4, "lo")  # keeps multicast from other instances
     _write_instance_table()
 
 
 def _write_instance_table() -> None:
-    """Lets packets leave only through the hub. A program may ask the kernel to send past all routers
-    (SO_DONTROUTE), and would fill the table of neighbours, which all networks of the machine share."""
+    """Drops outgoing packets unless the hub is their next hop.
+
+    Otherwise a program could bypass routers (SO_DONTROUTE) and fill the kernel's table of neighbours, which
+    all networks of the machine share.
+    """
     output: list[netlink.Rule] = [
         (*leaves_by("lo"), *verdict(ACCEPT)),
         (*netlink.goes_by(GATE), *verdict(ACCEPT)),
@@ -573,7 +587,7 @@ def _write_instance_table() -> None:
 
 
 def _claim(numbers: range, make: Callable[[int], object], *, first: int | None = None) -> int:
-    """Returns a free number, by making something with that number: the kernel refuses a second one."""
+    """Returns a free number. Claims it by calling `make`, which the kernel refuses for a number in use."""
     first = int.from_bytes(os.urandom(4), "big") if first is None else first
     for step in range(len(numbers)):
         number = numbers[(first + step) % len(numbers)]
@@ -588,7 +602,7 @@ def _close_ipv6() -> None:
 
 
 def _forward() -> None:
-    """Switches on forwarding in this network."""
+    """Enables packet forwarding in this network."""
     with open(_FORWARDING) as file:  # noqa: PTH123
         if file.read().strip() == "1":
             return
@@ -596,5 +610,5 @@ def _forward() -> None:
 
 
 def _write(path: str, text: str) -> None:
-    with suppress(FileNotFoundError), open(path, "w") as file:  # noqa: PTH123 (a kernel without IPv6)
+    with suppress(FileNotFoundError), open(path, "w") as file:  # noqa: PTH123 (missing without IPv6)
         file.write(text)

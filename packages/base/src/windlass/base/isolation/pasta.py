@@ -1,6 +1,6 @@
-"""Pasta, a program that connects the trunk of an ordinary user to the network of the machine.
+"""Runs pasta, a program that connects the trunk of an ordinary user to the machine's network.
 
-Uses the standard library alone, because the launcher imports it.
+Uses the standard library only, because the launcher imports it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from windlass.base.isolation.network import UP
 
 TUN: Final = "/dev/net/tun"
-"""The device that pasta opens."""
+"""The device that pasta needs."""
 _PLACES: Final = ("/usr/bin/pasta", "/usr/local/bin/pasta", "/bin/pasta")
 _TRIED_WITHIN: Final = 10.0
 _OPTIONS: Final = (
@@ -22,16 +22,16 @@ _OPTIONS: Final = (
     "--address", "198.19.0.1", "--netmask", "31", "--gateway", "198.19.0.0",
     "--tcp-ports", "none", "--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none",
 )  # fmt: skip
-"""Forwards no port between the machine and a network, and maps no address to the machine's loopback."""
+"""The options of pasta. They forward no ports, and map no address to the machine's loopback interface."""
 
 
 def find_pasta() -> str | None:
-    """Returns the path of pasta, which connects networks of an ordinary user to the machine's."""
+    """Returns the path of pasta; None if it is not installed."""
     return next((path for path in _PLACES if os.access(path, os.X_OK)), None)
 
 
 def try_pasta() -> str:
-    """Tries pasta. Returns why it does not work, or an empty text."""
+    """Tries to run pasta. Returns why it fails; empty if it works."""
     program = find_pasta()
     if program is None:
         return "pasta is not installed"
@@ -48,22 +48,22 @@ def try_pasta() -> str:
         try:
             _, errors = tried.communicate(timeout=_TRIED_WITHIN)
         except subprocess.TimeoutExpired:
-            os.killpg(tried.pid, signal.SIGKILL)  # with the processes that it has forked
+            os.killpg(tried.pid, signal.SIGKILL)  # including the processes that pasta has forked
             _, errors = tried.communicate()
     said = [line for line in errors.splitlines() if "syslog" not in line]
-    # Without a route yet, it is tried again.
+    # A machine without a route is accepted, because it may get a route later.
     if not tried.returncode or any("routable interface" in line for line in said):
         return ""
     return f"pasta fails: {' '.join(said[-1:]) or 'it printed no reason'}"
 
 
 def pasta_command(program: str, trunk: int) -> list[str]:
-    """Returns the command that connects the network of a process to the machine."""
+    """Returns the command that connects a trunk to the machine. `trunk`: a process in the trunk's network."""
     return [program, *_OPTIONS, str(trunk)]
 
 
 def has_pasta_interface(trunk: int) -> bool:
-    """Returns whether pasta has made its interface in the network of a process."""
+    """Returns whether pasta has created its interface in a process's network."""
     with suppress(OSError), open(f"/proc/{trunk}/net/route") as file:  # noqa: PTH123
         return any(line.startswith(f"{UP}\t00000000\t") for line in file)
     return False

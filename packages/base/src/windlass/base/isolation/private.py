@@ -1,7 +1,7 @@
-"""Files of the machine that the user of Windlass may read and other users may not.
+"""Finds files of the machine that the user of Windlass may read and other users may not.
 
-Services of an ordinary user run as the same user, so their cells hide these files. Only what all users may
-read stays visible, as it does to a service that has its own user.
+Without root, services run as the user of Windlass, so their cells hide these files. Only files that all users
+may read stay visible, as they are to a service with its own user.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from windlass.base.isolation.mounts import KERNEL, PROGRAMS
 from windlass.base.isolation.settings_copy import FOLDERS as SETTINGS
 
 _OF_THE_MACHINE: Final = ("/var/log", "/var/backups", "/var/mail", "/var/spool")
-"""Folders that no program needs and that a group may read, but not all users."""
+"""Folders that no program needs, with files that a group may read and other users may not."""
 _SYSTEM: Final = (*PROGRAMS, *KERNEL)
 SHARED: Final = ("/var/lib/ca-certificates", "/var/cache/fontconfig")
-"""Parts of hidden folders that programs need."""
+"""Folders inside hidden folders that programs need."""
 _DEPTH_OF_SETTINGS: Final = 3
 _MOST_SETTINGS: Final = 20_000
 _DEPTH_OF_PROGRAMS: Final = 50
 _MOST_PROGRAMS: Final = 2_000_000
-"""Maximum depth and number of files for the search for private files."""
+"""The maximum depths and numbers of files for searches for private files."""
 _STORE: Final = "/nix"
-"""All users may read everything in it."""
+"""The store of Nix, in which all files are readable for all users."""
 _STAYS: Final = 60
-"""Seconds for which an answer is kept."""
+"""The seconds for which a search result is cached."""
 
 
 def private_paths(named: Iterable[str]) -> list[str]:
-    """Returns the paths to hide. `named`: files and folders that are hidden whatever their mode is."""
+    """Returns the paths to hide. `named`: files and folders that are hidden whatever their mode."""
     home = ""
     with suppress(KeyError):
         home = pwd.getpwuid(os.geteuid()).pw_dir
@@ -45,7 +45,7 @@ def private_paths(named: Iterable[str]) -> list[str]:
 
 
 def _may_be_hidden(path: str) -> bool:
-    """Returns whether the system works without a path: it is not a folder that holds all kinds of things."""
+    """Returns whether the system works without a path. Rejects general folders, such as /etc."""
     if path.startswith(("/tmp/", "/dev/", "/proc/", "/sys/")):  # noqa: S108
         return False
     try:
@@ -60,8 +60,10 @@ def _may_be_hidden(path: str) -> bool:
 
 
 def closed_settings() -> tuple[str, ...]:
-    """Returns files among the settings that we may read or write and others may not. Landlock hides them
-    where cells see no copies of the settings."""
+    """Returns settings files that this user may read or write and other users may not.
+
+    Landlock hides these files from cells without copies of the settings folders.
+    """
     return _closed_settings(int(time.monotonic() // _STAYS)) if os.geteuid() else ()
 
 
@@ -72,8 +74,10 @@ def _closed_settings(_: int) -> tuple[str, ...]:
 
 
 def private_programs(hidden: Iterable[str]) -> list[str]:
-    """Returns files and folders below `/usr` and the like that we may read or write, and others may not.
-    Cells show them, but for those that are hidden. Takes seconds."""
+    """Returns the paths below `/usr` and the like that this user may read or write and others may not.
+
+    Cells can see these files, unless they are in `hidden`. Takes seconds.
+    """
     hidden = {*hidden}
     left = iter(range(_MOST_PROGRAMS))
     folders = [folder for folder in PROGRAMS if folder != _STORE and not os.path.islink(folder)]  # noqa: PTH114
@@ -83,8 +87,10 @@ def private_programs(hidden: Iterable[str]) -> list[str]:
 
 
 def _find_private(folder: str, depth: int, left: Iterator[int]) -> Iterator[str]:
-    """Yields files that this user may read or write and others may not, down to `depth`. `left`: one item
-    for each file that may still be checked."""
+    """Yields the paths below a folder that this user may read or write and other users may not.
+
+    `left`: an iterator with an item for each file that may still be checked.
+    """
     try:
         entries = [*os.scandir(folder)]
     except OSError:
@@ -107,6 +113,6 @@ def _find_private(folder: str, depth: int, left: Iterator[int]) -> Iterator[str]
 
 
 def _is_for_us_alone(path: str, mode: int) -> bool:
-    """Returns whether we may read or write a file, socket, pipe or device, and others may not."""
+    """Returns whether this user may read or write a file, socket, pipe or device and others may not."""
     reads = os.access(path, os.R_OK) and not mode & stat.S_IROTH
     return reads or (not stat.S_ISREG(mode) and os.access(path, os.W_OK) and not mode & stat.S_IWOTH)

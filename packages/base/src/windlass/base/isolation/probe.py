@@ -1,4 +1,4 @@
-"""A program that tries each part of isolation, to find those that this machine supports for this user."""
+"""Tries each isolation feature in a separate program, to find the features that this machine supports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windlass.base.isolation import calls, cell_entry, landlock, network, socket
 from windlass.base.isolation.cell import Cell, Identity
 from windlass.base.isolation.pasta import try_pasta
 
-# Capabilities that root needs to give each service a user of its own and to manage its files.
+# Capabilities that root needs to give each service its own user and to manage its files.
 _NEEDED: Final = {
     "CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "KILL": 5, "SETGID": 6, "SETUID": 7, "SETPCAP": 8,
     "SYS_PTRACE": 19, "SYS_ADMIN": 21,
@@ -28,9 +28,9 @@ class Findings(TypedDict):
     socket_filter: bool
     network: bool
     egress: NotRequired[str]
-    """Why networks reach no public address; absent or empty if they do."""
+    """Why networks cannot reach public addresses; missing or empty if they can."""
     why: dict[str, str]
-    """The reason for each missing part."""
+    """The missing isolation features, each with the reason."""
 
 
 def main(uid: int, last: str) -> None:
@@ -38,7 +38,7 @@ def main(uid: int, last: str) -> None:
 
 
 def try_all(uid: int, last: int) -> Findings:
-    """Tries all parts. `uid` and `last` are the first and the last user that a service could get."""
+    """Tries all isolation features. `uid` and `last`: the range of service users."""
     why: dict[str, str] = {}
     version = landlock.version() if calls.known_machine() else 0
     if not version:
@@ -87,7 +87,7 @@ def try_all(uid: int, last: int) -> Findings:
 
 
 def _no_users(first: int, last: int) -> str:
-    """Returns why root cannot give a service its own user; empty if it can."""
+    """Returns why root cannot give services their own users; empty if it can."""
     status = dict(line.split(":", 1) for line in _read("/proc/self/status").splitlines() if ":" in line)
     has = int(status["CapEff"], 16)
     if missing := [name for name, number in _NEEDED.items() if not has >> number & 1]:
@@ -125,20 +125,23 @@ def _cell(
 
 
 def _why_no_cell(cell: Cell) -> str:
-    """Returns why no cell like this one can be created; empty if it can."""
+    """Returns why a cell like this cannot be created; empty if it can."""
     return _why_fails(lambda: _try(cell))
 
 
 def _try_socket_filter() -> None:
-    """Fails only if the kernel does not support filters. If programs have used up net.core.bpf_jit_limit,
-    starts of services fail: no service starts without a filter."""
+    """Raises an error if the kernel does not support seccomp filters.
+
+    Succeeds if the kernel has no memory left for another filter (net.core.bpf_jit_limit). In that case, the
+    start of a service fails, and no service runs without its filter.
+    """
     if not socket_filter.is_offered():
         calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
         socket_filter.restrict()
 
 
 def _why_fails(work: Callable[[], None]) -> str:
-    """Returns why this fails in a child process; empty if it does not."""
+    """Runs `work` in a child process. Returns the error; empty if it succeeds."""
     hear, tell = os.pipe()
     child = os.fork()
     if not child:

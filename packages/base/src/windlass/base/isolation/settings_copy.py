@@ -1,7 +1,7 @@
-"""Copies of what all users may read in /etc and /usr/local/etc, which services see in their place.
+"""Copies the publicly readable files of /etc and /usr/local/etc, for services to see instead.
 
-In the folders themselves, a file that appears later would be seen by services of the server's own user. And
-what covers a file, as the hosts file of an environment does, falls off when the machine replaces it.
+In the original folders, services that run as the user of Windlass would see private files that appear later.
+In addition, a mount over a file, such as the hosts file, is lost when the machine replaces the file.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from contextlib import suppress
 from typing import Final
 
 FOLDERS: Final = ("/etc", "/usr/local/etc")
-"""Folders in which programs and users keep settings side by side."""
+"""Folders that contain settings of programs and of users."""
 _STAYS: Final = 60.0
-"""Seconds after which the copies are compared again."""
+"""The seconds after which the copies are compared with the originals again."""
 _LARGEST: Final = 8 << 20
 _compared: dict[str, float] = {}
 
 
 def settings_copies(target: str, folders: Iterable[str] = FOLDERS) -> dict[str, str]:
-    """Updates the copies unless they were updated recently. Returns them, keyed by folder."""
+    """Updates the copies unless they were updated recently. Returns the path of the copy for each folder."""
     copies = {folder: f"{target}{folder}" for folder in folders if os.path.isdir(folder)}  # noqa: PTH112
     now = time.monotonic()
     if target not in _compared or now - _compared[target] > _STAYS:
@@ -40,7 +40,7 @@ def _update(source: str, target: str) -> None:
     present = {entry.name: entry for entry in os.scandir(target)}
     for entry in os.scandir(source):
         copy = f"{target}/{entry.name}"
-        with suppress(OSError):  # it has just gone, or may not be read
+        with suppress(OSError):  # the file was removed meanwhile, or is unreadable
             if _copy(entry, copy, present.get(entry.name)):
                 present.pop(entry.name, None)
     for gone in present.values():
@@ -48,8 +48,10 @@ def _update(source: str, target: str) -> None:
 
 
 def _copy(entry: os.DirEntry[str], copy: str, present: os.DirEntry[str] | None) -> bool:
-    """Copies an entry if all users may read it; returns whether they may. Files are written in place: what
-    covers one in a running service stays."""
+    """Copies an entry if all users may read it. Returns whether they may.
+
+    Overwrites files in place, so that mounts over them in running services remain.
+    """
     status = entry.stat(follow_symlinks=False)
     mode = status.st_mode
     if present and stat.S_IFMT(present.stat(follow_symlinks=False).st_mode) != stat.S_IFMT(mode):

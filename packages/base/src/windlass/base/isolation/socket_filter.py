@@ -1,28 +1,26 @@
-"""A seccomp filter that refuses sockets of address families that network namespaces do not separate, such as
-AF_VSOCK and AF_ALG, new namespaces and mounts, leases, and open files that the server does not see.
+"""Restricts the system calls of programs with a seccomp filter, which the kernel runs for each system call.
 
-AF_VSOCK reaches the machine's hypervisor and every AF_VSOCK listener on the machine from any network. The
-kernel runs the filter for each system call of the program. The filter also refuses io_uring, which opens
-sockets that no filter sees, keyrings, because the kernel allows few keys for each user, and `memfd_secret`,
-whose memory nothing counts. They fail with ENOSYS, as on a kernel without them.
+The filter refuses:
 
-In its own namespaces, a program could fill what the kernel counts for no user: the table of neighbours of
-all networks, System V memory, file systems in memory. Containers refuse namespaces, too. `clone3` passes
-its flags through memory, where no filter sees them: it fails with ENOSYS, and programs take `clone`.
+- sockets of address families that network namespaces do not separate, such as AF_VSOCK and AF_ALG. From any
+network, AF_VSOCK reaches the machine's hypervisor and all AF_VSOCK listeners of the machine. - io_uring,
+which can open sockets without passing the filter. - keyrings, because the kernel allows only few keys for
+each user. - `memfd_secret`, because its memory is not accounted for. The calls of these three items fail with
+ENOSYS, as on a kernel without them. - new namespaces and mounts, as in containers. In its own namespaces, a
+program could exhaust resources that the kernel does not count by user: the machine-wide table of neighbours,
+System V memory, in-memory file systems. - `clone3`, because the filter cannot read its flags, which are in
+memory. It fails with ENOSYS, and programs use `clone` instead. - file leases, because a process that writes
+to a leased file waits up to 45 seconds for the holder of the lease, and the server writes files that services
+see. - calls that give a thread its own table of open files. The server counts files and memory of a process
+by its one table in /proc. - `vmsplice` and SO_ZEROCOPY, because with them, 4 KiB in a pipe or a socket keep 2
+MiB of memory in use.
 
-It refuses leases of files, too: a program that writes to a leased file waits up to 45 seconds for its
-holder, and the server writes files that services see.
+If the limits of System V semaphores, messages and memory cannot be set (cell_entry.py), the filter allows
+only small semaphore sets and segments, and no messages. The kernel's limits would allow gigabytes.
 
-A process has one table of open files, which the server reads in /proc to count files and memory. The
-filter refuses calls that give a thread its own table. It refuses `vmsplice` and SO_ZEROCOPY, by which 4
-KiB in a pipe or a socket keep 2 MiB of memory.
-
-Where the limits of System V semaphores, messages and memory cannot be set (cell_entry.py), it allows small
-sets and segments only, and no messages: the kernel allows so many that they hold gigabytes of no process.
-
-It lets no program change its limit of time for real-time programs, by which the engine knows it (marks.py).
-Where process numbers are those of the machine, it lets a program change limits, priorities, schedulers and
-processors only of itself (number 0, not its own number, which a filter cannot know), and nothing of a user.
+Programs cannot change the limit RLIMIT_RTTIME, by which the engine recognizes their processes (marks.py).
+Without pid namespaces, a process can change limits, priorities, schedulers and processor affinity only of
+itself (pid 0, because a filter cannot know the process's own pid), and not of a user.
 """
 
 from __future__ import annotations
@@ -39,71 +37,74 @@ from typing import Final, NamedTuple
 from windlass.base.isolation import calls
 
 _ALLOWED: Final = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, socket.AF_PACKET)
-"""The allowed families: their sockets belong to a network namespace or to a file."""
+"""The allowed families, whose sockets belong to a network namespace or to a file."""
 _IO_URING: Final = 425
 _MEMFD_SECRET: Final = 447
 _NEW_MOUNTING: Final = (428, 429, 430, 431, 432, 433, 442, 467)
-"""The newer calls that mount, from `open_tree` to `mount_setattr`, have the same numbers everywhere."""
+"""The newer mount calls, from `open_tree` to `mount_setattr`, with the same numbers on all architectures."""
 _CLONE3: Final = 435
 _CLOSE_RANGE: Final = 436
 _NAMESPACES: Final = 0x7E020000
-"""The flags of new namespaces: CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET."""
+"""The flags for new namespaces: CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET."""
 _TIME_NAMESPACE: Final = 0x80
-"""A flag of `unshare` alone."""
+"""The flag CLONE_NEWTIME for a new time namespace, which only `unshare` has."""
 _FILES: Final = 0x400
-"""CLONE_FILES: `unshare` makes a table of open files of its own, `clone` shares that of the caller."""
+"""The flag CLONE_FILES: `unshare` creates a table of open files, and `clone` shares the caller's table."""
 _THREAD: Final = 0x10000
-"""CLONE_THREAD: the new task is a thread of the caller's process."""
+"""The flag CLONE_THREAD: the new task is a thread of the caller's process."""
 _OWN_FILES: Final = 2
-"""CLOSE_RANGE_UNSHARE, a flag of `close_range`."""
+"""The flag CLOSE_RANGE_UNSHARE of `close_range`."""
 _ZERO_COPY: Final = (1, 60)
-"""SOL_SOCKET and SO_ZEROCOPY, the level and the option of `setsockopt`."""
+"""The level SOL_SOCKET and the option SO_ZEROCOPY of `setsockopt`."""
 _LEASE: Final = 1024
-"""F_SETLEASE, a command of `fcntl`."""
+"""The command F_SETLEASE of `fcntl`."""
 _NUMBER, _ARCHITECTURE, _FIRST_WORD, _SECOND_WORD, _THIRD_WORD = 0, 4, 16, 24, 32
-"""Offsets in `struct seccomp_data` of the system call's number, architecture and first three arguments."""
+"""The offsets of the system call's number, architecture and first three arguments in `struct
+seccomp_data`."""
 _HIGHER: Final = 4
-"""Offset of the higher half of an argument."""
+"""The offset of an argument's upper half."""
 _LARGEST_SET: Final = 32
-"""The maximum number of semaphores in a set. With the kernel's 32,000 sets in a cell, they take 70 MB."""
+"""The maximum number of semaphores in a set. With the kernel's 32,000 sets, a cell uses up to 70 MB."""
 _LARGEST_SEGMENT: Final = 16 << 10
-"""Bytes of System V memory. The kernel allows 4,096 segments in a cell, then 64 MB."""
+"""The maximum size of a System V memory segment, in bytes. With the kernel's limit of 4,096 segments, a cell
+uses up to 64 MB."""
 _SUCCESS: Final = 0
-"""A return value instead of an error: the call does nothing."""
+"""The return value of a call that does nothing and reports success."""
 _LOAD, _AND, _IF_EQUAL, _IF_ABOVE, _IF_SET, _RETURN = 0x20, 0x54, 0x15, 0x25, 0x45, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 _X32: Final = 0x40000000
-"""x32 programs use numbers from here on, of which some are not those of x86_64: all are missing."""
+"""The first number of x32 system calls. The filter treats all of them as missing, because some have other
+numbers than on x86_64."""
 _SET_FILTER: Final = 1
 _NO_ROOM: Final = (
     "raise net.core.bpf_jit_limit, or end services that load many seccomp filters: the kernel has no room "
     "for one more"
 )
 _IS_AVAILABLE: Final = 2
-"""SECCOMP_GET_ACTION_AVAIL."""
+"""The operation SECCOMP_GET_ACTION_AVAIL."""
 _SPECULATION_ALLOWED: Final = 4
-"""Without this flag, older kernels turn on mitigations that slow the program down."""
+"""The flag SECCOMP_FILTER_FLAG_SPEC_ALLOW. Without it, older kernels enable slow mitigations."""
 
 
 class _Interface(NamedTuple):
-    """A binary interface of the kernel: the machine's 64-bit one, or its 32-bit one."""
+    """A system call interface of the kernel: 64-bit or 32-bit."""
 
     architecture: int
     opening: tuple[int, ...]
-    """The calls `socket` and `socketpair`."""
+    """The numbers of `socket` and `socketpair`."""
     keys: tuple[int, ...]
-    """The calls `add_key`, `request_key` and `keyctl`."""
+    """The numbers of `add_key`, `request_key` and `keyctl`."""
     mounting: tuple[int, ...]
-    """The calls `mount`, `umount` and `pivot_root`."""
+    """The numbers of `mount`, `umount` and `pivot_root`."""
     clone: int
     unshare: int
     vmsplice: int
     setting: int
-    """The call `setsockopt`."""
+    """The number of `setsockopt`."""
     commanding: tuple[int, ...]
-    """The calls `fcntl` and `fcntl64`."""
+    """The numbers of `fcntl` and `fcntl64`."""
     hidden: tuple[int, ...] = ()
-    """System calls whose address family a filter cannot read: `socketcall` passes it in memory."""
+    """The numbers of calls that pass the address family in memory, where no filter sees it: `socketcall`."""
 
 
 _INTERFACES: Final[Mapping[str, tuple[_Interface, ...]]] = {
@@ -130,7 +131,7 @@ _SHARING: Final[Mapping[int, tuple[int, int, int]]] = {
     0xC00000F3: (190, 186, 194),
     0x400000F3: (190, 186, 194),
 }
-"""The calls `semget`, `msgget` and `shmget` of each interface."""
+"""The numbers of `semget`, `msgget` and `shmget` for each architecture."""
 _LIMITING: Final[Mapping[int, tuple[int, int]]] = {
     0xC000003E: (160, 302),
     0x40000003: (75, 340),
@@ -139,14 +140,14 @@ _LIMITING: Final[Mapping[int, tuple[int, int]]] = {
     0xC00000F3: (164, 261),
     0x400000F3: (164, 261),
 }
-"""The calls `setrlimit` and `prlimit64` of each interface."""
+"""The numbers of `setrlimit` and `prlimit64` for each architecture."""
 
 
 class _Scheduling(NamedTuple):
     set_priority: int
     set_io_priority: int
     of_process: tuple[int, ...]
-    """The calls `sched_setparam`, `sched_setscheduler`, `sched_setaffinity` and `sched_setattr`."""
+    """The numbers of `sched_setparam`, `sched_setscheduler`, `sched_setaffinity` and `sched_setattr`."""
 
 
 _SCHEDULING: Final[Mapping[int, _Scheduling]] = {
@@ -158,13 +159,13 @@ _SCHEDULING: Final[Mapping[int, _Scheduling]] = {
     0x400000F3: _Scheduling(140, 30, (118, 119, 122, 274)),
 }
 _IO_USER: Final = 3
-"""IOPRIO_WHO_USER."""
+"""The value IOPRIO_WHO_USER."""
 _ALL_SHARING: Final = {0x40000003: (117,)}
-"""The call `ipc`, which older 32-bit programs use for all System V calls."""
+"""The number of `ipc`, with which older 32-bit programs make all System V calls."""
 
 
 def is_offered() -> bool:
-    """Returns whether this kernel has filters that refuse calls, whether or not it has room for one more."""
+    """Returns whether the kernel supports filters that refuse calls, even if it has no memory for more."""
     action = ctypes.c_uint(_REFUSE)
     return not calls.syscall(
         calls.number("seccomp"), ctypes.c_uint(_IS_AVAILABLE), ctypes.c_uint(0), ctypes.byref(action)
@@ -172,9 +173,11 @@ def is_offered() -> bool:
 
 
 def restrict(*, has_limits: bool = True, sees_others: bool = False) -> None:
-    """Restricts this process and its children from now on. Requires no_new_privs. May raise an OSError.
-    `has_limits`: its System V semaphores, messages and memory have limits already. `sees_others`: process
-    numbers are those of the machine, where others have the same user."""
+    """Restricts this process and its future children. Requires no_new_privs. May raise an OSError.
+
+    `has_limits`: whether the System V semaphores, messages and memory of the cell are limited already.
+    `sees_others`: whether the process shares a pid namespace with other processes of the same user.
+    """
     code = _program(_INTERFACES[os.uname().machine], has_limits, sees_others)
     kept = ctypes.create_string_buffer(code, len(code))
     program = ctypes.create_string_buffer(struct.pack("@HP", len(code) // 8, ctypes.addressof(kept)))
@@ -185,7 +188,7 @@ def restrict(*, has_limits: bool = True, sees_others: bool = False) -> None:
 
 
 def _program(interfaces: tuple[_Interface, ...], has_limits: bool, sees_others: bool) -> bytes:
-    """Returns the filter as BPF code. It allows calls of other architectures, since the machine has none."""
+    """Returns the filter as BPF code. It does not check other architectures, which the machine cannot run."""
     refused, missing = _return(_REFUSE | errno.EAFNOSUPPORT), _return(_REFUSE | errno.ENOSYS)
     forbidden, unsupported = _return(_REFUSE | errno.EPERM), _return(_REFUSE | errno.EINVAL)
     usual = b"".join(_if_equal(family, _return(_ALLOW)) for family in _ALLOWED)
@@ -224,7 +227,7 @@ def _program(interfaces: tuple[_Interface, ...], has_limits: bool, sees_others: 
 def _kept_limits(architecture: int, forbidden: bytes, sees_others: bool) -> bytes:
     set_limit, limit_process = _LIMITING[architecture]
     setting = _step(_LOAD, _FIRST_WORD) + _if_equal(resource.RLIMIT_RTTIME, forbidden) + _return(_ALLOW)
-    new_limit = (_THIRD_WORD, _THIRD_WORD + _HIGHER)  # null if the program only reads the limit
+    new_limit = (_THIRD_WORD, _THIRD_WORD + _HIGHER)  # null if the program only reads its limit
     changed = b"".join(_up_to(half, 0, forbidden) for half in new_limit)
     limiting = _step(_LOAD, _SECOND_WORD) + _if_equal(resource.RLIMIT_RTTIME, changed) + _return(_ALLOW)
     if (
@@ -236,7 +239,7 @@ def _kept_limits(architecture: int, forbidden: bytes, sees_others: bool) -> byte
 
 def _own_scheduling(architecture: int, forbidden: bytes) -> bytes:
     calls = _SCHEDULING[architecture]
-    # Libraries name their own threads by numbers: OpenMP starts none if it gets an error.
+    # Libraries pass the ids of their own threads. OpenMP starts no threads if it gets an error.
     own = _up_to(_FIRST_WORD, 0, _return(_REFUSE | _SUCCESS)) + _return(_ALLOW)
     block = b"".join(_if_equal(number, own) for number in calls.of_process)
     for number, user in ((calls.set_priority, os.PRIO_USER), (calls.set_io_priority, _IO_USER)):
@@ -256,17 +259,17 @@ def _small_sharing(architecture: int, missing: bytes, unsupported: bytes) -> byt
 
 
 def _up_to(word: int, most: int, answer: bytes) -> bytes:
-    """Returns code that loads an argument, and gives this answer if it is above a number."""
+    """Returns code that loads an argument and runs `answer` if the argument is greater than `most`."""
     return _step(_LOAD, word) + _step(_IF_ABOVE, most, len(answer) // 8) + answer
 
 
 def _if_flags(word: int, flags: int, answer: bytes) -> bytes:
-    """Returns code that loads an argument, and gives this answer if it has one of these flags."""
+    """Returns code that loads an argument and runs `answer` if the argument has one of these flags."""
     return _step(_LOAD, word) + _step(_IF_SET, flags, len(answer) // 8) + answer
 
 
 def _if_equal(value: int, steps: bytes) -> bytes:
-    """Returns code that runs these steps only if the word loaded last equals this value."""
+    """Returns code that runs `steps` only if the loaded word equals `value`."""
     return _step(_IF_EQUAL, value, len(steps) // 8) + steps
 
 

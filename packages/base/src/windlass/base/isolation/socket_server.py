@@ -1,11 +1,11 @@
-"""Opens sockets in networks that the server may not enter: the holder of the trunk opens them for it.
+"""Opens sockets in networks that Windlass may not enter: the trunk's holder opens them and passes them on.
 
 An ordinary user can enter a network namespace only from the user namespace that owns it, and only in a
-process with one thread. So that process listens at a Unix socket in the private folder of the installation.
-A request names the holder of a network and a kind of socket; the answer is the open socket. This file has the
-server and its client.
+single-threaded process. The holder is such a process, and listens on a Unix socket in the installation's
+private folder. A request contains the holder of a network and a socket kind; the response contains the open
+socket. This module has both the socket server and its client.
 
-Uses the standard library alone, because the launcher imports it.
+Uses the standard library only, because the launcher imports it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from windlass.base.isolation.network import NamespaceHolder, inside
 
 
 class SocketKind(NamedTuple):
-    """The arguments of `socket.socket`."""
+    """Arguments of `socket.socket`."""
 
     family: int
     type: int
@@ -35,28 +35,28 @@ class SocketKind(NamedTuple):
 TCP: Final = SocketKind(socket.AF_INET, socket.SOCK_STREAM)
 TCP_6: Final = SocketKind(socket.AF_INET6, socket.SOCK_STREAM)
 LISTENERS: Final = SocketKind(socket.AF_NETLINK, socket.SOCK_RAW, 4)
-"""A connection to the kernel that lists listening sockets (NETLINK_SOCK_DIAG)."""
+"""A netlink socket that lists listening sockets (NETLINK_SOCK_DIAG)."""
 _KINDS: Final = frozenset({TCP, TCP_6, LISTENERS})
 _PATIENCE: Final = 0.5
-"""Seconds that a blocking request waits."""
+"""The time limit of a blocking request, in seconds."""
 _LONG_PATIENCE: Final = 3.0
 _LATER: Final = 0.01
-"""Seconds until the server tries again to take a connection."""
+"""The seconds until the socket server retries to accept a connection."""
 _BACKLOG: Final = 4096
 _LONGEST: Final = 512
 _LONGEST_NAME: Final = 100
-"""A little less than the longest path in the address of a Unix socket."""
+"""The maximum length of a path in a socket address; a little below the kernel's limit."""
 
 
 class SocketServerUnavailable(OSError):
-    """The socket server does not answer in time."""
+    """The socket server does not respond in time."""
 
 
 # The server, in the holder of the trunk
 
 
 class SocketServer:
-    """Listens at a path. A client that connects and sends nothing delays no other."""
+    """Listens on a Unix socket. A client that connects and sends nothing does not delay other clients."""
 
     def __init__(self, path: str) -> None:
         with suppress(FileNotFoundError):
@@ -75,17 +75,18 @@ class SocketServer:
         return self._listening.fileno()
 
     def watch(self, file: int) -> None:
-        """Makes `serve` return when this descriptor is readable."""
+        """Makes `serve` return the descriptor `file` when it is readable."""
         self._waiting.register(file, select.POLLIN)
 
     def serve(self, seconds: float) -> set[int]:
-        """Answers the requests that arrive within this time. Returns the readable descriptors of `watch`."""
+        """Handles requests that arrive within this time. Returns the watched descriptors that are
+        readable."""
         readable = set()
         for file, _ in self._waiting.poll(seconds * 1000):
             if file == self._listening.fileno():
                 try:
                     client, _ = self._listening.accept()
-                except OSError:  # the machine has no more files, for example
+                except OSError:  # for example, the machine has too many open files
                     time.sleep(_LATER)
                     continue
                 client.setblocking(False)
@@ -122,8 +123,10 @@ def _answer(client: socket.socket) -> None:
 
 
 def request_socket(holder: NamespaceHolder, kind: SocketKind) -> socket.socket:
-    """Returns a socket in the network of a holder. Blocks for half a second at most. Raises
-    ProcessLookupError if the network has ended, and SocketServerUnavailable."""
+    """Returns a socket in a holder's network. Blocks for at most half a second.
+
+    Raises ProcessLookupError if the network has ended, or SocketServerUnavailable.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
         channel.settimeout(_PATIENCE)
         _request_socket(channel, holder, kind)
@@ -134,7 +137,7 @@ def request_socket(holder: NamespaceHolder, kind: SocketKind) -> socket.socket:
 
 
 async def request_socket_async(holder: NamespaceHolder, kind: SocketKind) -> socket.socket:
-    """Does the same without blocking the event loop."""
+    """Returns a socket in a holder's network, like `request_socket`, without blocking the event loop."""
     loop = asyncio.get_running_loop()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
         channel.setblocking(False)
@@ -180,7 +183,7 @@ def _unavailable() -> SocketServerUnavailable:
 
 @contextmanager
 def _short_name(path: str) -> Iterator[str]:
-    """Yields a name of the path that is short enough for the address of a socket."""
+    """Yields another path of the same socket, which is short enough for a socket address."""
     if len(os.fsencode(path)) <= _LONGEST_NAME:
         yield path
         return

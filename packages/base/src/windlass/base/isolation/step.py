@@ -1,9 +1,9 @@
-"""Runs one build step in its cell, in a process that the launcher has forked, and ends with the same status.
+"""Runs a build step in its cell, in a process that the launcher has forked. Exits with the step's status.
 
-All processes that the step leaves running end with it, also those that changed their session or environment.
-If the cell has a process namespace, the kernel ends them. Otherwise this process adopts the orphans of the
-step, kills them, and does not exit before the last of them. It ends with the server, too. If it is killed
-itself, the server finds what is left by the mark of the build (marks.py).
+All processes that the step leaves behind end with it, even if they changed their session or environment. If
+the cell has a pid namespace, the kernel kills them. Otherwise this process adopts the step's orphans, kills
+them, and exits after the last of them has ended. This process also ends with the server. If it is killed
+itself, the server finds the remaining processes by the build's mark (marks.py).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class StepRequest(TypedDict):
     environment: Mapping[str, str]
     cell: Cell
     groups: Sequence[str]
-    """Control groups that it enters first."""
+    """The control groups that the step enters first."""
 
 
 def run(request: StepRequest, output: int, errors: int, server: int) -> NoReturn:
-    """Runs the step in this process, and exits with its status. `server`: the process id of its parent."""
+    """Runs the step in this process and exits with its status. `server`: the pid of this process's parent."""
     os.setsid()
     _take_streams(output, errors)
     cell = request["cell"]
@@ -53,8 +53,10 @@ def run(request: StepRequest, output: int, errors: int, server: int) -> NoReturn
 
 
 def _take_streams(output: int, errors: int) -> None:
-    """Leaves only the streams of the step open. This process continues without executing a program, which
-    would close all other descriptors."""
+    """Sets the standard streams and closes all other descriptors.
+
+    This process does not execute another program, which would have closed them.
+    """
     null = os.open(os.devnull, os.O_RDONLY)
     for ours, theirs in ((null, 0), (output, 1), (errors, 2)):
         os.dup2(ours, theirs)
@@ -62,7 +64,7 @@ def _take_streams(output: int, errors: int) -> None:
 
 
 def end_with(server: int) -> None:
-    """Makes the kernel kill this process when its parent ends."""
+    """Makes the kernel kill this process when its parent, the server, ends."""
     calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != server:  # the parent ended before this call
         os._exit(1)
@@ -73,17 +75,17 @@ def _report(error: BaseException) -> None:
 
 
 def _end_orphans() -> None:
-    """Kills all descendants: the children of one that was killed become our own."""
+    """Kills all descendants. The children of a killed process become children of this process."""
     with suppress(ChildProcessError):
         while True:
-            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # raises if there is none
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # raises if no child is left
             for child in _children():
                 os.kill(child, signal.SIGKILL)
             os.wait()
 
 
 def _children() -> Iterator[int]:
-    """Yields our child processes. Their ids are not reused until we wait for them."""
+    """Yields the pids of this process's children. They are not reused before this process waits for them."""
     own = str(os.getpid())
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 (pathlib takes long to load)
         with suppress(OSError), open(f"/proc/{name}/stat", errors="replace") as file:  # noqa: PTH123 (likewise)
@@ -101,8 +103,10 @@ def _become_step(request: StepRequest) -> NoReturn:
 
 
 def _run_first_process(request: StepRequest) -> NoReturn:
-    """Runs as the first process of the cell: reaps orphans and reports how the program ended. A program that
-    takes it over with ptrace would outlive the build, so none may trace it."""
+    """Runs as the first process of the cell: reaps orphans and exits with the program's status.
+
+    A program that controlled this process with ptrace could outlive the build, so tracing is forbidden.
+    """
     cell_entry.mount_own_proc()
     cell_entry.confine(request["cell"], leads=False, guarded=True)
     program = os.fork()
@@ -113,7 +117,8 @@ def _run_first_process(request: StepRequest) -> NoReturn:
     while True:
         ended, status = os.wait()
         if ended == program:
-            # The first process of a cell cannot be ended by a signal of its own, so it reports a number.
+            # The first process of a pid namespace cannot kill itself with a signal, so it exits with a
+            # status.
             code = os.waitstatus_to_exitcode(status)
             os._exit(code if code >= 0 else 128 - code)
 

@@ -1,4 +1,4 @@
-"""Starts build steps through a launcher, and awaits them on the event loop. A step ends with its block."""
+"""Starts build steps through a launcher. A step runs for the duration of an `async with` block at most."""
 
 from __future__ import annotations
 
@@ -19,30 +19,33 @@ from windlass.base.oom_score import STEPS
 from windlass.base.subprocesses import close_all
 
 NetworkOfSteps = Callable[[str, str], Awaitable[CellNetwork | None]]
-"""Returns the network of a step of this organization and environment."""
+"""A function that returns the network for a build step, given its organization and environment."""
 
 
 async def no_network(_: str, __: str) -> CellNetwork | None:
-    """Steps share the network of the machine."""
+    """Returns no network, so that steps share the machine's network."""
     return None
 
 
 class StepLauncher:
-    """A launcher, and the thread that sends it requests. The kernel ends all steps when this thread ends.
-    Both end with this object."""
+    """A launcher, and the thread that sends requests to it. Both end with this object.
+
+    The kernel kills all steps when this thread ends.
+    """
 
     def __init__(self, network: NetworkOfSteps = no_network) -> None:
         self._network = network
         self._thread = ThreadPoolExecutor(1, "windlass-steps")
         self._launcher = Launcher(STEPS)
         self.close = finalize(self, _close, self._thread, self._launcher)
-        """Ends the launcher, and steps that still run."""
+        """Ends the launcher and all running steps."""
 
     @asynccontextmanager
     async def running(
         self, request: StepRequest, org: str = "", environment: str = ""
     ) -> AsyncIterator[ChildProcess]:
-        """Runs a step of an environment. The end of the block ends its processes. May raise an OSError."""
+        """Runs a step of an environment. Kills its processes at the end of the block. May raise an
+        OSError."""
         (read_output, output), (read_errors, errors) = os.pipe(), os.pipe()
         try:
             with on_failure(partial(close_all, read_output, read_errors)):
@@ -59,10 +62,10 @@ class StepLauncher:
     async def _start(
         self, request: StepRequest, network: CellNetwork | None, output: int, errors: int
     ) -> int:
-        """Starts a step. If the caller is cancelled, the step is ended."""
+        """Starts a step. Kills the step if the caller is cancelled."""
         if network is not None:
             request["cell"]["network"] = network
-        else:  # a port of the machine could be that of a service, or of the gateway
+        else:  # a port of the machine could belong to a service or to the gateway
             request["cell"]["refuses_ports"] = True
         loop = asyncio.get_running_loop()
         starting = loop.run_in_executor(self._thread, self._launcher.start_step, request, output, errors)

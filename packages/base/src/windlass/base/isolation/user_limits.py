@@ -1,7 +1,7 @@
-"""Limits on resources that the kernel counts for a user, for services that run as the user of the server.
+"""Limits resources that the kernel counts by user, for services that run as the server's user.
 
-The kernel counts what a user namespace uses for the user who created it as well, up to a limit of the
-namespace. So a service cannot use up what other services and the server need.
+The kernel counts the resources of a user namespace both for its creator and for the namespace, which has its
+own limit. Thanks to this limit, a service cannot use up what other services and the server need.
 """
 
 from __future__ import annotations
@@ -13,72 +13,75 @@ from contextlib import suppress
 from typing import Final
 
 _SHARES: Final = 8
-"""A service has one share of the processes and inotify that the user may have, and the server keeps one for
-itself."""
+"""The number of shares into which the user's limits of processes and inotify are divided. A service gets one
+share, and one share is reserved for the server."""
 _FEWEST: Final = 64
 _MEMORY_FOR_A_FILE: Final = 10 * 1024
 _NAMESPACES: Final = ("user", "ipc", "net", "mnt", "pid", "uts", "cgroup", "time")
 _MOST_NAMESPACES: Final = dict.fromkeys(_NAMESPACES, 64) | {"ipc": 0}
-"""System V memory in a further IPC namespace would counts for no user."""
+"""The limits of further namespaces. IPC namespaces are forbidden: their System V memory is not counted."""
 _INOTIFY: Final = ("instances", "watches")
 
 
 def share_of_processes() -> int:
-    """Returns how many processes and threads one service may have."""
+    """Returns the maximum number of processes and threads of one service."""
     return max(_processes() // _SHARES, _FEWEST)
 
 
 def _processes() -> int:
-    """Returns how many processes and threads the user may have."""
+    """Returns the maximum number of processes and threads of this user."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     most = most_processes()
     return most if soft == resource.RLIM_INFINITY or not soft else min(soft, most)
 
 
 def most_processes() -> int:
-    """Returns how many processes and threads there may be on this machine."""
+    """Returns the maximum number of processes and threads on this machine."""
     known = [_read(f"/proc/sys/kernel/{name}") for name in ("pid_max", "threads-max")]
     return min(filter(None, known), default=1 << 15)
 
 
 def present_processes() -> int:
-    """Returns how many processes and threads there are on this machine."""
+    """Returns the current number of processes and threads on this machine."""
     with suppress(OSError, ValueError, IndexError), open("/proc/loadavg") as file:  # noqa: PTH123 (likewise)
         return int(file.read().split()[3].partition("/")[2])
     return 0
 
 
 def most_files() -> int:
-    """Returns how many files may be open on this machine: one for each 10 KiB of its memory, as the kernel
-    decides by itself, also where a larger number is set. Each takes memory that is counted for no user."""
+    """Returns the maximum number of open files on this machine, but at most one for each 10 KiB of memory.
+
+    The latter is the kernel's default. It caps a higher setting, because the memory of open files is not
+    charged to any user.
+    """
     set_number = _read("/proc/sys/fs/file-max") or sys.maxsize
     return min(set_number, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MEMORY_FOR_A_FILE)
 
 
 def present_files() -> int:
-    """Returns how many files are open on this machine."""
+    """Returns the current number of open files on this machine."""
     with suppress(OSError, ValueError, IndexError), open("/proc/sys/fs/file-nr") as file:  # noqa: PTH123 (likewise)
         return int(file.read().split()[0])
     return 0
 
 
 def reserve_processes() -> None:
-    """Lowers the limit of this process, and so also the limit of the user namespace that it creates next."""
+    """Lowers the process limit of this process, which also limits the user namespace that it creates next."""
     most = _processes()
     _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     resource.setrlimit(resource.RLIMIT_NPROC, (most - most // _SHARES, hard))
 
 
 def reserve_inotify() -> None:
-    """Limits the user namespace of this process, in which those of all services are, to what the server can
-    spare. Does nothing where the kernel refuses, here and below."""
+    """Limits inotify in this process's user namespace, which contains all services, to what the server can
+    spare. Does nothing if the kernel refuses."""
     for kind in _INOTIFY:
         if most := _read(f"/proc/sys/fs/inotify/max_user_{kind}"):
             _write(f"/proc/sys/user/max_inotify_{kind}", most - most // _SHARES)
 
 
 def limit_namespace() -> None:
-    """Limits the user namespace of this process, that of a service."""
+    """Limits this process's user namespace, which belongs to a service. Ignores refusals of the kernel."""
     for kind in _NAMESPACES:
         _write(f"/proc/sys/user/max_{kind}_namespaces", _MOST_NAMESPACES[kind])
     for kind in _INOTIFY:

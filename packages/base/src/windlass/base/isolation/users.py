@@ -1,8 +1,8 @@
-"""Users of the machine for services: each service gets a user id of a range, forever.
+"""Assigns users of the machine to services. Each service keeps its user id permanently.
 
-A user id is never assigned twice, because files of a service may outlive it, set aside or in a backup. Ids
-that own a folder here are skipped, too, in case the file of assignments was lost. Several installations on
-one machine use the same range independently, so each starts at a random id.
+A user id is never assigned twice, because files of a service may outlive the service, set aside or in a
+backup. If the file of assignments is lost, ids that own folders of services are not assigned again. Several
+installations on one machine can use the same range independently, so each starts at a random id.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _READ_FOLDER: Final = stat.S_IROTH | stat.S_IXOTH
 NAME: Final = "windlass-{0}"
 _FOLDERS: Final = ("run/*/*", "run/*/*/*", "run/services/*/*/*", "set-aside/*/*", "set-aside/*/*/*")
 _LAST: Final = ".last"
-"""Key of the last assigned number, beside the names. No service has this name."""
+"""The key of the last assigned user id, among the names. No service has this name."""
 
 
 _PATIENCE: Final = 5.0
-"""Seconds to wait for another server that holds the lock."""
+"""The seconds to wait for the lock while another server holds it."""
 
 
 class NoUserLeft(Exception):
@@ -62,15 +62,15 @@ class Users:
         return self._known[name]
 
     def all(self) -> dict[str, int]:
-        """Returns all assignments: user ids by name."""
+        """Returns all assigned user ids by name."""
         numbers = _read(self._file) if self._file.exists() else {}
         return {name: number for name, number in numbers.items() if name != _LAST}
 
     def merge(self, added: Mapping[str, int]) -> None:
         """Adds assignments from elsewhere, for example from a backup.
 
-        A number that is assigned to another service here stays so, and the added service gets a new one. A
-        number that its service does not need here is never assigned again.
+        If a user id already belongs to another service, that service keeps it, and the added service gets
+        another id. If the added service already has an id, its added id is reserved and not assigned.
         """
         with self._locked() as file:
             numbers = _read(file)
@@ -82,8 +82,8 @@ class Users:
             write_whole(file, json.dumps(numbers).encode())
 
     def _next(self, assigned: dict[str, int]) -> int:
-        """Returns the number after the last one. The first of all is random, so that two installations
-        with one range seldom begin alike."""
+        """Returns the next free user id after the last assigned one. The very first id is random, so that two
+        installations with the same range rarely have the same ids."""
         numbers, taken = self._numbers, set(assigned.values())
         last = assigned.get(_LAST, -1)
         first = last + 1 - numbers[0] if last in numbers else secrets.randbelow(len(numbers))
@@ -94,14 +94,14 @@ class Users:
         raise NoUserLeft("isolation_users: set a larger range: every user of this one is assigned")
 
     def _owners(self) -> list[int]:
-        """Returns the users of the range who own folders of services, in place or set aside."""
+        """Returns the users of the range that own folders of services, in use or set aside."""
         data = self._file.parent
         owners = (path.lstat().st_uid for parts in _FOLDERS for path in data.glob(parts))
         return sorted({number for number in owners if number in self._numbers})
 
     @contextmanager
     def _locked(self) -> Iterator[Path]:
-        """Holds a lock: several servers may use one folder."""
+        """Locks the file of assignments, which several servers may use. Creates the file if it is missing."""
         with filelock.holding(self._file.with_suffix(".lock"), _PATIENCE):
             if not self._file.exists():
                 write_whole(
@@ -111,7 +111,7 @@ class Users:
 
 
 def _read(file: Path) -> dict[str, int]:
-    """Raises an OSError for a damaged file: if it counted as empty, ids would be assigned twice."""
+    """Reads the assignments. Raises an OSError for a damaged file, because ids must not be assigned twice."""
     with suppress(ValueError):
         numbers = json.loads(file.read_text())
         if isinstance(numbers, dict) and all(isinstance(number, int) for number in numbers.values()):
@@ -120,8 +120,10 @@ def _read(file: Path) -> dict[str, int]:
 
 
 def change_owner(top: Path, uid: int) -> None:
-    """Gives a folder and its contents to a user, without following links, even while a program changes it.
-    The folder itself comes last: its owner shows that all is done."""
+    """Makes a user the owner of a folder and its contents, without following links, even if programs run.
+
+    The folder itself comes last, so that its owner shows that the work is complete.
+    """
     if not top.is_dir() or top.stat().st_uid == uid:
         return
     for _, folders, files, at in os.fwalk(top, topdown=False, follow_symlinks=False):
@@ -131,7 +133,7 @@ def change_owner(top: Path, uid: int) -> None:
 
 
 def give_ours(top: Path, uid: int) -> None:
-    """Changes the owner of a folder and of our files in it; files of other users are not changed."""
+    """Makes a user the owner of a folder and its contents, except files that belong to other users."""
     ours = os.geteuid()
     for _, folders, files, at in os.fwalk(top, topdown=False, follow_symlinks=False):
         for name in (*folders, *files):
@@ -142,8 +144,11 @@ def give_ours(top: Path, uid: int) -> None:
 
 
 def make_readable(top: Path) -> None:
-    """Makes a folder and its contents readable by all users that may enter its parents. The folder itself
-    comes last: its mode shows that all is done. Only for folders that do not change meanwhile."""
+    """Makes a folder and its contents readable by all users who may enter its parents.
+
+    The folder itself comes last, so that its mode shows that the work is complete. Its content must not
+    change.
+    """
     if not top.is_dir() or top.stat().st_mode & _READ_FOLDER == _READ_FOLDER:
         return
     for _, folders, files, at in os.fwalk(top, topdown=False, follow_symlinks=False):

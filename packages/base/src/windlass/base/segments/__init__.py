@@ -1,8 +1,8 @@
-"""Logs in files: a stream is a folder of append-only segments, a line is one JSON object.
+"""Stores logs in files. A stream is a folder of append-only segments, and each line is a JSON object.
 
-A library of its own, which knows nothing of services or builds. Writing is one system call for a batch.
-Reading begins at the end and costs the same for any length. Excess and old lines are removed in whole
-segments.
+This library is independent of services and builds. A batch is written with one system call. Reading begins at
+the end, so its cost does not depend on the length of a stream. Lines are removed in whole segments, when they
+are in excess or too old.
 """
 
 from windlass.base.segments.files import Gone

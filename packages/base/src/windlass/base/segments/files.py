@@ -1,11 +1,11 @@
 """Reads the files of a stream: lists its segments, and reads lines from either end.
 
-`00000001f400.1790000000000.1790000360000.jsonl` begins at byte 0x1f400 of its stream; the two times are the
-least and the greatest in the segment before it. So a name never changes, and only the last segment is written
-to.
+The file `00000001f400.1790000000000.1790000360000.jsonl` begins at byte 0x1f400 of its stream. The two times
+are the minimum and the maximum in the previous segment, so a name never changes. Only the last segment
+changes.
 
-A reader holds no lock and keeps no file open. It sees whole lines only, because it stops at the last line
-end. A segment that is removed during a read is simply missing, as it would be a moment later.
+A reader needs no lock and keeps no file open. It stops at the last line end, so it returns only complete
+lines. If a segment is removed during a read, its lines are missing, as they would be a moment later.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _ONWARD: Final = 256 * 1024
 _NAME = re.compile(r"([0-9a-f]{12})(?:\.([0-9]{1,15})\.([0-9]{1,15}))?\.jsonl")
 
 Times = tuple[int, int]
-"""The least and the greatest time."""
+"""The minimum and the maximum time of some lines."""
 
 
 class Gone(Struct, frozen=True):
-    """Marks a gap: the lines that belong here are no longer kept."""
+    """Marks a gap: the lines at this position have been removed."""
 
 
 class Segment(Struct, frozen=True):
@@ -43,7 +43,7 @@ def name_of(base: int, before: Times | None) -> str:
 
 
 def segments_of(folder: str) -> list[Segment]:
-    """Returns the segments, oldest first."""
+    """Returns the segments of a stream, the oldest first."""
     try:
         with os.scandir(folder) as entries:
             segments = [
@@ -65,7 +65,7 @@ def _segment(path: str, match: re.Match[str]) -> Segment:
 
 
 class OpenFile:
-    """Opens a file for a `with` block; gives None if the file is gone."""
+    """Opens a file for a `with` block. Returns None instead of a descriptor if the file is missing."""
 
     __slots__ = ("_fd", "_path")
 
@@ -86,7 +86,7 @@ class OpenFile:
 
 
 def last_line_end(fd: int, end: int) -> int:
-    """Returns the end of the last whole line before `end`."""
+    """Returns the position after the last complete line before `end`."""
     step = 1
     while end > 0:
         start = max(0, end - step)
@@ -98,8 +98,8 @@ def last_line_end(fd: int, end: int) -> int:
 
 
 def backwards(fd: int, end: int) -> Iterator[bytes]:
-    """Yields the lines before `end`, which is a line end, in chunks of whole lines, last chunk first."""
-    rest: list[bytes] = []  # pieces of a line whose beginning is still to be read, last piece first
+    """Yields the lines before the line end `end` in chunks of complete lines, the last chunk first."""
+    rest: list[bytes] = []  # pieces of a line whose beginning was not read yet, the last piece first
     while end > 0:
         start = max(0, end - BLOCK)
         block = os.pread(fd, end - start, start)
@@ -115,7 +115,7 @@ def backwards(fd: int, end: int) -> Iterator[bytes]:
 
 
 def forwards(fd: int, start: int) -> bytes:
-    """Returns whole lines from `start` on: as many as fit, but at least one."""
+    """Returns complete lines from `start` on: about one block of lines, but at least one line."""
     parts: list[bytes] = []
     while block := os.pread(fd, _ONWARD, start):
         cut = block.rfind(b"\n") + 1
@@ -127,7 +127,7 @@ def forwards(fd: int, start: int) -> bytes:
 
 
 def times_of(fd: int, end: int) -> Times | None:
-    """Returns the least and the greatest time of the lines before `end`."""
+    """Returns the minimum and the maximum time of the lines before `end`."""
     stamps_seen: list[bytes] = []
     for chunk in backwards(fd, end):
         stamps = [time_of(line) for line in split(chunk) if line.startswith(BEGIN)]
@@ -136,7 +136,7 @@ def times_of(fd: int, end: int) -> Times | None:
 
 
 def end_of(folder: str) -> int:
-    """Returns the present end of the stream."""
+    """Returns the present end position of a stream."""
     while segments := segments_of(folder):
         with OpenFile(segments[-1].path) as fd:
             if fd is not None:
@@ -145,7 +145,7 @@ def end_of(folder: str) -> int:
 
 
 def last(folder: str, most: int, wanted: LineFilter, before: int | None = None) -> list[bytes]:
-    """Returns the last wanted lines, oldest first; with `before`, only lines before that position."""
+    """Returns the last `most` lines that match a filter, the oldest first. `before`: the end position."""
     pieces: list[list[bytes]] = []
     if most <= 0:
         return []
@@ -154,7 +154,7 @@ def last(folder: str, most: int, wanted: LineFilter, before: int | None = None) 
             continue
         with OpenFile(segment.path) as fd:
             if fd is None:
-                break  # This segment was removed, and so was everything before it.
+                break  # this segment was removed, and so were all older segments
             size = os.fstat(fd).st_size
             end = size if before is None else min(size, before - segment.base)
             for chunk in backwards(fd, last_line_end(fd, end)):
@@ -171,7 +171,7 @@ def _join(pieces: list[list[bytes]]) -> list[bytes]:
 
 
 def _newest_first(folder: str, before: int | None) -> Iterator[tuple[Segment, Times | None]]:
-    """Yields each segment with its times, newest first; the times are None for the one being written to."""
+    """Yields segments with their times, the newest first. The times of the last segment are None."""
     newer: Segment | None = None
     for segment in reversed(segments_of(folder)):
         if before is None or segment.base < before:
@@ -188,11 +188,11 @@ class FollowStep(Struct, frozen=True):
 
 
 def read_on(folder: str, place: int) -> FollowStep:
-    """Returns the lines at this position, if any. Never repeats a line, and reports every gap."""
+    """Returns the lines at a position, if there are any. Never repeats a line, and reports each gap."""
     gone = False
     for segment in _segments_from(folder, place):
         if segment.base > place:
-            # Lines can be missing only before the first segment: later ones follow without a gap.
+            # Only lines before the first segment can be missing, because segments follow without gaps.
             place, gone = segment.base, True
         with OpenFile(segment.path) as fd:
             if fd is None:
@@ -216,13 +216,13 @@ def _is_between_lines(fd: int, offset: int) -> bool:
 
 
 def _from_the_start(folder: str) -> FollowStep:
-    """Starts from the beginning: the stream was replaced by another."""
+    """Restarts at the beginning, because the stream was replaced by another stream."""
     segments = segments_of(folder)
     return FollowStep(b"", segments[0].base if segments else 0, gone=True)
 
 
 def after(folder: str, id: str) -> int | None:
-    """Returns the position after the line with this id, or None if the line is gone."""
+    """Returns the position after the line with this id; None if the line was removed."""
     place = place_of(id)
     segments = [] if place is None else _segments_from(folder, place)
     if place is None or not segments or segments[0].base > place:

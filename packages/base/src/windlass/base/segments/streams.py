@@ -1,8 +1,8 @@
-"""Many log streams below one folder: writing, reading, following and expiry.
+"""Writes, reads, follows and expires log streams below one folder.
 
-The number of open files is bounded, and an idle stream costs no memory. Writing never fails: lines that
-could not be written are counted, and reported in the log as soon as there is space again. Use it from one
-thread; only `tail` may be called from any.
+The number of open files is bounded, and an idle stream uses no memory. Write errors are not raised: lines
+that could not be written are counted, and the stream reports their number when there is space again. Not
+thread-safe, except `tail`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from windlass.base.segments.lines import EVERYTHING, LineFilter, LogMessage, ins
 from windlass.base.segments.writer import SegmentLocked, SegmentWriter, WriteIncomplete
 
 _PARTS: Final = 16
-"""The maximum number of segments of a stream: expiry removes one of them, a small part."""
+"""The maximum number of segments of a stream. Removing one segment thus removes only a small part."""
 _LEAST: Final = 4096
 _STRANGER: Final = 1.0
+"""The seconds between checks for new lines of a stream that only other processes write to."""
 _TWIN: Final = 10.0
-"""Seconds between checks for lines of other processes."""
+"""The seconds between these checks if this process writes to the stream, too."""
 _REST: Final = 1.0
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,200}(/(?!\.)[A-Za-z0-9._-]{1,200})*")
@@ -42,7 +43,7 @@ _log = log("segments")
 
 
 class Remark(Struct, frozen=True):
-    """A line that the log writes about itself."""
+    """A line of the log about the log itself."""
 
     at: int
     message: str
@@ -52,7 +53,7 @@ class Remark(Struct, frozen=True):
 
 
 class Loss(Struct):
-    """Lines that could not be written to a stream since the last one that could."""
+    """The lines lost since the last successful write to a stream."""
 
     lines: int = 0
     reason: str = ""
@@ -60,7 +61,7 @@ class Loss(Struct):
 
 
 class LineFollower:
-    """A task that waits for lines."""
+    """A task that waits for new lines."""
 
     def __init__(self) -> None:
         self.woken = asyncio.Event()
@@ -83,7 +84,7 @@ class Segments:
     # Writing
 
     def append(self, stream: str, lines: Sequence[LogMessage]) -> None:
-        """Appends lines. Every reader sees them when this returns, unless the disk is full."""
+        """Appends lines. Readers see them as soon as this returns, unless the disk is full."""
         if lines:
             loss = self._losses.get(stream)
             if loss is None:
@@ -93,13 +94,13 @@ class Segments:
             self._wake(stream)
 
     def report(self, at: int) -> None:
-        """Writes in each log what it lost, if there is space again and nothing was written since."""
+        """Records in each stream how many lines it lost, unless its disk is still full."""
         for stream, loss in list(self._losses.items()):
             self._write_after_loss(stream, (), loss, at)
             self._wake(stream)
 
     def _write(self, stream: str, lines: Sequence[LogMessage]) -> int:
-        """Returns the index of the first line that could not be written."""
+        """Writes lines. Returns the index of the first line that could not be written."""
         done = 0
         try:
             writer = self._writer(stream)
@@ -119,7 +120,7 @@ class Segments:
         missing, loss.lines = loss.lines, 0
         remark = Remark(at, f"Lines missing here: {missing} ({loss.reason})", self._voice)
         if self._write(stream, [remark, *lines]) == 0:
-            loss.lines += missing - 1  # One of the lines that were lost now was the remark itself.
+            loss.lines += missing - 1  # the remark is among the lost lines, but is no log line
         elif loss.lines == 0:
             del self._losses[stream]
             _log.info("a log is written again", extra={"log": stream, "missing": missing})
@@ -149,20 +150,21 @@ class Segments:
             writer.close()
 
     def close(self) -> None:
-        """Closes all files. A later append opens them again."""
+        """Closes all files. A later append reopens them."""
         for stream in list(self._writers):
             self._close(stream)
 
     # Reading
 
     def tail(self, stream: str, most: int, wanted: LineFilter = EVERYTHING) -> list[bytes]:
-        """Returns the last wanted lines, oldest first, as JSON."""
+        """Returns the last `most` lines that match a filter, as JSON, the oldest first."""
         return files.last(self._folder(stream), most, wanted)
 
     async def follow(
         self, stream: str, most: int = 0, wanted: LineFilter = EVERYTHING, *, after: str | None = None
     ) -> AsyncGenerator[list[bytes] | Gone, None]:
-        """Yields the last wanted lines, or all after a line; then new ones, as long as the stream exists.
+        """Yields the last lines that match a filter, or all lines after a given line. Then yields new lines
+        while the stream exists.
 
         `Gone` marks a gap.
         """
@@ -184,7 +186,7 @@ class Segments:
                 if lines := wanted.of(step.chunk):
                     yield lines
                 if step.chunk or step.gone:
-                    await asyncio.sleep(0)  # There may be many lines, and other tasks need to run, too.
+                    await asyncio.sleep(0)  # lets other tasks run, because there may be many lines
                 else:
                     await self._wait_for_lines(stream, follower)
 
@@ -194,8 +196,8 @@ class Segments:
         return await asyncio.to_thread(files.last, folder, most, wanted, end)
 
     async def _wait_for_lines(self, stream: str, follower: LineFollower) -> None:
-        """Waits until something was written here. Other processes do not notify, so their writes are
-        polled."""
+        """Waits until this process has written to the stream. Polls for lines of other processes, which do
+        not notify this one."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_TWIN if stream in self._writers else _STRANGER):
                 await follower.woken.wait()
@@ -219,26 +221,25 @@ class Segments:
     # Removal
 
     def streams(self) -> Iterator[str]:
-        """Yields all streams that have a file, including those that other processes write to."""
+        """Yields all streams that have files, including streams that other processes write to."""
         for folder, _, names in os.walk(self._root):
             if any(name.endswith(".jsonl") for name in names) and folder != self._root:
                 yield os.path.relpath(folder, self._root)
 
     def size(self, stream: str) -> int:
-        """Returns the bytes on disk."""
+        """Returns the size of a stream on disk, in bytes."""
         segments = files.segments_of(self._folder(stream))
         return files.end_of(self._folder(stream)) - segments[0].base if segments else 0
 
     def last_change(self, stream: str) -> float:
-        """Returns the modification time of the newest file, by the clock of the file system."""
+        """Returns the modification time of a stream's newest file, by the file system's clock."""
         segments = files.segments_of(self._folder(stream))
         with contextlib.suppress(FileNotFoundError):
             return Path(segments[-1].path).stat().st_mtime if segments else 0.0
         return 0.0
 
     def forget(self, stream: str) -> None:
-        """Removes a stream with all streams below it, and ends their followers. A missing stream is
-        accepted."""
+        """Removes a stream and all streams below it, and ends their followers. Accepts a missing stream."""
         self._close_below(stream)
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self._folder(stream))
@@ -254,21 +255,21 @@ class Segments:
                 follower.woken.set()
 
     def move_out(self, stream: str, target: Path) -> None:
-        """Moves a stream with all streams below it to another folder, and ends their followers. A missing
-        stream is accepted."""
+        """Moves a stream and all streams below it to another folder. Ends their followers. A stream may be
+        missing."""
         self._close_below(stream)
         move(Path(self._folder(stream)), target)
 
     def move_in(self, source: Path, stream: str) -> None:
-        """Undoes `move_out`."""
+        """Moves a stream back, and so reverses `move_out`."""
         self._close_below(stream)
         move(source, Path(self._folder(stream)))
 
     def expire(self, stream: str, before: int, renewed: int) -> None:
-        """Removes segments in which all lines are older than `before`.
+        """Removes segments whose lines are all older than `before`.
 
-        The last segment, which is written to, is closed when it began before `renewed`: otherwise a quiet
-        stream would keep its lines forever.
+        Seals the last segment if its first line is older than `renewed`. Otherwise a quiet stream, which
+        never fills its segment, would keep its lines forever.
         """
         folder = self._folder(stream)
         segments = files.segments_of(folder)
@@ -300,7 +301,7 @@ def _is_in(name: str, stream: str) -> bool:
 
 
 def _first_time(path: str) -> int | None:
-    """Returns the time of the first line."""
+    """Returns the time of a file's first line."""
     with files.OpenFile(path) as fd:
         line = b"" if fd is None else files.forwards(fd, 0).partition(b"\n")[0]
     return instant(time_of(line).decode()) if line else None

@@ -1,7 +1,7 @@
 """Writes to the end of one stream.
 
-Several processes may write to one stream in turn: each batch is written under a lock on the last segment. A
-full segment is made read-only before the next one is created: other processes notice it by that.
+Several processes may write to a stream in turn: they write each batch with a lock on the last segment. A full
+segment is made read-only before the next segment is created. Other processes notice the change by this mode.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ _encode_into = msgspec.json.Encoder().encode_into
 
 
 class SegmentLocked(OSError):
-    """Raised if another process holds the lock of the segment longer than a batch takes."""
+    """Another process holds a segment's lock for longer than a batch takes."""
 
 
 class WriteIncomplete(Exception):
-    """Raised if only a part of the lines could be written."""
+    """Only some of the lines could be written."""
 
     def __init__(self, written: int, error: OSError) -> None:
         super().__init__(str(error))
         self.written = written
-        """The number of lines that are in the file, counted from the first of the batch."""
+        """The number of written lines, from the start of the list."""
         self.error = error
 
 
 class SegmentWriter:
-    """A writer at the end of the last segment; creates the first segment if there is none."""
+    """Writes to the last segment of a stream. Creates the first segment if it is missing."""
 
     def __init__(self, folder: str, size: int, total: int) -> None:
         self._folder = folder
@@ -54,17 +54,17 @@ class SegmentWriter:
         self._fd = -1
         self._base = 0
         self._size = -1
-        """The size at the last check; checking requires the lock."""
+        """The segment's size at the last check, which needs the lock."""
         self._times: Times | None = None
         self._knows_times = False
-        """True if the times are those of all lines of the segment, not only of ours."""
+        """Whether the times cover all lines of the segment, including lines of other processes."""
         self._prefix = ""
         with on_failure(self.close):
             self._open_last()
 
     def append(self, lines: Sequence[LogMessage], begin: int) -> int:
-        """Writes the lines from `begin` on, as many as fit into this segment. Returns the index of the first
-        one not written."""
+        """Writes lines from the index `begin` on, as many as fit into this segment. Returns the index of the
+        first unwritten line."""
         self._lock()
         try:
             while self._size >= self._most:
@@ -74,7 +74,7 @@ class SegmentWriter:
             self._unlock()
 
     def seal(self) -> None:
-        """Begins a new segment, unless this one is empty."""
+        """Starts a new segment, unless the present one is empty."""
         self._lock()
         try:
             if self._size:
@@ -104,7 +104,7 @@ class SegmentWriter:
             filelock.release(self._fd)
 
     def _find_new_end(self) -> None:
-        """Checks for lines that other processes have written, and cuts off a torn line."""
+        """Finds the end after lines that other processes have written. Removes an incomplete line."""
         size = os.fstat(self._fd).st_size
         self._size = last_line_end(self._fd, size)
         if self._size < size:
@@ -120,12 +120,11 @@ class SegmentWriter:
             try:
                 return self._try_to_open_last()
             except FileNotFoundError:
-                continue  # It was removed meanwhile.
+                continue  # the segment was removed meanwhile
         raise SegmentLocked("another process keeps taking this log away")
 
     def _try_to_open_last(self) -> None:
-        """Opens the last segment, or the one after it if it is read-only: its writer may have died in
-        between."""
+        """Opens the last segment. Creates the next one if it is read-only, as its writer may have died."""
         private_folder(Path(self._folder))
         segments = segments_of(self._folder)
         path = segments[-1].path if segments else f"{self._folder}/{name_of(0, None)}"
@@ -138,14 +137,14 @@ class SegmentWriter:
             self._fd, self._size = os.open(path, _OURS, 0o600), -1
 
     def _move_to_next_segment(self) -> None:
-        """Moves to the next segment and locks it; removes excess segments."""
+        """Seals the present segment, creates and locks the next segment, and removes excess segments."""
         os.fchmod(self._fd, _SEALED)
         self._follow_up()
         self._lock()
         self._trim()
 
     def _follow_up(self) -> None:
-        """Creates the next segment and writes to it from now on."""
+        """Creates the next segment and makes it the present one."""
         times = self._times if self._knows_times else times_of(self._fd, self._size)
         base = self._base + self._size
         descriptor = os.open(f"{self._folder}/{name_of(base, times or (0, LATEST))}", _OURS, 0o600)
@@ -182,7 +181,7 @@ class SegmentWriter:
         self._times = at if before is None else (min(before[0], at[0]), max(before[1], at[1]))
 
     def _encode(self, lines: Sequence[LogMessage], begin: int) -> tuple[bytearray, Times, int]:
-        """Returns one batch as bytes, its times, and the index of the first line that is not in it."""
+        """Encodes a batch. Returns its bytes, its times, and the index of the first line after the batch."""
         batch = bytearray()
         here, room = self._base + self._size, self._most - self._size
         least, greatest, moment, shown = LATEST, 0, -1, ""
@@ -224,7 +223,7 @@ class SegmentWriter:
 
 
 def is_open(path: str) -> bool:
-    """Returns whether the last segment is still written to."""
+    """Returns whether a segment is not sealed."""
     return bool(Path(path).stat().st_mode & stat.S_IWUSR)
 
 
@@ -241,5 +240,5 @@ def _stamp(at: int) -> str:
 
 
 def _clean(text: str) -> str:
-    """Removes invalid Unicode: lone surrogates."""
+    """Replaces invalid Unicode, namely lone surrogates."""
     return text.encode("utf-8", "replace").decode()
