@@ -26,7 +26,7 @@ PROVIDERS = "windlass.engines"
 
 
 class Server(Struct, frozen=True, kw_only=True):
-    """What a server passes to an engine that it opens."""
+    """Values that a server passes to an engine when opening it."""
 
     folder: Path
     """The server's data directory, in which an engine has its own folders."""
