@@ -1,1 +1,1 @@
-"""The context and the call, which every handler gets."""
+"""The context and the call that every request handler receives."""

@@ -1,4 +1,4 @@
-"""A call to the API, the reply to it, and the registration of the handlers between them."""
+"""A call to the API, its reply, and the registry of the handlers."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ T = TypeVar("T", bound=Spec)
 
 
 class Dialect(Struct, frozen=True):
-    """The vocabulary of a client for states and events."""
+    """The vocabulary of states and events in the responses to a client."""
 
     name: str
     state: Callable[[str], str]
     event: Callable[[str], str]
     exact: Callable[[str], str] = str
-    """The exact state, where `state` is coarser."""
+    """Returns the exact state; differs from `state` if the dialect combines several states."""
 
     @property
     def is_full(self) -> bool:
-        """Returns True for the full interface. Its clients also get whole lists where they ask for no
-        page, built-in variables, and the id of the service from a deploy; unknown fields of a body are
+        """Returns whether the client uses the full interface. Its clients get whole lists if they request no
+        page, built-in variables, and the service id from a deploy. Unknown fields of their request bodies are
         ignored."""
         return self.name == "full"
 
 
 class Origin(Struct, frozen=True):
-    """The origin of a request, stored with a deletion. Without address and request id: Windlass itself."""
+    """The origin of a request, which is stored with a deletion. An origin without address and request id is
+    Windlass itself."""
 
     origin: str = OURS
     address: str = ""
@@ -50,7 +51,7 @@ FROM_API: Final = Origin("API")
 
 
 class Call(Struct, frozen=True, kw_only=True):
-    """A request that was routed, let in and parsed by its operation."""
+    """A request that was routed, authorized and parsed."""
 
     operation: Operation
     actor: Actor
@@ -62,19 +63,19 @@ class Call(Struct, frozen=True, kw_only=True):
     if_match: str | None = None
     origin: Origin = FROM_API
     last_event: str | None = None
-    """The id of the last event that a client of a stream has received."""
+    """The id of the last event that a streaming client has received."""
     find_trace: FindTrace | None = None
     prepared: dict[str, object] = msgspec.field(default_factory=dict)
-    """Fields of the document from the preparation of the call, such as whether a registry answers."""
+    """Fields of the document that the preparation computed, such as whether a registry is reachable."""
 
     @property
     def trace(self) -> str:
-        """The trace of the request, as it is stored; empty if it has none."""
+        """The trace id of the request in its stored form; empty if the request has none."""
         return self.find_trace().stored if self.find_trace else ""
 
     @property
     def id(self) -> str:
-        """The id of the resource that the call is about."""
+        """The id of the resource on which the call operates."""
         return self.operation.subject(self.ids)
 
     @property
@@ -82,12 +83,12 @@ class Call(Struct, frozen=True, kw_only=True):
         return self.operation.own_family
 
     def sent(self, struct: type[T]) -> T:
-        """The body, as the struct that the operation declares."""
+        """Returns the body as the struct that the operation declares."""
         assert isinstance(self.body, struct)
         return self.body
 
     def asked(self, struct: type[T]) -> T:
-        """The query, as the struct that the operation declares."""
+        """Returns the query as the struct that the operation declares."""
         assert isinstance(self.query, struct)
         return self.query
 
@@ -98,13 +99,13 @@ class Reply(Struct, frozen=True):
     body: bytes = b""
     tag: str | None = None
     status: int | None = None
-    """The status code, if it is not the operation's usual one."""
+    """The status code, if it differs from the operation's default."""
     stream: AsyncGenerator[bytes, None] | None = None
-    """Server-sent events instead of a body, for as long as the client listens."""
+    """Server-sent events instead of a body, until the client disconnects."""
     org: str = ""
-    """The organization whose stream it is."""
+    """The organization of the stream."""
     headers: Mapping[str, str] | None = None
-    """Further headers of the answer, of operations that are raw."""
+    """Additional response headers, for operations with a raw body."""
 
 
 Reading = Callable[[Context, Call], Awaitable[Reply]]
@@ -118,7 +119,7 @@ PREPARING: dict[str, Preparing] = {}
 
 
 def reads(*names: str) -> Callable[[Reading], Reading]:
-    """Handles an operation that changes nothing."""
+    """Registers a handler for operations that only read."""
 
     def register(handler: Reading) -> Reading:
         READING.update(dict.fromkeys(names, handler))
@@ -128,7 +129,8 @@ def reads(*names: str) -> Callable[[Reading], Reading]:
 
 
 def writes(*names: str) -> Callable[[Writing], Writing]:
-    """Handles an operation inside its own transaction; it may be run again from the start."""
+    """Registers a handler that runs inside the operation's transaction. A transaction may be repeated from
+    the start."""
 
     def register(handler: Writing) -> Writing:
         WRITING.update(dict.fromkeys(names, handler))
@@ -138,7 +140,8 @@ def writes(*names: str) -> Callable[[Writing], Writing]:
 
 
 def prepares(*names: str) -> Callable[[Preparing], Preparing]:
-    """Completes the body of an operation before its transaction. Waiting for other systems happens here."""
+    """Registers a function that completes an operation's body before its transaction, such as by requests to
+    other servers."""
 
     def register(preparation: Preparing) -> Preparing:
         PREPARING.update(dict.fromkeys(names, preparation))
@@ -148,7 +151,8 @@ def prepares(*names: str) -> Callable[[Preparing], Preparing]:
 
 
 def handler_of(operation: Operation) -> Reading | Writing:
-    """Returns the name of the handler: `application.deploy`, or the shared one, `*.deploy`."""
+    """Returns the handler of an operation, such as `application.deploy`, or else the common handler of all
+    families, such as `*.deploy`."""
     table: Mapping[str, Reading] | Mapping[str, Writing] = WRITING if operation.writes else READING
     shared = f"*.{operation.handler.partition('.')[2]}"
     handler = table.get(operation.handler) or table.get(shared)
@@ -162,7 +166,7 @@ encode = _encoder.encode
 
 
 def results(bodies: list[bytes], page: int | None = None, page_size: int = 0, total: int = 0) -> bytes:
-    """A list of documents that are JSON already."""
+    """Returns the JSON list of documents that are encoded already."""
     joined = b",".join(bodies)
     if page is None:
         return b'{"results":[%b]}' % joined

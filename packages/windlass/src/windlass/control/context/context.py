@@ -1,4 +1,5 @@
-"""The context that handlers get: everything from outside is passed in, so that a test can replace it."""
+"""The context of request handlers: all external dependencies are passed in, so that tests can replace
+them."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ T = TypeVar("T", bound=Spec)
 
 
 class Repositories(GitReader, Protocol):
-    """Repositories of source code, read and fetched; see `builders.git`."""
+    """Reads and fetches repositories of source code; see `builders.git`."""
 
     async def fetch(self, source: GitSource, into: Path) -> GitCommit: ...
 
@@ -62,7 +63,7 @@ class Repositories(GitReader, Protocol):
 
 
 class OutgoingHttp(HttpTransport, Protocol):
-    """Calls to other servers; see `base.http_out`."""
+    """Sends HTTP requests to other servers; see `base.http_out`."""
 
     async def fetch(self, url: str) -> bytes: ...
 
@@ -70,22 +71,22 @@ class OutgoingHttp(HttpTransport, Protocol):
 
 
 async def no_point(name: str) -> None:
-    """In production nothing happens at a failpoint."""
+    """Does nothing: failpoints are used only in tests."""
 
 
 class Routing(Locks):
-    """Locks by service, for computing and setting its routes: one at a time, so that an earlier observation
-    never replaces a later one."""
+    """Locks by service, held while its routes are computed and set, so that an earlier observation never
+    replaces a later one."""
 
     def __init__(self) -> None:
         super().__init__()
         self.looked: dict[str, float] = {}
-        """Times at which the present routes were computed; 0 for routes that a router had before the
-        start."""
+        """Times of the observations on which the present routes are based, by service; 0 for routes that a
+        router had before the start."""
         self.routers: dict[str, HttpRouter] = {}
-        """The routers that have ports or routes of a service."""
+        """Routers that have ports or routes of a service, by service."""
         self.sites: dict[str, str] = {}
-        """The folders of the static sites that routers serve, by service."""
+        """Folders of the static sites that routers serve, by service."""
 
 
 class Context(Struct, frozen=True, kw_only=True):
@@ -94,42 +95,43 @@ class Context(Struct, frozen=True, kw_only=True):
     """The id of the installation; see `mark`."""
     registry: Registry
     kinds: Mapping[str, AnyKind]
-    """Keyed by family: how services of this family are made and run."""
+    """Kinds of services by family; a kind defines how its services are built and run."""
     store: Store
     clock: Clock
     encryption: Encryption
     places: Places
-    """Places of services; the place of each follows from the cluster of its environment."""
+    """Places of services. A service's place depends on the cluster of its environment."""
     git: Repositories
     git_reader: LimitedGitReader
-    """Reads repositories for requests, few at a time."""
+    """Reads repositories for requests, with limited concurrency."""
     calls: BoundedCalls
-    """Read files of commits with limits of time and memory."""
+    """Runs functions that read files of commits, with time and memory limits."""
     logs: Logs
     nudges: Nudges
     readers: SharedReaders
-    """Shared readers behind streams."""
+    """Shared readers of event streams."""
     neighbours: Neighbours
-    """Variables that services offer to each other."""
+    """A cache of the services that have ports, from which variables are derived."""
     variable_digests: VariableDigests
-    """Digests of the variables that services inherit."""
+    """A cache of the digests of inherited variables."""
     out: OutgoingHttp
-    """The client for all outgoing HTTP requests, which checks addresses."""
+    """The client for all outgoing HTTP requests, which validates addresses."""
     work: Path
     """The folder for working copies during builds."""
     sites: SiteStore
-    """The files of static sites, for routers."""
+    """The files of static sites, which routers serve."""
     uploads: UploadFiles
-    """The archives of uploads at this server."""
+    """The archives of uploads on this server."""
     routing: Routing
     server: str
-    """The id of this server, by its data directory; empty if it is the only one of its database."""
+    """The id of this server, derived from its data directory; empty if it is the only server of its
+    database."""
     ownership: Ownership
-    """The owner of the local place."""
+    """The ownership of the local place."""
     registry_pauses: RequestPauses = field(default_factory=RequestPauses)
-    """Container registries that allow no more requests for now."""
+    """Container registries that reject requests at present because of their rate limits."""
     usage: UsageHistory = field(default_factory=UsageHistory)
-    """The usage of services in the last hour, and the requests to them."""
+    """The resource usage and requests of services in the last hour."""
     meters: Meters = field(default_factory=Meters)
     point: Callable[[str], Awaitable[None]] = no_point
-    """Called before and after each external effect, so that tests can simulate a crash there."""
+    """A failpoint, called before and after each external effect. Tests interrupt the process there."""

@@ -1,4 +1,4 @@
-"""Limits the reports of an engine of a cluster to services of this cluster."""
+"""Restricts the reports of a cluster's engine to services of that cluster."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from windlass.engines.engine import Notice, Sink
 from windlass.engines.workload import OutputLine
 
 MOST_LOOK_UPS: Final = 100
-"""Maximum number of simultaneous look-ups of services, because an engine may report any number of unknown
-services."""
+"""The largest number of concurrent lookups of service ids in the database. An engine may report any number of
+service ids that never existed."""
 
 
 class ServiceClusters(Protocol):
@@ -24,14 +24,14 @@ class ServiceClusters(Protocol):
 
 
 class EngineScope:
-    """Passes on what the engine of a cluster reports about services of this cluster, and drops reports about
-    others: the engine belongs to the organization of the cluster."""
+    """Forwards an engine's notices and log lines about services of its own cluster, and drops all others. The
+    engine belongs to the organization of the cluster, so its reports are not trusted."""
 
     def __init__(self, places: ServiceClusters, cluster: str, notice: Notice, sink: Sink) -> None:
         self._places, self._cluster = places, cluster
         self._notice, self._sink = notice, sink
         self._looking = 0
-        """Look-ups in progress."""
+        """The number of lookups in progress."""
 
     def notice(self, service: str) -> None:
         self._pass_on(service, lambda: self._notice(service))
@@ -41,7 +41,7 @@ class EngineScope:
 
     def _pass_on(self, service: str, action: Callable[[], None]) -> None:
         cluster = self._places.known_cluster_of(service)
-        if cluster is None:  # deployed by another server a moment ago, or invented
+        if cluster is None:  # another server deployed the service a moment ago, or the id is invented
             if self._looking < MOST_LOOK_UPS:
                 self._looking += 1
                 self._places.run_in_background(self._look_up(service, action))

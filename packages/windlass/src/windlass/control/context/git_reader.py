@@ -1,6 +1,7 @@
-"""Reads commits, branches and files of repositories for requests: few at a time, each once for all callers.
+"""Reads commits, branches and files of repositories for API requests, with limited concurrency and shared
+results.
 
-A read starts programs and waits for another server. It ends after some seconds, and when no caller waits
+A read starts processes and connects to another server. It has a timeout, and is cancelled if no caller waits
 for it any more.
 """
 
@@ -19,20 +20,20 @@ from windlass.sources.git import GitCommit, GitError, GitSource
 
 SECONDS: Final = 20.0
 KEPT: Final = 5.0
-"""Seconds for which a result answers those who ask again."""
+"""Seconds for which a result is cached."""
 LOOK_SECONDS: Final = 60.0
-"""A check of the files of a commit fetches all of them."""
+"""The timeout of a read of a commit's files, which fetches all of them."""
 MOST, MOST_OF_ONE, MOST_OF_CALLER = 8, 4, 3
-"""Maximum number of simultaneous reads: in total, for an organization, and for a caller."""
+"""The largest numbers of concurrent reads: in total, of one organization, and of one caller in it."""
 SPARE, SPARE_OF_CALLERS = 4, 2
-"""Reads besides: for organizations that have none in progress, and for callers in them that have none."""
+"""Additional concurrent reads: for organizations without a read in progress, and for callers without one."""
 
 
 T = TypeVar("T")
 
 
 class GitReader(Protocol):
-    """Reads commits and default branches of repositories, each call by itself."""
+    """Reads commits and default branches of repositories, without limits or a cache."""
 
     async def commits(self, source: GitSource) -> Sequence[GitCommit]: ...
 
@@ -42,14 +43,14 @@ class GitReader(Protocol):
 class ReadKey(Struct, frozen=True):
     org: str
     service: str
-    """The service; empty if it does not exist yet."""
+    """The id of the service; empty if it does not exist yet."""
     source: GitSource
     purpose: str = ""
-    """Distinguishes reads of the same repository that answer different questions."""
+    """The purpose of the read, which separates different reads of the same repository."""
 
 
 class ReadCaller(NamedTuple):
-    """The caller for whom a repository is read. A result is shared by all callers of the organization."""
+    """The caller that starts a read. Its result is shared with all callers of the organization."""
 
     org: str
     caller: str
@@ -62,13 +63,13 @@ class RunningRead(Struct, eq=False):
 
 
 class LimitedGitReader:
-    """Reads for requests: few repositories at a time, each once for all callers that wait."""
+    """Reads repositories for requests with limited concurrency. Concurrent callers share one read."""
 
     def __init__(self, git: GitReader, *, seconds: float = SECONDS, kept: float = KEPT) -> None:
         self._git = git
         self._seconds, self._kept = seconds, kept
         self._reads: dict[ReadKey, RunningRead] = {}
-        """Reads that run, or ended a moment ago."""
+        """Reads in progress, and reads whose results are cached."""
         self._running: dict[asyncio.Task[object], ReadCaller] = {}
 
     async def commits(self, reader: ReadCaller, service: str, source: GitSource) -> Sequence[GitCommit]:
@@ -96,7 +97,7 @@ class LimitedGitReader:
         purpose: str,
         look: Callable[[GitSource], Awaitable[T]],
     ) -> T:
-        """Reads the files of a commit. Callers with the same `purpose` share one result."""
+        """Reads the files of a commit with `look`. Callers with the same `purpose` share one result."""
         key = ReadKey(reader.org, "", source, purpose)
         return cast(T, await self._read(reader, key, look, LOOK_SECONDS))
 
@@ -145,7 +146,7 @@ class LimitedGitReader:
         self._running.pop(task)
         read.ended = time.monotonic()
         with suppress(asyncio.CancelledError):
-            task.exception()  # waiting callers get the error; without any, it is of no interest
+            task.exception()  # marks the error as retrieved, so that asyncio does not log it
 
     def _forget_old(self) -> None:
         old = time.monotonic() - self._kept
@@ -155,8 +156,8 @@ class LimitedGitReader:
 
 
 def has_place(reader: ReadCaller, running: Sequence[ReadCaller]) -> bool:
-    """Returns whether one more read may begin. Who has none in progress does not wait for those who have
-    many."""
+    """Returns whether another read may start. Organizations and callers without a read in progress have spare
+    capacity, so that busy ones do not delay them."""
     of_org = sum(other.org == reader.org for other in running)
     of_caller = running.count(reader)
     besides = 0 if of_caller else SPARE_OF_CALLERS

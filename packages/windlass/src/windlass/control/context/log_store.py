@@ -1,8 +1,9 @@
-"""Log lines: a stream for the output of a service while it runs, and one below it for each of its builds.
+"""Stores log lines: one stream for the runtime output of a service, and one stream for each of its builds.
 
-Secrets are hidden before a line is written. Lines come without waiting, and secrets are sealed in the
-database. So the secrets of a deployment are made known when it is worked out; those of one that began before
-a start, or elsewhere, are looked up once, and its lines wait until then.
+Secrets are masked before a line is written. Log lines arrive synchronously, but secrets are stored encrypted
+in the database. Therefore a deployment registers its secrets when its workload is computed. If the deployment
+began before the start of this process or on another server, the secrets are read once, and its lines wait
+until then.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from windlass.core.words.masking import MASK, NOTHING, Mask
 from windlass.engines.workload import OutputLine, is_of_release
 
 MOST_KNOWN: Final = 4096
-"""Maximum number of known deployments. Others are looked up again with their next line."""
+"""The number of deployments whose secrets are cached. The secrets of an evicted deployment are read again at
+its next line."""
 
 
 class Masks:
@@ -37,7 +39,7 @@ class Masks:
         self._known: OrderedDict[str, Mask] = OrderedDict()
 
     def add(self, deployment: str, secrets: Iterable[str]) -> None:
-        """Adds values to hide in lines and messages of this deployment."""
+        """Adds secret values to mask in the lines and messages of this deployment."""
         mask = self._known.pop(deployment, NOTHING)
         new = [value for value in secrets if value not in mask.values]
         self._known[deployment] = Mask([*mask.values, *new]) if new else mask
@@ -45,13 +47,13 @@ class Masks:
             self._known.popitem(last=False)
 
     def know(self, deployment: str, secrets: Iterable[str]) -> None:
-        """Sets the secrets of a deployment unless they are known. Cheap, because it is called each time a
-        workload is decrypted."""
+        """Sets the secrets of a deployment unless they are cached. Fast, because every decryption of a
+        workload calls this."""
         if deployment not in self._known:
             self.add(deployment, secrets)
 
     def of(self, deployment: str) -> Mask | None:
-        """Returns the mask of a deployment, or None if it has to be looked up."""
+        """Returns the mask of a deployment, or None if its secrets have to be read first."""
         mask = self._known.get(deployment)
         if mask is None and not is_id(deployment):
             return NOTHING
@@ -65,33 +67,36 @@ class Masks:
 
 
 LOGS = "logs"
-"""The folder of the data directory."""
+"""The name of the log folder in the data directory."""
 OURS = "windlass"
-"""The name under which Windlass itself speaks in a log."""
+"""The instance name of log lines that Windlass itself writes."""
 _BUILD = "build-"
 _STEPS = 8
-"""The largest part of the retention by which a line is kept too long."""
+"""The precision of the retention: a line is kept too long by at most an eighth of the retention time."""
 _MOST_WAITING = 20_000
 _AGAIN = 1.0
 _log = log("logs")
 
 FindSecrets = Callable[[str], Awaitable[None]]
-"""Looks up the secrets of a deployment, and adds them to the masks."""
+"""Reads the secrets of a deployment and adds them to the masks."""
 
 
 def restored_folder(folder: Path) -> Path:
-    """Returns where a restore unpacks log lines before they take the place of those in `folder`."""
+    """Returns the folder into which a restore unpacks log lines, before they replace those in `folder`."""
     return folder.with_name(f"{folder.name}.restored")
 
 
 def replaced_folder(folder: Path) -> Path:
-    """Returns where a restore moves the former log lines."""
+    """Returns the folder to which a restore moves the former log lines."""
     return folder.with_name(f"{folder.name}.replaced")
 
 
 def recover(folder: Path) -> None:
-    """Finishes what a killed restore has begun with log lines. It moves none before its transaction is
-    committed: so the restored lines are the right ones, and the former ones for services without such."""
+    """Completes the log part of a restore that was killed.
+
+    A restore moves log files only after its transaction is committed. So restored files are preferred, and
+    former files are used for services without restored files.
+    """
     fresh, stale = restored_folder(folder), replaced_folder(folder)
     if stale.exists():
         for lines in (*_lines_in(fresh), *_lines_in(stale)):
@@ -107,15 +112,15 @@ def _lines_in(folder: Path) -> Sequence[Path]:
 
 
 class CutLine(Struct, frozen=True):
-    """A line of which more is to come."""
+    """An unfinished log line whose end is not written yet."""
 
     held: str
-    """The end of the line so far, which is not written yet."""
+    """The unwritten end of the line so far."""
     version: str
 
 
 class DeploymentLog(Struct):
-    """Takes lines of the log of a deployment, which belong to the stage that has begun last."""
+    """Writes lines to the log of a deployment, each with the stage that began last."""
 
     write: Callable[[str, DeploymentStage | None], None]
     stage: DeploymentStage | None
@@ -128,7 +133,7 @@ class DeploymentLog(Struct):
 
 
 class WaitingLines(Struct):
-    """Lines of a deployment whose secrets are being looked up."""
+    """Lines of a deployment whose secrets are being read from the database."""
 
     task: asyncio.Task[None]
     batches: list[tuple[str, Sequence[OutputLine]]] = msgspec.field(default_factory=list)
@@ -146,15 +151,13 @@ class Logs:
         self.find_secrets: FindSecrets | None = None
         self._waiting: dict[str, WaitingLines] = {}
         self._cut: dict[tuple[str, str], CutLine] = {}
-        """Keyed by stream and instance: its last line, if that is unfinished."""
-
-    # Writing
+        """Unfinished last lines, keyed by stream and instance."""
 
     def write(self, service: str, at: int, *messages: str, pod: str = OURS, version: str = "") -> None:
         self.take(service, [OutputLine(at, message, pod, version) for message in messages])
 
     def take(self, service: str, lines: Sequence[OutputLine]) -> None:
-        """Accepts lines of one instance. Never fails: lines that could not be stored are counted and
+        """Stores lines of one instance. Never fails: lines for which there is no room are counted and
         reported later."""
         if not lines:
             return
@@ -165,7 +168,7 @@ class Logs:
             self._write_output(service, lines, mask or NOTHING)
 
     def deployment(self, service: str, deployment: str, stage: DeploymentStage | None) -> DeploymentLog:
-        """Returns the log of a deployment, at a stage."""
+        """Returns the log of a deployment, beginning at a stage."""
         stream = _stream(service, deployment)
 
         def write(message: str, stage: DeploymentStage | None) -> None:
@@ -175,7 +178,8 @@ class Logs:
         return DeploymentLog(write, stage)
 
     def _write_output(self, service: str, lines: Sequence[OutputLine], mask: Mask) -> None:
-        """Writes the output of an instance. That of a release command belongs to its deployment."""
+        """Writes the output of an instance. The output of a release command goes to the log of its
+        deployment."""
         first = lines[0]
         if is_of_release(first.pod):
             staged = [msgspec.structs.replace(line, stage=DeploymentStage.COMMAND) for line in lines]
@@ -212,7 +216,7 @@ class Logs:
             waiting.lines += len(lines)
 
     async def _release(self, deployment: str, find: FindSecrets) -> None:
-        """Writes the waiting lines of a deployment once its secrets are known."""
+        """Writes the waiting lines of a deployment once its secrets are cached."""
         while self.masks.of(deployment) is None:
             try:
                 await find(deployment)
@@ -231,12 +235,10 @@ class Logs:
             )
             self.write(waiting.batches[-1][0], self._clock.now(), remark)
 
-    # Reading the lines of a service while it ran, or of one of its builds
-
     def tail(
         self, service: str, most: int, wanted: LineFilter = EVERYTHING, *, deployment: str | None = None
     ) -> list[bytes]:
-        """The last lines, oldest first, as JSON. May be called from any thread."""
+        """Returns the last lines as JSON, oldest first. Callable from any thread."""
         return self._segments.tail(_stream(service, deployment), most, wanted)
 
     def follow(
@@ -248,11 +250,9 @@ class Logs:
         after: str | None = None,
         deployment: str | None = None,
     ) -> AsyncGenerator[list[bytes] | Gone, None]:
-        """Yields the last lines, or the lines after a given one, and then new lines until the service is
+        """Yields the last lines, or the lines after the line `after`, and then new lines until the service is
         deleted."""
         return self._segments.follow(_stream(service, deployment), most, wanted, after=after)
-
-    # Removing
 
     def forget(self, service: str) -> None:
         """Removes the lines of a deleted service and of its builds. A missing log is accepted."""
@@ -262,7 +262,9 @@ class Logs:
     def close(self) -> None:
         """Closes all files, and drops lines that still wait for the secrets of their deployment.
 
-        The held end of a line that was cut is written as hidden: it may be the beginning of a secret."""
+        The unwritten end of an unfinished line is written masked, because it may be the beginning of a
+        secret.
+        """
         for waiting in self._waiting.values():
             waiting.task.cancel()
         for (stream, pod), line in self._cut.items():
@@ -271,11 +273,12 @@ class Logs:
         self._segments.close()
 
     async def services(self) -> Collection[str]:
-        """Returns all services that have lines."""
+        """Returns all services that have log lines."""
         return {stream.partition("/")[0] for stream in self._segments.streams()}
 
     async def sweep(self, erase: Collection[str]) -> None:
-        """Removes all lines of these services; of others, lines that are too old and builds too many."""
+        """Removes all lines of the services in `erase`. Of all other services, removes expired lines and
+        surplus build logs."""
         now = self._clock.now()
         self._segments.report(now)
         for service in erase:
@@ -286,14 +289,15 @@ class Logs:
         self._sweep_builds([stream for stream in streams if _is_build(stream)])
 
     async def set_aside(self, service: str, into: Path) -> None:
-        """Moves the lines of this service, and of its builds, to the folder `into`."""
+        """Moves the lines of a service and of its builds to the folder `into`."""
         self._segments.move_out(service, into / "logs")
 
     async def put_back(self, service: str, out: Path) -> None:
         self._segments.move_in(out / "logs", service)
 
     def _sweep_builds(self, streams: Sequence[str]) -> None:
-        """The build logs of one service have the same space as its runtime log; the newest are kept."""
+        """Removes the oldest build logs of each service beyond the size limit. The limit is as large as the
+        limit of the service's runtime log."""
         taken: dict[str, int] = {}
         for stream in sorted(streams, key=self._segments.last_change, reverse=True):
             service, size = stream.partition("/")[0], self._segments.size(stream)

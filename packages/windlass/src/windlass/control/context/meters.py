@@ -1,4 +1,4 @@
-"""Measurements of what this process has done since its start; `reporting.metrics` adds the present state."""
+"""Metrics of this process since its start. `reporting.metrics` adds metrics of the present state."""
 
 from __future__ import annotations
 
@@ -56,17 +56,18 @@ class Meters:
             "run": self.runs,
             "due time missed": self.missed,
         }
-        """Meters of changes that count only after a commit, keyed by their name in `Tx.measure`."""
+        """Meters whose measurements are counted after a database transaction is committed, keyed by their
+        name in `Tx.measure`."""
 
     def expect_runs(self, family: str, *, may_skip: bool) -> None:
-        """Creates the metrics for runs of a family before there are any. Only scheduled runs can be
-        skipped."""
+        """Shows the run counters of a family at zero before the first run. `may_skip`: runs of the family can
+        be skipped, as only scheduled runs can."""
         for result in ("succeeded", "failed", "timed_out", "canceled", *(("skipped",) if may_skip else ())):
             self.runs.expect(family, result)
 
     @contextmanager
     def building(self) -> Iterator[None]:
-        """Measures a build."""
+        """Measures the duration and result of a build."""
         began, result = time.monotonic(), "interrupted"
         self.builds_running += 1
         try:
@@ -80,7 +81,7 @@ class Meters:
             self.builds.observe(time.monotonic() - began, result)
 
     def take(self, word: str, seconds: float, labels: Labels) -> None:
-        """Records a measurement of a committed change."""
+        """Adds a measurement whose transaction was committed."""
         self._committed[word].add(seconds, *labels)
 
     def all(self) -> Iterator[Metric]:

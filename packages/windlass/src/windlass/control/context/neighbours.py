@@ -1,7 +1,8 @@
-"""Services that others of the environment can reach, read once for each version of their list.
+"""A cache of the services in an environment that have ports, one entry for each version of the service list.
 
-A deployment asks for all services around it. Most offer nothing, and of those that do, little changes: so a
-deployment costs the same beside three thousand services without ports as beside thirty.
+A deployment needs the ports of all other services in its environment. Most services have no port, and ports
+seldom change. The cache makes a deployment among three thousand services without ports as cheap as among
+thirty.
 """
 
 from __future__ import annotations
@@ -15,24 +16,24 @@ from windlass.core.declare.stored import NamedDocument
 from windlass.store import Reads, Row
 
 _MOST: Final = 1000
-"""Maximum number of cached environments."""
+"""The largest number of cached service lists."""
 
 
 class MainPort(Struct, frozen=True, gc=False):
-    """The port of a service that is meant when no port is named."""
+    """The main port of a service, which is used if no port is named."""
 
     internal: int
     protocol: str
     public: bool = False
     held_as: str = ""
-    """The name of the port under which its host is reserved; the default port has none."""
+    """The port name under which the host name of the port is reserved; empty for the default port."""
 
 
 MainPortOf = Callable[[Row], MainPort | None]
 
 
 class Neighbour(Struct, frozen=True, gc=False):
-    """A service that others can reach, because it has a port."""
+    """A service that other services can reach, because it has a port."""
 
     id: str
     name: str
@@ -45,7 +46,8 @@ class _CachedNeighbours(Struct, frozen=True):
 
 
 class Neighbours:
-    """Caches, by environment and family, the services that others can reach, with the version of the list."""
+    """Caches the services that have ports, by environment and family, together with the version of the
+    list."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], _CachedNeighbours] = {}
@@ -53,11 +55,12 @@ class Neighbours:
     async def of(
         self, source: Reads, environment: str, family: str, main_port: MainPortOf
     ) -> list[Neighbour]:
-        """The services of an environment that have ports, in the order of their creation."""
+        """Returns the services of an environment that have ports, in the order of their creation."""
         version = await source.lists.version(environment, family)
         cached = self._known.get((environment, family))
         if cached is None or cached.version != version:
-            # A change between these two reads is read now, and again by the next caller.
+            # A change between these two reads is already in the rows. The next caller sees a newer version
+            # and reads the rows again.
             rows = await source.resources.of_parent(environment, family)
             cached = _CachedNeighbours(
                 version, [neighbour for row in rows if (neighbour := _neighbour(row, main_port))]

@@ -1,4 +1,5 @@
-"""Nudges and their listeners. A lost nudge is harmless: listeners also poll."""
+"""Listeners to nudges, which are change notifications of the store. A lost nudge is harmless, because
+listeners also poll."""
 
 from __future__ import annotations
 
@@ -9,14 +10,14 @@ from windlass.store import DEAF, Store
 
 
 class Nudges:
-    """Events of this process that are set by nudges of the store, each named by a word."""
+    """Sets the asyncio events of this process that wait for nudges. Each nudge has a topic."""
 
     def __init__(self, store: Store) -> None:
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         store.listen(self._wake)
 
     def expect(self, word: str, event: asyncio.Event | None = None) -> asyncio.Event:
-        """Returns an event that is set at each nudge with this word: a new event, or the given one."""
+        """Returns an event that is set at each nudge with this topic: the given event, or a new one."""
         event = event or asyncio.Event()
         self._waiting[word].add(event)
         return event

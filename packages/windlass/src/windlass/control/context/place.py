@@ -1,4 +1,4 @@
-"""A place where services run, and what connects to one."""
+"""A place where services run, and the protocol of the connector that opens places."""
 
 from __future__ import annotations
 
@@ -23,50 +23,53 @@ NOT_CONNECTED: Final = (
 
 
 class HttpRouter(Router, Protocol):
-    """A router with one port for HTTP by host name."""
+    """A router that serves all HTTP routes on one port, by host name."""
 
     @property
     def port(self) -> int: ...
 
     async def metrics(self) -> Sequence[Metric]:
-        """Returns metrics of the requests to services, also of routers beside this one. Never raises."""
+        """Returns request metrics of services, including those of other router processes. Never raises."""
         ...
 
     async def service_traffic(self) -> Sequence[ServiceTraffic]:
-        """Returns the requests of services so far, also of routers beside this one. Raises RouteError."""
+        """Returns the request counts of services, including those of other router processes. Raises
+        RouteError."""
         ...
 
     async def keep(self, *, stays: bool) -> None:
-        """Announces whether programs of services run or may be started. While they do, ports of this server
-        are held from them, also when it has ended."""
+        """Sets whether programs of services run or may be started. If `stays` is true, the router keeps this
+        server's ports reserved even after the server has ended, so that the programs cannot bind them."""
         ...
 
     async def retire(self, patience: float) -> None:
-        """Takes no more connections. Stops when all in progress has finished, or after `patience` seconds."""
+        """Stops accepting connections. Stops when all requests in progress have finished, or after `patience`
+        seconds."""
         ...
 
 
 class EngineAccess(Struct, frozen=True, kw_only=True):
-    """The engine that a cluster names, and what is needed to connect to it."""
+    """The engine that is configured for a cluster, with the address and credentials to connect to it."""
 
     cluster: str
     org: str
     name: str
     engine: str
-    """The word of the engine; empty if the cluster names none."""
+    """The configured engine; empty if the cluster has none."""
     is_elsewhere: bool = False
-    """True for an engine at another address."""
+    """Indicates whether the engine is at another address."""
     address: str = ""
     ca_certificate: str = ""
     certificate: str = ""
     key: str = ""
     router_port: int = 0
     engine_id: str = ""
-    """The id of the engine that the cluster was connected to: no other engine is trusted."""
+    """The id of the engine that the cluster was connected to first. An engine with another id is not
+    trusted."""
     place: str = ""
-    """The name of the machine, if the engine is that of a server."""
+    """The place of the server that runs the engine; empty for a remote engine."""
     surroundings: Surroundings | None = None
-    """The facts about the machine, if it is that of another server."""
+    """The facts about the server's machine, if the engine belongs to another server."""
 
     @property
     def remote(self) -> RemoteEngine:
@@ -82,40 +85,42 @@ class EngineAccess(Struct, frozen=True, kw_only=True):
 
     @property
     def door(self) -> str:
-        """The name of its router. At another port it is another router; the former one keeps running for a
-        while."""
+        """The key of the cluster's router. A change of the port leads to a new router; the former router
+        keeps running for a while."""
         return f"{self.cluster}:{self.router_port}"
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """An engine with the parts that serve it."""
+    """An engine with the builder, router and database servers that belong to it."""
 
     id: str
-    """The id of its cluster; `local` for the machine of this server."""
+    """The id of the cluster; `local` for the machine of this server."""
     engine: Engine
     builder: Builder
     router: HttpRouter
     servers: Servers
     public_host: str
-    """The host under which public ports are reached."""
+    """The host name or address at which public ports are reached."""
     is_connected: bool = True
-    """False for a cluster without an engine, where nothing can be deployed."""
+    """Indicates whether the cluster has an engine. Without an engine, nothing can be deployed and nothing
+    exists there."""
     reconnect: Callable[[EngineAccess], Awaitable[None]] | None = None
     """Switches to another address or other credentials; None for the machines of servers."""
     machine: str = ""
-    """The name of the machine, if the engine is that of a server: the setting `place` of that server."""
+    """The setting `place` of the server that runs the engine; empty for a remote engine."""
     elsewhere: Surroundings | None = None
-    """The facts about the machine of another server. The other parts are those of this server: they have
-    nothing of its services."""
+    """The facts about the machine of another server, if that server runs the place. The engine, builder,
+    router and database servers in this object then belong to this server, and have no data of the place's
+    services."""
 
     @property
     def domain(self) -> str:
-        """The end of host names of services; empty for that of the settings."""
+        """The domain of service host names; empty for the domain in the settings."""
         return "" if self.elsewhere is None else self.elsewhere.domain
 
     @property
     def takes(self) -> str:
-        """The kind of artifact that its engine runs; empty if that is not known here."""
+        """The kind of artifact that the engine runs; empty if the kind is unknown."""
         return self.engine.takes if self.elsewhere is None else self.elsewhere.takes
 
     @property
@@ -128,7 +133,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
     @property
     def refusal(self) -> str:
-        """Returns why nothing can be deployed there; empty if deployments are possible."""
+        """The reason why deployments to the place are refused; empty if they are possible."""
         return "" if self.is_connected else NOT_CONNECTED
 
 
@@ -136,17 +141,17 @@ class Connector(Protocol):
     """Connects to engines at other addresses; see `install.connecting`."""
 
     def place(self, access: EngineAccess, local: Place) -> Place:
-        """Creates the place of a cluster, with the router of the local place. Opens no connection."""
+        """Creates the place of a cluster, with the router of the local place. Does not connect yet."""
         ...
 
     def router(self, access: EngineAccess) -> HttpRouter:
-        """Creates the router of a cluster with its own port."""
+        """Creates the router of a cluster that has its own port."""
         ...
 
     async def check_port(self, access: EngineAccess, local: Place) -> None:
-        """Raises Invalid if the router of the cluster cannot have its port."""
+        """Raises Invalid if the cluster's router cannot listen on its port."""
         ...
 
     async def identity(self, access: EngineAccess) -> str:
-        """Connects, and returns the id of the engine; raises Invalid with the problem and the remedy."""
+        """Connects to the engine and returns its id. Raises Invalid with the problem and its remedy."""
         ...

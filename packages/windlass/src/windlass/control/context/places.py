@@ -1,9 +1,9 @@
-"""Places where services run: an engine, and the builder, router and database servers that go with it.
+"""Places where services run. A place is an engine with its builder, router and database servers.
 
-An environment names its cluster, and a cluster names its engine. Everything that starts, builds, routes or
-erases something of a service asks the place of that service. All clusters with the engine of this machine
-share one place; each cluster at another address has its own place. A cluster may also name the machine of
-another server of this database, which alone reaches its engine.
+An environment belongs to a cluster, and a cluster has an engine. All work on a service (start, build, route,
+erase) uses the place of the service. Clusters with the engine of this machine share the local place. Each
+cluster with an engine at another address has its own place. A cluster may also use the machine of another
+server on the same database; only that server connects to the machine's engine.
 """
 
 from __future__ import annotations
@@ -28,77 +28,78 @@ from windlass.routers.router import RouteError
 from windlass.store import Reads, Row, Surroundings
 
 LOCAL: Final = "local"
-"""The id that each server uses for the place of its own machine, whatever the setting `place` is."""
+"""The id of a server's own place, regardless of the setting `place`."""
 _LOOK_EVERY: Final = 60.0
-"""Seconds after which clusters are read again: a nudge may be lost."""
+"""Seconds after which all open clusters are read again, in case a change notification was lost."""
 LAST_REQUESTS: Final = 60.0
-"""Seconds for requests in progress at a router whose cluster got another port."""
+"""Seconds for requests in progress at a router, after its cluster was moved to another port."""
 _log = log("places")
 
 
 MissedAt = Callable[[str], None]
-"""Called with the id of a place whose notices may have been missed."""
+"""Receives the id of a place whose notices may have been lost."""
 FindAccess = Callable[[str], Awaitable[EngineAccess | None]]
-"""Takes the id of a cluster; answers None if there is no such cluster."""
+"""Finds how to connect to a cluster by its id; None if the cluster does not exist."""
 
 
 class Places:
-    """All places that this server reaches, opened when they are first needed."""
+    """All places that this server connects to. A place is opened when it is first needed."""
 
     def __init__(self, local: Place, reads: Reads, find: FindAccess, connector: Connector) -> None:
         self.local = local
         self._reads, self._find, self._connector = reads, find, connector
         self._open: dict[str, tuple[EngineAccess, Place]] = {}
-        """Keyed by cluster."""
+        """Open places by cluster."""
         self._clusters: dict[str, str] = {}
-        """Keyed by service: a service never changes its cluster."""
+        """Clusters by service, cached. A service never changes its cluster."""
         self._locks = Locks()
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed: set[str] = set()
         self._must_look = asyncio.Event()
         self._watch: tuple[Notice, Sink, MissedAt] | None = None
         self.erasing: Counter[str] = Counter()
-        """Keyed by cluster: deleted services whose data is being erased."""
+        """Numbers of deleted services whose data is being erased, by cluster."""
         self.under_way: set[tuple[str, str]] = set()
-        """Kinds of work in progress in the background, each with its cluster."""
+        """Background work in progress, as pairs of kind and cluster."""
         self.slow_until: dict[str, int] = {}
-        """Keyed by cluster: the time until which deleted services are left to the next sweep."""
+        """Times until which deleted services are not erased at once but by the next sweep, by cluster."""
         self.adopts = False
-        """The operator accepts this database although services run that it does not know (`--adopt`)."""
+        """Indicates whether the operator accepts this database although services run that are missing in it
+        (`--adopt`)."""
         self.examined: set[str] = set()
-        """Places where nothing runs that is newer than the database."""
+        """Places that were compared with the database and have no newer deployments than it."""
         self.examining = Locks()
-        """Keyed by place: held while it is compared with the database."""
+        """Locks by place, held during the comparison of the place with the database."""
         self.newer: set[str] = set()
-        """Clusters where something runs that is newer than the database."""
+        """Clusters that have newer deployments than the database."""
         self.remarks: dict[str, str] = {}
-        """Keyed by cluster: what is there that the database does not know, as readable text."""
+        """Messages about services that are missing in the database, by cluster."""
 
     def all(self) -> Sequence[Place]:
         return [self.local, *(place for _, place in self._open.values() if place.reconnect)]
 
     def accesses(self) -> Sequence[EngineAccess]:
-        """Returns how this server reaches the engines of clusters."""
+        """Returns the connection settings of all remote engines that are open."""
         return [access for access, place in self._open.values() if place.reconnect]
 
     @property
     def has_unavailable(self) -> bool:
-        """Returns whether an engine does not answer."""
+        """Returns whether an engine does not respond."""
         return self.local.engine.is_unavailable or any(
             place.engine.is_unavailable for _, place in self._open.values()
         )
 
     async def of(self, service: str) -> Place:
-        """Returns the place of a service; the local one for a service that is not known any more."""
+        """Returns the place of a service, or the local place if the service no longer exists."""
         return await self.at(await self.cluster_of(service))
 
     async def of_environment(self, source: Reads, environment: str) -> Place:
-        """Returns the place where services of an environment are deployed."""
+        """Returns the place to which services of an environment are deployed."""
         row = await source.resources.get(environment)
         return await self.at(cluster_of(row)) if row else self.local
 
     async def at(self, cluster: str) -> Place:
-        """Returns the place of a cluster."""
+        """Returns the place of a cluster. Opens the place if necessary."""
         if not cluster:
             return self.local
         if opened := self._open.get(cluster):
@@ -107,24 +108,22 @@ class Places:
             return opened[1] if (opened := self._open.get(cluster)) else await self._open_place(cluster)
 
     async def identity(self, access: EngineAccess) -> str:
-        """Returns the id of an engine that a cluster is to be connected to; empty for engines without one.
-        Raises Invalid with what is wrong."""
+        """Returns the id of an engine before a cluster is connected to it; empty for engines without an id.
+        Raises Invalid with the problem."""
         return await self._connector.identity(access) if access.is_elsewhere else ""
 
     async def check_port(self, access: EngineAccess) -> None:
-        """Raises Invalid if a port that a cluster is to get is in use."""
+        """Raises Invalid if the new port of a cluster is in use."""
         if access.router_port:
             await self._connector.check_port(access, self.local)
 
     async def has_router(self, door: str) -> bool:
-        """Returns whether this is the door of the router of a cluster at the port that it has now."""
+        """Returns whether `door` is the key of a cluster's present router; see `EngineAccess.door`."""
         access = await self._find(door.partition(":")[0])
         return access is not None and access.router_port > 0 and access.door == door
 
-    # As long as the server runs
-
     async def start(self, notice: Notice, sink: Sink, missed: MissedAt) -> None:
-        """Opens the places of all clusters in use; returns when each answered, or did not answer in time."""
+        """Opens the places of all clusters in use. Returns when each engine has responded or timed out."""
         self._watch = notice, sink, missed
         for cluster, (_, place) in [*self._open.items()]:
             self._begin(cluster, place)
@@ -136,12 +135,13 @@ class Places:
         await asyncio.gather(*self._tasks)
 
     def note_changed(self, cluster: str) -> None:
-        """Schedules reading a cluster again that was created, changed or deleted, maybe by another server."""
+        """Schedules another read of a cluster that was created, changed or deleted, possibly by another
+        server."""
         self._changed.add(cluster)
         self._must_look.set()
 
     async def follow_clusters(self) -> None:
-        """Follows changes of clusters, in an endless loop."""
+        """Applies changes of clusters, in an endless loop."""
         while True:
             try:
                 async with asyncio.timeout(_LOOK_EVERY):
@@ -154,7 +154,7 @@ class Places:
                 _log.warning("clusters are read later", extra={"reason": str(error)})
 
     async def catch_up(self) -> None:
-        """Reads the clusters again that were changed."""
+        """Reads the changed clusters again and applies their changes."""
         self._must_look.clear()
         changed, self._changed = self._changed, set()
         for cluster in changed:
@@ -184,13 +184,13 @@ class Places:
         return place
 
     def _begin(self, cluster: str, place: Place) -> None:
-        """Starts to find and watch instances there, without delaying the caller."""
+        """Starts to observe the engine of a place, without delaying the caller."""
         if self._watch is None or place.reconnect is None:
             return
         self.run_in_background(self._start_engine(cluster, place, *self._watch))
 
     def run_in_background(self, action: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Does something in the background, at the latest until `stop`."""
+        """Starts a background task, which `stop` cancels."""
         task = start_untraced(action)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -230,8 +230,9 @@ class Places:
                 await self._open_place(cluster)
 
     async def _give_router(self, cluster: str, port: int = 0) -> None:
-        """Moves the services of a cluster to a router at its port, if it had another `port`. If it cannot be
-        opened, they stay, and it is tried again when clusters are read next."""
+        """Moves the services of a cluster from the router at `port` to a router at the cluster's present
+        port. If the new router cannot be started, the services stay, and the next read of the cluster tries
+        again."""
         if (opened := self._open.get(cluster)) is None or opened[0].router_port == port:
             return
         access, place = opened
@@ -262,11 +263,11 @@ class Places:
             await place.router.stop()
 
     def known_cluster_of(self, service: str) -> str | None:
-        """Returns the cluster of a service without asking the store; None if it was not asked before."""
+        """Returns the cached cluster of a service, or None."""
         return self._clusters.get(service)
 
     async def cluster_of(self, service: str) -> str:
-        """Returns the cluster of a service; empty if there is no such service."""
+        """Returns the cluster of a service; empty if the service does not exist."""
         if (cluster := self._clusters.get(service)) is not None:
             return cluster
         status = await self._reads.statuses.get(service)

@@ -1,4 +1,4 @@
-"""The address at which runs and services of a place reach this server."""
+"""The address of this server for the runs and services of a place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOT_REACHED: Final = (
 
 
 def address_at(settings: Settings, place: Place) -> str:
-    """Returns the address of this server for runs at a place; raises Invalid if they do not reach it."""
+    """Returns the address of this server for runs at a place. Raises Invalid if they cannot reach it."""
     if place.takes == "image":
         return address_for_containers(settings, place.engine.server_host)
     if folder := place.engine.server_folder:
@@ -28,12 +28,13 @@ def address_at(settings: Settings, place: Place) -> str:
 
 
 def run_socket_in(folder: str, port: int) -> Path:
-    """Returns the socket of a server in the folder that runs see. Servers of one machine differ in ports."""
+    """Returns the path of a server's socket in a folder that runs can access. Servers on one machine have
+    different ports."""
     return Path(folder) / str(port)
 
 
 def known_address(settings: Settings, place: Place) -> str:
-    """Returns the same; empty if runs do not reach this server."""
+    """Returns the address of this server for runs at a place; empty if they cannot reach it."""
     try:
         return address_at(settings, place)
     except Invalid:
@@ -41,7 +42,7 @@ def known_address(settings: Settings, place: Place) -> str:
 
 
 def address_for_containers(settings: Settings, server_host: str) -> str:
-    """Returns the address of this server for containers, which know its machine as `server_host`. Raises
+    """Returns the address of this server for containers, whose name for its machine is `server_host`. Raises
     Invalid if they cannot reach it."""
     if settings.containers_url:
         return settings.containers_url.rstrip("/")
@@ -53,7 +54,7 @@ def address_for_containers(settings: Settings, server_host: str) -> str:
 
 
 def _address(settings: Settings, here: str) -> str:
-    """Returns the address of this server, where its machine is known as `here`."""
+    """Returns the URL of this server for clients whose name for its machine is `here`."""
     host = here if settings.host in EVERYWHERE else settings.host
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 

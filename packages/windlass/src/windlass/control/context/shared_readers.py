@@ -1,6 +1,7 @@
 """Shared readers: all streams of one subject share a reader, which exists from the first stream to the last.
 
-A reader polls at each nudge, and wakes the waiting streams; none of them has a clock or a queue.
+A reader polls at each change notification (nudge) of the store, and wakes the waiting streams. The streams
+themselves have no timer and no queue.
 """
 
 from __future__ import annotations
@@ -15,18 +16,19 @@ from windlass.base.log import log
 from windlass.control.context.nudges import Nudges
 
 PATIENCE: Final = 60.0
-"""Seconds after which it polls without a nudge: the delay that a lost nudge costs."""
+"""Seconds after which a reader polls without a change notification. A lost notification causes a delay of
+this length."""
 _REST: Final = 1.0
-"""Seconds between checks at a database that is unavailable."""
+"""Seconds between polls while the database is unavailable."""
 _log = log("streams")
 
 
 class SharedReader:
-    """Reads the database for all streams of one subject; subclasses define `look`."""
+    """Reads for all streams of one subject. Subclasses define `look`."""
 
     resting = 0.0
-    """Seconds after a check before the next one, which sees all changes of that time. The first change is
-    seen at once."""
+    """Seconds between two polls. Changes in this time are read together by the later poll; the first change
+    after a quiet time is read at once."""
 
     def __init__(self, nudges: Nudges) -> None:
         self._nudges = nudges
@@ -37,14 +39,14 @@ class SharedReader:
         self._looked = asyncio.Event()
         self._begun = self._done = 0
         self.broken = False
-        """True once the reader has failed and reads no more."""
+        """Indicates whether the reader has stopped."""
 
     async def look(self) -> bool:
-        """Reads. Returns true if there is something new."""
+        """Reads the subject. Returns whether there is something new."""
         raise NotImplementedError
 
     def expect(self, words: set[str]) -> None:
-        """Sets the topics of the nudges at which it polls."""
+        """Sets the topics of the change notifications at which the reader polls."""
         for word in words - self._expected:
             self._nudges.expect(word, self._called)
         for word in self._expected - words:
@@ -52,12 +54,12 @@ class SharedReader:
         self._expected = words
 
     async def news(self) -> None:
-        """Waits for a change. A stream that does not wait at that moment notices by itself that it is
-        behind."""
+        """Waits for a change. A stream that misses a change because it was not waiting must detect that by
+        itself."""
         await self._wait(self._news)
 
     async def fresh(self) -> None:
-        """Waits for a poll that began after this call, or that saw every nudge so far."""
+        """Waits for a poll that began after this call, or that began after the last change notification."""
         wanted = self._begun + 1 if self._called.is_set() else self._begun
         while self._done < wanted:
             await self._wait(self._looked)
@@ -119,7 +121,7 @@ def _log_failure(task: asyncio.Task[None]) -> None:
 
 
 class SharedReaders:
-    """The readers that streams use now."""
+    """The readers that are in use by streams."""
 
     def __init__(self) -> None:
         self._shared: dict[Hashable, _ReaderUse] = {}

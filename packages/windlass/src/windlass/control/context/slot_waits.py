@@ -1,7 +1,7 @@
-"""Tracks background work that waits: for other work, such as a build for its turn, or for programs to
-become ready.
+"""Marks background work that only waits, such as a build for its turn or a deployment for healthy programs.
 
-The worker gives the slots of waiting work to other organizations and environments.
+The worker reads the marks: worker slots of waiting work do not count against other organizations and
+environments.
 """
 
 from __future__ import annotations
@@ -14,4 +14,4 @@ from typing import Final
 waiting: Final[ContextVar[Callable[[], AbstractContextManager[None]]]] = ContextVar(
     "waiting", default=nullcontext
 )
-"""Marks a block in which the current work only waits. Blocks are not nested."""
+"""Returns a context manager that marks a block of the current work as waiting. Blocks are not nested."""

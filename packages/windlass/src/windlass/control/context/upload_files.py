@@ -1,7 +1,7 @@
-"""The archives of uploads: each is named by the id of its upload, in the folder of its application.
+"""The archives of uploads: files named by the upload id, in a folder for each application.
 
-The length of a file is how far its upload is. A lock on it lets one request write at a time, also of another
-server that has the same data directory.
+The length of a file is the progress of its upload. A file lock lets only one request write at a time, even if
+several servers share the data directory.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from windlass.base.ids import is_id
 from windlass.builders.builder import FULL
 
 UPLOADS: Final = "uploads"
-"""The folder of the data directory."""
+"""The name of the uploads folder in the data directory."""
 CHECKED: Final = 2
-"""Archives that are checked at a time: each takes a thread for seconds, and all requests share few."""
+"""The number of archives that are checked concurrently. A check occupies a thread for seconds, and the thread
+pool is small."""
 
 
 class UploadFile:
-    """An open archive that no other request writes."""
+    """An open archive, locked for one request."""
 
     def __init__(self, descriptor: int, check_room: Callable[[os.statvfs_result, int], None]) -> None:
         self._descriptor, self._check_room = descriptor, check_room
@@ -50,11 +51,11 @@ class UploadFile:
 
 
 class UploadIdentity(Protocol):
-    """The resource of an upload has these, also."""
+    """The ids that identify an upload. The upload resource also has these properties."""
 
     @property
     def parent(self) -> str:
-        """The application."""
+        """The id of the application."""
         ...
 
     @property
@@ -68,7 +69,7 @@ _NO_ROOM: Final = (
 
 
 class StoredUpload(NamedTuple):
-    """An archive that was found here."""
+    """An archive that exists on this server."""
 
     parent: str
     id: str
@@ -76,16 +77,17 @@ class StoredUpload(NamedTuple):
 
 class UploadFiles:
     def __init__(self, folder: Path, reserve: int = 0, disk_reserve: int = 0) -> None:
-        """`reserve`: bytes of the disk that archives leave free, beside those of `disk_reserve`, without
-        which nothing is built."""
+        """Sets the free disk space that uploads must leave: `reserve` bytes, in addition to `disk_reserve`
+        bytes without which builds are refused."""
         self._folder, self._reserve, self._disk_reserve = folder, reserve, disk_reserve
         self._checks = asyncio.Semaphore(CHECKED)
         self._checks_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     @asynccontextmanager
     async def checking(self, org: str, environment: str) -> AsyncIterator[None]:
-        """Held while an archive is read. Each environment may read one archive at a time, and
-        organizations take turns."""
+        """Limits the concurrent reads of whole archives: one for each environment, and a few for each
+        organization and in total. Further archives of an organization wait separately, so that they do not
+        delay archives of other organizations."""
         own = self._checks_of.setdefault(environment, asyncio.Semaphore(1))
         of_org = self._checks_of.setdefault(org, asyncio.Semaphore(CHECKED))
         async with own, of_org, self._checks:
@@ -95,7 +97,7 @@ class UploadFiles:
         return self._folder / upload.parent / upload.id
 
     def size(self, upload: UploadIdentity) -> int:
-        """Returns the bytes that have arrived here."""
+        """Returns the number of bytes that have arrived on this server."""
         try:
             return self.path(upload).stat().st_size
         except FileNotFoundError:
@@ -117,9 +119,9 @@ class UploadFiles:
 
     @contextmanager
     def writing(self, upload: UploadIdentity) -> Iterator[UploadFile]:
-        """Opens an archive to append to it. Raises Conflict while another request does so."""
+        """Opens an archive to append to it. Raises Conflict while another request writes to it."""
         path = self.path(upload)
-        with _explain_full_disk():  # a disk may have room, and no place for another file
+        with _explain_full_disk():  # a disk with free bytes may have no free inode
             for folder in (self._folder, path.parent):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -139,7 +141,7 @@ class UploadFiles:
             (self._folder / application).rmdir()
 
     def all(self) -> dict[StoredUpload, float]:
-        """Returns all uploads with an archive here, each with its age in seconds."""
+        """Returns all archives on this server, each with its age in seconds."""
         now, ages = time.time(), {}
         for path in self._folder.glob("*/*"):
             if is_id(path.name) and is_id(path.parent.name):

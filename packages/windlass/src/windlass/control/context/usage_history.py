@@ -1,7 +1,7 @@
-"""The usage of services and the requests to them in the last hour: rings of 240 points, in memory.
+"""The resource usage and requests of services in the last hour: ring buffers of 240 points in memory.
 
-The server that reaches an engine keeps the points of its services. A restart begins a new hour. The number of
-rings has a limit, so that the memory has one.
+The server that is connected to an engine stores the points of the engine's services. A restart empties the
+history. The number of ring buffers is limited, which limits the memory.
 """
 
 from __future__ import annotations
@@ -14,49 +14,51 @@ from typing import Final, Generic, TypeVar
 from msgspec import Struct
 
 EVERY: Final = 15_000
-"""Milliseconds between two points. All services have theirs at the same times, the multiples of it."""
+"""Milliseconds between two points. The points of all services are at the same times, the multiples of this
+number."""
 KEPT: Final = 240
-"""Points of a number: an hour."""
+"""Points in a ring buffer: one hour."""
 RECENT: Final = 20
-"""The points from which the present share of errors is computed: five minutes."""
+"""The number of points from which the present error share is computed: five minutes."""
 MOST_INSTANCES: Final = 2000
-"""Instances with points, of all services together."""
+"""The largest number of instances whose usage is stored, for all services together."""
 MOST_SERVICES: Final = 2000
-"""Services with points of their requests."""
+"""The largest number of services whose requests are stored."""
 MOST_SHOWN: Final = 50
-"""Instances of one service that are measured at a time, and that are answered."""
+"""The largest number of instances of one service that are measured and returned."""
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 ALWAYS_SHOWN: Final = ("2xx", "3xx", "4xx", "5xx")
 CLASSES: Final = ("none", "1xx", *ALWAYS_SHOWN)
-"""Requests by the first digit of their status; none: the client left before."""
+"""Classes of requests by the first digit of the status; `none` if the client disconnected before the
+response."""
 PERCENTILES: Final = ("p50", "p90", "p99")
 _IDLE: Final = 2
-"""The number of points without a measurement after which a series may be replaced by a new one."""
+"""Points without a measurement after which a new series may replace an old one."""
 _SINGLE, _DOUBLE, _TOLD = "f", "d", "told"
 _USAGE: Final = {CPU: _SINGLE, MEMORY: _DOUBLE}
 _REQUESTS: Final = dict.fromkeys((*CLASSES, *PERCENTILES), _SINGLE)
 
 Point = Mapping[str, float | None]
-"""Numbers that were measured together, by name; None: unknown."""
+"""Measurements of one time by name; None if a measurement is missing."""
 InstanceKey = tuple[str, str]
-"""The service of an instance, and the name of the instance within it."""
+"""The id of a service, and the name of an instance within it."""
 Numbers = list[float | None]
 Key = TypeVar("Key")
 
 
 class UsagePoints(Struct, frozen=True):
-    """The points of a service, oldest first: every list is as long as `times`."""
+    """The points of a service, oldest first. Every list is as long as `times`."""
 
     times: Sequence[int]
     instances: Mapping[str, Mapping[str, Numbers]]
-    """Keyed by instance: processor and memory."""
+    """CPU and memory usage, keyed by instance."""
     requests: Mapping[str, Numbers] | None
-    """Rates by class, and percentiles; None if no request was counted."""
+    """Request rates by class, and latency percentiles; None if no requests were counted."""
 
 
 class Series:
-    """The last points of numbers that are measured together, such as those of an instance."""
+    """The ring buffers of measurements that are made together, such as those of one instance."""
 
     __slots__ = ("_rings", "newest", "since")
 
@@ -65,8 +67,9 @@ class Series:
         self.since = self.newest = slot
 
     def put(self, slot: int, point: Point) -> None:
-        """Adds a point; those between it and the one before are unknown. A point that is a little older is
-        left out. One that is much older begins the series again: the clock was set back."""
+        """Adds a point. Points between the previous point and this one are marked as missing. A point
+        slightly older than the newest is ignored. A much older point restarts the series, because the clock
+        was set back."""
         if slot < self.newest - _IDLE:
             self._begin(slot)
         if slot < self.newest:
@@ -93,13 +96,14 @@ class Series:
 
 
 class SeriesTable(Generic[Key]):
-    """A limited number of series. If there are more, those that were measured least recently give way."""
+    """A limited number of series. Beyond the limit, the series that were measured least recently are
+    evicted."""
 
     def __init__(self, names: Mapping[str, str], most: int) -> None:
         self._names, self._most = names, most
         self.series: dict[Key, Series] = {}
         self.complete_since = 0
-        """The first slot from which on all measurements have been kept."""
+        """The first slot since which no measurement was dropped."""
 
     def put(self, slot: int, points: Mapping[Key, Point]) -> None:
         self.complete_since = min(self.complete_since, slot + 1)  # The clock may have been set back.
@@ -113,8 +117,8 @@ class SeriesTable(Generic[Key]):
                 series.put(slot, point)
 
     def _make_room(self, slot: int, new: Sequence[Key]) -> Sequence[Key]:
-        """Drops idle series if there are too many, and returns the new ones that have room. Series that are
-        measured now stay: otherwise none would be whole."""
+        """Evicts idle series if there are too many, and returns the new keys for which there is room. A
+        series that is measured now is never evicted: otherwise all series would have gaps."""
         surplus = len(self.series) + len(new) - self._most
         if surplus <= 0:
             return new
@@ -130,28 +134,30 @@ class UsageHistory:
         self._instances = SeriesTable[InstanceKey](_USAGE, MOST_INSTANCES)
         self._requests = SeriesTable[str](_REQUESTS, MOST_SERVICES)
         self._told = Series({_TOLD: _SINGLE}, 0)
-        """0 in each slot for which the gateway reported the requests of all services."""
+        """A series with the value 0 in each slot for which the gateway reported the requests of all
+        services."""
         self._newest = 0
 
     def note_usage(self, at: int, points: Mapping[InstanceKey, Point]) -> None:
-        """Adds what instances used."""
+        """Adds the resource usage of instances."""
         slot = self._advance_to(at)
         self._instances.put(slot, points)
 
     def note_requests(self, at: int, points: Mapping[str, Point]) -> None:
-        """Adds the requests of all services that had any; all others had none."""
+        """Adds the requests of services. A service that is missing in `points` had no requests."""
         slot = self._advance_to(at)
         self._requests.put(slot, points)
         self._told.put(slot, {_TOLD: 0.0})
 
     def _advance_to(self, at: int) -> int:
-        """Returns the slot of a time. After the clock was set back, it is the newest."""
+        """Returns the slot of a time and advances the newest slot. If the clock was set back, the slot
+        becomes the newest."""
         slot = slot_of(at)
         self._newest = slot if slot < self._newest - _IDLE else max(self._newest, slot)
         return slot
 
     def of(self, service: str, now: int) -> UsagePoints:
-        """Returns the last hour of a service, from its first point on."""
+        """Returns the last hour of a service, beginning with its first point."""
         last = max(self._newest, slot_of(now) - 1)
         since = last - KEPT + 1
         mine = {name: series for (of, name), series in self._instances.series.items() if of == service}
@@ -171,8 +177,8 @@ class UsageHistory:
         )
 
     def error_share(self, service: str, now: int) -> float | None:
-        """Returns the share of the recent requests of a service that were answered with 5xx; None if no
-        request is known."""
+        """Returns the share of 5xx responses among the recent requests of a service; None if no requests were
+        counted."""
         series = self._requests.series.get(service)
         if series is None:
             return None
@@ -183,7 +189,8 @@ class UsageHistory:
         return round(rates["5xx"] / total, 3) if total else None
 
     def _requests_in(self, series: Series, slots: range) -> Mapping[str, Numbers]:
-        """Returns the requests of a service, with a rate of 0 where the gateway reported none."""
+        """Returns the requests of a service. Slots without requests have the rate 0 if the gateway reported
+        in them."""
         zeros = self._told.numbers(_TOLD, slots)
         certain = min(series.since, self._requests.complete_since)
         numbers = {name: series.numbers(name, slots) for name in _REQUESTS}
@@ -196,5 +203,5 @@ class UsageHistory:
 
 
 def slot_of(at: int) -> int:
-    """Returns the number of the point that is nearest to a time."""
+    """Returns the number of the slot that is nearest to a time."""
     return (at + EVERY // 2) // EVERY

@@ -1,7 +1,7 @@
-"""Digests of the variables of a project, environment or service, made once for each version of their lists.
+"""Caches digests of the variables of projects, environments and services, by the version of their lists.
 
-Every read of a status compares the variables of now with those of the deployment. So it costs the same with
-ten thousand variables as with ten.
+Every read of a status compares the present variables with those of the deployment. The cache makes this
+comparison independent of the number of variables.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from windlass.store import Reads
 
 _FAMILIES: Final = (variable.name, secret.name)
 _MOST: Final = 10_000
-"""Maximum number of levels whose digests are cached."""
+"""The largest number of cached digests. A level is a project, an environment or a service."""
 
 LevelDigest = tuple[str, str]
-"""The id of a level that has variables, with the digest of these."""
+"""The id of a level that has variables, and the digest of the variables."""
 
 
 class _CachedDigest(Struct, frozen=True, gc=False):
@@ -33,10 +33,10 @@ class VariableDigests:
     def __init__(self, reads: Reads) -> None:
         self._reads = reads
         self._cached: dict[str, _CachedDigest] = {}
-        """Keyed by level."""
+        """Cached digests by level."""
 
     async def of(self, source: Reads, service: str) -> list[LevelDigest]:
-        """Returns the digests of all levels of a service that have variables, the nearest first."""
+        """Returns the digests of all levels of a service that have variables, nearest level first."""
         versions = await source.tree.versions(service, _FAMILIES)
         return [(level, await self._of_level(source, level, version)) for level, version in versions.items()]
 
@@ -44,9 +44,10 @@ class VariableDigests:
         cached = self._cached.get(level)
         if cached is not None and cached.version == version:
             return cached.digest
-        # A change between these two reads is read now, and again by the next caller.
+        # A change between these two reads is already in the digest. The next caller sees a newer version and
+        # reads again.
         digest = digest_of(await source.tree.tags(level, _FAMILIES))
-        if source is self._reads:  # what a change has written may be undone, and another get its version
+        if source is self._reads:  # never cache what a transaction reads: it may be rolled back
             if len(self._cached) >= _MOST:
                 self._cached.clear()
             self._cached[level] = _CachedDigest(version, digest)
