@@ -1,1 +1,1 @@
-"""Brings services to their wanted state, one step at a time."""
+"""Brings services to the state that their records require, one step at a time."""

@@ -1,7 +1,8 @@
-"""The order of services in an environment: some are deployed after others, and ended before them.
+"""The order of the services in an environment: which deployments and removals have to wait for each other.
 
-Services are deployed in the order of their kinds, and a failure stops those of its request that come later.
-Where a job runs a command at its end, services that it needs end after it, and those that need it before.
+Services are deployed in the order of their kinds. If a deployment fails, later deployments of the same
+request fail, too. If a job runs a command when it ends, the services that it needs end after it, and the
+services that need it end before it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _ENDS = frozenset({Do.STOP, Do.UNINSTALL, Do.DELETE})
 
 
 async def reason_to_wait(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> str:
-    """Returns the reason to wait for another service of the environment; empty if there is none."""
+    """Returns why a deployment has to wait for another service of the environment; empty if it can begin."""
     if head.action in BUILDS:
         first = await _deployed_before(ctx, tx, service, head)
     else:
@@ -32,8 +33,9 @@ async def reason_to_wait(ctx: Context, tx: Tx, service: Row, head: DeploymentRow
 
 
 async def _deployed_before(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> Row | None:
-    """A deployment that runs to its end may take as long as its program wants: it holds up its own request,
-    and no others."""
+    """Returns a service of an earlier family whose deployment has to be completed first. A deployment that
+    runs a program to its end may take arbitrarily long, so only deployments of the same request wait for
+    it."""
     for family in _earlier_families(ctx, service):
         lasts = runs_once(ctx.kinds[family].family)
         for neighbour in await tx.resources.of_parent(service.parent, family):
@@ -50,8 +52,9 @@ def _is_of_same_request(one: DeploymentRow, other: DeploymentRow) -> bool:
 
 
 async def _ended_before(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> Row | None:
-    """A job's command delays services that are ended by the same request. A deletion of the job also
-    delays services of other requests."""
+    """Returns a service that has to end first, because it or this service runs a command at its end. A stop
+    with a command delays only services of the same request. A deletion with a command delays services of all
+    requests, because it is requested only once."""
     runs_command = await _runs_command(ctx, tx, service, head)
     for family in _later_families(ctx, service):
         if not (runs_command or ctx.kinds[family].has_runs):
@@ -68,7 +71,7 @@ async def _ended_before(ctx: Context, tx: Tx, service: Row, head: DeploymentRow)
 
 
 async def _runs_command(ctx: Context, tx: Tx, service: Row, deployment: DeploymentRow) -> bool:
-    """Returns whether a job runs a command before this deployment ends it."""
+    """Returns whether the service is a job that runs a command before this deployment ends it."""
     kind = ctx.kinds[service.family]
     if not kind.has_runs or (timetable := await tx.timetables.get(service.id)) is None:
         return False
@@ -76,19 +79,19 @@ async def _runs_command(ctx: Context, tx: Tx, service: Row, deployment: Deployme
 
 
 def _later_families(ctx: Context, service: Row) -> list[str]:
-    """Returns the families whose services are deployed after this one, and so end before it."""
+    """Returns the families that are deployed after this service, and therefore end before it."""
     own = ctx.kinds[service.family].precedence
     return [name for name, kind in ctx.kinds.items() if kind.precedence > own]
 
 
 def _earlier_families(ctx: Context, service: Row) -> list[str]:
-    """Returns the families whose services are deployed before this one, and so end after it."""
+    """Returns the families that are deployed before this service, and therefore end after it."""
     own = ctx.kinds[service.family].precedence
     return [name for name, kind in ctx.kinds.items() if kind.precedence < own]
 
 
 async def wake_dependents(ctx: Context, tx: Tx, service: Row) -> None:
-    """Asks for the deployments that may have waited for this service."""
+    """Schedules the open deployments in the environment that may have waited for this service."""
     for family in [*_later_families(ctx, service), *_earlier_families(ctx, service)]:
         for neighbour in await tx.resources.of_parent(service.parent, family):
             if await tx.deployments.open(neighbour.id):
@@ -98,7 +101,7 @@ async def wake_dependents(ctx: Context, tx: Tx, service: Row) -> None:
 
 
 async def fail_dependents(ctx: Context, tx: Tx, service: Row, failed: DeploymentRow) -> None:
-    """Fails deployments of the same request that wait for a service which failed. They have not begun."""
+    """Fails queued deployments of the same request that wait for a failed service."""
     kind = ctx.kinds[service.family]
     begins = failed.action in BUILDS
     if not (begins or (failed.action in _ENDS and kind.has_runs)):

@@ -1,8 +1,8 @@
-"""Requests the first page of a new release at its public host, and reports errors that it shows.
+"""Requests the first page of a new release at its public host name, and reports errors.
 
-A program may accept connections and answer each request with an error: for want of a table or a key, or
-because it refuses the host. The message of the service then has the remedy. The page is asked for only where
-Windlass chose the port: a person who names ports may serve no pages there.
+A program may accept connections but answer each request with an error, because a table or key is missing or
+because it rejects the host name. The message of the service then contains the remedy. The page is requested
+only if Windlass chose the port: a port that a person configured may not serve pages.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from windlass.engines.workload import Instance, Observation, Workload
 from windlass.routers.router import Endpoint
 
 ANSWERED: Final = 10.0
-"""Seconds in which the page must begin: for the first one, a program may load the rest of itself."""
+"""Seconds until the response must begin. Programs may load modules for the first request."""
 _LOG_PAUSES: Final = (0.05, 0.2, 0.5)
-"""Seconds until the lines of the program about its answer are looked for, again and again."""
+"""Seconds between the attempts to find the program's log lines about the request."""
 _LONGEST: Final = 65_536
 _SOON: Final = 1.0
 _REFUSED: Final = 400
 _MAY_REFUSE: Final = (_REFUSED, 403)
-"""Answers of frameworks to a host that they do not know."""
+"""Statuses with which frameworks reject an unknown host name."""
 _REFUSALS: Final = (b"<title>Bad Request (400)</title>", b"Blocked hosts:", b"Blocked request. This host")
-"""Words of Django, Rails and Vite."""
+"""Phrases of Django, Rails and Vite in pages that reject a host name."""
 _FAILED: Final = 500
 
 
@@ -44,8 +44,8 @@ class _Page(NamedTuple):
 
 
 async def check_first_page(ctx: Context, workload: Workload, seen: Sequence[Instance]) -> str:
-    """Returns what to do about the first page, also in the log of the deployment; empty if it is answered, or
-    cannot be asked for here."""
+    """Returns the problem of the first page and its remedy, and logs both; empty if the page is fine or
+    cannot be requested here."""
     if problem := await _find_trouble(ctx, workload, seen):
         ctx.logs.deployment(workload.service, workload.deployment, DeploymentStage.START)(problem)
     return problem
@@ -77,20 +77,22 @@ async def _find_trouble(ctx: Context, workload: Workload, seen: Sequence[Instanc
 
 
 async def _refuses_host(endpoint: Endpoint, page: _Page) -> bool:
-    """Returns whether the page shows it, or another host gets an answer."""
+    """Returns whether the page rejects the host name: the page contains a known phrase, or a request for
+    another host succeeds."""
     if any(words in page.text for words in _REFUSALS):
         return True
     return page.status == _REFUSED and 0 < (await _page_at(endpoint, "localhost")).status < _REFUSED
 
 
 async def _trouble_of_database(ctx: Context, workload: Workload) -> str:
-    """Returns what to do about a program that has no database: it may answer late, or with an error page."""
+    """Returns the remedy for a program that lacks a database; empty if its log shows no such error. Such a
+    program may respond late, or with an error page that has a success status."""
     remedy = database_remedy(workload.name, await _output(ctx, workload))
     return f"{remedy}. {workload.name} runs, and reports that in its log" if remedy else ""
 
 
 async def _remedy(ctx: Context, workload: Workload, began: int) -> str:
-    """Returns the remedy for an error, from the output lines of the program since then."""
+    """Returns the remedy for an error, from the program's log lines since `began`."""
     for pause in _LOG_PAUSES:
         await asyncio.sleep(pause)
         if remedy := remedy_of("", workload.name, await _output(ctx, workload, began)):
@@ -105,7 +107,7 @@ async def _output(ctx: Context, workload: Workload, since: int | None = None) ->
 
 
 async def _page_at(endpoint: Endpoint, host: str) -> _Page:
-    """Returns the first page. Its status is 0 if there is no answer."""
+    """Requests the first page. The status is 0 if there is no response."""
     try:
         async with asyncio.timeout(ANSWERED):
             reader, writer = await open_connection(endpoint.network, endpoint.address, endpoint.port)
@@ -119,12 +121,13 @@ async def _page_at(endpoint: Endpoint, host: str) -> _Page:
                 return _Page(status, await _beginning_of(reader))
             finally:
                 writer.close()
-    except (TimeoutError, OSError, ValueError):  # a line or a number may be longer than Python reads
+    except (TimeoutError, OSError, ValueError):  # a header line or a number may exceed Python's limits
         return _Page()
 
 
 async def _beginning_of(reader: asyncio.StreamReader) -> bytes:
-    """Reads what follows, as far as it comes soon: a program whose client leaves may report an error."""
+    """Reads the beginning of the body. A short wait for it prevents errors that a program logs when its
+    client disconnects."""
     read = b""
     with suppress(TimeoutError):
         async with asyncio.timeout(_SOON):

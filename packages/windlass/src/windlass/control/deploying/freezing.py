@@ -1,5 +1,5 @@
-"""Freezes the workload of a deployment: computed once, stored encrypted with the deployment, and never
-changed."""
+"""Freezes the workload of a deployment: it is computed once, stored encrypted with the deployment, and not
+recomputed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from windlass.engines.workload import Workload
 
 
 async def build_input_of(ledger: Ledger, details: Particulars, say: DeploymentLog) -> BuildInput:
-    """Reads the settings and variables of a service as they are now, for a deployment of it."""
+    """Reads the present settings and variables of a service for a deployment."""
     ctx, service = ledger.ctx, ledger.service
     if others := ctx.kinds[service.family].settings(details):
         service = replace(service, body=rewritten(service.body, others))
@@ -28,7 +28,7 @@ async def build_input_of(ledger: Ledger, details: Particulars, say: DeploymentLo
 
 
 async def freeze(ledger: Ledger) -> Workload:
-    """Returns what the deployment runs. One that built nothing is frozen here."""
+    """Returns the workload of the deployment. Freezes it first if the deployment reuses a build."""
     deployment = await ledger.ctx.store.reads.deployments.get(ledger.deployment.id)
     if deployment is None:
         raise LostClaim(ledger.claim.id)
@@ -44,7 +44,7 @@ async def freeze(ledger: Ledger) -> Workload:
 
 
 async def _freeze_running(ledger: Ledger) -> Workload:
-    """Returns the running workload as a new generation."""
+    """Freezes the running workload as a new generation."""
     running = await ledger.find_serving()
     if running is None:
         raise EngineError("Deploy it instead: it does not run any more")
@@ -56,7 +56,7 @@ async def _freeze_running(ledger: Ledger) -> Workload:
 
 
 async def _freeze_earlier(ledger: Ledger, details: Particulars) -> Workload:
-    """Returns a workload with the artifact of an earlier deployment and the present settings."""
+    """Freezes a workload with the artifact of an earlier deployment and the present settings."""
     ctx, kind, built = ledger.ctx, ledger.ctx.kinds[ledger.service.family], _artifact_of(details)
     if not await kind.is_kept(ctx, ledger.service, built.made.artifact):
         raise EngineError("Deploy its commit again: its build is gone")
@@ -67,7 +67,7 @@ async def _freeze_earlier(ledger: Ledger, details: Particulars) -> Workload:
 
 
 async def freeze_to_start(ledger: Ledger, workload: Workload, built: BuiltArtifact, digest: str) -> Workload:
-    """Freezes the workload of a deployment, and logs that it starts or its first step."""
+    """Freezes the workload, and logs that the service starts unless a release command runs first."""
     frozen = await ledger.freeze(workload, built, digest)
     if not frozen.artifact.release:
         log_start(ledger)
@@ -80,7 +80,7 @@ def log_start(ledger: Ledger) -> None:
 
 
 def _without_release(workload: Workload) -> Workload:
-    """Returns a workload that runs no release command: it has run for the deployment that built it."""
+    """Returns the workload without its release command, which already ran in the deployment that built it."""
     return replace(workload, artifact=replace(workload.artifact, release=()))
 
 

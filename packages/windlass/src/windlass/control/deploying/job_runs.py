@@ -1,7 +1,7 @@
-"""Executes runs of jobs: each is started once, awaited, and ends in exactly one final state.
+"""Executes runs of jobs. Each run is started once, awaited, and ends in exactly one final state.
 
-The engine knows a run by its generation, which no other run and no deployment has: a worker that repeats this
-waits for the same run. The final state is written before the record of the engine is removed.
+The engine identifies a run by its unique generation, so that a worker that repeats this waits for the same
+run. The final state is stored before the engine's record of the run is removed.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from windlass.store import Claim, RunRow, Tx
 
 T = TypeVar("T")
 _LOOK: Final = 5.0
-"""Seconds after which a wait checks whether it was cancelled, in case a nudge was lost."""
+"""Seconds after which a wait polls for cancellation, in case a notification was lost."""
 _GRACE: Final = 10.0
-"""Seconds in which a run that is ended early may finish."""
+"""The grace period in seconds of a run that is ended early."""
 _WITH_OUTPUT: Final = frozenset({RunEvent.ON_START, RunEvent.ON_STOP})
-"""Events whose runs may set variables; not the deletion, because the job is removed then."""
+"""Events whose runs may set variables. A deleted job has no variables, so deletions are missing here."""
 GONE: Final = "Deploy the job again: the version that this run would start is gone"
 
 
@@ -61,7 +61,7 @@ class RunTask(Struct, frozen=True):
     place: Place
 
     async def write(self, change: Callable[[Tx, RunRow, RunDetails], Awaitable[T]]) -> T:
-        """Runs a change of the run as one transaction, if this worker still holds the claim."""
+        """Changes the run in one transaction, if this worker still holds the claim."""
 
         async def write(tx: Tx) -> T:
             await fence(tx, self.claim)
@@ -73,7 +73,7 @@ class RunTask(Struct, frozen=True):
 
 
 async def execute_run(ctx: Context, claim: Claim) -> None:
-    """Executes a run to its end. A long run is checked again later."""
+    """Executes a run to its end. A long run is postponed and checked again later."""
     run = await ctx.store.reads.runs.get(claim.id)
     if run is None:
         await ctx.store.write(lambda tx: tx.work.done(claim))
@@ -95,7 +95,7 @@ async def execute_run(ctx: Context, claim: Claim) -> None:
 
 
 async def _put_off(task: RunTask, later: RetryLater, tx: Tx) -> None:
-    """Looks at a run again later, and notes what it waits for if its engine is unavailable."""
+    """Reschedules a run. Records the reason if its engine is unavailable."""
     if not await tx.work.reschedule(task.claim, tx.now + later.wait):
         return
     current = await tx.runs.get(task.run.id)
@@ -131,7 +131,8 @@ async def _run(task: RunTask) -> None:
 
 
 async def _begin(tx: Tx, run: RunRow, details: RunDetails) -> int:
-    """Records when the run began, for its time limit. A repeated step finds it recorded."""
+    """Records the start time of a run, on which its time limit depends. A repeated step keeps the first start
+    time."""
     if not details.began:
         details.began = tx.now
         await change_run(tx, run, RunState.RUNNING, details)
@@ -139,7 +140,7 @@ async def _begin(tx: Tx, run: RunRow, details: RunDetails) -> int:
 
 
 def workload_of_run(version: Workload, run: RunRow, details: RunDetails) -> Workload:
-    """Returns what a run starts: a version of the job with the command of the run."""
+    """Returns the workload of a run: a version of the job with the command of the run."""
     return replace(
         _with_command(version, details.command),
         generation=run.generation,
@@ -149,8 +150,9 @@ def workload_of_run(version: Workload, run: RunRow, details: RunDetails) -> Work
 
 
 def _may_set_variables(version: Workload, details: RunDetails) -> bool:
-    """Returns True for the command of the schedule: who may change that may set variables. A command that
-    is named for one run needs less."""
+    """Returns whether a run may set variables. Only a command that is part of the job's settings may:
+    changing these requires the same permission as changing variables, but starting a run with another command
+    requires less."""
     commands = version.job.commands if version.job else {}
     return details.event in _WITH_OUTPUT and commands.get(details.event) == details.command
 
@@ -185,8 +187,8 @@ async def _wait(task: RunTask, workload: Workload, began: int) -> None:
 
 
 async def _wait_for_build(task: RunTask, why: str) -> None:
-    """Starts another build of the version of a run, and lets the run wait for it. A run that a deployment
-    waits for fails instead."""
+    """Requests a rebuild of a run's version, and lets the run wait for it. A run that a deployment waits for
+    fails instead."""
     failure = why if task.run.awaited_by else await task.write(partial(_take_rebuilt, task.ctx))
     if failure is not None:
         await _end(task, RunState.FAILED, failure or why)
@@ -195,12 +197,12 @@ async def _wait_for_build(task: RunTask, why: str) -> None:
 
 
 async def _take_rebuilt(ctx: Context, tx: Tx, run: RunRow, details: RunDetails) -> str | None:
-    """Makes a run start the rebuilt version, or requests the rebuild. Returns the failure, if any."""
+    """Moves a run to the rebuilt version, or requests the rebuild. Returns why the rebuild failed."""
     job, version = await tx.resources.get(run.job), await tx.deployments.get(run.deployment)
     timetable = await tx.timetables.get(run.job)
     if job is None or version is None or timetable is None:
         return GONE
-    details.began = 0  # its time limit begins when it can start
+    details.began = 0  # the time limit begins when the run can start
     await change_run(tx, replace(run, deployment=timetable.deployment), RunState.QUEUED, details)
     if timetable.deployment != run.deployment or await tx.deployments.open(run.job):
         return None
@@ -209,8 +211,8 @@ async def _take_rebuilt(ctx: Context, tx: Tx, run: RunRow, details: RunDetails) 
 
 
 async def _give_up(tx: Tx, run: RunRow, details: RunDetails, *, message: str) -> RunDetails:
-    """Records that a run fails before it is ended: the next worker does not wait for it again."""
-    if details.waits:  # its engine was unavailable until its time was over: no change of the job helps
+    """Records that a run fails, before it is ended. The next worker then does not wait for it again."""
+    if details.waits:  # the engine was unavailable until the time limit: changing the job does not help
         message = f"{details.waits}. The time limit of the run passed meanwhile"
     details.is_given_up, details.message = True, message
     await change_run(tx, run, RunState(run.status), details)
@@ -218,7 +220,8 @@ async def _give_up(tx: Tx, run: RunRow, details: RunDetails, *, message: str) ->
 
 
 async def _cancel(tx: Tx, run: RunRow, details: RunDetails) -> RunDetails:
-    """Records that a run is cancelled, before it is ended: the next worker does not wait for it again."""
+    """Records that a run is cancelled, before it is ended. The next worker then does not wait for it
+    again."""
     if not details.is_cancelled:
         details.is_cancelled, details.message = True, ABANDONED
         await change_run(tx, run, RunState(run.status), details)
@@ -226,7 +229,7 @@ async def _cancel(tx: Tx, run: RunRow, details: RunDetails) -> RunDetails:
 
 
 async def _end_early(task: RunTask, details: RunDetails) -> None:
-    """Ends a run that was cancelled, or that took too long."""
+    """Ends a run that was cancelled or exceeded its time limit."""
     try:
         await task.place.engine.remove(task.run.job, generation=task.run.generation, grace=_GRACE)
     except EngineUnavailable as error:
@@ -237,7 +240,7 @@ async def _end_early(task: RunTask, details: RunDetails) -> None:
 
 
 async def _record(task: RunTask, workload: Workload, outcome: Outcome) -> None:
-    """Writes how a run ended, together with its outputs."""
+    """Records the end of a run together with its outputs."""
     output = await _last_lines(task)
 
     async def write(
@@ -263,7 +266,8 @@ async def _record(task: RunTask, workload: Workload, outcome: Outcome) -> None:
 
 
 async def _read_outputs(task: RunTask, workload: Workload, outcome: Outcome) -> JobOutputs | None:
-    """Returns the outputs of a run; None if it wrote none, or failed: those of the run before stay."""
+    """Returns the outputs of a run; None if it failed or wrote none. The outputs of the previous run are then
+    kept."""
     if outcome.exit_code != 0 or not workload.writes_output:
         return None
     outputs = parse_outputs(await task.place.engine.read_output(workload))
@@ -271,7 +275,7 @@ async def _read_outputs(task: RunTask, workload: Workload, outcome: Outcome) -> 
 
 
 async def _set_outputs(ctx: Context, tx: Tx, run: RunRow, outputs: JobOutputs) -> tuple[str, ...]:
-    """Replaces the outputs of the job of a run. Returns the keys of their variables."""
+    """Replaces the outputs of the run's job. Returns the names of their variables."""
     job = await tx.resources.get(run.job)
     if job is None:
         return ()
@@ -298,7 +302,7 @@ async def _last_lines(task: RunTask) -> tuple[str, ...]:
 
 
 async def _unless_cancelled(task: RunTask, waiting: Awaitable[Outcome]) -> Outcome | None:
-    """Returns the outcome; None once the run is to be cancelled."""
+    """Returns the outcome; None if the run is to be cancelled."""
     doing = asyncio.ensure_future(waiting)
     cancelling = asyncio.ensure_future(_wait_for_cancel(task))
     try:
@@ -311,8 +315,8 @@ async def _unless_cancelled(task: RunTask, waiting: Awaitable[Outcome]) -> Outco
 
 
 async def _wait_for_cancel(task: RunTask) -> None:
-    """Returns once the run is to be cancelled, or the deployment that waits for it. It polls, because a
-    nudge may be lost."""
+    """Returns when the run, or the deployment that waits for it, is to be cancelled. Polls, in case a
+    notification is lost."""
     words = [cancel_word(id) for id in (task.run.id, task.run.awaited_by) if id]
     nudged = asyncio.Event()
     for word in words:

@@ -1,9 +1,11 @@
-"""Records the progress of a service: each method is one transaction, and writes only while the claim is held.
+"""Records the progress of a service. Each method is one transaction, and writes only while the worker holds
+the claim.
 
-A worker that was paused past its lease raises LostClaim here and changes nothing.
+After a worker was paused past its lease, its methods raise LostClaim and change nothing.
 
-A value that Windlass chooses, such as a port, counts as a change of a client's field: the document gets a
-new tag, and the audit an event by Windlass. Facts about a success, such as the running commit, do not.
+A value that Windlass chooses, such as a port, is recorded like a change by a client: the document gets a new
+tag, and an audit event by Windlass. Results of a deployment, such as the running commit, are recorded without
+a tag and an event.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx, route_topic
 
 
 async def write_choices(ctx: Context, tx: Tx, workload: Workload) -> None:
-    """Called in the transaction that freezes the workload: neither is stored without the other."""
+    """Writes the values that Windlass chose into the service's document, in the transaction that freezes the
+    workload."""
     service = await tx.resources.get(workload.service)
     assert service is not None
     changes = ctx.kinds[service.family].frozen(service, workload)
@@ -69,7 +72,7 @@ async def write_choices(ctx: Context, tx: Tx, workload: Workload) -> None:
 
 
 async def write_deployed(ctx: Context, tx: Tx, current: DeploymentRow) -> Row:
-    """Writes what a successful deployment changes."""
+    """Writes the results of a successful deployment into the service's document."""
     service = await tx.resources.get(current.service)
     assert service is not None
     changes = ctx.kinds[service.family].deployed(service, particulars(current))
@@ -83,7 +86,8 @@ async def write_deployed(ctx: Context, tx: Tx, current: DeploymentRow) -> Row:
 async def still_serving_remark(
     ctx: Context, place: Place, service: Row, status: StatusRow, deployment: DeploymentRow
 ) -> str:
-    """Returns the sentence that belongs below the message; empty for deployments that release nothing."""
+    """Returns a sentence about the version that serves after a failure; empty for actions that do not release
+    a version."""
     if Do(deployment.action) not in RELEASES:
         return ""
     serving = await ctx.store.reads.deployments.get(status.serving) if status.serving else None
@@ -101,14 +105,15 @@ async def still_serving_remark(
 
 
 def _version(deployment: DeploymentRow) -> str:
-    """Names the version of a deployment: v3 (174e685, deployment 01999f…)."""
+    """Returns the name of a deployment's version: v3 (174e685, deployment 01999f…)."""
     details = particulars(deployment)
     short = details.image_tag or (details.commit_id or "")[:7]
     return f"v{deployment.number} ({', '.join(filter(None, (short, f'deployment {deployment.id}')))})"
 
 
 def with_remarks(failure: str, serving: str = "", output: str = "") -> str:
-    """Returns the message of a deployment: the reason first, and the last lines of the service at the end."""
+    """Returns the message of a deployment: the reason, the sentence `serving`, and the last log lines at the
+    end."""
     apart = "\n" if "\n" in failure else ". "
     reason = apart.join(filter(None, (failure.rstrip(".") if serving else failure, serving)))
     return f"{reason}{OUTPUT_FOLLOWS}{output}" if output else reason
@@ -119,11 +124,11 @@ T = TypeVar("T")
 
 
 class LostClaim(Exception):
-    """Raised if another worker has claimed this work."""
+    """Another worker has the claim on this work now."""
 
 
 class Task(Struct, frozen=True):
-    """The next step of a service, and what it was decided by: read in one transaction."""
+    """The next step of a service and the records on which it was planned, read in one transaction."""
 
     step: Step
     claim: Claim
@@ -135,7 +140,8 @@ class Task(Struct, frozen=True):
 def in_transaction(
     change: Callable[Concatenate[Ledger, Tx, DeploymentRow, P], Awaitable[T]],
 ) -> Callable[Concatenate[Ledger, P], Awaitable[T]]:
-    """Runs a method as one transaction. It gets the deployment as it is now, and may run twice."""
+    """Runs a method as one transaction, which may be repeated. The method receives the present row of the
+    deployment."""
 
     @functools.wraps(change)
     async def method(ledger: Ledger, /, *args: P.args, **options: P.kwargs) -> T:
@@ -158,11 +164,11 @@ class Ledger:
         self.service = task.service
         self.status = task.status
         self._waits = particulars(task.deployment).waits if task.deployment else ""
-        """The recorded reason for which the deployment waits."""
+        """The recorded reason why the deployment waits."""
 
     @property
     def deployment(self) -> DeploymentRow:
-        """The deployment that is in progress, as it was when the step was planned."""
+        """The deployment in progress, as it was when the step was planned."""
         assert self.task.deployment is not None
         return self.task.deployment
 
@@ -176,13 +182,12 @@ class Ledger:
         return Do(self.deployment.action)
 
     async def find_serving(self) -> Workload | None:
-        """Returns the workload that serves now, by the records."""
+        """Returns the workload that serves according to the records."""
         return await workload_of(self.ctx, self.status.serving)
 
-    # The deployment under way
-
     async def note_waiting(self, reason: str) -> None:
-        """Records why the deployment waits, also in its log, or with an empty reason that it continues."""
+        """Records why the deployment waits, and logs the reason in the deployment's log. An empty reason
+        records that the deployment continues."""
         if reason != self._waits:
             if reason:
                 self.say(reason)
@@ -198,7 +203,8 @@ class Ledger:
     async def freeze(
         self, tx: Tx, current: DeploymentRow, workload: Workload, built: BuiltArtifact, digest: str
     ) -> Workload:
-        """Seals the workload of the deployment. Returns it with the reserved names."""
+        """Stores the encrypted workload of the deployment. Returns the workload with its reserved host
+        names."""
         details = particulars(current)
         details.made, details.commit, details.branch = built.made, built.commit, built.branch
         details.image_tag, details.digest = built.image_tag, digest
@@ -211,7 +217,7 @@ class Ledger:
 
     @in_transaction
     async def refreeze(self, tx: Tx, current: DeploymentRow, workload: Workload) -> Workload:
-        """Replaces the sealed workload of a deployment, before any instance serves."""
+        """Replaces the encrypted workload before any instance of it serves."""
         named = await self._name(tx, workload)
         details, sealed = particulars(current), encrypt_workload(self.ctx, named)
         await move(tx, current, Progress(current.status), details, sealed)
@@ -222,8 +228,9 @@ class Ledger:
         return await reserve_names(self.ctx, tx, workload)
 
     async def give_up(self, message: str, *, timed_out: bool = False) -> None:
-        """Records that the deployment fails, before anything of it is removed: a worker that was paused
-        past its lease must not remove what another has made since, and the next worker continues."""
+        """Records that the deployment fails, before its instances are removed. A worker that was paused
+        past its lease then cannot remove instances of a newer worker, and the next worker continues the
+        removal."""
         await self._give_up(self._mask(message), timed_out)
         await self.ctx.point("given up")
 
@@ -236,12 +243,13 @@ class Ledger:
 
     @in_transaction
     async def switch(self, tx: Tx, current: DeploymentRow, workload: Workload, count: int) -> bool:
-        """Records that this generation serves from now on. False if it was cancelled just before."""
+        """Records that this generation serves from now on. Returns False if the deployment was cancelled just
+        before."""
         status = await status_of(tx, self.service)
         details = particulars(current)
         if details.cancelled and not has_switched(current, status):
             return False
-        if count:  # else no instance has made them yet
+        if count:  # without instances, the volumes do not exist yet
             await tx.volumes.add(self.service.id, [volume.name for volume in workload.volumes])
         served = replace(status, serving=current.id, digest=details.digest, deployed_at=tx.now)
         await tx.statuses.change(replace(served, instances=count, running=count, ready=count))
@@ -250,20 +258,22 @@ class Ledger:
 
     @in_transaction
     async def clear_serving(self, tx: Tx, current: DeploymentRow) -> None:
-        """Records that nothing of the service serves from now on."""
+        """Records that no generation of the service serves from now on."""
         await tx.statuses.change(replace(await status_of(tx, self.service), serving=None))
         tx.nudge(route_topic(self.service.id))
 
     @in_transaction
     async def succeed(self, tx: Tx, current: DeploymentRow, message: str = "") -> None:
-        """Records the success of a release; the document shows its version. `message` is for the service."""
+        """Records the success of a release and its results in the service's document. `message` becomes the
+        message of the service."""
         service = await write_deployed(self.ctx, tx, current)
         await finish(tx, service, current, Progress.SUCCEEDED)
         await self.settle(tx, service, WORDS[Do(current.action)].done, self._mask(message))
 
     @in_transaction
     async def begin_run(self, tx: Tx, current: DeploymentRow) -> RunReport:
-        """Records when a run began, for its time limit. A repeated step finds it recorded."""
+        """Records the start time of a run, on which its time limit depends. A repeated step keeps the first
+        start time."""
         details = particulars(current)
         if details.run is None:
             details.run = RunReport(started_at=tx.now)
@@ -272,7 +282,7 @@ class Ledger:
 
     @in_transaction
     async def finish_run(self, tx: Tx, current: DeploymentRow, report: RunReport) -> None:
-        """Records a run that succeeded."""
+        """Records the success of a run."""
         reported = await with_report(tx, current, report)
         service = await write_deployed(self.ctx, tx, reported)
         await finish(tx, service, reported, Progress.SUCCEEDED)
@@ -282,7 +292,7 @@ class Ledger:
 
     @in_transaction
     async def end(self, tx: Tx, current: DeploymentRow) -> None:
-        """Records that nothing of the service runs."""
+        """Records the success of a stop or uninstall: no instance of the service runs."""
         await finish(tx, self.service, current, Progress.SUCCEEDED)
         state = WORDS[Do(current.action)].done
         if state is State.READY:
@@ -304,8 +314,9 @@ class Ledger:
     async def fail(
         self, failure: str, state: State | None = None, report: RunReport | None = None, output: str = ""
     ) -> None:
-        """Records the failure of the deployment, and which version serves now. `state` replaces the usual
-        state after its action; `output` holds the last lines of what was started."""
+        """Records the failure of the deployment and the version that still serves. `state` overrides the
+        usual state after a failure of this action; `output` contains the last log lines of the failed
+        instances."""
         message = self._mask(with_remarks(failure, await self._still_serving(), output))
         await self._fail(message, state or WORDS[self.action].failed, report)
         line = f"Deployment {self.deployment.id} failed: {self._mask(failure)}".splitlines()[0]
@@ -335,10 +346,8 @@ class Ledger:
         await finish_deletion(self.ctx, tx, self.service, Requester(details.actor, Origin(details.origin)))
         await wake_dependents(self.ctx, tx, self.service)
 
-    # The service
-
     async def note_health(self, workload: Workload, state: State, message: str) -> None:
-        """Records the health of the service, if it has changed and nothing else is in progress."""
+        """Records the health of the service if it has changed and no deployment is in progress."""
         message = self.ctx.logs.masks.text(workload.deployment, message)
         was = self.status.state
         if (state, message) == (was, self.status.message):
@@ -353,8 +362,8 @@ class Ledger:
         await self.ctx.store.write(write)
 
     async def note_volumes(self, workload: Workload) -> None:
-        """Records the volumes of a service that was deployed by an earlier version of Windlass, which did
-        not record them."""
+        """Records the volumes of a service that an earlier version of Windlass deployed without recording
+        them."""
         names = {volume.name for volume in workload.volumes}
         if names <= (await self.ctx.store.reads.volumes.of(self.service.id) if names else names):
             return
@@ -365,15 +374,13 @@ class Ledger:
 
         await self.ctx.store.write(write)
 
-    # The work
-
     async def check_claim(self) -> None:
-        """Raises LostClaim if another worker has the claim. Called just before an irreversible action that
-        no record has announced."""
+        """Raises LostClaim if another worker has the claim. Used before irreversible actions that were not
+        recorded before."""
         await self.ctx.store.write(self._fence)
 
     async def rest(self) -> None:
-        """Removes the work: there is nothing left to do for the service."""
+        """Removes the work, because the service needs no further step."""
 
         async def write(tx: Tx) -> None:
             await self._fence(tx)
@@ -382,12 +389,13 @@ class Ledger:
         await self.ctx.store.write(write)
 
     async def put_off(self, wait: int, tries: int = 0) -> None:
-        """Releases the work for so many milliseconds, or until it is requested again."""
+        """Releases the claim. The work is due again in `wait` milliseconds, or when it is requested."""
         if not await self.ctx.store.write(lambda tx: tx.work.reschedule(self.claim, tx.now + wait, tries)):
             raise LostClaim(self.claim.id)
 
     async def current(self, tx: Tx) -> DeploymentRow:
-        """Returns the deployment as it is now, if it is still for this worker to move on."""
+        """Returns the present row of the deployment. Raises LostClaim if another worker has the claim or has
+        moved the deployment on."""
         await self._fence(tx)
         current = await tx.deployments.get(self.deployment.id)
         if current is None or current.status != self.deployment.status:
@@ -398,7 +406,8 @@ class Ledger:
         await fence(tx, self.claim)
 
     async def settle(self, tx: Tx, service: Row, state: State, message: str = "") -> None:
-        """Writes the state after a deployment, or that of the next deployment, if one waits already."""
+        """Writes the service's state after a deployment: `state`, or the queued state of the next deployment
+        if one waits."""
         await reserve_declared(self.ctx, tx, service.family, service.id)
         waiting = [row for row in await tx.deployments.open(service.id) if not particulars(row).command]
         status = await status_of(tx, service)

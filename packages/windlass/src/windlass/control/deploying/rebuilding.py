@@ -1,4 +1,4 @@
-"""Rebuilds a service whose artifact is lost, from its known commit and settings."""
+"""Rebuilds a service whose artifact is lost, from the commit and settings of the lost build."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from windlass.store import DeploymentRow, Row, Tx
 _WORDS: Final = Dialect(name="plain", state=str, event=str)
 _REMEMBERED: Final = 20
 _PAUSE: Final = 300_000
-"""Milliseconds after which a failed rebuild is tried again. Each further one waits twice as long."""
+"""Milliseconds until a failed rebuild is repeated. The pause doubles with each further failure."""
 _LONGEST_PAUSE: Final = 86_400_000
 
 
 async def rebuild(ledger: Ledger) -> str | None:
-    """Requests a deployment of the serving version. If one has failed recently, requests none and returns
-    its failure, because a person has to act."""
+    """Requests a rebuild of the serving version. Returns None if the rebuild was requested, otherwise a
+    message that explains why not."""
     ctx, service = ledger.ctx, ledger.service
 
     async def change(tx: Tx) -> str | None:
@@ -37,8 +37,9 @@ async def rebuild(ledger: Ledger) -> str | None:
 
 
 async def request_rebuild(ctx: Context, tx: Tx, service: Row, serving: DeploymentRow) -> DeploymentRow | None:
-    """Requests a deployment of a version whose build is lost. If one was tried recently, requests none and
-    returns that one; the cause, such as an unavailable registry, may be temporary."""
+    """Requests a deployment that rebuilds a version. If an earlier rebuild was requested recently, returns
+    that deployment and requests none. A failed rebuild is repeated after a pause, because a missing resource
+    such as a registry may be available again."""
     tried = await _find_tried(tx, serving)
     if tried is None:
         do = ctx.kinds[service.family].deploys_by
@@ -48,8 +49,7 @@ async def request_rebuild(ctx: Context, tx: Tx, service: Row, serving: Deploymen
 
 
 async def _find_tried(tx: Tx, serving: DeploymentRow) -> DeploymentRow | None:
-    """Returns the newest deployment that was asked for because the build was gone; None if it is time for
-    another one."""
+    """Returns the newest rebuild of the version; None if another rebuild may be requested."""
     later = await tx.deployments.latest(serving.service, _REMEMBERED)
     asked = [row for row in later if row.number > serving.number and is_rebuild(row, serving.id)]
     pause = min(_PAUSE << len(asked) >> 1, _LONGEST_PAUSE)
@@ -57,7 +57,7 @@ async def _find_tried(tx: Tx, serving: DeploymentRow) -> DeploymentRow | None:
 
 
 def is_rebuild(deployment: DeploymentRow, serving: str | None) -> bool:
-    """Returns whether Windlass asked for a deployment of what serves."""
+    """Returns whether the deployment is a rebuild of the version `serving` that Windlass itself requested."""
     details = particulars(deployment)
     return details.actor.id == SYSTEM.id and details.of is not None and details.of == serving
 
@@ -69,6 +69,6 @@ def _version_of(serving: DeploymentRow) -> ChosenVersion:
 
 
 def _call(ctx: Context, service: Row) -> Call:
-    """Returns the call that would do the same."""
+    """Returns an API call that is equivalent to the rebuild."""
     operation, *_ = ctx.registry.handled_by(f"{service.family}.deploy")
     return Call(operation=operation, actor=SYSTEM, ids=(service.id,), dialect=_WORDS, origin=ITSELF)

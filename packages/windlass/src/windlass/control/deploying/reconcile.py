@@ -1,6 +1,7 @@
-"""Brings a service to the state that its records require, one step at a time.
+"""Reconciles a service with its records, one step at a time.
 
-A worker gets only an id: it reads the records, plans, does one step, writes, and repeats.
+A worker starts from the service id: it reads the records, plans a step, performs it, records the result, and
+repeats.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ from windlass.engines.engine import EngineUnavailable
 from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx, is_for_builds
 
 LOOK = 5.0
-"""Seconds after which a waiting task polls, in case a nudge was lost."""
+"""Seconds after which a waiting task polls, in case a notification was lost."""
 
 
 async def reconcile(ctx: Context, claim: Claim) -> None:
-    """Executes one step after the other, until there is nothing left to do for this service."""
+    """Performs steps until the service needs none."""
     if (await ctx.places.of(claim.id)).elsewhere is not None:
         await ctx.store.write(partial(_leave_to_owner, claim))
         return
@@ -63,7 +64,8 @@ async def reconcile(ctx: Context, claim: Claim) -> None:
 
 
 async def _leave_to_owner(claim: Claim, tx: Tx) -> None:
-    """Moves work that was asked for before its cluster had a queue to the server that runs the service."""
+    """Moves work to the server that runs the service. The work was requested before its cluster had a
+    queue."""
     status = await tx.statuses.get(claim.id)
     await tx.work.done(claim)
     await tx.work.schedule(RECONCILE, claim.id, org=status.org if status else "")
@@ -74,12 +76,12 @@ def _trace_of(deployment: DeploymentRow | None) -> Trace | None:
 
 
 async def _next(ctx: Context, claim: Claim) -> Task | None:
-    """Plans the next step, and begins its deployment."""
+    """Plans the next step, and marks its deployment as begun."""
 
     async def write(tx: Tx) -> Task | None:
         service, status = await tx.resources.get(claim.id), await tx.statuses.get(claim.id)
         if service is None or status is None:
-            # Deleted meanwhile. A late worker may have begun something after everything was removed.
+            # The service was deleted meanwhile. A late worker may have started something after the removal.
             if await tx.deletions.is_deleted(claim.id):
                 await request_discard(tx, claim.id)
             await tx.work.done(claim)
@@ -139,7 +141,8 @@ def _plan(head: DeploymentRow | None, status: StatusRow) -> Step:
 
 
 async def _take_step(ledger: Ledger) -> None:
-    """Takes the step. A request to cancel the deployment interrupts it; the next round handles the rest."""
+    """Performs a step. Interrupts the step if the deployment is cancelled; the next round completes the
+    cancellation."""
     task = ledger.task
     doing = asyncio.ensure_future(STEPS[task.step](ledger))
     if task.deployment is None or task.step is Step.ABANDON:
@@ -161,7 +164,8 @@ async def _take_step(ledger: Ledger) -> None:
 
 
 async def _wait_for_end(doing: asyncio.Future[None]) -> None:
-    """Waits for a step that cannot be cancelled; one that is interrupted has ended when this returns."""
+    """Waits for a step that does not react to cancellation of the deployment. If the wait itself is
+    interrupted, the step has ended when this function returns."""
     try:
         await doing
     finally:
@@ -170,7 +174,7 @@ async def _wait_for_end(doing: asyncio.Future[None]) -> None:
 
 
 async def _wait_for_cancel(ctx: Context, deployment: str) -> None:
-    """Returns once the deployment is to be cancelled. It polls, because a nudge may be lost."""
+    """Returns when the deployment is to be cancelled. Polls, in case a notification is lost."""
     nudged = ctx.nudges.expect(cancel_word(deployment))
     try:
         while True:

@@ -1,6 +1,6 @@
-"""Releases a generation beside the old one: start, wait until healthy, switch, drain, remove.
+"""Releases a new generation beside the old one: start, wait until healthy, switch, drain, remove.
 
-Every step may run twice: after a crash, the steps are repeated and find most of the work done.
+Every step is idempotent: after a crash the steps start again and find most of the work done.
 """
 
 from __future__ import annotations
@@ -28,28 +28,29 @@ from windlass.routers.router import RouteError
 T = TypeVar("T")
 
 LAST_LINES = 10
-"""Number of log lines that are shown after a failure."""
+"""The number of log lines that are shown after a failure."""
 
 
 Check = Callable[[], Awaitable[None]]
 
 
 async def _no_check() -> None:
-    """Checks no claim: by the records, these generations must not run."""
+    """Does nothing: generations that must not run are ended without a check of the claim."""
 
 
 class ReleaseFailed(Exception):
-    """The release did not start; the message is for the person who deployed."""
+    """The release failed. The message is for the person who deployed it."""
 
 
 async def bring_up(
     ctx: Context, new: Workload, old: Workload | None, count: int, check: Check, note: Note
 ) -> None:
-    """Starts the new generation and waits until it is healthy; the old one still runs beside it, unless they
-    cannot run together. Raises ListensElsewhere where another port than the chosen one would do.
+    """Starts the new generation and waits until it is healthy. The old generation keeps running meanwhile,
+    unless the two cannot run together. Raises ListensElsewhere if the program listens on another port than
+    the chosen one.
 
-    `check` raises when another worker has the claim: a serving generation is ended only by the worker that
-    will replace it. `note` records why the release waits, for its engine or until it is healthy.
+    `check` raises if another worker has the claim, because only the worker that replaces a serving generation
+    may end it. `note` records why the release waits, either for its engine or for healthy instances.
     """
     await ctx.point("about to reserve")
     try:
@@ -77,7 +78,7 @@ async def bring_up(
 
 
 async def apply(ctx: Context, workload: Workload, count: int, check: Check) -> None:
-    """Makes the engine run `count` instances. Surplus ones get no more requests before they end."""
+    """Makes the engine run `count` instances. Surplus instances are drained before they end."""
     place, left = await ctx.places.of(workload.service), False
     await examine(ctx, place)
     await put_in_place(ctx, place, workload)
@@ -96,14 +97,14 @@ async def apply(ctx: Context, workload: Workload, count: int, check: Check) -> N
 
 
 async def _as_neighbours_see_it(ctx: Context, workload: Workload) -> Workload:
-    """Returns it with the name that it holds in its environment, and with what is known of its volumes."""
+    """Returns the workload with its host name in the environment, and with its existing volumes marked."""
     held = known_as(workload.name, await ctx.store.reads.names.of(workload.service))
     name = held.name.rpartition(" ")[2] if held else ""
     return await with_known_volumes(ctx, replace(workload, known_as=name))
 
 
 async def with_known_volumes(ctx: Context, workload: Workload) -> Workload:
-    """Marks volumes of earlier deployments as known, so that the engine fails if one is lost."""
+    """Marks volumes of earlier deployments as existing. The engine fails if one of them is lost."""
     if not workload.volumes:
         return workload
     names = await ctx.store.reads.volumes.of(workload.service)
@@ -114,9 +115,9 @@ async def with_known_volumes(ctx: Context, workload: Workload) -> Workload:
 async def retire_others(
     ctx: Context, new: Workload, newest: int, check: Check = _no_check, seen: Sequence[Instance] | None = None
 ) -> None:
-    """Drains the other generations, then ends them, but none above `newest`: a worker that was paused past
-    its lease must not end newer generations. `seen` holds the present instances, if they are known.
-    """
+    """Drains and ends the other generations, except those above `newest`: a worker that was paused past its
+    lease must not end newer generations. `seen` contains the present instances, if the caller has observed
+    them."""
     place = await ctx.places.of(new.service)
     instances = (await place.engine.observe(new.service)).instances if seen is None else seen
     others = [
@@ -133,7 +134,7 @@ async def retire_others(
 
 
 async def end_up_to(ctx: Context, service: str, newest: int, grace: float) -> None:
-    """Ends these generations; later ones may belong to another worker."""
+    """Ends all generations up to `newest`. Newer generations may belong to another worker."""
     await _end(ctx, service, await _up_to(ctx, service, newest), grace)
 
 
@@ -156,7 +157,7 @@ async def _end(
 
 
 async def take_down(ctx: Context, new: Workload, old: Workload | None, count: int, check: Check) -> None:
-    """Removes the new generation; the old one serves as before."""
+    """Removes the new generation, and restores the old generation if it had to end first."""
     place = await ctx.places.of(new.service)
     await ctx.point("about to take back")
     await place.engine.remove(new.service, generation=new.generation, grace=new.grace)
@@ -164,7 +165,7 @@ async def take_down(ctx: Context, new: Workload, old: Workload | None, count: in
     if old is None:
         await place.router.reserve(new.service, [])
         return
-    # If the old one cannot be restored now, keeping comes next, retries, and reports the reason.
+    # If the old generation cannot be restored now, the keep step follows, retries, and reports the reason.
     with suppress(RouteError, EngineError):
         await reserve(ctx, old)
         if new.alone:
@@ -175,6 +176,7 @@ async def take_down(ctx: Context, new: Workload, old: Workload | None, count: in
 
 
 async def last_output(ctx: Context, service: str, version: str, most: int = LAST_LINES) -> str:
-    """Returns the last lines of a deployment, or of a run, however much others have written since."""
+    """Returns the last log lines of a deployment or run, regardless of lines that other deployments have
+    written since."""
     lines = await asyncio.to_thread(ctx.logs.tail, service, most, line_filter(version=version))
     return "\n".join(msgspec.json.decode(line)["message"] for line in lines)

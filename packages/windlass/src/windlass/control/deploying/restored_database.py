@@ -1,8 +1,8 @@
-"""Finds running deployments that the database does not know, as after a restore of an older database.
+"""Finds running deployments that are newer than the database, as after a restore of an older backup.
 
-On the machine of the server they end: the start has compared the database with the data directory. The
-hosts of clusters may have been unavailable then: each is examined before the first action there, and left
-alone where such deployments run.
+On the machine of the server these deployments are ended, because the start has compared the database with the
+data directory. Hosts of clusters may have been unavailable at the start. So each host is examined before the
+first action on it, and newer deployments there are left alone.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _UNKNOWN: Final = (
 )
 _MOST_NAMED: Final = 5
 _AT_ONCE: Final = 16
-"""Maximum number of services that are ended at the same time."""
+"""The number of services that are ended concurrently."""
 _GREATEST: Final = 2**31
-"""Generations are numbers of deployments. An engine may report any number."""
+"""An upper bound for generations, which are deployment numbers. An engine may report any number."""
 _log = log("older_database")
 
 
 async def examine(ctx: Context, place: Place) -> None:
     """Ends deployments that are newer than the database, before the first action at a place. Their volumes
-    stay. Raises EngineUnavailable if they run on the host of a cluster and the operator has not passed
-    `--adopt`."""
+    are kept. Raises EngineUnavailable if such deployments run on the host of a cluster and the operator has
+    not passed `--adopt`."""
     is_here = place is ctx.places.local
     if place.id in ctx.places.examined or not (is_here or place.reconnect):
         return
@@ -55,7 +55,8 @@ async def examine(ctx: Context, place: Place) -> None:
 
 
 def report_unknown_services(ctx: Context, place: Place, names: Sequence[str]) -> None:
-    """Reports services that are missing from the database, in the status of their cluster and in the log."""
+    """Reports services that are missing in the database, in the status of their cluster and in the server
+    log."""
     if not names:
         ctx.places.remarks.pop(place.id, None)
         return
@@ -67,8 +68,9 @@ def report_unknown_services(ctx: Context, place: Place, names: Sequence[str]) ->
 
 
 async def _newer(ctx: Context, place: Place) -> dict[str, set[int]]:
-    """Returns services of this place with the generations there that are newer than their last deployment.
-    The engine is asked first: a number is in the database before anything runs under it."""
+    """Returns the generations at this place that are newer than the last deployment of their service, by
+    service. The engine is read first, because a deployment number is in the database before instances run
+    under it."""
     present: dict[str, set[int]] = {}
     for service, generation, _ in await place.engine.present():
         if generation < _GREATEST:
@@ -82,7 +84,8 @@ async def _newer(ctx: Context, place: Place) -> dict[str, set[int]]:
 
 
 async def _end(ctx: Context, place: Place, service: str, generations: set[int]) -> None:
-    """Ends newer generations of a service. The numbers are skipped last: until then, they are found again."""
+    """Ends newer generations of a service. Skips their numbers at the end, so that an interrupted attempt
+    finds the generations again."""
     for generation in sorted(generations):
         _log.warning(
             "a deployment that the database does not know is ended",
@@ -93,7 +96,7 @@ async def _end(ctx: Context, place: Place, service: str, generations: set[int]) 
 
 
 async def _skip_numbers(ctx: Context, service: str, generation: int) -> None:
-    """Skips numbers, so that later deployments get greater ones: no two deployments share a number."""
+    """Skips deployment numbers up to `generation`, so that no two deployments share a number."""
 
     async def change(tx: Tx) -> None:
         status = await tx.statuses.get(service)

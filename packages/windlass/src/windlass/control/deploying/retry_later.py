@@ -1,4 +1,4 @@
-"""Lets a step wait for an unavailable engine, or for a long operation, without holding a worker slot."""
+"""Lets a step wait for an unavailable engine or a long operation without occupying a worker slot."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ from windlass.engines.engine import EngineUnavailable
 
 T = TypeVar("T")
 Note = Callable[[str], Awaitable[None]]
-"""Records why a deployment waits."""
+"""Records why a deployment waits; receives an empty text when the deployment continues."""
 
 HOLD: Final = 2.0
-"""Seconds for which a step that can only wait holds its slot."""
+"""Seconds for which a step that only waits occupies its worker slot."""
 PAUSE: Final = 5_000
-"""Milliseconds after which a step is repeated that found the engine unavailable."""
+"""Milliseconds until a step is repeated after the engine was unavailable."""
 LEAST_TRIES: Final = 4
-"""The minimum number of tries before a step fails, even if the server was stopped for longer than the time
-limit."""
+"""The minimum number of attempts before a step fails, even if the server was stopped for longer than the
+step's time limit."""
 
 
 class RetryLater(Exception):
-    """A step can only wait: it is repeated after so many milliseconds, or as soon as it is asked for."""
+    """Raised by a step that can only wait. The step is repeated after `wait` milliseconds, or as soon as its
+    work is requested."""
 
     def __init__(self, wait: int, reason: str, tries: int = 0) -> None:
         super().__init__(reason)
         self.wait = wait
         self.tries = tries
-        """Failed attempts, counted across killed servers."""
+        """Failed attempts, including those of killed servers."""
 
 
 async def run_when_available(ledger: Ledger, action: Callable[[], Awaitable[T]]) -> T:
-    """Repeats an action while the engine or the builder is unavailable. Raises RetryLater if that takes long,
-    and the last error when the deployment has run out of time."""
+    """Repeats an action while the engine or the builder is unavailable. Raises RetryLater if the outage is
+    long, and the last error when the deployment's time limit has passed."""
     try:
         return await wait_while_unavailable(HOLD, action, ledger.note_waiting)
     except (EngineUnavailable, BuilderUnavailable) as error:
@@ -52,8 +53,8 @@ def is_exhausted(waited: int, patience: float, tries: int) -> bool:
 
 
 async def wait_while_unavailable(patience: float, action: Callable[[], Awaitable[T]], note: Note) -> T:
-    """Repeats an action while the engine or the builder is unavailable, until the time limit has passed.
-    `note` gets the reason, and an empty text once it continues."""
+    """Repeats an action while the engine or the builder is unavailable, until `patience` seconds have passed.
+    `note` receives the reason, and an empty text once the action succeeds."""
     deadline, pause = time.monotonic() + patience, 0.1
     while True:
         try:

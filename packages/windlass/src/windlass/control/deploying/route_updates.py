@@ -1,7 +1,6 @@
 """Keeps the routes of this replica up to date with changes at other replicas and engines.
 
-The services of each place have their own queue: a host that is unavailable or slow delays the routes of no
-other.
+Each place has its own queue, so that an unavailable or slow host does not delay the routes of other places.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from windlass.store import Tx
 _SITES_EVERY = 15.0
 """Seconds between two checks of the files of static sites."""
 _PAUSE = 1.0
-"""Seconds after which routes that could not be set are tried again."""
+"""Seconds between two attempts to set routes."""
 _log = log("routes")
 
 
@@ -38,20 +37,22 @@ class RouteUpdates:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._noted: dict[str, float] = {}
-        """Services to check, and since when."""
+        """Services whose routes have to be updated, with the time of the request; not yet assigned to
+        places."""
         self._waiting: dict[str, dict[str, float]] = {}
-        """The same, by place."""
+        """Services whose routes have to be updated, by place."""
         self._running: dict[str, asyncio.Task[None]] = {}
-        """Keyed by place."""
+        """Running update tasks by place."""
         self._reasons: dict[str, str] = {}
-        """Keyed by service: why its routes wait, as it was logged."""
+        """The logged reasons why the routes of services wait, by service."""
         self._must_look = asyncio.Event()
         self._outage = Outage(_log, "routes wait for the database", "routes are updated again")
         self._untold: set[str] | None = None
-        """Services of which routers have no routes since the start of the server; None once they have all."""
+        """Services whose routes were not set since the start of the server; None once the routes of all
+        services were set."""
 
     def note_all(self, services: Iterable[str]) -> None:
-        """Updates the routes of all services soon. After that, routers are notified that their routes are
+        """Schedules an update of all services. Afterwards, routers are notified that their routes are
         complete."""
         self._untold = set(services)
         self.note(self._untold)
@@ -80,14 +81,14 @@ class RouteUpdates:
             await self.stop()
 
     async def watch_sites(self) -> None:
-        """Looks for lost files of static sites, in an endless loop."""
+        """Restores lost files of static sites, in an endless loop."""
         while True:
             await asyncio.sleep(_SITES_EVERY)
-            with suppress(Unavailable):  # Others log that the database is unavailable.
+            with suppress(Unavailable):  # Other loops log that the database is unavailable.
                 await self.restore_sites()
 
     async def restore_sites(self) -> None:
-        """Schedules restoring the lost files of static sites, because no engine reports their loss."""
+        """Schedules the restoring of lost files of static sites, because no engine reports their loss."""
         lost = await lost_sites(self._ctx)
         for service in lost:
             _log.warning("lost files of a site are put in place again", extra={"service": service})
@@ -96,7 +97,7 @@ class RouteUpdates:
             await self._ctx.store.write(partial(request_check, lost))
 
     async def catch_up(self, patience: float) -> None:
-        """Updates the recorded services; `run` waits for engines that take longer than so many seconds."""
+        """Updates the scheduled services, for at most `patience` seconds. `run` completes the rest."""
         await self._start()
         if self._running:
             await asyncio.wait([*self._running.values()], timeout=patience)
@@ -158,7 +159,7 @@ class RouteUpdates:
                 self._untold = None
 
     async def _update_all(self, services: Mapping[str, float]) -> dict[str, float]:
-        """Returns the services that have to wait."""
+        """Updates services. Returns those whose routes could not be set."""
         late: dict[str, float] = {}
         is_unavailable, share = False, FairShare()
         for service, since in services.items():
@@ -175,7 +176,7 @@ class RouteUpdates:
     def _retrying(
         self, service: str, since: float, late: dict[str, float], raising: type[Exception] | tuple[()] = ()
     ) -> Iterator[None]:
-        """Delays a service whose routes cannot be set, so that it does not delay others."""
+        """Postpones a service whose routes cannot be set, so that it does not delay other services."""
         try:
             yield
         except raising:
@@ -195,7 +196,7 @@ class RouteUpdates:
             _log.log(level, "routes wait", extra={"service": service, "why": why}, exc_info=unexpected)
 
     async def _is_unavailable(self, service: str, since: float) -> bool:
-        """Sets the routes of a service, unless its engine is unavailable."""
+        """Sets the routes of a service. Returns whether its engine is unavailable."""
         try:
             await catch_up(self._ctx, service, since)
         except EngineUnavailable as error:
@@ -206,12 +207,12 @@ class RouteUpdates:
 
 
 async def request_check(services: Iterable[str], tx: Tx) -> None:
-    """Requests a check of services, which starts missing instances again."""
+    """Schedules a check of services, which restarts their missing instances."""
     for service in services:
         if going := await tx.runs.open(service):
             queue = await tx.work.queue_of_runs(service)
             for run in going:
-                if run.status == RunState.RUNNING:  # one that waits for its retry is due later
+                if run.status == RunState.RUNNING:  # a run that waits for its retry is scheduled already
                     await tx.work.schedule(RUN, run.id, org=run.org, queue=queue)
         elif status := await tx.statuses.get(service):
             await tx.work.schedule(RECONCILE, service, org=status.org)

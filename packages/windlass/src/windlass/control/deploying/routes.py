@@ -1,5 +1,6 @@
-"""Computes the routes of services from records and observed instances, whenever either changes. The names of
-services that another machine serves lead to a page that names it.
+"""Computes the routes of services from records and observed instances, whenever either changes.
+
+If another machine runs a service, the service's host names lead to a page that names this machine.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ from windlass.store import NameRow, StatusRow, Surroundings
 
 
 def machine_of(ctx: Context, place: Place) -> Surroundings | None:
-    """Returns how messages describe the machine that serves a place, if it is another one."""
+    """Returns the facts about the machine that serves a place; None for this machine."""
     if place.elsewhere is not None:
         return place.elsewhere
     return ctx.ownership.elsewhere if place is ctx.places.local else None
 
 
 def hosts_of(ctx: Context, place: Place, held: NameRow) -> tuple[str, ...]:
-    """Returns the hosts that lead to a service here: also those of the machine that serves it."""
+    """Returns the host names of a service at this router, including its names under the domain of the serving
+    machine."""
     machine = machine_of(ctx, place)
     hosts = [host_of(ctx, held), *([host_of(ctx, held, machine.domain)] if machine else [])]
     return tuple(dict.fromkeys(hosts))
@@ -54,7 +56,8 @@ _log = log("routes")
 
 
 async def reserve(ctx: Context, new: Workload, old: Workload | None = None) -> None:
-    """Listens for both at once, or raises RouteError with nothing changed."""
+    """Reserves the ports of both workloads in the router. Raises RouteError without any change if a port is
+    in use."""
     workloads = [workload for workload in (new, old) if workload]
     for workload in workloads:
         await reserve_ports(ctx, workload)
@@ -68,8 +71,8 @@ async def reserve(ctx: Context, new: Workload, old: Workload | None = None) -> N
 
 
 async def give_up_public_ports(ctx: Context, service: str) -> None:
-    """Releases the service's ports of the machine when no instance runs any more. Its address inside the
-    environment stays reserved, so that no other service can use it. A failure does not interrupt a stop."""
+    """Releases the public ports of a stopped service. Its addresses inside the environment stay reserved, so
+    that no other program can answer there. A failed reservation does not interrupt the stop."""
     place, workload = await ctx.places.of(service), await last_workload(ctx, service)
     inside = [listen for _, listen in await _inner_listens(ctx, workload)] if workload else []
     try:
@@ -85,7 +88,7 @@ def _public(workload: Workload) -> list[Listen]:
 
 
 async def _inner_listens(ctx: Context, workload: Workload) -> list[tuple[WorkloadPort, Listen]]:
-    """Returns where the router has to listen for other services of the environment."""
+    """Returns the addresses on which the router listens for other services of the environment."""
     place = await ctx.places.of(workload.service)
     return [
         (port, _listen_inside(address))
@@ -102,22 +105,22 @@ def _listen_inside(at: RoutedAddress) -> Listen:
 
 
 async def refresh(ctx: Context, service: str) -> Sequence[Instance]:
-    """Updates the routes of one service; returns its present instances."""
+    """Updates the routes of one service. Returns its present instances."""
     async with ctx.routing[service]:
         return await _refresh(ctx, service)
 
 
 async def catch_up(ctx: Context, service: str, since: float) -> None:
-    """Updates routes, unless they were updated since then. For services that another server runs, only the
-    names are held, until they are deleted."""
+    """Updates the routes of a service, unless they were updated after `since`. If another server runs the
+    service, only its host names are set."""
     async with ctx.routing[service]:
         if ctx.routing.looked.get(service, 0.0) <= since:
             await _refresh(ctx, service)
 
 
 async def hold_names(ctx: Context, service: str) -> None:
-    """Makes the router answer 503 for a service whose engine has not reported its instances yet. Existing
-    routes are not changed."""
+    """Sets the host names of a service whose engine has not reported its instances yet. Requests get a page
+    which reports that no instance serves the service. Existing routes are kept."""
     async with ctx.routing[service]:
         status, place = await ctx.store.reads.statuses.get(service), await ctx.places.of(service)
         if status is not None:
@@ -136,7 +139,7 @@ async def _hold_names(ctx: Context, place: Place, service: str, status: StatusRo
 
 
 async def _leave_former(ctx: Context, place: Place, service: str) -> None:
-    """Closes the ports and routes of a service at the router that its cluster had before."""
+    """Removes the ports and routes of a service from the previous router of its cluster."""
     former, ctx.routing.routers[service] = ctx.routing.routers.get(service), place.router
     if former is not None and former is not place.router:
         ctx.routing.looked.pop(service, None)
@@ -150,7 +153,7 @@ async def _refresh(ctx: Context, service: str) -> Sequence[Instance]:
         await forget(ctx, place, service)
         return []
     await _leave_former(ctx, place, service)
-    if place.reconnect is not None:  # Its engine may take long to answer, or be away.
+    if place.reconnect is not None:  # The engine may be slow or unavailable.
         await _hold_names(ctx, place, service, status)
     seen = await _set(ctx, place, service, status)
     ctx.routing.looked[service] = began
@@ -158,9 +161,9 @@ async def _refresh(ctx: Context, service: str) -> Sequence[Instance]:
 
 
 async def take_over_routes(ctx: Context) -> None:
-    """Keeps the routes that routers have until engines report newer ones, and closes those of services that
-    are not theirs. A gateway keeps running while its database is restored, and while a server that moves or
-    deletes something dies."""
+    """Keeps existing routes in the routers until engines report newer ones, and removes routes of services
+    that do not belong to a router. A gateway keeps running while its database is restored, and while a server
+    dies during a move or deletion."""
     places = ctx.places.all()
     await ctx.places.local.router.close_others(ctx.places.has_router, LAST_REQUESTS)
     for router in {place.router for place in places}:
@@ -176,7 +179,7 @@ async def take_over_routes(ctx: Context) -> None:
 
 
 async def forget(ctx: Context, place: Place, service: str) -> None:
-    """Closes all ports and routes of a service."""
+    """Removes all ports and routes of a service."""
     ctx.routing.looked.pop(service, None)
     ctx.routing.sites.pop(service, None)
     await (ctx.routing.routers.pop(service, None) or place.router).forget(service)
@@ -195,14 +198,15 @@ async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> S
 
 
 async def _routed_workload(ctx: Context, service: str, status: StatusRow) -> Workload | None:
-    """Returns the workload whose routes a service has: the one that serves, or the last."""
+    """Returns the workload from which the routes of a service are computed: the serving workload, or else the
+    last one."""
     serving = await ctx.store.reads.deployments.get(status.serving) if status.serving else None
     return decrypt_workload(ctx, serving) if serving else await last_workload(ctx, service)
 
 
 async def _put_first(ctx: Context, place: Place, status: StatusRow) -> None:
-    """Gives the router the names of a service that never ran, from the beginning of its first deployment on,
-    and removes them if that is cancelled."""
+    """Sets the host names of a service that never ran, once its first deployment has begun. Removes the names
+    if that deployment is cancelled."""
     absence, service = await _why_absent(ctx, status), status.id
     is_named = absence in {Absence.FIRST, Absence.DEPLOYING, Absence.FAILED}
     routes = await _first_routes(ctx, place, service, absence) if is_named else []
@@ -211,7 +215,8 @@ async def _put_first(ctx: Context, place: Place, status: StatusRow) -> None:
 
 
 async def _why_absent(ctx: Context, status: StatusRow, workload: Workload | None = None) -> Absence:
-    """Returns why no instance serves a service, if none does. `workload` is the one whose routes it has."""
+    """Returns why no instance serves a service. `workload` is the workload from which its routes are
+    computed."""
     if status.serving is not None:
         return await _absence_of_serving(ctx, status, workload)
     if await _has_begun(ctx, status.id):
@@ -232,7 +237,7 @@ async def _absence_of_serving(ctx: Context, status: StatusRow, workload: Workloa
 
 
 async def _has_begun(ctx: Context, service: str) -> bool:
-    """Returns True while a deployment is in progress that starts the service."""
+    """Returns whether a deployment that starts the service is in progress."""
     return any(
         deployment.status != Progress.QUEUED and Do(deployment.action) in BUILDS
         for deployment in await ctx.store.reads.deployments.open(service)
@@ -270,12 +275,12 @@ async def _set_routes(
     ready: Sequence[Instance],
     site: str,
 ) -> None:
-    """Sets the routes of a workload. `site` is the folder of a static site; empty if it is none."""
+    """Sets the routes of a workload. `site` is the folder of a static site; empty for other workloads."""
     names = await ctx.store.reads.names.of(workload.service)
     absence = await _why_absent(ctx, status, workload)
     routes = [replace(route, absence=absence) for route in await _routes(ctx, place, workload, names, ready)]
     ctx.routing.sites.pop(workload.service, None)
-    if site:  # the router speaks HTTP at all of its ports
+    if site:  # the router serves sites over HTTP on all ports
         ctx.routing.sites[workload.service] = site
         routes = [replace(route, kind="http", site=site) for route in routes]
     try:
@@ -285,8 +290,8 @@ async def _set_routes(
 
 
 async def _resolvable_routes(ctx: Context, workload: Workload, routes: Sequence[Route]) -> Sequence[Route]:
-    """Used when the ports are not open in this process yet. If they cannot be opened now, because another
-    replica or program of this machine has them, the service is still reached by name."""
+    """Reserves the ports of routes that the router refused. Returns the routes, or only those by host name if
+    another replica or program of this machine has the ports."""
     by_name_only = [replace(route, external=None) for route in routes if route.kind == "http"]
     try:
         await reserve(ctx, workload)
@@ -299,7 +304,7 @@ async def _resolvable_routes(ctx: Context, workload: Workload, routes: Sequence[
 async def _routes(
     ctx: Context, place: Place, workload: Workload, names: Sequence[NameRow], instances: Sequence[Instance]
 ) -> list[Route]:
-    """Returns the routes of a workload. If another machine serves it, they contain only its names."""
+    """Returns the routes of a workload. If another machine serves it, the routes contain only host names."""
     is_elsewhere = machine_of(ctx, place) is not None
     inside = [] if is_elsewhere else await _inner_listens(ctx, workload)
     routes: list[Route] = []

@@ -1,7 +1,7 @@
-"""Static sites: their files are put in place for the router, from what a deployment built.
+"""Publishes the files of static sites for the router, from the artifact of a deployment.
 
-A release is put in place before its generation serves, and again whenever it is missing: it is a copy. The
-name of a release follows from the artifact and its settings, so that a rollback finds the former files.
+The files of a release are copied before its generation serves, and again whenever the copy is missing. The
+name of a release is derived from the artifact and its settings, so that a rollback finds the earlier files.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _log = log("sites")
 
 
 async def put_in_place(ctx: Context, place: Place, workload: Workload) -> str:
-    """Returns the folder from which a router serves a workload; empty for one that runs as instances. Raises
-    EngineError if its files cannot be put in place."""
+    """Returns the folder from which a router serves a workload; empty for workloads with instances. Copies
+    the files if necessary, and raises EngineError if that fails."""
     static = workload.artifact.static
     if static is None:
         return ""
@@ -46,15 +46,16 @@ async def put_in_place(ctx: Context, place: Place, workload: Workload) -> str:
 
 
 async def find_folder(ctx: Context, workload: Workload) -> str:
-    """Returns the folder from which a router serves a workload, if its files are in place."""
+    """Returns the folder from which a router serves a workload; empty if its files are missing or it has
+    instances."""
     if workload.artifact.static is None:
         return ""
     return str(await ctx.sites.find(workload.service, release_of(workload)) or "")
 
 
 async def served_folder(ctx: Context, place: Place, workload: Workload) -> str:
-    """Does the same for routes. Files that cannot be had now are reported by the next check at the
-    service."""
+    """Returns the same as `put_in_place`; empty if the files cannot be copied now. The next keep step reports
+    the problem."""
     try:
         return await put_in_place(ctx, place, workload)
     except EngineError as error:
@@ -64,7 +65,7 @@ async def served_folder(ctx: Context, place: Place, workload: Workload) -> str:
 
 
 async def lost_sites(ctx: Context) -> list[str]:
-    """Returns the services whose routes lead to files that no longer exist."""
+    """Returns the services whose routes lead to folders that no longer exist."""
     lost = set(await ctx.sites.lost({*ctx.routing.sites.values()}))
     return [service for service, folder in ctx.routing.sites.items() if folder in lost]
 
@@ -74,8 +75,8 @@ def release_of(workload: Workload) -> str:
 
 
 async def remove_former(ctx: Context, *kept: Workload | None) -> None:
-    """Removes all files of a site except those of these generations. The former one is kept: an answer may
-    be under way."""
+    """Removes all files of a site except those of the workloads in `kept`. The previous workload is kept as
+    well, because responses from it may still be in progress."""
     workloads = [workload for workload in kept if workload]
     releases = {release_of(workload) for workload in workloads if workload.artifact.static}
     await ctx.sites.prune(workloads[0].service, releases)
@@ -91,5 +92,5 @@ def _settings_of(workload: Workload) -> SiteSettings:
         title=f"the folder {folder}" if folder not in {"", "."} else "its folder",
         fallback=static.fallback,
         derived_fallback=static.derived_fallback,
-        headers=tuple(reversed(headers)),  # of these the first one wins, and of rules the last one
+        headers=tuple(reversed(headers)),  # here the first matching rule wins, in the router the last
     )

@@ -1,5 +1,5 @@
-"""The steps that deploy, stop or remove a service. A step starts again after an interruption, so each may
-run twice."""
+"""The steps that deploy, stop or remove a service. All steps are idempotent, because a step starts again
+after an interruption."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The build step: builds the artifact of a deployment, and freezes its workload."""
+"""Builds the artifact of a deployment, and freezes its workload."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def _build(ledger: Ledger, cleanup: AsyncExitStack) -> None:
         build_input = await build_input_of(ledger, particulars(deployment), say)
         build_input = replace(build_input, fetched=fetched, cleanup=cleanup)
         ctx.logs.masks.add(deployment.id, build_input.inputs.hidden)
-        # Requests are served meanwhile: reading all variables takes long, and so does what follows
+        # Reading all variables and the build itself take long, so pending requests are served in between.
         await asyncio.sleep(0)
         for warning in build_input.inputs.warnings:
             say(warning)
@@ -52,7 +52,7 @@ async def _build(ledger: Ledger, cleanup: AsyncExitStack) -> None:
 
 
 async def _note_commit(ledger: Ledger, fetched: FetchedCommit) -> None:
-    """Records the commit of a build that failed; one that succeeds is recorded with its result."""
+    """Records the commit of a failed build. A successful build records it with its result."""
 
     async def write(tx: Tx) -> None:
         current = await ledger.current(tx)
@@ -88,7 +88,7 @@ async def _prepare(ledger: Ledger, build_input: BuildInput) -> tuple[BuiltArtifa
 
 @contextmanager
 def _paused(limit: asyncio.Timeout) -> Iterator[None]:
-    """Stops a time limit for a block that waits for builds of others."""
+    """Suspends a time limit while a block waits for builds of other services."""
     now = asyncio.get_running_loop().time
     deadline, began = limit.when(), now()
     limit.reschedule(None)

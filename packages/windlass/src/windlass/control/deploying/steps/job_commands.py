@@ -1,8 +1,8 @@
-"""Runs the command that a job has for a deployment of it: on start, on stop, on delete.
+"""Runs the command that a job has for a deployment: on start, on stop, or on delete.
 
-The deployment waits for a run, which is a piece of work of its own. If the run fails, so does the deployment,
-and so do those of the same request that wait for the job. Commands of other kinds of services before their
-removal are in `removal_run`.
+The deployment waits for a run, which is separate background work. If the run fails, the deployment fails, and
+so do deployments of the same request that wait for the job. `removal_run` runs the commands of other service
+kinds before their removal.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from windlass.engines.workload import Workload
 from windlass.store import FAR, DeploymentRow, RunRow, Tx
 
 _LOOK_AGAIN: Final = 5_000
-"""Milliseconds after which a run is checked in any case; usually its end makes the deployment due at once."""
+"""Milliseconds until an awaited run is polled. Usually, the end of the run schedules the deployment
+earlier."""
 _OTHERS_END: Final = "Ended, because the job is stopped or deleted"
 
 
 async def run_start_command(ledger: Ledger, workload: Workload) -> None:
-    """Runs the command of a deployment of a job, if it has one. Later runs start the same version."""
+    """Runs the start command of a job's deployment, if there is one. Scheduled runs use the deployed version
+    afterwards."""
     assert workload.job is not None
     asked = particulars(ledger.deployment).event
     event = RunEvent(asked or RunEvent.ON_START)
@@ -51,8 +53,8 @@ async def run_start_command(ledger: Ledger, workload: Workload) -> None:
 
 
 async def run_end_command(ledger: Ledger) -> bool:
-    """Ends runs of a job that is stopped, uninstalled or deleted, then runs the command for that. False if it
-    failed, and with it the deployment."""
+    """Ends the runs of a job that is stopped, uninstalled or deleted, then runs the job's command for that
+    action. Returns False if the command failed; the deployment has then failed, too."""
     kind = ledger.ctx.kinds[ledger.service.family]
     if not kind.has_runs:
         return True
@@ -81,7 +83,8 @@ async def cancel_awaited_run(ledger: Ledger) -> None:
 
 
 async def _end_other_runs(ledger: Ledger) -> None:
-    """Prevents further scheduled runs, and ends runs that no deployment waits for."""
+    """Disables the timetable, and cancels runs that this deployment does not wait for. Raises RetryLater
+    while such runs exist."""
     others = await _disarm(ledger)
     if others:
         await _cancel(ledger, others, _OTHERS_END)
@@ -103,7 +106,7 @@ async def _cancel(ledger: Ledger, tx: Tx, current: DeploymentRow, runs: list[Run
 
 
 async def _await_run(ledger: Ledger, version: str, plan: JobPlan, event: RunEvent) -> RunRow:
-    """Returns the run of this deployment once it has ended. Raises RetryLater before."""
+    """Returns the run of this deployment once it has ended. Raises RetryLater before that."""
     run = await _find_or_add(ledger, version, plan, event)
     if run is None or run.status in OPEN_RUNS:
         await ledger.ctx.point("run awaited")
@@ -115,8 +118,8 @@ async def _await_run(ledger: Ledger, version: str, plan: JobPlan, event: RunEven
 async def _find_or_add(
     ledger: Ledger, tx: Tx, current: DeploymentRow, version: str, plan: JobPlan, event: RunEvent
 ) -> RunRow | None:
-    """Returns the last run of this deployment, which it adds if there is none. None while another run of
-    the job is in progress: they never run together."""
+    """Returns the last run of this deployment, and adds a run if there is none. Returns None while another
+    run of the job is in progress, because runs of a job are never concurrent."""
     if (run := await tx.runs.awaited_by(current.id)) is not None:
         return run
     if await tx.runs.open(current.service):
@@ -142,7 +145,7 @@ async def _find_or_add(
 async def _finish(
     ledger: Ledger, tx: Tx, current: DeploymentRow, plan: JobPlan, report: RunReport | None
 ) -> None:
-    """Records the success of a deployment of a job: its runs start this version from now on."""
+    """Records the success of a job's deployment. Future runs use the deployed version."""
     reported = await with_report(tx, current, report) if report else current
     service = await write_deployed(ledger.ctx, tx, reported)
     await finish(tx, service, reported, Progress.SUCCEEDED)

@@ -1,4 +1,5 @@
-"""Keeps a service as it was deployed last: all its instances, no others, and their health noted."""
+"""Keeps a service in the state of its last deployment: starts missing instances, ends others, and records the
+health."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from windlass.routers.router import RouteError
 from windlass.store import StatusRow, Tx
 
 TRY_AGAIN = 30_000
-"""Milliseconds after which a service that cannot run is tried again."""
+"""Milliseconds until a service that cannot run is tried again."""
 
 
 async def keep(ledger: Ledger) -> None:
@@ -41,7 +42,7 @@ async def keep(ledger: Ledger) -> None:
         await (ledger.rest() if failure is None else _report(ledger, workload, failure or str(error)))
         return
     seen = await refresh(ctx, ledger.service.id)
-    # No deployment waits or is under way: of all that was ever asked for, only this is meant to run.
+    # No deployment waits or is in progress, so only this generation may run.
     await retire_others(ctx, workload, status.deployments, seen=seen)
     if health := health_of(workload, seen, status, is_newest=await _is_newest(ledger)):
         await ledger.note_health(workload, *health)
@@ -50,14 +51,14 @@ async def keep(ledger: Ledger) -> None:
 
 
 async def _report(ledger: Ledger, workload: Workload, why: str) -> None:
-    """Records why a service cannot run, and tries again later."""
+    """Records why a service cannot run, and schedules another attempt."""
     await ledger.note_health(workload, State.DEPLOYMENT_ERROR, why)
     await ledger.put_off(TRY_AGAIN)
 
 
 async def clear(ledger: Ledger) -> None:
-    """Ends what runs of a service that is not meant to run: a worker that lost its lease may have begun it,
-    and what ran once has ended."""
+    """Ends all instances of a service that must not run. A worker that lost its lease may have started them,
+    or they belong to a finished run."""
     await end_up_to(
         ledger.ctx, ledger.service.id, ledger.status.deployments, ledger.ctx.settings.stop_seconds
     )
@@ -65,15 +66,15 @@ async def clear(ledger: Ledger) -> None:
 
 
 async def _record_remaining(ledger: Ledger, workload: Workload) -> None:
-    """Records how many instances there are of a service that cannot be started again. If the engine does
-    not know, the numbers stay."""
+    """Records how many instances of a service remain after a failed start. If the engine cannot report them,
+    the recorded numbers stay."""
     with suppress(EngineError):
         seen = await ledger.place.engine.observe(ledger.service.id)
         await _note_instances(ledger, seen.of(workload.generation))
 
 
 async def _note_instances(ledger: Ledger, seen: Observation) -> None:
-    """Records how many instances run and are ready, if that has changed."""
+    """Records how many instances run and are ready, if the numbers have changed."""
     running, ready = len(seen.instances) - len(seen.broken), len(seen.ready)
     if (running, ready) == (ledger.status.running, ledger.status.ready):
         return
@@ -97,8 +98,9 @@ async def _apply(ledger: Ledger, workload: Workload, count: int) -> None:
 
 
 async def _is_newest(ledger: Ledger) -> bool:
-    """Returns whether the version that serves is the newest that was asked for. A rebuild of it asks for no
-    other: if it failed, and the build came back, such as with the disk of an engine, all is in order."""
+    """Returns whether the serving version is the newest requested one. A rebuild does not request another
+    version: if the rebuild failed and the lost build came back, such as with the disk of an engine, the
+    service is healthy again."""
     status = ledger.status
     if status.deployment == status.serving:
         return True
@@ -110,7 +112,8 @@ def health_of(
     workload: Workload, instances: Sequence[Instance], status: StatusRow, *, is_newest: bool
 ) -> tuple[State, str] | None:
     """Returns the state of a service and the reason for it, or None if there is nothing to report.
-    `is_newest`: no later version was asked for, whose failure the state may show."""
+    `is_newest` is whether the serving version is the newest requested one. Otherwise the state may show the
+    failure of a later version."""
     own = [instance for instance in instances if instance.generation == workload.generation]
     broken = [instance for instance in own if instance.phase is not Phase.RUNNING]
     troubled = broken or [instance for instance in own if instance.restarts]

@@ -1,8 +1,8 @@
-"""Runs a command once in the build of a service, beside what serves. Nothing of the service changes by it:
-not its state, and not what serves.
+"""Runs a command once in the build of a service, without changing the service's state or its serving
+instances.
 
-As with the release command, the engine knows the run by its generation and an index that no instance has, and
-the output is in the log of the deployment.
+The engine identifies the run by its generation and an index that instances do not use, like a release
+command. The output is written to the deployment's log.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def abandon_one_off(ledger: Ledger) -> None:
 
 
 async def _freeze(ledger: Ledger) -> Workload:
-    """Returns the run: worked out once, and sealed with the deployment."""
+    """Returns the workload of the run. It is computed once and stored encrypted with the deployment."""
     ctx, service = ledger.ctx, ledger.service
     current = await ctx.store.reads.deployments.get(ledger.deployment.id)
     if current is not None and (workload := decrypt_workload(ctx, current)):
@@ -77,7 +77,7 @@ async def _freeze(ledger: Ledger) -> Workload:
 
 
 def _discard_remark(line: str, stage: DeploymentStage | None) -> None:
-    """Leaves remarks on ports out of the log, which has the output of the command."""
+    """Discards remarks about ports, because the log should contain only the command's output."""
 
 
 @in_transaction
@@ -87,7 +87,7 @@ async def _seal(ledger: Ledger, tx: Tx, current: DeploymentRow, workload: Worklo
 
 
 async def _end(ledger: Ledger, workload: Workload, failure: str) -> None:
-    """Ends a run that exceeded its time limit, as failed."""
+    """Ends a run that exceeded its time limit, and records the failure."""
     await _remove(ledger, workload)
     await _close(ledger, Progress.FAILED, failure)
 

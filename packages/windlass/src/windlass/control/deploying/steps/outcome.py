@@ -1,4 +1,4 @@
-"""Waits for the end of a workload that runs once, without holding a slot of the worker for long."""
+"""Waits for the end of a workload that runs once, without occupying a worker slot for long."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from windlass.core.deploy.progress import RunReport
 from windlass.engines.workload import Outcome, Workload
 
 LOOK_AGAIN = 5_000
-"""Milliseconds after which a run is checked in any case; the engine reports its end at once."""
+"""Milliseconds until a run is polled. Usually, the engine reports the end of the run earlier."""
 
 
 class RunFailed(Exception):
-    """The run has not ended by itself; the message is for the person who deployed."""
+    """The run exceeded its time limit. The message is for the person who deployed it."""
 
 
 async def wait_for_outcome(
     ctx: Context, place: Place, workload: Workload, started_at: int, index: int = 0
 ) -> Outcome:
-    """Waits for the end of the run: for a moment here, then RetryLater. RunFailed after its time limit."""
+    """Waits briefly for the end of a run, then raises RetryLater. Raises RunFailed after the time limit of
+    the run."""
     engine = place.engine
     until = started_at + round(workload.time_limit * 1000)
     await examine(ctx, place)
@@ -40,7 +41,8 @@ async def wait_for_outcome(
                     f"Make the run shorter, or {ctx.kinds[workload.family].more_time}: "
                     f"{workload.name} did not end within {workload.time_limit:g} seconds"
                 )
-            # Before it has begun, an engine that is slow would begin in vain each time.
+            # A run that has not begun is not put off: a slow engine would start it again in each attempt,
+            # without result.
             observation = await engine.observe(workload.service)
             if observation.of(workload.generation).instances:
                 await ctx.point("run put off")
@@ -61,7 +63,7 @@ def report_of(outcome: Outcome, output: str) -> RunReport:
 
 
 async def failure_of(ledger: Ledger, workload: Workload, report: RunReport) -> str:
-    """Returns the remedy that its kind knows, and how a run failed; empty after the exit code 0."""
+    """Returns how a run failed, with the remedy of its kind; empty after the exit code 0."""
     if report.exit_code == 0:
         return ""
     kind = ledger.ctx.kinds[ledger.service.family]

@@ -1,6 +1,6 @@
 """Releases a new generation: it starts beside the old one, serves once it is healthy, and replaces it.
 
-If the release fails or is cancelled, the new generation is removed, and the old one keeps serving.
+A release that fails or is cancelled is removed, and the old generation keeps serving.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ async def release(ledger: Ledger) -> None:
         await ledger.fail(str(error))
         return
     if has_switched(ledger.deployment, ledger.status):
-        # Before an interruption. Anything wrong since then is reported by keeping, which comes next.
+        # The step was interrupted after the switch. The keep step, which follows, reports problems since
+        # then.
         seen = await refresh(ctx, service.id)
     else:
         count = count_of(new, ledger.status.instances or new.instances)
@@ -63,8 +64,8 @@ async def release(ledger: Ledger) -> None:
 
 
 async def _bring_up(ledger: Ledger, new: Workload, old: Workload | None, count: int) -> Workload | None:
-    """Returns the workload of which all instances are healthy, with the port on which it listens. Otherwise
-    the deployment failed, and the old generation serves."""
+    """Returns the workload once all instances are healthy, with the port on which the program listens.
+    Returns None if the deployment failed; the old generation then serves."""
     failure, has_moved = particulars(ledger.deployment).message, False
     while not failure:
         try:
@@ -75,7 +76,7 @@ async def _bring_up(ledger: Ledger, new: Workload, old: Workload | None, count: 
             if not has_moved:
                 new, has_moved = await _take_over(ledger, new, elsewhere), True
                 continue
-            failure = str(elsewhere)  # it chooses another port at each start
+            failure = str(elsewhere)  # the program chooses another port at each start
         except ReleaseFailed as failed:
             failure = str(failed)
         await ledger.give_up(failure)
@@ -84,8 +85,9 @@ async def _bring_up(ledger: Ledger, new: Workload, old: Workload | None, count: 
 
 
 async def _take_over(ledger: Ledger, workload: Workload, elsewhere: ListensElsewhere) -> Workload:
-    """Ends the instances, and freezes their generation again with the port on which the program listens: they
-    start again with it. An interruption before leads here again, and one after it starts them so."""
+    """Ends the instances and freezes the workload again with the port on which the program listens. The
+    caller then starts them again. An interruption before the freeze repeats this; after the freeze, the
+    repeated step starts the instances with the new port."""
     ctx = ledger.ctx
     ledger.say(
         f"{workload.name} listens on port {elsewhere.port}, and not on the one that Windlass chose: "
@@ -106,9 +108,9 @@ async def _take_down(ledger: Ledger, new: Workload, old: Workload | None, count:
 
 
 async def prune(ledger: Ledger) -> None:
-    """Removes builds that are not needed any more. Safe only here: the worker that holds the claim is the
-    only one that builds for this service. Skipped where nothing was built, because an engine may take long
-    for it; what could not be removed while a builder was unavailable goes after the next build."""
+    """Removes builds that are no longer needed. Safe only here, because the holder of the claim is the only
+    worker that builds for this service. Skipped without a build, because the call may be slow. Builds that an
+    unavailable builder could not remove are removed after the next build."""
     ctx, service = ledger.ctx, ledger.service
     await ctx.point("about to prune")
     if await may_have_built(ctx, service.id):
@@ -118,7 +120,7 @@ async def prune(ledger: Ledger) -> None:
 
 
 async def abandon(ledger: Ledger) -> None:
-    """Removes the instances of a cancelled deployment. The earlier version keeps serving."""
+    """Removes a deployment that was cancelled. The earlier version keeps serving."""
     deployment = ledger.deployment
     if particulars(deployment).command:
         await abandon_one_off(ledger)

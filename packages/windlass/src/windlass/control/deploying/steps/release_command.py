@@ -1,7 +1,7 @@
 """Runs the release command of a deployment, after its build and before its first instance.
 
-The engine knows the run by its generation and an index that no instance has: a step that is repeated waits
-for the same run, and there are never two. Once it has ended, that is recorded, and it is not run again.
+The engine identifies the run by its generation and an index that instances do not use, so that a repeated
+step waits for the same run. The end of the run is recorded, and the command is not run again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from windlass.store import DeploymentRow, Tx
 
 
 async def run_release_command(ledger: Ledger, workload: Workload) -> None:
-    """Returns at once if there is none, or if it has run. Raises ReleaseFailed if it fails."""
+    """Runs the release command if there is one that has not run yet. Raises ReleaseFailed if it fails."""
     if not workload.artifact.release:
         return
     say = ledger.say
@@ -45,7 +45,7 @@ async def run_release_command(ledger: Ledger, workload: Workload) -> None:
 
 
 async def release_output(ledger: Ledger) -> str:
-    """Returns the last lines of a release command that failed; otherwise an empty text."""
+    """Returns the last log lines of a release command that failed; empty otherwise."""
     current = await ledger.ctx.store.reads.deployments.get(ledger.deployment.id)
     report = particulars(current).release if current else None
     return "\n".join(report.output) if report and report.exit_code != 0 else ""
@@ -71,7 +71,8 @@ async def _run(ledger: Ledger, workload: Workload, started_at: int) -> RunReport
 
 @in_transaction
 async def _begin(ledger: Ledger, tx: Tx, current: DeploymentRow) -> tuple[RunReport, bool]:
-    """Records when the run began, for its time limit; True if no earlier step has recorded it."""
+    """Records the start time of the run, on which its time limit depends. Also returns whether this call
+    recorded it first."""
     details = particulars(current)
     is_first = details.release is None
     if details.release is None:
@@ -88,7 +89,7 @@ async def _finish(ledger: Ledger, tx: Tx, current: DeploymentRow, report: RunRep
 
 
 async def last_lines(ledger: Ledger) -> str:
-    """Returns the last lines of the run, which are in the log of the deployment."""
+    """Returns the last lines of the release command in the deployment's log."""
     service, deployment = ledger.service.id, ledger.deployment.id
     lines = await asyncio.to_thread(ledger.ctx.logs.tail, service, LAST_LINES, deployment=deployment)
     decoded = [msgspec.json.decode(line) for line in lines]

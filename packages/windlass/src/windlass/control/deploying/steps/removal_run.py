@@ -1,7 +1,7 @@
-"""Runs the last task of a service before its removal, such as destroying the resources that it has made.
+"""Runs the last task of a service before its removal, such as destroying the resources that it has created.
 
-The engine identifies the run by the generation of the removal: a repeated step waits for the same run. A
-run that succeeded is recorded, and is not repeated.
+The engine identifies the run by the generation of the removal, so that a repeated step waits for the same
+run. A successful run is recorded and not repeated.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from windlass.store import DeploymentRow, Tx
 
 
 class RemovalFailed(Exception):
-    """The run before a removal has failed. The message is for the person who asked for the removal."""
+    """The run before a removal has failed. The message is for the person who requested the removal."""
 
     def __init__(self, message: str, output: str = "") -> None:
         super().__init__(message)
         self.output = output
-        """The last lines of the run."""
+        """The last log lines of the run."""
 
 
 async def run_before_removal(ledger: Ledger) -> None:
-    """Runs the run that precedes a removal. Returns at once if there is none, or if it has ended. Raises
+    """Runs the last task before a removal, if there is one that has not succeeded yet. Raises
     RemovalFailed."""
     sub_action = particulars(ledger.deployment).sub_action
     if not sub_action:
@@ -93,8 +93,8 @@ async def _run(ledger: Ledger, workload: Workload) -> None:
 
 
 async def _give_up(ledger: Ledger, workload: Workload, failure: str) -> NoReturn:
-    """Ends a run that was given up: a worker that was killed meanwhile has recorded that, and none begins the
-    run again."""
+    """Ends a run that exceeded its time limit. The failure was recorded before, so that the run is not
+    started again after a crash."""
     engine, generation = ledger.place.engine, workload.generation
     await engine.remove(workload.service, generation=generation, grace=workload.grace)
     raise RemovalFailed(failure)

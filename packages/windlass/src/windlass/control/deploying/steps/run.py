@@ -1,5 +1,8 @@
-"""Runs a workload to its end, once. The engine knows the run by its generation, so that a step that is
-repeated waits for the same run; between two checks of a long run, no slot of the worker is held."""
+"""Runs a workload to its end, once.
+
+The engine identifies the run by its generation, so that a repeated step waits for the same run. A long run
+does not occupy a worker slot between two checks.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,8 @@ async def run(ledger: Ledger) -> None:
 
 
 async def _end(ledger: Ledger, workload: Workload, failure: str) -> None:
-    """Ends a run that timed out or could not be awaited, as failed, before another one may begin."""
+    """Ends a run that timed out or could not be awaited, and records the failure. The next run may begin
+    afterwards."""
     engine, generation = ledger.place.engine, workload.generation
     await engine.remove(workload.service, generation=generation, grace=workload.grace)
     await ledger.fail(failure, output=await last_output(ledger.ctx, workload.service, workload.deployment))

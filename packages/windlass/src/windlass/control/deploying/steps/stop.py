@@ -1,5 +1,6 @@
-"""Ends the instances of a service. A stop keeps its data, and an uninstall erases it. A deletion also
-removes the service itself, once everything else is removed.
+"""Ends the instances of a service. A stop keeps the service's data, and an uninstall erases it.
+
+A deletion also removes the service's records, once everything that was created for it is erased.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ async def _end(ledger: Ledger) -> None:
 
 
 async def end_all(ledger: Ledger) -> None:
-    """Ends all instances: first no new requests reach them, then those in progress finish."""
+    """Ends all instances. First new requests are routed away, then requests in progress finish."""
     ctx, service = ledger.ctx, ledger.service
     workload = await ledger.find_serving()
     await ledger.clear_serving()
@@ -105,5 +106,5 @@ async def delete(ledger: Ledger) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """Returns why a deletion failed, without paths of this machine."""
+    """Returns why a deletion failed, without file paths of this machine."""
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
