@@ -1,1 +1,1 @@
-"""Background work, for which no request waits."""
+"""Background work, independent of API requests."""

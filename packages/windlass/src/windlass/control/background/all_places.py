@@ -15,20 +15,20 @@ from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 
 LONGEST_CALL: Final = 20.0
-"""Seconds that the engine of a cluster may take."""
+"""The timeout in seconds for calls to the engine of a cluster."""
 _ROUND: Final = 2.0
 """Seconds after which a round continues without the engines that have not finished."""
 _log = log("places")
 
 
 class OtherDatabase(Exception):
-    """The database is no longer the one that this server was started with."""
+    """The database is no longer the one with which this server was started."""
 
 
 @asynccontextmanager
 async def isolate_failures(place: Place) -> AsyncIterator[None]:
-    """Contains failures of the engine of a cluster, which may be unavailable, slow or faulty: limits its
-    time, and logs its errors."""
+    """Contains failures of a cluster's engine, which may be unavailable, slow or faulty: sets a timeout and
+    logs errors."""
     if place.reconnect is None:
         yield
         return
@@ -44,14 +44,15 @@ async def isolate_failures(place: Place) -> AsyncIterator[None]:
 
 
 async def run_at_all_places(ctx: Context, action: Callable[[Place], Awaitable[None]]) -> None:
-    """Runs an action at all places in parallel. Skips clusters whose engines fail or are slow."""
+    """Runs an action at all places concurrently. Skips clusters whose engines fail or time out."""
 
     await run_together(*(_act_isolated(place, action) for place in ctx.places.all()))
 
 
 async def at_clusters(ctx: Context, kind: str, action: Callable[[Place], Awaitable[None]]) -> None:
-    """Acts at all clusters with their own engine at once. A slow engine delays no round: its call
-    continues in the background, and rounds of this kind leave it out until it has finished."""
+    """Runs an action concurrently at all clusters with their own engine. A slow engine does not delay the
+    round: its call continues in the background, and rounds of the same `kind` skip the cluster until the call
+    has finished."""
     tasks: list[asyncio.Task[None]] = []
     for place in ctx.places.all():
         key = kind, place.id

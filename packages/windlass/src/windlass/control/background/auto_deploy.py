@@ -1,7 +1,8 @@
-"""Deploys new commits of services that ask for it: the newest commit of the branch, if it is unseen.
+"""Deploys new commits of services with automatic deployments: the newest commit of their branch, if it is
+new.
 
-Each such service has a piece of work that is due again after each check. The commit that was seen last is
-stored in the transaction that deploys it, so that no server deploys it twice or misses one.
+Each such service has a work item that is rescheduled after each check. The last seen commit is stored in the
+transaction that requests the deployment, so that no server deploys a commit twice or misses one.
 """
 
 from __future__ import annotations
@@ -33,19 +34,21 @@ from windlass.sources.git import GitError, GitSource
 from windlass.store import Claim, Reads, Row, Tx
 
 HEAD_SECONDS, COMPARISON_SECONDS = 20.0, 60.0
-"""Timeouts for a git server, because a few slow servers could otherwise hold all slots of this work."""
+"""Time limits in seconds for responses of a git server. Without a limit, a few slow servers could occupy all
+slots of this work."""
 SHORT_SECONDS, FULL_EVERY = 4.0, 5
-"""The limit while a branch cannot be read, and the number of checks of which one has the full limit all the
-same: a server that is always slow may have failed just once."""
+"""The time limit after failed checks, and how often a check has the full limit all the same, because a slow
+server may need it."""
 LONGEST_PAUSE: Final = 10
 """The longest pause while a branch cannot be read, as a multiple of the usual pause."""
 SLOWER: Final = 30
-"""The shortest pause after a check, as a multiple of its duration: slow servers hold few slots."""
+"""The shortest pause after a check, as a multiple of its duration, so that slow servers occupy few slots."""
 LONGEST_SLOW_PAUSE: Final = 10 * MINUTE
 MOST_STEPS: Final = 500_000
-"""Maximum product of path parts and pattern parts. A commit above it counts as changing a watched file."""
+"""The limit of comparisons: path components times pattern components. A larger commit is treated as a change
+of watched files."""
 _LATEST: Final = 50
-"""Number of the latest deployments in which a commit is looked for."""
+"""The number of recent deployments that are searched for a commit."""
 _WORDS: Final = Dialect(name="plain", state=str, event=str)
 _FROM_GIT: Final = Origin("GIT")
 
@@ -59,13 +62,13 @@ class WatchSettings(Struct):
 class CommitStep(Enum):
     DEPLOY = auto()
     NOTE = auto()
-    """Remember the commit without deploying it: it was deployed before, or the service is not to run."""
+    """Store the commit as seen without deploying it: it was deployed before, or the service must not run."""
     WAIT = auto()
-    """Check again later: a deployment that has not fetched its commit yet may be for this one."""
+    """Check again later: a deployment in progress may be of this commit, but has not fetched it yet."""
 
 
 async def deploy_new_commit(ctx: Context, claim: Claim) -> None:
-    """Looks at the branch of a service, deploys its newest commit if it is new, and is due again later."""
+    """Checks the branch of a service, deploys its newest commit if it is new, and reschedules the check."""
     service = await ctx.store.reads.resources.get(service_of_work(claim.id))
     if service is None or not ctx.kinds[service.family].deploys_new_commits(service):
         await ctx.store.write(lambda tx: _end(tx, claim))
@@ -99,14 +102,15 @@ def _pause_after(took: int, usual: int) -> int:
 
 
 async def _end(tx: Tx, claim: Claim) -> None:
-    """Ends the checks of a branch and deletes its recorded commit: if auto_deploy is turned on again, it
-    starts from the last deployed commit."""
+    """Removes the work item and the last seen commit. If automatic deployments are enabled again, the last
+    deployed commit is the last seen one."""
     await tx.branch_heads.forget(service_of_work(claim.id))
     await tx.work.done(claim)
 
 
 async def _deploy_if_new(ctx: Context, claim: Claim, service: Row, source: GitSource, head: str) -> str:
-    """Deploys a commit that is new and changes a watched path. Returns a line for the log, or nothing."""
+    """Deploys a commit that is new and changes a watched path. Returns a log line; empty if there is nothing
+    to log."""
     seen = await _find_seen(ctx.store.reads, service)
     if head == seen:
         return ""
@@ -117,7 +121,7 @@ async def _deploy_if_new(ctx: Context, claim: Claim, service: Row, source: GitSo
         await fence(tx, claim)
         current = await tx.resources.get(service.id)
         if current is None or current.tag != service.tag or await _read_filters(tx, service) != filters:
-            return ""  # its settings changed meanwhile
+            return ""  # the settings changed meanwhile
         step = await _choose_step(tx, service.id, seen, head) if seen and is_watched else CommitStep.NOTE
         if step is CommitStep.WAIT:
             return ""
@@ -136,7 +140,7 @@ async def _deploy_if_new(ctx: Context, claim: Claim, service: Row, source: GitSo
 
 
 async def _find_seen(source: Reads, service: Row) -> str:
-    """Returns the commit that was seen last; before the first check, the one that was deployed last."""
+    """Returns the last seen commit; before the first check, the last deployed commit."""
     seen = await source.branch_heads.seen(service.id)
     if seen is not None:
         return seen
@@ -161,9 +165,12 @@ async def _choose_step(tx: Tx, service: str, seen: str, head: str) -> CommitStep
 
 
 def _since_seen(past: Sequence[Particulars], seen: str) -> Sequence[Particulars]:
-    """Returns the deployments after the one that followed the branch to the commit seen last: a branch that
-    is set back to an earlier commit leads to a deployment of it. If there is no such deployment, the first
-    deployment of the commit counts; without one, all do."""
+    """Returns the deployments that are newer than the automatic deployment of the commit `seen`. Deployments
+    up to it do not matter: after a branch is reset to an earlier commit, that commit is deployed again.
+
+    If there was no automatic deployment of `seen`, its first deployment is used. If there was none at all,
+    all deployments are returned.
+    """
     of_seen = [place for place, details in enumerate(past) if _is_of(details, seen)]
     followed = (place for place in of_seen if past[place].origin == _FROM_GIT.origin)
     return past[: next(followed, of_seen[-1] if of_seen else len(past))]
@@ -174,7 +181,7 @@ def _is_of(details: Particulars, commit: str) -> bool:
 
 
 class PathFilters(NamedTuple):
-    """Patterns that a changed path must pass. Without any, all paths pass."""
+    """Patterns that a changed path must match. Without patterns, all paths match."""
 
     watched: Sequence[str]
     """The patterns of `watch_paths`."""
@@ -188,8 +195,7 @@ async def _read_filters(source: Reads, service: Row) -> PathFilters:
 
 
 def patterns_of(restrictions: Sequence[DeploymentRestriction]) -> list[str]:
-    """Returns the patterns of restrictions. The last one that matches a path decides, so exclusions come
-    last."""
+    """Returns the patterns of restrictions. The last matching pattern decides, so exclusions come last."""
     paths = [(restriction.mode, restriction.value.strip("/")) for restriction in restrictions]
     return [
         *(path for mode, path in paths if mode == "MATCH"),
@@ -208,8 +214,8 @@ def _why_skipped(filters: PathFilters) -> str:
 async def _changes_watched(
     ctx: Context, source: GitSource, filters: PathFilters, seen: str, head: str
 ) -> bool:
-    """Returns whether a watched file differs. Commits that cannot be compared count as different, as after
-    a rewrite of the branch."""
+    """Returns whether a watched file changed. Commits that cannot be compared count as changed, as after a
+    force push."""
     if not any(filters):
         return True
     try:
@@ -221,9 +227,9 @@ async def _changes_watched(
 
 
 def is_any_watched(paths: Sequence[str], *filters: Sequence[str]) -> bool:
-    """Returns whether one of the paths passes all filters: in each, the last pattern that matches it
-    decides. If all patterns of a filter exclude, everything else passes it. True as well if there is too
-    much to compare."""
+    """Returns whether one of the paths passes all filters. In each filter, the last pattern that matches the
+    path decides. A filter with only exclusions accepts all other paths. Returns True if there is too much to
+    compare."""
     tests = [_filter_of(patterns) for patterns in filters]
     length = sum(path.count("/") + 1 for path in paths)
     if length * sum(passes.length for passes in tests) > MOST_STEPS:
@@ -241,6 +247,6 @@ def _log(ctx: Context, service: Row, message: str) -> None:
 
 
 def _call(ctx: Context, service: Row) -> Call:
-    """Returns a call to the deploy action of the service, as Windlass itself makes it."""
+    """Returns a call to the deploy action of the service, with Windlass itself as the actor."""
     operation, *_ = ctx.registry.handled_by(f"{service.family}.deploy")
     return Call(operation=operation, actor=SYSTEM, ids=(service.id,), dialect=_WORDS, origin=_FROM_GIT)

@@ -1,6 +1,7 @@
-"""Moves due times of work and timetables earlier if the clock was set back while no server ran.
+"""Moves the due times of work and timetables to earlier times if the clock was set back while no server ran.
 
-Due times are stored: by a clock that was ahead, work that was due soon would wait for days.
+Due times are stored as absolute times. If the clock was ahead, work that should be due soon would wait for
+days.
 """
 
 from __future__ import annotations
@@ -14,24 +15,26 @@ from windlass.core.words.due_times import UnknownZone
 from windlass.store import TimetableRow, Tx
 
 LONGEST_WAIT: Final = HOUR
-"""Work that is due later may have been asked for by a clock that was ahead. An early check is harmless."""
+"""The longest wait that is kept. Work with a later due time may have been scheduled while the clock was
+ahead. An early check is harmless."""
 
 
 async def follow_earlier_clock(tx: Tx) -> None:
-    """Moves due times nearer if the present clock reaches them sooner. A due time that already had its run
-    gets no second one."""
+    """Moves due times to earlier times if the present clock requires it. A due time whose run was started is
+    not repeated."""
     await tx.work.bring_nearer(tx.now + LONGEST_WAIT)
     for timetable in await tx.timetables.after(tx.now):
-        with suppress(UnknownZone):  # it is looked at once an hour
+        with suppress(UnknownZone):  # the hourly check handles unknown time zones
             await _bring_nearer(tx, timetable)
 
 
 async def _bring_nearer(tx: Tx, timetable: TimetableRow) -> None:
     plan = plan_of(timetable)
     due = due_after(plan, tx.now)
-    if due >= timetable.due:  # as for nearly all of them: a start computes no more than this
+    if due >= timetable.due:  # the usual case
         return
-    # One that waits for the data of its time zone has a time that is not due, with missed ones before it.
+    # A timetable that waits for its time zone data has a due time that is only a check, with missed due times
+    # before it. It is not moved.
     if due_after(plan, timetable.due - MINUTE) == timetable.due:
         await tx.timetables.move(timetable.job, due)
         await tx.work.schedule(TIMETABLES, TIMETABLES, due)

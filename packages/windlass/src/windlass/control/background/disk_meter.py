@@ -1,6 +1,6 @@
-"""Measures what each organization holds of the disk of this machine, and of the database.
+"""Measures the disk usage of each organization, on this machine and in the database.
 
-Files are counted a moment at a time, so that millions of them take a twentieth of one processor at most.
+Files are counted in short intervals, so that millions of files take at most a twentieth of one CPU.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from windlass.engines.engine import DiskMeasurement, EngineError
 from windlass.store import FIRST_PLACE
 
 EVERY: Final = 300.0
-"""Seconds between two measurements; less while an organization waits until its deletions are counted."""
+"""Seconds between two measurements. The interval is `SOON` while an organization exceeds its quota, so that
+freed space is noticed soon."""
 SOON: Final = 60.0
 _FIRST: Final = 20.0
 _TURN: Final = 0.02
 _REST: Final = 19
-"""The pause after a count, as a multiple of its duration."""
+"""The pause after an interval of counting, as a multiple of its duration."""
 _LONG_REST: Final = 50
 _VOLUMES: Final = "run/volumes"
 _CACHES: Final = "builds/cache/.services"
-"""The caches, with a folder for each organization; the other parts have one for each service."""
+"""A folder with one subfolder for each organization. The other folders below have one subfolder for each
+service."""
 _PARTS: Final = (
     _VOLUMES,
     "run/caches",
@@ -51,8 +53,7 @@ Key = tuple[str, str]
 
 
 class FileCount:
-    """Sums up the bytes of files below folders, and counts the files, a moment at a time. Links to one file
-    count once."""
+    """Counts the files and bytes below folders, in intervals. Hard links to one file are counted once."""
 
     def __init__(self, folders: Iterable[tuple[Key, Path]]) -> None:
         self.bytes: Counter[Key] = Counter()
@@ -63,7 +64,7 @@ class FileCount:
         self._entries = self._count_all()
 
     def go_on(self, seconds: float) -> bool:
-        """Counts for the given time; returns whether more is left."""
+        """Counts for this many seconds. Returns whether there is more to count."""
         until = time.monotonic() + seconds
         return any(time.monotonic() >= until for _ in self._entries)
 
@@ -93,7 +94,7 @@ class DiskMeter:
         self._ctx = ctx
         self._folder = Path(ctx.settings.data_dir)
         self._rows: dict[str, int] = {}
-        """The bytes of organizations in the database, when these were last counted."""
+        """The last measured bytes of organizations in the database."""
         self._rows_due = self._volumes_due = 0.0
         self._volumes: dict[Key, int] = {}
 
@@ -105,7 +106,8 @@ class DiskMeter:
             await asyncio.sleep(max(SOON if is_any_above else EVERY, time.monotonic() - began))
 
     async def look(self, rest: int = _REST) -> bool:
-        """Measures, and records the result. Returns whether an organization holds more than its share."""
+        """Measures the disk usage and records the result. Returns whether an organization exceeds its
+        quota."""
         ctx = self._ctx
         count = FileCount(await in_thread(self._folders))
         is_left = True
@@ -118,7 +120,8 @@ class DiskMeter:
         on_disk, files = _sum_up(sizes, owners), _sum_up(count.files, owners)
         present = disk_spaces(self._folder, ctx.settings.disk_reserve_bytes)
         each = bytes_per_file(present)
-        # Empty files take no bytes, and the disk has space for so many only.
+        # Files count with at least their share of the inodes, because empty files use no bytes but the disk's
+        # inodes are limited.
         on_disk |= Counter({org: number * each for org, number in files.items()})
         held = on_disk + Counter(await self._row_sizes())
         share = share_of(ctx.settings.organization_disk_bytes, present, len(on_disk))
@@ -130,8 +133,8 @@ class DiskMeter:
         return bool(record.above)
 
     async def _row_sizes(self) -> dict[str, int]:
-        """Returns the bytes of organizations in the database, which one server of it counts. Counting takes a
-        fiftieth of the time at most; while it fails, the last result counts."""
+        """Returns the bytes of organizations in the database. Only the servers of the first place measure
+        them, for at most a fiftieth of the time. The last result is used if the measurement fails."""
         began = time.monotonic()
         if self._ctx.ownership.place == FIRST_PLACE and began >= self._rows_due:
             with suppress(Unavailable):
@@ -150,8 +153,8 @@ class DiskMeter:
         return found
 
     async def _volumes_elsewhere(self) -> dict[Key, int]:
-        """Returns the sizes of volumes that are not folders of the data directory. The engine counts files
-        for a fiftieth of the time at most; while it is away, the last result counts."""
+        """Returns the sizes of volumes outside the data directory. The engine measures them for at most a
+        fiftieth of the time. The last result is used while the engine is unavailable."""
         began = time.monotonic()
         if began >= self._volumes_due:
             with suppress(EngineError, TimeoutError):
@@ -163,7 +166,7 @@ class DiskMeter:
 
 
 def _sum_up(counts: Mapping[Key, int], owners: Mapping[str, str]) -> Counter[str]:
-    """Returns the sums of organizations. `owners`: the organizations of services."""
+    """Returns the sums by organization. `owners` contains the organizations of services."""
     sums = Counter[str]()
     for (part, name), number in counts.items():
         if org := name if part == _CACHES else owners.get(name):

@@ -1,4 +1,4 @@
-"""Periodic work, and cleanup after deletions."""
+"""Periodic cleanup, erasure of deleted services, and autoscaling."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from windlass.store import Claim, Tx
 
 SWEEP, TIDY, SCALE = "sweep", "tidy", "scale"
 TIDY_ELSEWHERE, SCALE_ELSEWHERE = "tidy elsewhere", "scale elsewhere"
-"""The same work on clusters with their own engine. Any server may claim it, because all servers reach all
-clusters."""
+"""The same work for clusters with their own engine. Any server may claim it, because all servers can reach
+these clusters."""
 EVENTS_AT_ONCE = 500
 _log = log("housekeeping")
 UNKNOWN = "the database does not know it"
 SCALE_EVERY, TIDY_EVERY = 15 * SECOND, 10 * MINUTE
 ERASED_AT_ONCE = 2
-"""Limits how many deleted services of one cluster are erased at a time, because all organizations share the
-slots."""
+"""The largest number of deleted services of one cluster that are erased concurrently, because all
+organizations share the worker slots."""
 ERASE_LATER, SLOW = 2 * SECOND, MINUTE
 
 
 async def sweep(ctx: Context, claim: Claim) -> None:
-    """Removes what is no longer needed, and is due again in an hour."""
+    """Removes expired rows of the database. Repeated every hour."""
     await forget_events(ctx)
 
     async def change(tx: Tx) -> None:
@@ -71,8 +71,8 @@ async def forget_events(ctx: Context) -> None:
 
 
 async def tidy(ctx: Context, claim: Claim) -> None:
-    """Erases leftovers of deleted services, old builds and old log lines, and sets aside services that
-    this database does not know."""
+    """Erases the remaining data of deleted services, old builds and old log lines, and sets aside services
+    that are missing in the database."""
     await ctx.point("about to sweep")
     await _sweep(ctx, ctx.places.local)
     await ctx.point("builds swept")
@@ -85,7 +85,7 @@ async def tidy(ctx: Context, claim: Claim) -> None:
 
 
 async def tidy_elsewhere(ctx: Context, claim: Claim) -> None:
-    """Does the work of `tidy` on all clusters with their own engine."""
+    """Does the work of `tidy` for all clusters with their own engine."""
 
     async def at(place: Place) -> None:
         await _sweep(ctx, place)
@@ -96,7 +96,7 @@ async def tidy_elsewhere(ctx: Context, claim: Claim) -> None:
 
 
 async def discard(ctx: Context, claim: Claim) -> None:
-    """Erases everything that was made for a deleted service."""
+    """Erases all data of a deleted service."""
     service = claim.id.removeprefix(f"{DISCARD}:")
     if not await ctx.store.reads.deletions.is_deleted(service):
         _log.error("nothing is erased of a service that was not deleted", extra={"service": service})
@@ -120,8 +120,8 @@ async def discard(ctx: Context, claim: Claim) -> None:
 
 async def _discard_soon(ctx: Context, place: Place, service: str) -> None:
     """Erases all data of a deleted service. If the engine of its cluster is unavailable or slow, the next
-    sweep does it; for a minute, the same holds for other services of the cluster, so that they do not hold
-    slots."""
+    sweep erases the data. Erasures of the cluster's other services are then skipped for a minute, so that
+    they do not occupy the shared slots."""
     is_erased = False
     ctx.places.erasing[place.id] += 1
     try:
@@ -147,7 +147,7 @@ async def _discard_at(ctx: Context, place: Place, service: str) -> None:
 
 
 async def _sweep(ctx: Context, place: Place) -> None:
-    with suppress(EngineUnavailable):  # It is asked again next time.
+    with suppress(EngineUnavailable):  # The next sweep tries again.
         await service_data.sweep(ctx, place.engine)
     await ctx.point("engine swept")
     with suppress(BuilderUnavailable):
@@ -160,9 +160,6 @@ async def _sweep(ctx: Context, place: Place) -> None:
             await _discard_at(ctx, place, service)
 
 
-# Scaling
-
-
 class Sample(Struct):
     """The last sample of a service's usage."""
 
@@ -173,13 +170,15 @@ class Sample(Struct):
 
 class Autoscaler(Struct):
     elsewhere: bool = False
-    """True to scale services on clusters with their own engine; false for those of this machine."""
+    """Indicates whether this scales services on clusters with their own engine, instead of services on this
+    machine."""
     samples: dict[str, Sample] = field(default_factory=dict)
     known: dict[str, Workload | None] = field(default_factory=dict)
-    """Keyed by deployment, of which it never changes; None if there is nothing to decide."""
+    """Scalable workloads by deployment; None for a deployment that cannot be scaled. Workloads do not change,
+    so entries stay valid."""
 
     async def scale(self, ctx: Context, claim: Claim) -> None:
-        """Compares the load of all services with their limits, and requests more or fewer instances."""
+        """Measures the load of all scalable services and changes their numbers of instances."""
         try:
             await self._check_services(ctx)
         finally:
@@ -211,7 +210,7 @@ class Autoscaler(Struct):
                 await self._scale_service(ctx, workload, by_service.get(service, []), used, now)
 
     async def _scalable(self, ctx: Context) -> dict[str, Workload]:
-        """Returns the services that may have more instances than their minimum."""
+        """Returns the workloads of services that may have more instances than their minimum."""
         serving, before = await ctx.store.reads.statuses.serving(), self.known
         self.known = {
             deployment: before[deployment] if deployment in before else await _scalable(ctx, deployment)
@@ -266,7 +265,7 @@ async def _scalable(ctx: Context, deployment: str) -> Workload | None:
 
 
 def _load(before: Sample, after: Sample, workload: Workload, instances: list[Instance]) -> float:
-    """Returns the mean CPU usage of instances that are in both samples, as a fraction of their limit."""
+    """Returns the mean CPU load, as a share of the requested CPU time, of instances in both samples."""
     running = {
         instance.id
         for instance in instances
@@ -281,4 +280,4 @@ def _load(before: Sample, after: Sample, workload: Workload, instances: list[Ins
 
 
 AIM_WHEN_UNKNOWN = 0.6
-"""A usage that results in no change."""
+"""A load that neither adds nor removes instances."""

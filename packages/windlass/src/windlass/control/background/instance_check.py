@@ -1,8 +1,8 @@
-"""Compares the instances that should run at each place with those that are there.
+"""Compares the instances that should run at each place with the present ones.
 
-Engines give notice of what begins and ends while they are connected. Changes in the meantime cause no
-notice: so each place is compared whenever its engine is back, and every two minutes. The comparison starts
-nothing: like the notice of an engine, it has a service looked at, and the reconciler does the rest.
+Connected engines report instances that start and end. Changes during a disconnection are not reported. So
+each place is compared when its engine is connected again, and every two minutes. The comparison starts no
+instances: it schedules checks of services, and the reconciler does the rest.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from windlass.engines.workload import Presence
 from windlass.store import StatusRow, Tx
 
 EVERY: Final = 120.0
-"""Seconds between two comparisons of a place whose engine reports nothing."""
+"""Seconds between two comparisons of a place."""
 _PAUSE: Final = 1.0
-"""Seconds after which a comparison that failed is tried again."""
+"""Seconds until a failed comparison is repeated."""
 _AT_ONCE: Final = 20
-"""Maximum number of services that one transaction marks, because requests wait for it."""
+"""The largest number of services that are changed in one transaction. Larger transactions would delay API
+requests."""
 _KIND: Final = "instance check"
 _GONE: Final = (
     "Wait until {} runs again: all of its instances were gone from their engine, and are started again now"
@@ -43,14 +44,15 @@ _log = log("instances")
 
 class Differences(Struct, frozen=True):
     absent: Sequence[StatusRow]
-    """Services that should run, of which nothing is there."""
+    """Services that should run but have no instance."""
     services: Collection[str]
-    """All services that should be looked at, these included."""
+    """All services that have to be checked, including the absent ones."""
 
 
 def compare(kept: Iterable[tuple[int, StatusRow]], present: Iterable[Presence]) -> Differences:
-    """`kept` are services with nothing to do but run, each with the generation that should. A service is as
-    it should be if exactly its instances are there, and as many of them run as was recorded."""
+    """Compares services with the present instances. `kept` contains services without open deployments, each
+    with its serving generation. A service is correct if exactly its instances are present, and the recorded
+    number of them run."""
     here, running, all_of = Counter[tuple[str, int]](), Counter[tuple[str, int]](), Counter[str]()
     for service, generation, is_running in present:
         here[service, generation] += 1
@@ -73,13 +75,13 @@ class InstanceCheck:
         """`notice` schedules a check of a service."""
         self._ctx, self._notice = ctx, notice
         self._due: set[str] = set()
-        """Places that are due for a comparison."""
+        """Places that have to be compared."""
         self._is_due = asyncio.Event()
         self._absent: dict[str, frozenset[str]] = {}
-        """Services of which nothing was there at the last check, by place. One may wait for its volume."""
+        """Services without instances at the last check, by place. Such a service may wait for its volume."""
 
     def note(self, place: str) -> None:
-        """Schedules a comparison of a place, because its engine may have missed notifications."""
+        """Schedules a comparison of a place, because notifications of its engine may have been missed."""
         self._due.add(place)
         self._is_due.set()
 
@@ -97,12 +99,12 @@ class InstanceCheck:
             self._is_due.clear()
             try:
                 await self.look()
-            except Unavailable:  # Others log that the database is unavailable.
+            except Unavailable:  # Other loops log that the database is unavailable.
                 await asyncio.sleep(_PAUSE)
                 self._is_due.set()
 
     async def look(self) -> None:
-        """Compares the places that are due."""
+        """Compares the scheduled places."""
         try:
             if self._ctx.ownership.is_owner:
                 await self._check(self._ctx.places.local)
@@ -111,10 +113,10 @@ class InstanceCheck:
         await at_clusters(self._ctx, _KIND, self._check)
 
     async def _check(self, place: Place) -> None:
-        """Compares a place, if it is due. The records are read first, so that a deployment in between does
-        not count as missing."""
+        """Compares a place if it is scheduled. The records are read before the engine, so that a later
+        deployment cannot appear absent."""
         if place.id not in self._due or place.engine.is_unavailable:
-            return  # An engine that is unavailable is noted when it is back.
+            return  # A comparison is scheduled when the engine is available again.
         self._due.discard(place.id)
         try:
             kept = [
@@ -136,7 +138,8 @@ class InstanceCheck:
         return (await self._ctx.places.at(status.cluster)).id == place.id
 
     async def _stray(self, place: Place, running: Collection[str]) -> list[str]:
-        """Returns services of which something runs and nothing should. Runs that are in progress should."""
+        """Returns services that have running instances but should have none. Services with runs in progress
+        are correct."""
         reads, stray = self._ctx.store.reads, []
         for service in sorted(running)[:MOST_LOOK_UPS]:
             status = await reads.statuses.get(service)
@@ -147,7 +150,7 @@ class InstanceCheck:
         return stray
 
     async def _mark_absent(self, place: Place, absent: Sequence[StatusRow]) -> None:
-        """Records that nothing runs of these services, before each of them is started again."""
+        """Records that these services have no instances, before each of them is started again."""
         before, now = self._absent.get(place.id, frozenset()), frozenset(status.id for status in absent)
         self._absent[place.id] = now
         if new := now - before:
@@ -161,7 +164,7 @@ async def _mark_absent(absent: Iterable[StatusRow], tx: Tx) -> None:
     for seen in absent:
         service, status = await tx.resources.get(seen.id), await tx.statuses.get(seen.id)
         if service is None or status != seen or await tx.deployments.open(seen.id):
-            continue  # It has changed since: a deployment sees to it, or saw the engine after this.
+            continue  # The service has changed since: its deployment checks the instances.
         await tx.statuses.change(replace(status, running=0, ready=0))
         if status.state in UP and status.deployment == status.serving:
             await record_health(tx, service, State.DEPLOYMENT_ERROR, _GONE.format(name_of(service)))

@@ -1,8 +1,8 @@
-"""The replacement of the sealing key, while servers run.
+"""The rotation of the encryption key while servers run.
 
-The first key that is given to a server is to seal. As soon as all servers of the database have it, one of
-them makes it the present key in the database, and a worker seals all values again. Each step may be
-interrupted and repeated: the database names the sealing key, and each value the key that has sealed it.
+The first key that the operator passes to a server is the wanted key. Once all servers of the database have
+this key, one server makes it the present key in the database, and a worker encrypts all secrets again. Each
+step is idempotent: the database stores the id of the present key, and each encrypted value the id of its key.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from windlass.core.words.events import Event
 from windlass.store import KeyHolder, Store, Tx
 
 LOOK_EVERY: Final = 2.0
-"""Seconds between two checks of the keys that are given, and at the database."""
+"""Seconds between two checks of the configured keys and of the database."""
 LEASE: Final = 15 * SECOND
-"""Time after which a killed server no longer delays the replacement of the key."""
+"""Milliseconds after which a killed server no longer delays a rotation."""
 _log = log("keys")
 
 
 class KeyRotation:
-    """Keeps the keys of a server up to date, and puts a new key into use."""
+    """Keeps the keys of a server up to date, and switches to a new key."""
 
     def __init__(
         self,
@@ -54,9 +54,9 @@ class KeyRotation:
         address: str = "",
         point: Callable[[str], Awaitable[None]] = no_point,
     ) -> None:
-        """`load_keys` returns the keys that the operator gives now, with the sealing key first. It
-        returns none if they cannot be read. `is_shared`: several servers may have the database, and
-        `address` identifies this one for people."""
+        """`load_keys` returns the keys that the operator configures, with the wanted key first; empty if they
+        cannot be read. `is_shared` is whether several servers may use the database, and `address` identifies
+        this server to people."""
         self._store, self._encryption, self._load_keys = store, encryption, load_keys
         self._is_shared, self._point = is_shared, point
         self._server = new_id()
@@ -65,10 +65,10 @@ class KeyRotation:
         store.guard_key(self)
         self._wanted = ""
         self._held: frozenset[str] = frozenset()
-        """The keys that others know this server to have."""
+        """The keys that this server has announced to other servers."""
         self._held_at = 0.0
         self.problem = ""
-        """The reason why this server cannot seal; empty if it can."""
+        """The reason why this server cannot encrypt; empty if it can."""
         self.lacking: tuple[KeyHolder, ...] = ()
         """Servers that lacked the new key at the last check."""
 
@@ -82,7 +82,7 @@ class KeyRotation:
                 self._outage.note(str(error))
 
     async def look(self) -> None:
-        """Reads new keys and reports them to other servers. Puts the new key into use if all servers have
+        """Loads new keys and announces them to other servers. Switches to the wanted key if all servers have
         it."""
         state = await self._adopt()
         await self._report_keys()
@@ -97,8 +97,8 @@ class KeyRotation:
         return CURRENT, self._encryption.fingerprint
 
     async def adopt(self) -> None:
-        """Reads new keys, and seals with the key that the database names. Raises Unavailable if this
-        server does not have it."""
+        """Loads new keys, and encrypts with the present key of the database. Raises Unavailable if this
+        server does not have the present key."""
         await self._adopt()
 
     async def _adopt(self) -> KeyState:
@@ -119,7 +119,7 @@ class KeyRotation:
         return state
 
     async def _report_keys(self) -> None:
-        """Renews the lease of this server, or announces a new key to the others."""
+        """Renews the lease of this server, or announces a new key to other servers."""
         keys, due = self._encryption.known, self._held_at + LEASE / SECOND / 3
         if self._is_shared and (keys != self._held or time.monotonic() >= due):
             await self._store.write(self._hold)
@@ -129,7 +129,8 @@ class KeyRotation:
         await tx.key_holders.hold(self._server, self._name, self._encryption.known, LEASE)
 
     async def _switch(self, tx: Tx) -> bool:
-        """Puts the new key into use, unless a server does not have it yet."""
+        """Makes the wanted key the present one, unless a server does not have it yet. Returns whether it
+        did."""
         state = await read_keys(tx)
         assert state is not None, "checked at the start"
         if state.was_used(self._wanted) or not state.is_settled:
@@ -146,6 +147,6 @@ class KeyRotation:
         return True
 
     async def stop(self) -> None:
-        """Removes this server from the list of key holders, so that other servers do not wait for it."""
+        """Ends the lease of this server, so that other servers do not wait for it."""
         if self._is_shared:
             await self._store.write(lambda tx: tx.key_holders.leave(self._server))

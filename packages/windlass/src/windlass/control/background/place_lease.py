@@ -1,7 +1,7 @@
-"""Keeps the lease of the place of this server, and notices when a server that owns a place is gone.
+"""Renews the lease of this server's place, and detects that the owner of another place is lost.
 
-A server that is stopped, killed or cut off keeps its place, because its services may still run. No other
-server starts them until an operator gives it the place (`serve --adopt`).
+A server that is stopped, killed or disconnected keeps its place, because its services may still run. Another
+server starts these services only after an operator has given it the place (`serve --adopt`).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from windlass.store import OwnerRow, PlaceHolder, Row, Surroundings, Tx, status_
 LOST_WORD: Final = "place:lost:"
 FOUND_WORD: Final = "place:found:"
 LOOKS: Final = 5
-"""The number of checks in the duration of a lease."""
+"""The number of checks in one lease period."""
 MISSED: Final = 3
-"""The number of checks without a renewal after which an owner counts as lost, which is before its lease
-has expired."""
+"""The number of checks without a renewal after which an owner is lost. It is detected before the lease has
+ended."""
 _NOT_OWNER: Final = (
     "another server or Docker engine runs the services of this place, and nothing is started here: to run "
     "services here, too, give this machine a name of its own (WINDLASS_PLACE)"
@@ -49,7 +49,7 @@ _log = log("places")
 
 
 class OwnerAlive(Exception):
-    """The place cannot be taken over: the lease of its owner has not ended."""
+    """The place cannot be taken over, because the lease of its owner has not ended."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -59,35 +59,37 @@ class OwnerAlive(Exception):
 
 
 class ObservedLease(Struct, frozen=True):
-    """The lease of another server, as this server saw it."""
+    """The lease of another server, as observed by this server."""
 
     owner: str
     until: int
     since: int
-    """The time of the first check that found this lease, by the clock of this server."""
+    """The time of the first check with this lease, by the clock of this server."""
     last: int
-    """The last check of this lease."""
+    """The time of the last check with this lease."""
 
 
 class PlaceLease:
-    """Renews the lease of this server, and watches those of other servers."""
+    """Renews the lease of this server, and observes the leases of other servers."""
 
     def __init__(self, ctx: Context, lease: int) -> None:
         self._ctx, self._lease = ctx, lease
         self._ownership = ctx.ownership
         self._seen: dict[str, ObservedLease] = {}
-        """Keyed by place: the lease at the last check."""
+        """The leases at the last check, by place."""
         self._outage = Outage(
             _log, "the lease of the place waits for the database", "the lease of the place is renewed again"
         )
         self._refused: PlaceHolder | None = None
-        """The owner that this server would be, once it was refused."""
+        """The owner id with which this server was refused the lease."""
         self._lease_of_twin: int | None = None
-        """The end of the lease that a server with the same id had at another home."""
+        """The end of the lease of a server with the same id at another home."""
         self._is_copy = False
-        """True once such a server was seen to renew its lease."""
+        """Indicates whether a server with the same id has renewed its lease, which proves that one of the
+        data directories is a copy."""
         self._is_displaced = False
-        """True after another server has taken over the place, until the instances here have ended."""
+        """Indicates whether a server with the same id took the place of this server, until the instances here
+        have ended."""
         ctx.store.listen(self._note_nudge, "place")
 
     def _note_nudge(self, word: str) -> None:
@@ -98,8 +100,8 @@ class PlaceLease:
             ownership.lost -= {word.removeprefix(FOUND_WORD)}
 
     async def take(self) -> None:
-        """Takes over the place from another server. Waits for the duration of a lease, and raises
-        OwnerAlive if the lease is renewed meanwhile."""
+        """Takes over the place from another server. Waits for one lease period, and raises OwnerAlive if the
+        lease is renewed meanwhile."""
         holder = self._ownership.holder
         if holder is None:
             return
@@ -119,11 +121,12 @@ class PlaceLease:
         return self._lease // LOOKS
 
     def _milliseconds_unchanged(self, row: OwnerRow) -> int:
-        """Returns for how long another server has not renewed its lease, by the clock of this server. The
-        clock of the other one may be fast or slow: it only shows that the lease changed.
+        """Returns for how many milliseconds another server has not renewed its lease, by the clock of this
+        server. The other server's clock is not compared; only the change of its lease is observed.
 
-        Begins to count again if the last check is long ago, or lies in the future: the clock was set, this
-        server was paused, or the database stalled, so that the other server could not renew its lease."""
+        The count begins again if the last check is long ago or in the future. Then the clock was set, this
+        server was paused, or the database stalled and the other server could not renew its lease.
+        """
         now, seen = self._ctx.clock.now(), self._seen.get(row.place)
         is_same = seen is not None and (seen.owner, seen.until) == (row.owner, row.until)
         is_counted = seen is not None and 0 <= now - seen.last <= 2 * self._between_looks
@@ -141,8 +144,8 @@ class PlaceLease:
         return True
 
     async def run(self) -> None:
-        """Calls `look` several times in each lease. Waits for a database that is unavailable, because no
-        work is claimed without it either."""
+        """Checks the leases several times in each lease period. Keeps running during a database outage, in
+        which other servers cannot claim work either."""
         while not self._ownership.is_alone:
             await asyncio.sleep(self._between_looks / SECOND)
             try:
@@ -154,7 +157,7 @@ class PlaceLease:
                 _log.warning("instances at a place that was given away still run", extra={"why": str(error)})
 
     async def look(self) -> None:
-        """Renews the lease, and checks whether those of other servers have ended."""
+        """Renews the lease of this server, and checks whether leases of other servers have ended."""
         ownership, store = self._ownership, self._ctx.store
         if ownership.is_alone:
             return
@@ -174,7 +177,7 @@ class PlaceLease:
     def _refuse(self, holder: PlaceHolder, own: OwnerRow, *, is_new: bool) -> None:
         extra = {"place": holder.place, "owner": holder.owner}
         if own.owner == holder.owner:
-            # The lease may be that of this server before the machine was started again: it is not renewed.
+            # The lease may be this server's own from before a reboot. Such a lease is not renewed.
             if self._lease_of_twin not in {None, own.until} and not self._is_copy:
                 self._is_copy = True
                 _log.error(_IS_COPY, extra=extra)
@@ -184,7 +187,8 @@ class PlaceLease:
             _log.warning(_NOT_OWNER, extra=extra)
 
     async def _renew_and_watch(self, tx: Tx, holder: PlaceHolder | None) -> bool:
-        """Returns False if this server does not own its place. Marks owners whose lease ended as lost."""
+        """Renews the lease of this server and marks owners without renewals as lost. Returns whether this
+        server owns its place."""
         rows = {row.place: row for row in await tx.owners.all()}
         own = rows.get(self._ownership.place)
         is_owner = holder is not None and await self._renew(tx, holder, own)
@@ -201,7 +205,7 @@ class PlaceLease:
         return is_owner
 
     async def _renew(self, tx: Tx, holder: PlaceHolder, row: OwnerRow | None) -> bool:
-        """Returns False if another server owns the place."""
+        """Renews the lease. Returns whether this server owns the place."""
         if self._is_copy:
             return False
         home = self._ownership.home
@@ -220,7 +224,8 @@ class PlaceLease:
         return Surroundings(place.takes, place.public_host, domain, place.http_port)
 
     async def _end_instances(self, holder: PlaceHolder, row: OwnerRow) -> None:
-        """Ends the instances on this machine after another server has taken over the place. Volumes stay."""
+        """Ends the instances on this machine after another server has taken over the place. Volumes are
+        kept."""
         ctx = self._ctx
         for service in {instance.service for instance in await ctx.places.local.engine.all()}:
             _log.warning("a service ends here: another server runs it now", extra={"service": service})
@@ -228,7 +233,7 @@ class PlaceLease:
         await ctx.store.write(lambda tx: tx.owners.relinquish(row, holder.owner))
 
     async def _record_change(self, tx: Tx, kind: Event, word: str, place: str) -> None:
-        """Records an event and wakes all readers of statuses. Servers get the nudge `word` first, so that
+        """Records an event and wakes all readers of statuses. Servers are notified with `word` first, so that
         the readers see the new state."""
         tx.nudge(word + place)
         for row in await self._announce(tx, kind, place):
@@ -236,7 +241,7 @@ class PlaceLease:
                 tx.nudge(status_topic(service))
 
     async def _announce(self, tx: Tx, kind: Event, place: str) -> Iterable[Row]:
-        """Records an event for each cluster that uses the place; returns these clusters."""
+        """Records an event for each cluster that uses the place. Returns these clusters."""
         clusters: list[Row] = []
         for id in await tx.statuses.clusters():
             row = await tx.resources.find(cluster.name, id)
@@ -249,7 +254,7 @@ class PlaceLease:
 
 
 async def end_instances(ctx: Context, service: str) -> None:
-    """Ends the instances of a service on this machine. The generation that serves is scaled to none, and not
+    """Ends the instances of a service on this machine. The serving generation is scaled to zero instead of
     removed, so that it may start here again later."""
     engine, status = ctx.places.local.engine, await ctx.store.reads.statuses.get(service)
     workload = await workload_of(ctx, status.serving if status else None)

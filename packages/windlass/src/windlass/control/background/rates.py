@@ -1,4 +1,4 @@
-"""Works out what services used, and the requests to them, between two checks. Pure functions."""
+"""Pure functions that compute the resource usage and request rates of services between two samples."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.builtin.traffic import BOUNDS
 
 _LONGEST: Final = EVERY * 5 // 2
-"""Maximum milliseconds between two samples for a rate: one sample may be missing. A mean over a longer
-time would hide the gap."""
+"""The longest interval in milliseconds between two samples for a rate. One failed sample is tolerated; a mean
+over a longer interval would hide the gap."""
 _EDGES: Final = (0.0, *BOUNDS, BOUNDS[-1])
 _PARTS: Final = dict(zip(PERCENTILES, (0.5, 0.9, 0.99), strict=True))
 
 
 class UsageLook(Struct, frozen=True):
-    """The usage of the instances of a place up to one moment."""
+    """A sample of the cumulative usage of a place's instances."""
 
     at: int
     used: Mapping[InstanceKey, Usage]
 
 
 class RequestLook(Struct, frozen=True):
-    """The requests that a gateway had counted at one moment, by service."""
+    """A sample of the gateway's request counters, by service."""
 
     at: int
     traffic: Mapping[str, ServiceTraffic]
@@ -50,7 +50,7 @@ def is_comparable(before: UsageLook | RequestLook | None, now: UsageLook | Reque
 
 
 def usage_points(before: UsageLook | None, now: UsageLook) -> Mapping[InstanceKey, Point]:
-    """Returns the memory of each instance in bytes, and its use of processors in thousandths of one."""
+    """Returns the memory of each instance in bytes, and its CPU usage in thousandths of a CPU."""
     passed = _interval(before, now)
     earlier = before.used if before and passed else {}
     return {
@@ -63,8 +63,8 @@ def usage_points(before: UsageLook | None, now: UsageLook) -> Mapping[InstanceKe
 
 
 def request_points(before: RequestLook | None, now: RequestLook) -> Mapping[str, Point]:
-    """Returns requests per second by class, and percentiles of their times in milliseconds, for each service
-    that had any; none of any service if the checks are not comparable."""
+    """Returns requests per second by class, and latency percentiles in milliseconds, for each service with
+    requests. Empty if the samples are not comparable."""
     passed = _interval(before, now)
     if before is None or not passed:
         return {}
@@ -85,8 +85,8 @@ def request_points(before: RequestLook | None, now: RequestLook) -> Mapping[str,
 
 
 def percentiles(buckets: Sequence[int]) -> Point:
-    """Returns latency percentiles in milliseconds, interpolated within a bucket; None without answers.
-    Times in the last, unlimited bucket count as its lower bound."""
+    """Returns latency percentiles in milliseconds, interpolated within a histogram bucket; None without
+    responses. Latencies in the last, unbounded bucket count as its lower bound."""
     sums = [*accumulate(buckets)]
     if not sums[-1]:
         return dict.fromkeys(PERCENTILES)
@@ -100,19 +100,20 @@ def _estimate(buckets: Sequence[int], sums: Sequence[int], wanted: float) -> flo
 
 
 def _interval(before: UsageLook | RequestLook | None, now: UsageLook | RequestLook) -> int:
-    """Returns the milliseconds since the previous check; 0 if it is too long ago for a rate."""
+    """Returns the milliseconds since the previous sample; 0 if the sample is too old for a rate."""
     passed = now.at - before.at if before else 0
     return passed if 0 < passed <= _LONGEST else 0
 
 
 def _rate(before: int, now: int, passed: int) -> float | None:
-    """Returns None if the count went back: the instance was started again, or a process of it has ended."""
+    """Returns the increase per second. Returns None if the counter decreased, because the instance was
+    restarted or one of its processes has ended."""
     return (now - before) * SECOND / passed if now >= before else None
 
 
 def _growth(before: ServiceTraffic | None, now: ServiceTraffic) -> tuple[Sequence[int], Sequence[int]]:
-    """Returns the answers since the previous check, by class and by time. A gateway that was started again,
-    or got the routes of the service again, counts from zero."""
+    """Returns the increase of the response counters and of the latency histogram. A restarted gateway, or a
+    gateway that received the routes of the service again, counts from zero."""
     if before is None:
         return now.answers, now.buckets
     answers = [count - old for count, old in zip(now.answers, before.answers, strict=True)]

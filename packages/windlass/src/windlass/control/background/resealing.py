@@ -1,4 +1,4 @@
-"""Seals all values with the present key, and retires the other keys when nothing is sealed with them."""
+"""Encrypts all stored secrets with the present key, and retires keys that are no longer in use."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from windlass.store.tables import sealed
 from windlass.store.tables.sealed import SealedColumn, SealedValue
 
 RESEAL: Final = "reseal"
-"""The work of sealing all values with the present key."""
+"""The kind of work that encrypts all secrets with the present key."""
 AT_ONCE: Final = 64
 MOST_NAMED: Final = 20
 TRY_AGAIN: Final = MINUTE
-"""Time until values are tried again that could not be opened."""
+"""Milliseconds until secrets that could not be decrypted are tried again."""
 _log = log("keys")
 
 
 class ResealReport(Struct):
     resealed: int = 0
     unreadable: list[str] = field(default_factory=list)
-    """Names of values that cannot be decrypted. They are not changed."""
+    """Names of values that could not be decrypted. They stay as they are."""
 
 
 async def reseal_as_work(ctx: Context, claim: Claim) -> None:
@@ -58,8 +58,8 @@ async def reseal_as_work(ctx: Context, claim: Claim) -> None:
 async def reseal(
     store: Store, encryption: Encryption, point: Callable[[str], Awaitable[None]] = no_point
 ) -> ResealReport:
-    """Seals all values again that are sealed with a former key. Values that are changed meanwhile are
-    sealed with the present key already, and are skipped."""
+    """Encrypts all values with the present key that are encrypted with another key. Values that change
+    meanwhile use the present key already, and are skipped."""
     current = await _begin(store, encryption)
     report = ResealReport()
     while count := await _pass(store, encryption, report, point):
@@ -72,13 +72,13 @@ async def reseal(
 
 
 async def _begin(store: Store, encryption: Encryption) -> str:
-    """Returns the present key, as soon as nothing is being stored that another key has sealed."""
+    """Returns the present key, after all transactions with an earlier key have been stored."""
     state = await read_keys(store.reads)
     assert state is not None, "work is there only after a start"
     seal_with_present(encryption, state)
 
     async def wait_for_earlier_changes(tx: Tx) -> None:
-        """Does nothing, because changes are stored one after the other."""
+        """Does nothing. Transactions are sequential, so earlier ones are completed before this one."""
 
     await store.write(wait_for_earlier_changes)
     return state.current
@@ -87,14 +87,14 @@ async def _begin(store: Store, encryption: Encryption) -> str:
 async def _pass(
     store: Store, encryption: Encryption, report: ResealReport, point: Callable[[str], Awaitable[None]]
 ) -> int:
-    """Checks every value; returns the number of values that were sealed again."""
+    """Checks every value. Returns the number of values that were encrypted again."""
     count, report.unreadable = 0, []
     for column in sealed.COLUMNS:
         after: Sequence[str] = ("",) * len(column.key)
         while page := await store.reads.sealed.page(column, after, AT_ONCE):
             count += await _reseal_page(store, encryption, column, page, report)
             await point("resealed")
-            await asyncio.sleep(0)  # with SQLite, reading a page lets nothing else run
+            await asyncio.sleep(0)  # with SQLite, reading a page blocks the event loop
             after = page[-1].key
     return count
 
@@ -127,7 +127,7 @@ async def _reseal_page(
 async def _finish(tx: Tx, current: str, unreadable: Sequence[str]) -> None:
     state = await read_keys(tx)
     if state is None or state.current != current:
-        return  # Another key became the present one: its own work continues.
+        return  # Another key became the present one, with its own work item.
     names = tuple(unreadable[:MOST_NAMED])
     if names or state.unreadable:
         await record_unreadable(tx, names)
@@ -139,7 +139,7 @@ async def _finish(tx: Tx, current: str, unreadable: Sequence[str]) -> None:
 
 
 async def announce(tx: Tx, kind: Event, data: Mapping[str, object]) -> None:
-    """Records an event in the audit of the first organization."""
+    """Records an event in the audit log of the first organization."""
     row = await tx.resources.first(NO_PARENT, organization.name)
     if row is not None:
         about = About(row.id, row.family, row.id, row.family)

@@ -1,4 +1,4 @@
-"""Samples the resource usage of services and the requests to them, four times a minute."""
+"""Samples the resource usage and requests of services four times a minute."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from windlass.routers.router import RouteError
 
 _KIND: Final = "sampling"
 _PATIENCE: Final = 10.0
-"""Seconds that the engine of this machine, and the gateway, may take."""
+"""The timeout in seconds for the engine of this machine and for the gateway."""
 _AT_A_TIME: Final = 100
-"""Maximum number of services whose rates are computed in one iteration of the event loop."""
+"""The number of services whose rates are computed in one turn of the event loop."""
 _log = log("sampling")
 
 
@@ -37,14 +37,13 @@ class Sampler:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._usage: dict[str, UsageLook] = {}
-        """The last check at each place."""
+        """The last sample of each place."""
         self._requests: RequestLook | None = None
         self._names: dict[str, dict[str, InstanceKey | None]] = {}
-        """Keyed by place, then by the engine's id of an instance, which is never used for another
-        instance."""
+        """Instances by place and engine id; None for instances of other places. Engines do not reuse ids."""
 
         self._silent: set[str] = set()
-        """Parts that did not answer the last check."""
+        """Components (engine or gateway) that did not respond to the last sample."""
 
     async def run(self) -> None:
         while True:
@@ -53,7 +52,8 @@ class Sampler:
             await self.look()
 
     async def look(self) -> None:
-        """Adds a point for all services that this server reaches. No engine keeps the others waiting."""
+        """Adds a point for all services that this server can reach. A slow engine does not delay the
+        others."""
         places = {place.id for place in self._ctx.places.all()}
         self._usage = {place: look for place, look in self._usage.items() if place in places}
         self._names = {place: names for place, names in self._names.items() if place in places}
@@ -64,7 +64,7 @@ class Sampler:
         )
 
     async def _look_at_requests(self) -> None:
-        """Asks the gateway, which counts the requests to services at all places of this server."""
+        """Samples the gateway, which counts the requests to services of all places of this server."""
         if self._is_same_point(self._requests):
             return
         try:
@@ -80,7 +80,7 @@ class Sampler:
         for first in range(0, len(traffic), _AT_A_TIME):
             some = RequestLook(now.at, {row.service: row for row in traffic[first : first + _AT_A_TIME]})
             points |= request_points(before, some)
-            await asyncio.sleep(0)  # Requests do not wait for thousands of services.
+            await asyncio.sleep(0)  # Requests are served while thousands of services are sampled.
         if is_comparable(before, now):
             self._ctx.usage.note_requests(now.at, points)
 
@@ -109,8 +109,8 @@ class Sampler:
         self._ctx.usage.note_usage(now.at, points)
 
     async def _names_of(self, place: Place, used: Mapping[str, object]) -> Mapping[str, InstanceKey | None]:
-        """Returns the instances by their ids, and None for instances of other places. The engine is
-        queried only if an id is new."""
+        """Returns the instances by engine id, and None for instances of other places. The engine is queried
+        only if an id is new."""
         names = self._names.get(place.id, {})
         if not names.keys() >= used.keys():
             instances = await place.engine.all()
@@ -125,8 +125,8 @@ class Sampler:
         return self._names[place.id]
 
     async def _services_at(self, place: Place, services: Collection[str]) -> Collection[str]:
-        """Returns those services that are at a place. The engine of a cluster belongs to an organization, and
-        may name services of others, or any number of them that never were."""
+        """Returns the services that run at a place. The engine of a cluster belongs to an organization, and
+        may report services of other organizations or any number of invented ids."""
         if place.reconnect is None:
             return services
         places = self._ctx.places

@@ -1,7 +1,7 @@
-"""Service data outside the database: on the engine, builds, database servers, log lines.
+"""Service data outside the database: in the engine, builds, database servers and logs.
 
-Only a service that the database has marked as deleted is erased. Anything of which the database knows nothing
-is set aside: it ends, and what it stored is kept below `set-aside/`, or where the engine keeps it.
+Data is erased only if the database contains a deletion record of its service. If a service is unknown to the
+database, its instances are ended and its data is set aside: moved to `set-aside/`, or kept in the engine.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from windlass.store import Tx
 
 RECORD: Final = "record.json"
 SET_ASIDE: Final = "set-aside"
-"""The folder of services that were set aside, below the data directory."""
+"""The name of the folder for services that were set aside, in the data directory."""
 INSTALLATION: Final = "installation"
-"""The fact of the database that holds the id of the installation."""
+"""The key under which the database stores the installation's id."""
 MOST_ASIDE: Final = 20
-"""Maximum number of services that are set aside at the same time at a cluster's engine."""
+"""The largest number of services that are set aside together at the engine of a cluster."""
 _LONGEST_NAME: Final = 63
 _log = log("holdings")
 
 
 class ServiceDataStore(Protocol):
-    """A part that stores data of services; `engines.engine` documents the methods."""
+    """A component that stores data of services; `engines.engine` documents the methods."""
 
     async def services(self) -> Collection[str]: ...
 
@@ -62,28 +62,30 @@ class ServiceDataStore(Protocol):
 
 
 class SetAside(Struct, frozen=True, kw_only=True):
-    """A service that was set aside."""
+    """The record of a service that was set aside."""
 
     service: str
     name: str
     installation: str
-    """The installation's id: an engine may label its data with it."""
+    """The id of the installation. An engine may label its data with this id."""
     at: int
     why: str
     instances: int = 0
     volumes: int = 0
     engine: str = ""
-    """The engine that it ran on: only that engine can put it back or erase it."""
+    """The engine that ran the service. Only this engine can put the service back or erase it."""
     is_whole: bool = True
-    """False while it is set aside, and after an interruption: there may be something in its place still."""
+    """Indicates whether all data was moved. False during the move and after an interruption, when some data
+    may still be in place."""
     place: str = LOCAL
-    """The cluster at whose engine it is, or LOCAL."""
+    """The cluster whose engine ran the service, or LOCAL."""
     is_known: bool = True
-    """False if this version cannot read the record: the service is neither put back nor erased."""
+    """Indicates whether this version can read the record. If not, the service is neither put back nor
+    erased."""
 
 
 class Occupied(Exception):
-    """The service has data in place again, which is not replaced."""
+    """The service has new data in place, which is not overwritten."""
 
 
 class OtherVersion(Exception):
@@ -99,12 +101,12 @@ def folder_of(data: Path, service: str) -> Path:
 
 
 def records(data: Path) -> dict[str, SetAside]:
-    """Returns the records of all services that are set aside, by id."""
+    """Returns the records of all services that are set aside, by service id."""
     return {file.parent.name: _read(file) for file in sorted((data / SET_ASIDE).glob(f"*/{RECORD}"))}
 
 
 def _read(file: Path) -> SetAside:
-    """Reads a record; a damaged one still lists its service, so that nothing is hidden."""
+    """Reads a record. A damaged record still lists its service, so that the service stays visible."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=SetAside)
     except msgspec.ValidationError:
@@ -129,31 +131,31 @@ class ServiceDataStores:
         shared: Sequence[ServiceDataStore] = (),
         place: str = LOCAL,
     ) -> None:
-        """`shared` are of all places, and given with the local one."""
+        """`shared` contains stores with data of all places, and is passed only for the local place."""
         self.engine, self.builder, self.place = engine, builder, place
         self._files: Sequence[ServiceDataStore] = (builder, servers, *shared)
         self._data = data
 
     async def services(self) -> dict[str, StoredData]:
-        """Returns all services that have data in place, also those that are only partly set aside."""
+        """Returns all services with data in place, including services that are only partly set aside."""
         in_files: dict[str, StoredData] = {}
         for holder in self._files:
             in_files |= dict.fromkeys(await holder.services(), StoredData())
-        # An engine remembers of many services what may not come back; nothing is lost with that.
+        # An engine may report services without instances and volumes. They have no data that could be lost.
         notable = {id: kept for id, kept in (await self.engine.services()).items() if _has_something(kept)}
         done = {id for id, record in self.records().items() if record.is_whole}
         in_place = {id: kept for id, kept in (in_files | notable).items() if id not in done}
         if self.place == LOCAL:
             return in_place
-        # An id that the engine of a cluster reports becomes the name of a folder here.
+        # The engine of a cluster is not trusted, and the id becomes a folder name.
         return {id: kept for id, kept in in_place.items() if ids.is_id(id)}
 
     def records(self) -> Mapping[str, SetAside]:
         return records(self._data)
 
     async def set_aside(self, record: SetAside) -> None:
-        """Sets services aside. It is recorded first, and again at the end, so that an interrupted attempt
-        is repeated."""
+        """Moves the data of a service to its folder below `set-aside/`. The record is written before and
+        after the move, so that an interrupted move is repeated."""
         folder = folder_of(self._data, record.service)
         await in_thread(_write, folder / RECORD, replace(record, is_whole=False))
         for holder in (self.engine, *self._files):
@@ -176,7 +178,8 @@ class ServiceDataStores:
         _log.warning("a service that was set aside was put back", extra={"service": service})
 
     async def purge(self, service: str, *, everywhere: bool) -> None:
-        """Erases a service that is set aside. `everywhere`: also from the engine and the builder."""
+        """Erases a service that was set aside. `everywhere` includes its data in the engine and the
+        builder."""
         self._check_record(service)
         if everywhere and _has_something((await self.engine.services()).get(service, StoredData())):
             await self.engine.discard(service)
@@ -211,7 +214,7 @@ def _write(file: Path, record: SetAside) -> None:
 
 
 def _leave_in_place(folder: Path) -> None:
-    """Leaves the data set aside; it is not erased."""
+    """Removes the folder after its data was put back. Raises Occupied if some data is still in it."""
     left = sorted(path.name for path in folder.iterdir() if path.name != RECORD)
     if left:
         raise Occupied(f"not taken back: {', '.join(left)}")
@@ -219,8 +222,8 @@ def _leave_in_place(folder: Path) -> None:
 
 
 def _erase(folder: Path) -> None:
-    """Erases a service that was set aside. Its record is removed last: after an interruption the service is
-    still listed, and can be erased again."""
+    """Erases the folder of a service. The record is removed last, so that the service is still listed after
+    an interruption and can be erased again."""
     for path in folder.iterdir():
         if path.name != RECORD:
             erase(path)
@@ -234,11 +237,8 @@ def data_stores_of(ctx: Context, place: Place) -> ServiceDataStores:
     return ServiceDataStores(place.engine, place.builder, place.servers, data, shared=shared, place=place.id)
 
 
-# Decided by the database
-
-
 async def sweep(ctx: Context, holder: ServiceDataStore) -> None:
-    """Erases leftovers of deleted services."""
+    """Erases the remaining data of deleted services."""
     in_place = set(await holder.services()) - records(Path(ctx.settings.data_dir)).keys()
     await holder.sweep(
         [service for service in sorted(in_place) if await ctx.store.reads.deletions.is_deleted(service)]
@@ -246,7 +246,7 @@ async def sweep(ctx: Context, holder: ServiceDataStore) -> None:
 
 
 async def set_unknown_aside(ctx: Context, place: Place, why: str) -> None:
-    with suppress(EngineUnavailable, BuilderUnavailable):  # It is asked again next time.
+    with suppress(EngineUnavailable, BuilderUnavailable):  # The next call tries again.
         await _set_unknown_aside(ctx, place, why)
 
 
@@ -259,15 +259,15 @@ async def _set_unknown_aside(ctx: Context, place: Place, why: str) -> None:
                 ctx, place, [kept.name[:_LONGEST_NAME] or service for service, kept in unknown_services]
             )
             return
-        # The engine of a cluster may name any number of services that never were.
+        # The engine of a cluster may report any number of invented services.
         unknown_services = unknown_services[:MOST_ASIDE]
     for service, kept in unknown_services:
         await set_service_aside(ctx, holdings, service, kept, ctx.installation, why)
 
 
 async def unknown(ctx: Context, holdings: ServiceDataStores) -> dict[str, StoredData]:
-    """Returns the services of a place that this database neither has nor has deleted. The place is listed
-    before the database is read, because a new service is in the database first."""
+    """Returns the services of a place that the database neither contains nor has deleted. The place is read
+    before the database, because a new service is in the database first."""
     in_place, reads = await holdings.services(), ctx.store.reads
     ours = set(await reads.statuses.services())
     rest = {service: kept for service, kept in in_place.items() if service not in ours and not kept.is_lost}
@@ -300,7 +300,7 @@ async def set_service_aside(
 
 
 async def restore_service(ctx: Context) -> None:
-    """Puts back services that were set aside under another database and that this database contains."""
+    """Puts back services of this database that were set aside while another database was in use."""
     for service, record in records(Path(ctx.settings.data_dir)).items():
         if await ctx.store.reads.statuses.get(service) is None:
             continue
@@ -314,8 +314,9 @@ async def restore_service(ctx: Context) -> None:
 
 
 async def _record_event(ctx: Context, kind: Event, record: SetAside) -> None:
-    """Records the event in the audit of the organization of the cluster, or else of the first organization:
-    the owner is unknown, and reports of the engine of a cluster concern no other organization."""
+    """Records the event in the audit log of the cluster's organization, or else of the first organization.
+    The owner of the service is unknown, and other organizations must not see reports of the cluster's
+    engine."""
 
     async def change(tx: Tx) -> None:
         place = None if record.place == LOCAL else await tx.resources.find(cluster.name, record.place)

@@ -1,7 +1,7 @@
 """Starts runs of jobs when their timetables are due.
 
-One piece of work does it for all jobs, many in one transaction: a run is written together with the next due
-time of its job, so that no server starts it twice or misses it.
+One work item handles all jobs, with many jobs in one transaction. A run and the next due time of its job are
+stored in the same transaction, so that a run is neither started twice nor missed.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ from windlass.engines.job_plans import Cause, JobPlan, RunEvent
 from windlass.store import FAR, Claim, TimetableRow, Tx
 
 AT_ONCE: Final = 100
-"""Maximum number of jobs whose runs one transaction starts, because requests wait for it."""
+"""The largest number of jobs whose runs are started in one transaction. Larger transactions would delay API
+requests."""
 LATE: Final = MINUTE
-"""A due time that passed longer ago was missed."""
+"""Milliseconds after which a due time counts as missed."""
 LOOK_AGAIN: Final = HOUR
-"""The pause of a timetable in a time zone that this machine does not know; another server may know it."""
+"""Milliseconds until a timetable is checked again whose time zone is unknown on this machine. Another server
+may have its data."""
 MISSED: Final = "due time missed"
-"""The word under which a due time is noted that was missed."""
+"""The name of the measurement of missed due times."""
 _MOST_COUNTED: Final = 1000
-"""Maximum number of missed due times that are counted one by one."""
+"""The largest number of missed due times that are counted."""
 _LOOK_BACK: Final = (60, 24 * 60, 32 * 24 * 60, 366 * 24 * 60)
-"""Periods, in minutes, that are searched for the last due time, the shortest first."""
+"""Periods in minutes that are searched for the last due time, shortest first."""
 
 
 async def start_due_runs(ctx: Context, claim: Claim) -> None:
-    """Starts all runs that are due. The work is due again with the next run."""
+    """Starts all due runs. Reschedules the work for the next due run."""
     while await ctx.store.write(lambda tx: _start_some(tx, claim)) == AT_ONCE:
         pass
     await ctx.point("due runs started")
@@ -69,7 +71,7 @@ async def _start(tx: Tx, timetable: TimetableRow) -> None:
     )
     try:
         last, following = last_due(plan, timetable.due, tx.now), due_after(plan, tx.now)
-    except UnknownZone as error:  # all other timetables continue
+    except UnknownZone as error:  # other timetables continue
         await tx.timetables.move(timetable.job, tx.now + LOOK_AGAIN)
         await _skip_once(tx, new, f"Not started: {error}")
         return
@@ -89,13 +91,13 @@ async def _start(tx: Tx, timetable: TimetableRow) -> None:
 
 
 async def _skip_once(tx: Tx, new: NewRun, reason: str) -> None:
-    """Records why nothing is started, unless the last record of the job has the same reason."""
+    """Records why no run is started, unless the last record of the job has the same reason."""
     if not any(run_details(run).message == reason for run in await tx.runs.latest(new.job, 1)):
         await skip_run(tx, new, reason)
 
 
 class LastDue(Struct, frozen=True):
-    """The last due time that has passed, and how many did before it since the last check."""
+    """The last due time that has passed, and the number of due times before it since the last check."""
 
     due: int
     before: int
@@ -103,9 +105,9 @@ class LastDue(Struct, frozen=True):
 
 
 def last_due(plan: JobPlan, first: int, now: int) -> LastDue | None:
-    """Returns the last due time from `first` to now. If `first` is none, since the data of time zones has
-    changed, times after the previous check it count as well; None if there are none. After a long absence,
-    the times before the last one are counted only as far as that is quick."""
+    """Returns the last due time between `first` and `now`; None if there is none. If `first` is no longer a
+    due time, because time zone data has changed, the search begins at the previous check. After a long
+    absence, earlier due times are counted only up to a limit."""
     table, where = parse(plan.scheduled_at), zone(plan.timezone)
     beginning, end = first // MINUTE, now // MINUTE
     is_due = next_due(table, where, beginning - 1) == beginning

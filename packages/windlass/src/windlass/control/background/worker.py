@@ -1,4 +1,5 @@
-"""The loop over the `work` table: claims due work, does it, and releases it. All background work is here."""
+"""The loop over the `work` table, which does all background work: claims due work, performs it, and releases
+it."""
 
 from __future__ import annotations
 
@@ -37,29 +38,30 @@ from windlass.engines.engine import EngineUnavailable
 from windlass.store import Claim, Idle, Queue, Tx, is_owned, work_class
 
 LEASE = 15 * SECOND
-"""Time until work of a killed worker is due again. A living worker renews its lease at a third of it."""
+"""Milliseconds until the work of a killed worker is due again. A live worker renews its lease after a third
+of this time."""
 _RETRY = (1 * SECOND, 5 * SECOND, 30 * SECOND, 5 * MINUTE)
 _LONGEST_SLEEP = 60.0
 _SPARE_LOOK = 2.0
-"""Seconds between checks for work of others, while all slots, or those of an environment, are taken and more
-work is due."""
+"""Seconds between checks for further due work while all slots, or those of one environment, are occupied."""
 _PAUSE = 1.0
-"""Seconds after an error."""
+"""Seconds until the loop continues after an error."""
 _TAKEN_OVER = "work is taken over: the server that did it was killed, paused, or cut off from the database"
 _LOST = "work was taken over by another server: this one was paused, or cut off from the database"
 QUICK_SLOTS, CALLING_SLOTS, BRANCH_SLOTS = 8, 256, 4
-"""Slots for quick work, for work that waits for other people's servers, and for work that starts git."""
+"""Slots for quick work, for work that waits for external servers, and for work that starts git."""
 RUN_SLOTS = 1024
 """Slots for job runs, which only wait for an engine."""
 _MOST_CLAIMED = 64
-"""Maximum number of pieces of work that one transaction claims, because requests wait for it."""
+"""The largest number of work items that one transaction claims. Larger transactions would delay API
+requests."""
 _log = log("worker")
 
 WorkFunction = Callable[[Context, Claim], Coroutine[Any, Any, None]]
 
 
 def work_functions() -> dict[str, WorkFunction]:
-    """Returns the function that does each kind of work."""
+    """Returns the function for each kind of work."""
     return {
         RECONCILE: reconcile,
         housekeeping.SWEEP: housekeeping.sweep,
@@ -85,13 +87,13 @@ class WorkQueue(Struct):
     slots: int
     running: dict[asyncio.Task[None], Claim] = field(default_factory=dict)
     waiting: set[asyncio.Task[None]] = field(default_factory=set)
-    """The running pieces that only wait: for other work, or for a program to become ready."""
+    """Running work that only waits, either for other work or for a program to become ready."""
     of_environments: set[asyncio.Task[None]] = field(default_factory=set)
-    """The running pieces that environments with nothing in progress have besides."""
+    """Running work in the extra slots for idle environments; see `has_spare`."""
 
     @property
     def holding_slots(self) -> set[asyncio.Task[None]]:
-        """The running pieces that need a slot: not those that wait."""
+        """Running work that occupies a slot, without waiting work."""
         return self.running.keys() - self.waiting
 
     @property
@@ -99,8 +101,8 @@ class WorkQueue(Struct):
         return self.slots - len(self.holding_slots)
 
     def room_of_environments(self) -> dict[str, int]:
-        """Returns how many more pieces may be started of each environment that has some in progress. Those
-        that wait count here, so a thousand restarts of one environment do not start at once."""
+        """Returns the number of free slots of each environment with work in progress. Waiting work is
+        included in the limit, so that a thousand restarts in one environment do not start at once."""
         running = Counter(claim.key for claim in self.running.values())
         return {key: self.slots - count for key, count in running.items()}
 
@@ -109,8 +111,8 @@ class WorkQueue(Struct):
         return min(self.slots, self.room, *self.room_of_environments().values()) > 0
 
     def has_spare(self, idle: Idle) -> bool:
-        """Returns whether an organization, or an environment, with nothing in progress may have an extra
-        slot while all slots are taken. There is one for each of the two."""
+        """Returns whether there is a free extra slot while all slots are occupied. One extra slot is for
+        organizations without work in progress, and one for environments without work in progress."""
         if idle is Idle.ENVIRONMENT:
             return not self.holding_slots & self.of_environments
         return len(self.holding_slots - self.of_environments) <= self.slots
@@ -137,7 +139,8 @@ class Worker:
             self._wake.set()
 
     async def run(self) -> None:
-        """Runs due work in an endless loop; sleeps until more is due, or until a nudge."""
+        """Runs due work in an endless loop. Sleeps until more work is due or a notification of the store
+        arrives."""
         while True:
             self._wake.clear()
             try:
@@ -153,8 +156,8 @@ class Worker:
                 await asyncio.sleep(_PAUSE)
 
     async def start_due(self) -> int:
-        """Claims due work while there are free slots, and starts it."""
-        # A cancelled task here may have claimed work already, so the claims must be known.
+        """Claims and starts due work, as far as slots are free. Returns the number of claims."""
+        # A cancellation must not interrupt the claiming task: its claims would be lost.
         self._claiming = asyncio.create_task(self._start_due())
         return await asyncio.shield(self._claiming)
 
@@ -164,13 +167,13 @@ class Worker:
         return sum([await self._start_from(number) for number in ready])
 
     def _claimable(self, queues: Mapping[int, int]) -> Mapping[int, int]:
-        """Returns the queues that this server may claim from: without those of places that other servers
+        """Returns the queues from which this server may claim, without queues of places that other servers
         own."""
         return {number: due for number, due in queues.items() if self._ctx.ownership.may_claim(number)}
 
     def _order(self, queues: Iterable[int]) -> list[int]:
-        """Returns queues in the order in which they are claimed from: deployments first, builds after what
-        needs none."""
+        """Sorts queues by priority: deployments first, other work later, and builds after work without a
+        build."""
         later = {Queue.QUICK, Queue.DELIVER, Queue.BRANCHES, self._ctx.ownership.queues.housekeeping}
         return sorted(queues, key=lambda number: (number in later, number < 0, number))
 
@@ -180,7 +183,7 @@ class Worker:
         return self._queues[number]
 
     def _slots(self, number: int) -> int:
-        """Returns the number of slots of a queue. Most queues hold deployments, of this machine or of a
+        """Returns the number of slots of a queue. Most queues contain deployments of this machine or of a
         cluster."""
         fixed: dict[int, int] = {
             Queue.QUICK: QUICK_SLOTS,
@@ -207,12 +210,12 @@ class Worker:
                 _log.warning(_TAKEN_OVER, extra={"work": claim.id, "kind": claim.kind})
             self._start(self._queue(number), claim, spare)
         if spare and claims:
-            self._wake.set()  # there may be more spare slots
+            self._wake.set()  # there may be more extra slots
         return len(claims)
 
     async def _spare_of(self, queue: WorkQueue) -> Idle | None:
-        """Returns the organizations or environments that wait with no work in progress, if an extra slot
-        is free."""
+        """Returns for whom an extra slot may be used: an organization or an environment that has due work but
+        none in progress. None if there is none."""
         if not _has_spares(queue.number):
             return None
         now = self._ctx.clock.now()
@@ -223,7 +226,8 @@ class Worker:
         return None
 
     def _start(self, queue: WorkQueue, claim: Claim, spare: Idle | None) -> None:
-        # This process was paused past its lease: work that it had begun has lost its claim.
+        # If this work item is running already, this process was paused past its lease, and the earlier task
+        # has lost its claim.
         earlier = [task for task, held in queue.running.items() if held.id == claim.id]
         for task in earlier:
             task.cancel()
@@ -246,9 +250,9 @@ class Worker:
         return {task: claim for queue in self._queues.values() for task, claim in queue.running.items()}
 
     async def settle(self) -> None:
-        """Executes all due work to the end. For tests with a simulated clock."""
+        """Performs all due work to its end. For tests, in which the clock does not advance."""
         while True:
-            # Work that ends during `start_due` frees a slot for work that was not started for lack of one.
+            # Work that ends during `start_due` frees a slot for work that had no slot before.
             idle = not self.running
             if await self.start_due() == 0 and idle:
                 return
@@ -256,8 +260,8 @@ class Worker:
                 await asyncio.wait(self._all(), return_when=asyncio.FIRST_COMPLETED)
 
     async def stop(self) -> None:
-        """Stops; interrupted work is due again at once, for the next worker. Ends the work also if this is
-        cancelled, because the database does not answer."""
+        """Stops the worker. Interrupted work is due again at once, for the next worker. If `stop` is
+        cancelled because the database does not respond, the work is ended all the same."""
         try:
             if self._claiming:
                 await asyncio.wait([self._claiming])
@@ -304,10 +308,10 @@ class Worker:
             await self._budget.run(self._functions[claim.kind](self._ctx, claim))
         except LostClaim:
             _log.warning(_LOST, extra={"work": claim.id, "kind": claim.kind})
-            keeper.cancel()  # It finds out, too, and would interrupt the request to look again.
+            keeper.cancel()  # The lease task would notice the loss, too, and interrupt the check.
             await self._look_again(claim)
         except asyncio.CancelledError:
-            if keeper.done():  # It was the keeper who ended it: the claim is lost.
+            if keeper.done():  # The lease task has cancelled this task, because the claim is lost.
                 await self._look_again(claim)
             raise
         except (EngineUnavailable, BuilderUnavailable, Unavailable) as error:
@@ -322,13 +326,13 @@ class Worker:
             keeper.cancel()
 
     async def _renew_lease(self, claim: Claim, work: asyncio.Task[None]) -> None:
-        """Renews the lease while the work runs; ends work that another worker has claimed."""
+        """Renews the lease while the work runs. Cancels the work if another worker has claimed it."""
         while True:
             await asyncio.sleep(self._lease / SECOND / 3)
             try:
                 held = await self._ctx.store.write(lambda tx: tx.work.hold(claim, self._lease))
             except Unavailable:
-                continue  # The lease may outlive that; if not, the epoch keeps two from doing one thing.
+                continue  # The lease may survive the outage. If not, the claim's epoch prevents double work.
             if not held:
                 _log.warning(_LOST, extra={"work": claim.id, "kind": claim.kind})
                 work.cancel()
@@ -353,7 +357,7 @@ class Worker:
             queue = self._queue(number)
             if due > now or queue.has_room_for_all:
                 wait = min(wait, max(0.0, (due - now) / SECOND))
-            elif queue.room > 0 or _has_spares(number):  # Work of others may become due behind what waits.
+            elif queue.room > 0 or _has_spares(number):  # Other work may become due.
                 wait = min(wait, _SPARE_LOOK)
         with suppress(TimeoutError):
             async with asyncio.timeout(wait):
@@ -361,18 +365,19 @@ class Worker:
 
 
 def _has_spares(number: int) -> bool:
-    """Returns True for queues of deployments and of branch checks, which have extra slots for
-    organizations and environments with nothing in progress."""
+    """Returns whether a queue has extra slots for organizations and environments without work in progress:
+    queues of deployments and of branch checks do."""
     return work_class(number) in {Queue.RECONCILE, Queue.BRANCHES, None}
 
 
 async def _release_claim(tx: Tx, claim: Claim, due: int, attempts: int) -> None:
-    """Releases the claim, and makes the work due again then, unless another worker has claimed it."""
+    """Releases the claim and reschedules the work, unless another worker has claimed it."""
     if not await tx.work.reschedule(claim, due, attempts):
         await _ask_to_look(tx, claim)
 
 
 async def _ask_to_look(tx: Tx, claim: Claim) -> None:
-    """The worker that holds a lost claim now may not know what was started here just before it was lost."""
+    """Schedules another check of the service. The worker with the new claim may not have seen what this
+    worker started just before the loss."""
     if claim.kind == RECONCILE:
         await tx.work.schedule(RECONCILE, claim.id)
