@@ -1,4 +1,5 @@
-"""Services that deploy new commits by themselves: each is a piece of work that comes again and again."""
+"""Schedules the checks of branches for services with automatic deployments: one recurring work item for each
+service."""
 
 from __future__ import annotations
 
@@ -7,22 +8,23 @@ from typing import Final
 from windlass.store import Tx
 
 AUTO_DEPLOY: Final = "auto deploy"
-"""The kind of the work."""
+"""The kind of work that checks a branch."""
 NEXT_COMMIT: Final = ""
-"""Stands for the commit that the next check finds: it counts as seen, because its branch was just chosen."""
+"""A placeholder for the commit that the next check finds. The branch was just chosen, so that commit is not
+deployed."""
 
 
 def service_of_work(work: str) -> str:
-    """Returns the id of the service whose branch is checked, from the id of the work."""
+    """Returns the service id in the id of a work item."""
     return work.removeprefix(f"{AUTO_DEPLOY}:")
 
 
 async def watch_branch(tx: Tx, service: str, org: str, environment: str, due: int) -> None:
-    """Schedules checks of the branch of a service, the first when it is due, until its settings end them."""
+    """Schedules branch checks of a service, the first one at `due`. They recur until the service's settings
+    end them."""
     await tx.work.schedule(AUTO_DEPLOY, f"{AUTO_DEPLOY}:{service}", due, org, environment=environment)
 
 
 async def skip_next_commit(tx: Tx, service: str) -> None:
-    """Makes the next check record the newest commit without deploying it, because the branch was just
-    chosen."""
+    """Marks the commit that the next check finds as seen, because the branch was just chosen."""
     await tx.branch_heads.note(service, NEXT_COMMIT)

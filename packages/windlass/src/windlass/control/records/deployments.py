@@ -1,6 +1,6 @@
-"""Deployments as records: accepted, moved on, finished and announced.
+"""Records of deployments: accept, move to the next status, finish, and announce.
 
-Every function that writes does so in the transaction of its caller.
+All functions that write do so in the transaction of their caller.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def particulars(deployment: DeploymentRow) -> Particulars:
 async def accept(
     tx: Tx, service: Row, do: Do, call: Call, version: ChosenVersion = NEWEST
 ) -> tuple[DeploymentRow, StatusRow]:
-    """Stores a deployment with its state, its event and the work, and ends those that wait."""
+    """Stores a deployment with its state, its event and its work, and supersedes the service's waiting
+    deployments."""
     status = await status_of(tx, service)
     if do in _NEED_AN_ENGINE:
         await _refuse_cluster(tx, status.cluster, service.org, do)
@@ -107,7 +108,8 @@ def _new_particulars(service: Row, call: Call, version: ChosenVersion) -> Partic
 async def _end_replaced(
     tx: Tx, service: Row, status: StatusRow, replaced: list[DeploymentRow], reason: str
 ) -> bool:
-    """Ends the deployments that a newer one replaces, as far as they wait. True if one is in progress."""
+    """Supersedes waiting deployments, and cancels deployments in progress that only wait. Returns whether a
+    deployment is in progress."""
     for position in superseded_positions([deployment.status for deployment in replaced]):
         await finish(tx, service, replaced[position], Progress.SUPERSEDED, reason)
     under_way = [deployment for deployment in replaced if deployment.status != Progress.QUEUED]
@@ -121,15 +123,16 @@ def _replaced_by(service: Row, number: int) -> str:
 
 
 async def yield_to_newer(tx: Tx, service: Row, status: StatusRow, deployment: DeploymentRow) -> None:
-    """Cancels a release that only waits by now, if a newer deployment was asked for while it did more."""
+    """Cancels a release in progress that only waits, if a newer deployment was requested meanwhile."""
     waiting = [row for row in await tx.deployments.open(service.id) if not particulars(row).command]
     if waiting and waiting[-1].number > deployment.number:
         await _cancel_waiting(tx, status, deployment, _replaced_by(service, waiting[-1].number))
 
 
 async def _cancel_waiting(tx: Tx, status: StatusRow, deployment: DeploymentRow, reason: str) -> None:
-    """Cancels a release in progress that only waits, for its engine or for instances that are not ready.
-    It has begun, so that it is not superseded: receivers of its first event get its last one, too."""
+    """Cancels a release in progress that only waits for its engine or for healthy instances. Such a release
+    has begun, so it is cancelled and not superseded: webhooks that received its first event also receive its
+    last event."""
     details = particulars(deployment)
     if not details.waits or deployment.action not in RELEASES or status.serving == deployment.id:
         return
@@ -145,21 +148,21 @@ async def _refuse_cluster(tx: Tx, id: str, org: str, do: Do) -> None:
         return
     if not row.read(Cluster).engine:
         raise Conflict(NOT_CONNECTED)
-    if do is not Do.RESTART:  # what runs already continues
+    if do is not Do.RESTART:  # a running service is not a new organization at its place
         await sole_organization.check_sole_organization(tx, row, org)
 
 
 async def _refuse_above_share(tx: Tx, id: str, org: str) -> None:
-    """Refuses new builds, but not rebuilds of the serving version, if an organization is above its share of
-    the disk of the cluster's machine."""
+    """Refuses new builds if an organization exceeds its disk quota on the cluster's machine. Rebuilds of the
+    serving version are allowed."""
     row = await tx.resources.find(cluster.name, id)
     if row is not None and (place := place_of(row.read(Cluster))):
         await refuse_above_share(tx, org, place)
 
 
 async def refuse_in_deletion(source: Reads, parent: str) -> None:
-    """Refuses to add anything to an environment or project that is being deleted: a service, or the first
-    deployment of a service that the deletion erases."""
+    """Refuses to add resources to an environment or project that is being deleted. This includes the first
+    deployment of a service, because the deletion erases the service."""
     if row := await source.deletions.at_or_above(parent):
         raise Conflict(
             f"Use another {row.family}: {row.name} is being deleted, and nothing can be added to it"
@@ -167,7 +170,7 @@ async def refuse_in_deletion(source: Reads, parent: str) -> None:
 
 
 async def refuse_below_deleted(source: Reads, service: Row) -> None:
-    """Refuses what would be added to a service that is being deleted."""
+    """Refuses to add resources to a service that is being deleted."""
     if in_deletion(await source.deployments.open(service.id)):
         raise Conflict(
             f"Use another {service.family}: nothing is added to {name_of(service)}, which is being deleted"
@@ -200,7 +203,7 @@ async def move(
 
 
 async def note_wait(tx: Tx, service: Row, deployment: DeploymentRow, reason: str) -> DeploymentRow:
-    """Records why a deployment waits, or with an empty reason that it continues."""
+    """Records why a deployment waits. An empty reason records that the deployment continues."""
     details, status = particulars(deployment), await status_of(tx, service)
     if not details.command and status.message in {"", details.waits}:
         await tx.statuses.change(replace(status, message=reason))
@@ -216,7 +219,7 @@ async def finish(
     message: str = "",
     call: Call | None = None,
 ) -> DeploymentRow:
-    """Ends a deployment: writes its final state and its final event, each once."""
+    """Finishes a deployment: writes its final state and its final event, each once."""
     assert deployment.status in OPEN
     details = particulars(deployment)
     details.message, details.waits, details.ended = message, "", tx.now
@@ -238,16 +241,16 @@ def has_to_be_built(deployment: DeploymentRow) -> bool:
 
 
 def has_switched(deployment: DeploymentRow, status: StatusRow) -> bool:
-    """Returns whether it is too late to cancel: the deployment serves already, or the version that it
-    should end has stopped serving."""
+    """Returns whether it is too late to cancel a deployment: its generation serves already, or the serving
+    generation was ended already."""
     if deployment.action in {Do.STOP, Do.UNINSTALL, Do.DELETE}:
         return deployment.status != Progress.QUEUED and status.serving is None
     return status.serving == deployment.id
 
 
 async def nudge_names(tx: Tx, service: str) -> None:
-    """Makes routers check a service that does not serve, or has no instances, because they answer whether
-    it is being deployed."""
+    """Makes routers check a service without serving instances, because their error page shows whether the
+    service is being deployed."""
     status = await tx.statuses.get(service)
     if status and not (status.serving and status.instances) and host_names(await tx.names.of(service)):
         tx.nudge(route_topic(service))
@@ -256,8 +259,8 @@ async def nudge_names(tx: Tx, service: str) -> None:
 async def cancel(
     tx: Tx, service: Row, which: list[DeploymentRow], call: Call, message: str = ""
 ) -> StatusRow:
-    """Cancels waiting deployments at once; asks one in progress to stop. `message` is the reason, unless
-    it is the usual one."""
+    """Cancels waiting deployments at once, and requests the cancellation of deployments in progress.
+    `message` replaces the usual reason."""
     message = message or f"Cancelled by {call.actor.name}"
     if in_deletion(which):
         raise Conflict(
@@ -277,7 +280,7 @@ async def cancel(
         tx.nudge(cancel_word(deployment.id))
         await tx.work.schedule(RECONCILE, service.id, org=service.org, environment=service.parent)
     if all(particulars(deployment).command for deployment in which):
-        return status  # one-off runs are no matter of the service
+        return status  # one-off runs do not affect the status of the service
     if under_way:
         status = replace(status, state=State.CANCELING)
     elif len(await tx.deployments.open(service.id)) == 0:
@@ -287,8 +290,8 @@ async def cancel(
 
 
 async def record_health(tx: Tx, service: Row, state: State, message: str) -> None:
-    """Records whether a service without an open deployment runs as it should, and emits an event if that
-    has changed."""
+    """Records the health of a service without an open deployment, and emits an event if the health has
+    changed."""
     status = await status_of(tx, service)
     await tx.statuses.change(replace(status, state=state, message=message))
     serving = await tx.deployments.get(status.serving) if status.serving else None
@@ -310,8 +313,8 @@ async def announce(
     message: str = "",
     call: Call | None = None,
 ) -> None:
-    """Writes an event about a deployment. `call` is the request that asked for just this; an event that
-    follows later has the actor of the deployment."""
+    """Emits an event about a deployment. `call` is the request that caused the event; without it, the actor
+    of the deployment is the author."""
     await write_deliveries(tx, kind, service, deployment, details, message)
     data = {
         "name": name_of(service),
@@ -328,7 +331,7 @@ async def announce(
 
 
 async def version_of(source: Reads, deployment: str | None) -> str:
-    """Returns the version of a deployment, such as v3; empty if there is none."""
+    """Returns the version of a deployment, such as v3; empty without a deployment."""
     row = await source.deployments.get(deployment) if deployment else None
     return f"v{row.number}" if row else ""
 

@@ -1,7 +1,7 @@
-"""Shares of the disk: which organizations hold more than theirs, as it was last measured.
+"""Disk quotas of organizations, according to the last measurement by `control.background.disk_meter`.
 
-An organization above its share adds nothing: no builds, uploads, copies and large documents. It goes on
-deleting, and what runs goes on. The measurements are those of `control.background.disk_meter`.
+An organization that exceeds its quota cannot add data: builds, uploads, copies and large documents are
+refused. Deletions are allowed, and running services continue.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from windlass.base.errors import Conflict
 from windlass.store import FIRST_PLACE, Reads, Tx
 
 LARGE: Final = 64 * 1024
-"""Bytes of a request body from which on an organization above its share cannot send it."""
+"""The size in bytes from which a request body is refused if the organization exceeds its quota."""
 _FACT: Final = "disk use at "
 _SHOWN: Final = 3
 _TIMES_FREE: Final = 3
@@ -29,18 +29,21 @@ class DiskRecord(Struct, frozen=True):
 
     share: int = 0
     largest: Mapping[str, int] = {}
-    """The three that hold most, with their bytes."""
+    """The three organizations with the highest disk usage, with their bytes."""
     above: Mapping[str, int] = {}
-    """The organizations that use more than their share."""
+    """The organizations that exceed their quota, with their bytes."""
 
 
 NONE: Final = DiskRecord()
 
 
 def share_of(setting: int, present: Collection[DiskSpace], organizations: int) -> int:
-    """Returns the bytes that an organization may hold. Without a setting: three times what is free besides
-    the reserve, of bytes or of files, whichever is scarcer, and in any case an equal part of the disk, so an
-    organization that alone has files on a machine has no limit."""
+    """Returns the disk quota of an organization in bytes.
+
+    Without a setting, the quota is three times the free space beyond the reserve, in bytes or in files,
+    whichever is scarcer. It is at least an equal part of the disk, so a single organization on a machine has
+    no limit.
+    """
     if setting:
         return setting
     each = {"bytes": 1, "files": bytes_per_file(present)}
@@ -65,7 +68,7 @@ async def note_disk(tx: Tx, place: str, record: DiskRecord) -> None:
 
 
 async def refuse_above_share(source: Reads, org: str, place: str = FIRST_PLACE) -> None:
-    """Raises Conflict if an organization holds more than its share of the disk of a machine."""
+    """Raises Conflict if an organization exceeds its disk quota on a machine."""
     record = await read_disk(source, place)
     if org in record.above:
         raise Conflict(

@@ -1,8 +1,8 @@
-"""The outputs of jobs as records: read from the file that a run has written, stored, and read again.
+"""The outputs of jobs: parsed from the output file of a run, stored encrypted, and read.
 
-The file is an object of JSON: `{"BUCKET": {"value": "shop-7f3a", "sensitive": false, "description": "…"}}`.
-The kind of jobs makes variables of them, each with the name of the job in its key: who may deploy one job
-decides nothing about the names that other services read.
+The file is a JSON object: `{"BUCKET": {"value": "shop-7f3a", "sensitive": false, "description": "…"}}`. The
+job's kind derives variables from the outputs. Their names contain the name of the job, so that a person who
+may deploy one job cannot override other variables.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from windlass.store.tables.job_outputs import JobOutputRow
 from windlass.store.tables.sealed import OUTPUTS
 
 MOST: Final = 200
-"""Maximum number of outputs of one job."""
+"""The largest number of outputs of one job."""
 MOST_OF_ALL: Final = 128 * 1024
-"""Bytes of the outputs of one job: with too many of them, no service could be started."""
+"""The largest size in bytes of the outputs of one job. A process cannot be started with too large an
+environment."""
 
 
 class BadOutput(Exception):
-    """The output file of a run cannot be used; the message is for the person whose job it is."""
+    """The output file of a run cannot be used. The message is for the owner of the job."""
 
 
 class OutputValue(Struct, forbid_unknown_fields=True):
-    """An output in the file of a run."""
+    """An output in the output file of a run."""
 
     value: Text | int | float | bool
     sensitive: bool = False
@@ -52,13 +53,13 @@ class JobOutput(Struct, frozen=True):
 
 
 JobOutputs = Mapping[str, JobOutput]
-"""Keyed by the end of the key of their variable."""
+"""Outputs by the suffix of their variable name."""
 _decode_file = msgspec.json.Decoder(dict[Key, OutputValue]).decode
 _decode = msgspec.json.Decoder(dict[str, JobOutput]).decode
 
 
 def parse_outputs(content: bytes | None) -> JobOutputs | None:
-    """Returns the outputs in the file of a run; None if it wrote none. Raises BadOutput."""
+    """Returns the outputs in the output file of a run; None if the run wrote none. Raises BadOutput."""
     if not content or not content.strip():
         return None
     try:
@@ -86,7 +87,7 @@ def parse_outputs(content: bytes | None) -> JobOutputs | None:
 
 
 def with_secrets_marked(outputs: JobOutputs, mask: Mask) -> JobOutputs:
-    """Returns the outputs; those that contain a secret of the run are marked as sensitive."""
+    """Returns the outputs, with all outputs marked as sensitive that contain a secret of the run."""
     return {
         word: replace(output, is_sensitive=output.is_sensitive or mask.text(output.value) != output.value)
         for word, output in outputs.items()

@@ -1,4 +1,4 @@
-"""The builds and versions of a service that are kept, by the records of its deployments."""
+"""Determines from the deployments of a service which builds and versions are kept."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from windlass.core.deploy.states import Progress
 from windlass.store import DeploymentRow, Reads
 
 _REMEMBERED: Final = 1000
-"""Deployments among which the last few that ran are looked for."""
+"""The number of deployments that are searched for the latest successful ones."""
 _LOOKED_THROUGH: Final = 100
-"""The same for an earlier use of a build."""
+"""The number of deployments that are searched for earlier uses of a build."""
 
 
 async def kept_commits(ctx: Context, service: str) -> set[str]:
-    """Returns the versions that may be deployed again: of what serves, what is in progress, and the last
-    few that ran."""
+    """Returns the commits that may be deployed again: of the serving deployment, of open deployments, and of
+    the latest successful deployments."""
     in_use = await _in_use(ctx, service)
     last: set[str] = set()
     async for row in newest_first(ctx, service, _REMEMBERED):
@@ -31,8 +31,8 @@ async def kept_commits(ctx: Context, service: str) -> set[str]:
 
 
 async def kept_builds(ctx: Context, service: str) -> list[str]:
-    """Returns the keys of builds that may be needed: of what serves, what is in progress, and the last few
-    that ran."""
+    """Returns the keys of builds that may be needed: of the serving deployment, of open deployments, and of
+    the latest successful deployments."""
     in_use = await _in_use(ctx, service)
     needed = [build.artifact.key for row in in_use.values() if (build := particulars(row).made)]
     last: dict[str, None] = {}
@@ -46,8 +46,8 @@ async def kept_builds(ctx: Context, service: str) -> list[str]:
 
 
 async def may_have_built(ctx: Context, service: str) -> bool:
-    """Returns False if nothing was built since the release before the last, and so nothing has to be removed.
-    A build that was used long before counts as new."""
+    """Returns whether there may be builds to remove. There are none if nothing was built since the release
+    before the last. A build whose last use is long ago counts as new."""
     new: set[str] = set()
     releases = 0
     async for row in newest_first(ctx, service, _LOOKED_THROUGH):
@@ -65,7 +65,7 @@ async def may_have_built(ctx: Context, service: str) -> bool:
 
 
 async def _in_use(ctx: Context, service: str) -> dict[str, DeploymentRow]:
-    """Returns the deployments that wait or are in progress, and the one that serves, by their ids."""
+    """Returns the open deployments, the serving deployment and the versions of a job's runs, by id."""
     reads = ctx.store.reads
     rows = await reads.deployments.open(service)
     status = await reads.statuses.get(service)
@@ -75,7 +75,7 @@ async def _in_use(ctx: Context, service: str) -> dict[str, DeploymentRow]:
 
 
 async def _versions_of_runs(reads: Reads, service: str) -> list[DeploymentRow]:
-    """Returns the version of a job that its next runs start, and those of its open runs."""
+    """Returns the version that the next runs of a job start, and the versions of its open runs."""
     timetable = await reads.timetables.get(service)
     versions = {*await reads.runs.versions(service), *([timetable.deployment] if timetable else [])}
     return [row for version in sorted(versions) if (row := await reads.deployments.get(version))]

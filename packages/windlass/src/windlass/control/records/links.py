@@ -1,4 +1,4 @@
-"""Links of services: the addresses of their public ports."""
+"""Links of services: the URLs of their public ports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windlass.store import NameRow, Reads, Row
 
 
 async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
-    """Returns the addresses of public ports, once the service was deployed."""
+    """Returns the links of a service's public ports; empty before its first deployment."""
     status = await status_of(source, service)
     deployment = await source.deployments.get(status.serving) if status.serving else None
     workload = decrypt_workload(ctx, deployment) if deployment else await last_workload(ctx, service.id)
@@ -48,7 +48,7 @@ def _link(service: Row, port: WorkloadPort, url: str, external: int, *, default:
 
 
 def url_of_name(ctx: Context, held: NameRow, domain: str, number: int, path: str) -> str:
-    """Returns the address of a service by its name, at the gateway with this domain and port."""
+    """Returns the URL of a service by its host name, on the gateway with this domain and port."""
     tail = "" if number == 80 else f":{number}"
     return f"http://{host_of(ctx, held, domain)}{tail}{'' if path == '/' else path}"
 
@@ -58,7 +58,8 @@ def host_of(ctx: Context, held: NameRow, domain: str = "") -> str:
 
 
 async def last_workload(ctx: Context, service: str) -> Workload | None:
-    """Returns the last workload, so that its clients get an answer that it does not run."""
+    """Returns the last workload of a service that does not run. Its links then lead to a page with the
+    reason."""
     for row in await ctx.store.reads.deployments.latest(service, 20):
         if workload := decrypt_workload(ctx, row):
             return workload

@@ -1,9 +1,10 @@
-"""Reserves names for services: labels of host names on the gateway, names in their environment, and ports
-of the machine.
+"""Reserves names for services: host name labels on the gateway, names inside the environment, and ports of
+the machine.
 
-A name is reserved in the store, for one service, before anything is served under it: the first service to
-ask has it, with all paths below it, until the service is deleted or neither declares nor serves it any more.
-A service whose requested label is taken gets one with its id. The router gets held names only.
+A name is reserved in the database for one service before the router serves it. The first service to request a
+name gets it, with all paths below it. It keeps the name until it is deleted, or until it neither declares nor
+serves the name any more. If the requested label is in use, the service gets a label with its id. The router
+receives only reserved names.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ from windlass.store import NameRow, Reads, Row, Tx
 
 _AT_ONCE = 200
 MOST_PUBLIC = 32
-"""Public TCP ports of one service. There are few of them on a machine, and all organizations share them."""
+"""The largest number of public TCP ports of one service. All organizations share the ports of a machine."""
 
 
 async def reserve_declared(ctx: Context, tx: Tx, family: str, id: str) -> None:
-    """Reserves what the service declares now, and releases what it neither declares nor serves."""
+    """Reserves the names that the service declares, and releases names that it neither declares nor
+    serves."""
     service = await tx.resources.find(family, id)
     if service is None:
         return
@@ -58,12 +60,13 @@ async def reserve_declared(ctx: Context, tx: Tx, family: str, id: str) -> None:
 
 
 def _gets_number(port: ServicePort) -> bool:
-    """Returns whether a port gets one of the machine that it does not name."""
+    """Returns whether Windlass chooses the external port."""
     return port.publicly_accessible and port.protocol == "TCP" and not port.external_port
 
 
 async def refuse_outside(ctx: Context, tx: Tx, service: Row) -> None:
-    """Refuses a deployment of ports of the machine that services may not have, and this one does not hold."""
+    """Refuses a deployment with external ports outside the allowed range, unless the service has reserved
+    them already."""
     asked = {
         port.external_port: index
         for index, port in enumerate(service.read(Listener).ports)
@@ -79,8 +82,8 @@ async def refuse_outside(ctx: Context, tx: Tx, service: Row) -> None:
 
 
 async def reserve_names(ctx: Context, tx: Tx, workload: Workload) -> Workload:
-    """Reserves a host or a port of the machine for each public port of a generation that is about to run;
-    returns it with these."""
+    """Reserves a host name or an external port for each public port of a generation that is about to run.
+    Returns the workload with the reserved names."""
     if not any(port.public for port in workload.ports):
         return workload
     held = await tx.names.of(workload.service)
@@ -95,8 +98,8 @@ async def reserve_names(ctx: Context, tx: Tx, workload: Workload) -> Workload:
 async def _with_number(
     ctx: Context, tx: Tx, workload: Workload, port: WorkloadPort, held: Sequence[NameRow]
 ) -> WorkloadPort:
-    """Returns a port with its host port. A port that is reached by host name keeps only a host port that
-    services may have; any other means the gateway."""
+    """Returns the port with its external port. A port that is reached by host name keeps its external port
+    only if services may use it; otherwise it is reached only through the gateway."""
     number = listens(port)
     if number is None or f"{PORT}{number}" in {row.name for row in held}:
         return port
@@ -125,7 +128,7 @@ async def _reserve_served_hosts(tx: Tx, workload: Workload) -> Workload:
 
 
 async def reserve_ports(ctx: Context, workload: Workload) -> None:
-    """Reserves the ports of the machine that a generation listens on, or raises RouteError."""
+    """Reserves the external ports of a generation. Raises RouteError if one is in use."""
     asked = {f"{PORT}{number}": port.name for port in workload.ports if (number := listens(port)) is not None}
     if asked.keys() <= {row.name for row in await ctx.store.reads.names.of(workload.service)}:
         return
@@ -156,15 +159,15 @@ def _port_owner(workload: Workload) -> PortOwner:
 
 
 async def note_api_port(ctx: Context) -> None:
-    """Keeps the port of the API of this server from services, also while the server is restarted: a gateway
-    keeps running then, and a service that listens there would get the tokens of clients."""
+    """Reserves this server's API port permanently. A gateway keeps running while the server restarts, and a
+    service on this port would receive the tokens of clients."""
     fact = f"{API}{PORT}{ctx.settings.port}"
     if await ctx.store.reads.facts.get(fact) is None:
         await ctx.store.write(lambda tx: tx.facts.set(fact, b"in use"))
 
 
 class _HeldNames:
-    """The names of one service, while more are being reserved."""
+    """The names of one service, while more names are being reserved."""
 
     def __init__(self, service: Row, rows: list[NameRow]) -> None:
         self.service = service
@@ -179,11 +182,12 @@ class _HeldNames:
             if taken := await tx.names.take(name, id, key, wish):
                 self.rows.append(taken)
                 return taken
-        raise AssertionError  # candidates have no end
+        raise AssertionError  # the candidates are endless
 
 
 async def _reserve_inside(tx: Tx, held: _HeldNames) -> NameRow:
-    """Reserves the name by which all other services of the environment find the service."""
+    """Reserves the name under which other services of the environment reach this service. Names are unique
+    across families."""
     service, name = held.service, held.service.read(NamedDocument).name
     if row := known_as(name, held.rows):
         return row
@@ -192,7 +196,7 @@ async def _reserve_inside(tx: Tx, held: _HeldNames) -> NameRow:
         if taken := await tx.names.take(wanted, service.id, "", label(name)):
             held.rows.append(taken)
             return taken
-    raise AssertionError  # candidates have no end
+    raise AssertionError  # the candidates are endless
 
 
 async def _reserve_declared(tx: Tx, held: _HeldNames) -> list[NameRow]:
@@ -202,7 +206,7 @@ async def _reserve_declared(tx: Tx, held: _HeldNames) -> list[NameRow]:
 
 
 def host_keys(ports: Iterable[ServicePort]) -> list[str]:
-    """Returns the keys of public ports that need a host; the default port has the empty one."""
+    """Returns the keys of public ports that need a host name. The key of the default port is empty."""
     return [
         "" if port.is_default else port.name
         for port in ports
@@ -211,7 +215,8 @@ def host_keys(ports: Iterable[ServicePort]) -> list[str]:
 
 
 async def _reserve_hosts(tx: Tx, held: _HeldNames, name: str, asked: Iterable[str]) -> dict[str, NameRow]:
-    """Reserves hosts by port: the default port gets the name of the service, others put theirs before it."""
+    """Reserves host names by port key. The default port gets the name of the service; other ports get it with
+    a prefix."""
     home = await tx.resources.find(environment.name, held.service.parent)
     assert home is not None
     wish = label(name, home.read(NamedDocument).name)
@@ -221,7 +226,7 @@ async def _reserve_hosts(tx: Tx, held: _HeldNames, name: str, asked: Iterable[st
 
 
 async def _in_use(ctx: Context, source: Reads, service: Row, rows: Sequence[NameRow]) -> set[str]:
-    """Returns the names that a deployment of the service serves or is about to serve."""
+    """Returns the names that the serving deployment or an open deployment uses."""
     status = await source.statuses.get(service.id)
     deployments = await source.deployments.open(service.id)
     if status and status.serving and (serving := await source.deployments.get(status.serving)):

@@ -1,4 +1,4 @@
-"""The outbox of webhooks: deliveries, written in the transaction of the change that they report."""
+"""The outbox of webhooks: deliveries, stored in the transaction of the change that they report."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def write_deliveries(
     message: str,
     run: NamedRun | None = None,
 ) -> None:
-    """Writes a delivery for each webhook that subscribes to this event of a deployment, or of a run of it."""
+    """Stores a delivery for each webhook that subscribes to this event of a deployment or run."""
     if kind not in SUBSCRIBABLE:
         return
     receivers = await tx.resources.of_org(service.org, webhook.name)

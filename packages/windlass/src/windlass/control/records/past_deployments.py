@@ -1,5 +1,5 @@
-"""Past deployments of a service, read few at a time: a row is large, and most often one of the first few is
-the one that is looked for."""
+"""Reads past deployments of a service in small batches, because rows are large and searches usually end after
+a few rows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _AT_ONCE: Final = 10
 async def newest_first(
     ctx: Context, service: str, most: int, moment: int | None = None
 ) -> AsyncIterator[DeploymentRow]:
-    """Yields the deployments of a service, from those of a moment on if one is named. Other tasks have their
-    turn in between."""
+    """Yields the deployments of a service, newest first, beginning at `moment` if it is set. Pauses
+    regularly, so that other tasks can run."""
     reads, share = ctx.store.reads.deployments, FairShare()
     newest = FAR if moment is None else await reads.number_at(service, moment)
     for _ in range(0, most, _AT_ONCE):

@@ -1,4 +1,5 @@
-"""Ports of this machine that services hold: each is given out once, and kept while its service wants it."""
+"""Reserves ports of this machine for services. A port belongs to one service until the service no longer uses
+it."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ from windlass.engines.engine import EngineError
 from windlass.store import Row, Tx
 
 PORT = "port "
-"""Prefix of ports in the table of names. It contains a space, which no host name does."""
+"""The prefix of ports in the table of names. Host names contain no blanks."""
 API = "API "
-"""Prefix of the facts that name ports of servers, before the name of the port."""
+"""The prefix of facts that reserve API ports of servers, followed by the name of the port."""
 _SHARE, _LEAST = 8, 8
-"""One organization may hold an eighth of all ports, or this minimum if there are few."""
+"""The largest share of all ports for one organization (an eighth), and its minimum in ports."""
 
 
 class PortOwner(NamedTuple):
@@ -25,7 +26,7 @@ class PortOwner(NamedTuple):
 
 
 async def public_port(ctx: Context, service: Row) -> int:
-    """Returns the port of this machine at which a public database is reached; reserves it the first time."""
+    """Returns the external port of a public database, and reserves one if it has none."""
 
     async def change(tx: Tx) -> int:
         return await take_public_port(ctx.settings, tx, PortOwner(service.org, service.parent, service.id))
@@ -34,9 +35,9 @@ async def public_port(ctx: Context, service: Row) -> int:
 
 
 async def take_public_port(settings: Settings, tx: Tx, owner: PortOwner, port: str = "") -> int:
-    """Returns the port of the machine for a port of a service, by name, which it holds from now on. A
-    database has one without a name. Raises EngineError if there is none left, for anyone, its organization
-    or its environment."""
+    """Reserves an external port for a named port of a service, and returns its number. A database has one
+    port without a name. Raises EngineError if no port is free, or the organization or environment has too
+    many."""
     for row in await tx.names.of(owner.service):
         if row.name.startswith(PORT) and row.port == port:
             return int(row.name.removeprefix(PORT))
@@ -45,7 +46,7 @@ async def take_public_port(settings: Settings, tx: Tx, owner: PortOwner, port: s
     held: set[str] | None = None
     for step in range(len(bindable)):
         name = f"{PORT}{bindable[(first + step) % len(bindable)]}"
-        if step and held is None:  # at once: thousands may be held
+        if step and held is None:  # one query instead of one for each port, because thousands may be reserved
             held = await tx.names.beginning(PORT)
         if (
             name not in (held or ())
@@ -62,8 +63,9 @@ async def take_public_port(settings: Settings, tx: Tx, owner: PortOwner, port: s
 
 
 async def share_refusal(settings: Settings, tx: Tx, owner: PortOwner, name: str) -> str:
-    """Returns what to do if an organization or environment has no right to one port more; empty if it has.
-    Look after the port was taken: two that take the last ones at the same time would both find them free."""
+    """Returns the remedy if an organization or environment exceeds its share of ports; empty otherwise.
+    Must be called after the port was reserved, because concurrent transactions could both find the last
+    port free."""
     every = len(settings.bindable)
     most = min(every, max(_LEAST, every // _SHARE))
     others, own = await tx.names.count_others(owner.org, owner.environment, PORT, name)
@@ -83,13 +85,13 @@ async def share_refusal(settings: Settings, tx: Tx, owner: PortOwner, name: str)
 
 
 def _leaves_few(left: int, own: int) -> bool:
-    """Returns whether an environment that has `own` ports may have no more of those left to its
-    organization."""
+    """Returns whether another port for an environment with `own` ports would leave too few ports to the
+    organization's other environments."""
     return own > 0 and own + 1 > left
 
 
 def allowed_ports(settings: Settings, number: int) -> str:
-    """Returns the allowed range of ports if this port is outside it; empty otherwise."""
+    """Returns the allowed ports if services may not use this port; empty if they may."""
     if number in settings.bindable:
         return ""
     return (

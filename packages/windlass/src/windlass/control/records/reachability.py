@@ -1,4 +1,5 @@
-"""Checks whether this server runs a service, and what is known of services whose server is gone."""
+"""Determines whether this server runs a service, and the status to show if its server or engine is
+unavailable."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ _THIS_MACHINE: Final = frozenset({"", "localhost", "127.0.0.1", "::1"})
 
 
 async def status_as_reachable(ctx: Context, status: StatusRow) -> StatusRow:
-    """Returns the status to show. A service whose server or engine is gone may still run: it is UNAVAILABLE,
-    and the message names its last known state."""
+    """Returns the status to show. A service whose server or engine is unavailable may still run, so its state
+    is UNAVAILABLE and the message contains its last known state."""
     if status.state in AT_REST or not (ctx.ownership.lost or ctx.places.has_unavailable):
         return status
     reason = _why_unknown(ctx, await ctx.places.at(status.cluster), status)
@@ -43,17 +44,17 @@ async def status_as_reachable(ctx: Context, status: StatusRow) -> StatusRow:
 
 
 def _why_unknown(ctx: Context, place: Place, status: StatusRow) -> str:
-    """Returns why the state of a service of this place is unknown; empty if it is known."""
+    """Returns why the state of a service at this place is unknown; empty if it is known."""
     if place.machine in ctx.ownership.lost:
         return LOST
-    # Open work reports by itself that it waits for the engine.
-    # A static site has no instances there: its files are served from here.
+    # Open deployments report by themselves that they wait for the engine. A static site has no instances on
+    # the engine, because this server serves its files.
     has_instances = status.state in UP and bool(status.instances)
     return AWAY if has_instances and place.engine.is_unavailable and _is_reached(ctx, place) else ""
 
 
 def _is_reached(ctx: Context, place: Place) -> bool:
-    """Returns whether its engine is one that this server may ask."""
+    """Returns whether this server connects to the engine of the place."""
     return place.elsewhere is None and (place is not ctx.places.local or ctx.ownership.is_owner)
 
 
@@ -65,8 +66,8 @@ async def check_here(ctx: Context, service: str) -> None:
 
 
 async def check_log_here(ctx: Context, deployment: DeploymentRow) -> None:
-    """Raises Unavailable if another server has the log of a deployment: servers that share an engine each
-    have the lines of what they began."""
+    """Raises Unavailable if another server has the log of a deployment. Among servers that share an engine,
+    each server has the logs of the deployments that it began."""
     await check_here(ctx, deployment.service)
     details = particulars(deployment)
     if details.server in {"", ctx.server}:
@@ -77,7 +78,8 @@ async def check_log_here(ctx: Context, deployment: DeploymentRow) -> None:
 
 
 async def _other_server(ctx: Context, place: Place) -> str:
-    """Names the server of a place, with its host if that differs from the host of this server."""
+    """Returns a message that names the server of a place, with its host if it differs from this server's
+    host."""
     row = await ctx.store.reads.owners.get(place.machine)
     host = row.host if row else ""
     is_its_own = host not in _THIS_MACHINE | {ctx.places.local.public_host}

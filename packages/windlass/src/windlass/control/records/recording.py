@@ -1,6 +1,7 @@
-"""Events as they are written: who did what to what, from where, and what it was before and after.
+"""Writes audit events: actor, action, subject, origin, and the document before and after.
 
-They are written in the transaction of the change. What is hidden is in no document, and so in no event.
+Events are written in the transaction of the change. Documents do not contain secret fields, so events do not
+either.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from windlass.store import Reads, Row, Tx
 
 
 class About(Struct, frozen=True):
-    """The subject of an event, with its project and environment: the columns by which the audit finds it."""
+    """The subject of an event, with its project and environment. The audit log is filtered by these
+    columns."""
 
     target: str
     family: str
@@ -35,7 +37,7 @@ def origin_of(call: Call | None) -> Origin:
 
 
 async def about(ctx: Context, source: Reads, row: Row, above: Row | None = None) -> About:
-    """Returns the subject of an event about a resource; `above` is the parent, if it is known."""
+    """Returns the subject of an event about a resource. `above` is the parent, if the caller has read it."""
     if not ctx.registry.audit.is_part(row.family):
         return await about_itself(source, row, above)
     project, environment = await levels_of(source, row, above)
@@ -46,14 +48,15 @@ async def about(ctx: Context, source: Reads, row: Row, above: Row | None = None)
 
 
 async def about_itself(source: Reads, row: Row, above: Row | None = None) -> About:
-    """The same for a resource that is no part of another, such as a service."""
+    """Returns the subject of an event about a resource that is not part of another resource, such as a
+    service."""
     project, environment = await levels_of(source, row, above)
     return About(row.id, row.family, row.id, row.family, project, environment)
 
 
 async def levels_of(source: Reads, row: Row, above: Row | None = None) -> tuple[str, str]:
-    """Returns the project and the environment of a resource, or the resource itself; empty if there is
-    none."""
+    """Returns the ids of the project and environment that contain a resource, including the resource itself.
+    An id is empty if there is none."""
     if row.family in LEVELS:
         ids = {row.family: row.id, _parent_of(row.family): row.parent}
         return ids.get("project", ""), ids.get("environment", "")
@@ -65,7 +68,7 @@ async def levels_of(source: Reads, row: Row, above: Row | None = None) -> tuple[
 
 @cache
 def _parent_of(level: str) -> str:
-    """Returns the family that contains this one; empty if there is none."""
+    """Returns the parent family; empty if there is none."""
     parent = registry().families[level].parent
     return parent.name if parent else ""
 
@@ -82,7 +85,7 @@ async def record(
     after: bytes = b"null",
     above: Row | None = None,
 ) -> None:
-    """Writes the event of a change of a resource."""
+    """Writes the event of a resource's creation or change."""
     data = {"parent": row.parent, "before": msgspec.Raw(before), "after": msgspec.Raw(after)}
     emit(tx, kind, row.org, await about(ctx, tx, row, above), actor.id, actor.name, origin_of(call), data)
 
@@ -90,7 +93,7 @@ async def record(
 async def emit_asked(
     ctx: Context, tx: Tx, kind: Event, row: Row, call: Call, data: Mapping[str, object]
 ) -> None:
-    """Writes the event of what a person does with a resource that is no change of its fields."""
+    """Writes the event of an action by a person that does not change the resource's fields."""
     actor = call.actor
     emit(tx, kind, row.org, await about(ctx, tx, row), actor.id, actor.name, origin_of(call), data)
 
@@ -105,7 +108,7 @@ def emit(
     source: Origin,
     data: Mapping[str, object],
 ) -> None:
-    """Writes an event. `data` holds the fields of this kind of event alone."""
+    """Writes an event. `data` contains the fields that are specific to this kind of event."""
     body = {
         "family": about.family,
         **data,

@@ -1,4 +1,4 @@
-"""Reports how scheduled runs end: a failure like that of a deployment, and the first success after it."""
+"""Reports the results of scheduled runs: each failure, and the first success after it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STARTS: Final = RELEASES | {Do.RUN}
 
 
 async def report_outcome(tx: Tx, run: RunRow, details: RunDetails) -> None:
-    """Reports the end of a run, in the transaction in which it ends. A run that is retried has not ended."""
+    """Reports the end of a run, in the transaction that ends it. Not used for a run that is retried."""
     if run.status not in {RunState.FAILED, RunState.SUCCEEDED} or not details.is_scheduled:
         return
     status = await tx.statuses.get(run.job)
@@ -41,7 +41,8 @@ async def report_outcome(tx: Tx, run: RunRow, details: RunDetails) -> None:
 
 
 async def _set_state(tx: Tx, status: StatusRow, state: State, message: str) -> bool:
-    """Changes the state of a job, unless its last deployment has set another one."""
+    """Changes the state of a job, unless its last deployment has set another state. Returns whether it
+    did."""
     last = await tx.deployments.get(status.deployment) if status.deployment else None
     is_settled = last is not None and last.status == Progress.SUCCEEDED and last.action in _STARTS
     if not is_settled or status.state not in UP | {State.DEPLOYMENT_ERROR}:

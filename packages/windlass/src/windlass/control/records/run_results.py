@@ -1,7 +1,7 @@
-"""Measures runs that have ended, by the family of their service and their result.
+"""Measures finished runs by the family of their service and by result.
 
-There are runs of jobs, and runs of deployments, such as that of a module or a one-off command. Release
-commands are a part of their deployment.
+These are runs of jobs and runs of deployments, such as of a module or a one-off command. Release commands are
+not measured, because they are part of a deployment.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from windlass.engines.job_plans import RunDetails, RunState
 from windlass.store import Tx
 
 RUN_ENDED: Final = "run"
-"""The word under which a run is noted."""
+"""The name of the measurement of a run."""
 TIMED_OUT: Final = "timed_out"
 
 
@@ -26,7 +26,7 @@ def measure_run_of_job(tx: Tx, family: str, state: RunState, details: RunDetails
 
 
 def measure_run_of_deployment(tx: Tx, details: Particulars, progress: Progress) -> None:
-    """Measures the run of an ended deployment, unless it is in the list of job runs."""
+    """Measures the run of a finished deployment, unless the run is listed and measured as a run of a job."""
     run = details.run
     if run is not None and not run.is_listed:
         tx.measure(
@@ -35,7 +35,7 @@ def measure_run_of_deployment(tx: Tx, details: Particulars, progress: Progress) 
 
 
 def _result_of(run: RunReport, progress: Progress) -> str:
-    if run.exit_code == 0:  # what comes after it may have failed
+    if run.exit_code == 0:  # a later step of the deployment may have failed
         return Progress.SUCCEEDED.lower()
     if progress is Progress.CANCELED:
         return Progress.CANCELED.lower()

@@ -1,7 +1,7 @@
-"""Runs of jobs as records: begun, retried, cancelled, ended and shown; and the timetables that start them.
+"""Records of job runs (add, retry, cancel, end and show), and the timetables that start them.
 
-Every function that writes does so in the transaction of its caller. A run and the work that starts it are
-written together.
+All functions that write do so in the transaction of their caller. A run and the work that executes it are
+stored together.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from windlass.families.job import job
 from windlass.store import FAR, RunRow, TimetableRow, Tx
 
 RUN: Final = "run"
-"""The kind of work that executes a run; its id is that of the run."""
+"""The kind of work that executes a run. The id of the work is the id of the run."""
 TIMETABLES: Final = "timetables"
-"""The kind, and the id, of the work that starts runs when they are due."""
+"""The kind and the id of the work that starts scheduled runs."""
 KEPT: Final = 1000
-"""Maximum number of runs of a job that are kept."""
+"""The number of runs of a job that are kept."""
 NO_INITIATOR: Final = Initiator("", "")
 ABANDONED: Final = "Ended, because the deployment that waited for it was cancelled"
 _TRIM_EVERY: Final = 16
-"""Runs after which older ones are deleted."""
+"""The number of runs between two deletions of older runs."""
 _PER_MILLISECOND: Final = 1000
-"""The number of generations that a job can have in one millisecond."""
+"""The number of generations of one job in each millisecond."""
 
 _details = msgspec.json.Decoder(RunDetails).decode
 _plan = msgspec.json.Decoder(JobPlan).decode
@@ -67,7 +67,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     org: str
     deployment: str
-    """The version that it starts."""
+    """The deployment whose version the run starts."""
     cause: Cause
     event: RunEvent
     command: RunCommand
@@ -79,7 +79,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def add_run(tx: Tx, new: NewRun) -> RunRow | None:
-    """Stores a run with the work that executes it. Returns None if this due time already has a run."""
+    """Stores a run with the work that executes it. Returns None if this due time has a run already."""
     details = RunDetails(
         event=new.event,
         command=new.command,
@@ -93,7 +93,7 @@ async def add_run(tx: Tx, new: NewRun) -> RunRow | None:
 
 
 async def skip_run(tx: Tx, new: NewRun, reason: str) -> None:
-    """Records that nothing was started at a due time."""
+    """Records that no run was started at a due time."""
     details = RunDetails(
         event=new.event, command=new.command, missed=new.missed, message=reason, ended=tx.now
     )
@@ -104,7 +104,7 @@ async def skip_run(tx: Tx, new: NewRun, reason: str) -> None:
 async def _store(
     tx: Tx, new: NewRun, state: RunState, details: RunDetails, *, work_due: int | None = None
 ) -> RunRow | None:
-    """Stores a run; with `work_due`, also the work that executes it from this time on."""
+    """Stores a run. With `work_due`, also schedules the work that executes it."""
     number = await tx.runs.next_number(new.job)
     run = RunRow(
         ids.new_id(), new.org, new.job, number, _generation(tx.now, number), new.deployment, new.cause,
@@ -121,8 +121,8 @@ async def _store(
 
 
 def _generation(now: int, number: int) -> int:
-    """Returns a number that no engine has seen for this job. The time is part of it, because a restored
-    database counts from an earlier number."""
+    """Returns a generation that is new to every engine. It includes the time, because a restored database may
+    repeat run numbers."""
     return now * _PER_MILLISECOND + number % _PER_MILLISECOND
 
 
@@ -138,7 +138,7 @@ async def change_run(tx: Tx, run: RunRow, state: RunState, details: RunDetails) 
 
 
 async def cancel_run(tx: Tx, run: RunRow, reason: str) -> RunRow:
-    """Requests the end of a run."""
+    """Requests the cancellation of a run."""
     details = run_details(run)
     details.is_cancelled = True
     details.message = reason
@@ -149,7 +149,7 @@ async def cancel_run(tx: Tx, run: RunRow, reason: str) -> RunRow:
 
 
 async def end_run(tx: Tx, run: RunRow, state: RunState, details: RunDetails) -> None:
-    """Writes the final state of a run. A run that failed is tried again as often as its job allows."""
+    """Writes the final state of a run. Schedules a retry of a failed run if its job allows more retries."""
     details.ended, details.waits = tx.now, ""
     ended = await change_run(tx, run, state, details)
     measure_run_of_job(tx, job.name, state, details)
@@ -159,7 +159,7 @@ async def end_run(tx: Tx, run: RunRow, state: RunState, details: RunDetails) -> 
         return
     if not run.awaited_by:
         await report_outcome(tx, ended, details)
-    if run.awaited_by or await tx.deployments.open(run.job):  # a deployment may wait for this run
+    if run.awaited_by or await tx.deployments.open(run.job):  # a deployment may wait for the end of this run
         await tx.work.schedule(RECONCILE, run.job, org=run.org)
 
 
@@ -188,11 +188,9 @@ async def _retry(tx: Tx, run: RunRow, details: RunDetails) -> None:
     await _store(tx, new, RunState.QUEUED, again, work_due=work_due)
 
 
-# Timetables
-
-
 async def arm(tx: Tx, job: str, org: str, deployment: str, plan: JobPlan) -> None:
-    """Makes runs of a job start this version from now on, by its timetable if it has one."""
+    """Stores the version that the runs of a job start from now on, and schedules the job's timetable if it
+    has one."""
     due = due_after(plan, tx.now)
     await tx.timetables.set(TimetableRow(job, org, deployment, due, encode(plan)))
     if due != FAR:
@@ -205,9 +203,6 @@ def due_after(plan: JobPlan, moment: int) -> int:
         return FAR
     due = next_due(parse(plan.scheduled_at), zone(plan.timezone), moment // MINUTE)
     return FAR if due is None else due * MINUTE
-
-
-# As the API shows them
 
 
 def shown_run(run: RunRow) -> Document:
@@ -242,7 +237,7 @@ def shown_run(run: RunRow) -> Document:
 
 
 def report_of_run(run: RunRow) -> RunReport:
-    """Returns the result of a run, as its deployment shows it."""
+    """Returns the result of a run in the form of a deployment's report."""
     details = run_details(run)
     return RunReport(
         started_at=details.began or run.created,

@@ -1,4 +1,4 @@
-"""Encrypts the workload of a deployment, which is stored with it, and decrypts it."""
+"""Encrypts the workload of a deployment for storage, and decrypts it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ def decrypt_workload(ctx: Context, deployment: DeploymentRow) -> Workload | None
 
 
 def _with_shared_words(workload: Workload) -> Workload:
-    """Services of an environment have the same variables for each other: a server that runs hundreds keeps
-    each name and value once. Values to hide are not kept."""
+    """Shares equal variable names and values between decrypted workloads. Services of an environment have
+    largely the same variables, so this saves memory on a server with hundreds of services. Secret values are
+    not shared."""
     if len(_shared) > _MOST_SHARED:
         _shared.clear()
     variables = {
@@ -46,14 +47,14 @@ def _with_shared_words(workload: Workload) -> Workload:
 
 
 async def workload_of(ctx: Context, deployment: str | None) -> Workload | None:
-    """Returns what a deployment runs, if that was frozen."""
+    """Returns the frozen workload of a deployment; None if the deployment has none."""
     row = await ctx.store.reads.deployments.get(deployment) if deployment else None
     return decrypt_workload(ctx, row) if row else None
 
 
 async def find_secrets(ctx: Context, version: str) -> None:
-    """Looks up the secrets to hide in logs of a deployment or of a run, by its id. There are none if it is
-    gone."""
+    """Registers the secrets of a deployment or run for masking in logs. A deleted deployment has no
+    secrets."""
     run = await ctx.store.reads.runs.get(version)
     workload = await workload_of(ctx, run.deployment if run else version)
     ctx.logs.masks.know(version, workload.secrets if workload else ())

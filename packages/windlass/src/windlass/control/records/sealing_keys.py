@@ -1,4 +1,5 @@
-"""The sealing keys of an installation, as the database knows them: their ids, never the keys themselves."""
+"""Records of the encryption keys of an installation. The database contains the ids of the keys, never the
+keys."""
 
 from __future__ import annotations
 
@@ -12,42 +13,42 @@ from windlass.store import Reads, Tx
 from windlass.store.tables.sealed import DIGEST_KEY, FACT
 
 CURRENT: Final = "key_fingerprint"
-"""The fact with the id of the key that seals."""
+"""The key in the table of facts for the id of the present encryption key."""
 HISTORY: Final = "sealing_keys"
-"""The fact with the records of all keys, from the first replacement on."""
+"""The key in the table of facts for the records of all keys, written since the first rotation."""
 UNREADABLE: Final = "unreadable_secrets"
-"""The fact with the values that could not be opened at the last replacement."""
+"""The key in the table of facts for the values that could not be decrypted in the last rotation."""
 
 
 class KeyRecord(Struct, frozen=True, kw_only=True):
     id: str
     since: int = 0
-    """The time at which it began to seal; 0 for the first key."""
+    """The time at which the key became the present one; 0 for the first key."""
     retired: int = 0
-    """The time from which nothing was sealed with it any more; 0 until then."""
+    """The time since which no value is encrypted with the key; 0 while it is in use."""
 
 
 class UnreadableValues(Struct, frozen=True):
-    """Values that could not be opened when everything was sealed again."""
+    """Values that could not be decrypted in the last rotation."""
 
     names: tuple[str, ...] = ()
     at: int = 0
 
 
 class KeyState(Struct, frozen=True):
-    """The sealing keys of an installation, as the database knows them."""
+    """The state of the keys of an initialized database."""
 
     current: str
     records: tuple[KeyRecord, ...]
-    """All keys that were ever used to seal values, the oldest first."""
+    """All keys with which values were ever encrypted, oldest first."""
     unreadable: tuple[str, ...] = ()
     """Names of values that could not be decrypted."""
     unreadable_at: int = 0
-    """The time at which they were tried last."""
+    """The time of the last attempt to decrypt these values."""
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """The ids of keys with which values are sealed, or may be, the newest first."""
+        """The ids of keys with which values are or may be encrypted, newest first."""
         return tuple(record.id for record in reversed(self.records) if not record.retired)
 
     @property
@@ -56,7 +57,7 @@ class KeyState(Struct, frozen=True):
 
     @property
     def is_settled(self) -> bool:
-        """True unless a key is being replaced."""
+        """Returns whether no rotation is in progress."""
         return self.needed == (self.current,)
 
     def was_used(self, id: str) -> bool:
@@ -64,7 +65,7 @@ class KeyState(Struct, frozen=True):
 
 
 async def read_keys(source: Reads) -> KeyState | None:
-    """Returns None for a database that was never used."""
+    """Returns the state of the keys; None for a database that was never used."""
     current = await source.facts.get(CURRENT)
     if current is None:
         return None
@@ -76,12 +77,12 @@ async def read_keys(source: Reads) -> KeyState | None:
 
 
 async def values_by_key(source: Reads) -> dict[str, int]:
-    """Counts sealed values by the id of their key."""
+    """Returns the number of encrypted values by key id."""
     return {key_of(head): count for head, count in (await source.sealed.counts()).items()}
 
 
 async def unlock(encryption: Encryption, source: Reads, state: KeyState) -> None:
-    """Sets the present key to encrypt, and the kept key to make digests."""
+    """Selects the present key for encryption, and the stored key for digests."""
     seal_with_present(encryption, state)
     if kept := await source.facts.get(DIGEST_KEY):
         encryption.digest_key = encryption.decrypt(kept, *FACT.owner(name=DIGEST_KEY))
@@ -90,25 +91,25 @@ async def unlock(encryption: Encryption, source: Reads, state: KeyState) -> None
 
 
 def seal_with_present(encryption: Encryption, state: KeyState) -> None:
-    """Sets the present key to encrypt. Raises MissingKey if this process does not have it."""
+    """Selects the present key for encryption. Raises MissingKey if this process does not have it."""
     encryption.encrypt_with(state.current)
 
 
 async def keep_digest_key(encryption: Encryption, tx: Tx) -> None:
-    """Stores the key of digests, before its sealing key is replaced."""
+    """Stores the digest key before its encryption key is replaced."""
     if await tx.facts.get(DIGEST_KEY) is None:
         owner = FACT.owner(name=DIGEST_KEY)
         await tx.facts.set(DIGEST_KEY, encryption.encrypt(encryption.digest_key, *owner))
 
 
 async def record_next(tx: Tx, state: KeyState, id: str) -> None:
-    """Records that another key seals from now on."""
+    """Records that another key is the present one from now on."""
     await _set_history(tx, (*state.records, KeyRecord(id=id, since=tx.now)))
     await tx.facts.set(CURRENT, id.encode())
 
 
 async def record_retired(tx: Tx, state: KeyState) -> None:
-    """Records that no value is sealed with a former key any more."""
+    """Records that all values are encrypted with the present key."""
     await _set_history(
         tx,
         tuple(

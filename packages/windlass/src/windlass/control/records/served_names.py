@@ -1,4 +1,4 @@
-"""The names that a service holds, looked up by its ports. Reserving them is in `names`."""
+"""Finds the reserved names of a service by its ports. `names` reserves them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from windlass.engines.workload import WorkloadPort
 from windlass.store import NameRow
 
 INSIDE = "inside "
-"""Prefix of names in an environment, followed by its id and a space."""
+"""The prefix of names inside an environment, followed by the environment's id and a blank."""
 
 
 def row_of(port: WorkloadPort, rows: Sequence[NameRow]) -> NameRow | None:
-    """The name under which a port is served, if its service holds it."""
+    """Returns the reserved name under which a port is served; None if the service does not have it any
+    more."""
     return next((row for row in rows if row.name == port.host), None)
 
 
 def newest(key: str, rows: Sequence[NameRow]) -> NameRow | None:
-    """Returns the name under which the next deployment serves this port."""
+    """Returns the reserved name under which the next deployment serves a port."""
     return next((row for row in reversed(host_names(rows)) if row.port == key), None)
 
 
@@ -27,7 +28,7 @@ def host_names(rows: Sequence[NameRow]) -> list[NameRow]:
 
 
 def known_as(name: str, rows: Sequence[NameRow]) -> NameRow | None:
-    """Returns the name by which others of its environment find a service, as it was called when it was
-    deployed."""
+    """Returns the name under which other services of the environment reach a service that was deployed as
+    `name`."""
     wish = label(name)
     return next((row for row in rows if row.name.startswith(INSIDE) and row.wish == wish), None)

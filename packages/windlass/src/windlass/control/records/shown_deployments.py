@@ -1,4 +1,4 @@
-"""Deployments and statuses of services, as the API shows them."""
+"""Documents of deployments and service statuses for the API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIELDS = frozenset(Deployment.__struct_encode_fields__)
 def shown_deployment(
     call: Call, service: Row, deployment: DeploymentRow, status: StatusRow, freshness: str
 ) -> Document:
-    """A deployment, with the keys of the service's status beside its own."""
+    """Returns the document of a deployment, combined with the fields of the service's status."""
     details = particulars(deployment)
     own = {
         "id": service.id if call.dialect.is_full else deployment.id,
@@ -58,7 +58,7 @@ def shown_deployment(
 
 
 def _lost_reason(deployment: DeploymentRow, status: StatusRow) -> str:
-    """Returns why a deployment waits, if the server that would run the service is gone."""
+    """Returns why a deployment waits, if the server that runs the service is lost."""
     return LOST if deployment.status in OPEN and status.message.startswith(LOST) else ""
 
 
@@ -96,7 +96,7 @@ def shown_status(call: Call, service: Row, status: StatusRow, freshness: str) ->
 
 
 def shown_instances(status: StatusRow) -> Document:
-    """Returns the numbers of instances that should run, that run, and that are ready."""
+    """Returns the numbers of wanted, running and ready instances."""
     names = ("instances", "running_instances", "ready_instances")
     counts = (status.instances, status.running, status.ready)
     return dict(zip(names, counts if status.serving else (0, 0, 0), strict=True))

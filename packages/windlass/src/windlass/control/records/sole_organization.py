@@ -1,9 +1,9 @@
-"""The organization that a place serves where its services share a network, a user of the kernel or memory:
-the first one with something built, started or stored there.
+"""Restricts a place to one organization if its services share a network, an OS user or memory.
 
-In a shared network, a program can take the port of another one, and with it requests, passwords and tokens.
-Of a shared user, it can use up what the kernel counts for the user; without control groups, the memory of the
-machine. Within one organization that is a matter of trust; between two it is not.
+The first organization that builds, starts or stores something at such a place gets it. In a shared network, a
+program can bind the port of another program and receive its requests, passwords and tokens. With a shared
+user, a program can exhaust the user's kernel limits, and without control groups the machine's memory.
+Services of one organization trust each other, services of several organizations do not.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def note_sharing(ctx: Context) -> None:
 
 
 async def check_sole_organization(tx: Tx, on: Row, org: str) -> None:
-    """Refuses a deployment on a cluster whose place serves another organization alone."""
+    """Raises Conflict if the cluster's place is restricted to another organization."""
     place = place_of(on.read(Cluster))
     if not place:
         return
@@ -54,8 +54,8 @@ async def check_sole_organization(tx: Tx, on: Row, org: str) -> None:
 
 
 async def sole_organizations(source: Reads) -> dict[str, str]:
-    """Returns the organizations that are the only ones of their places, keyed by place. Organizations that
-    have nothing there any more are omitted."""
+    """Returns the organizations to which places are restricted, by place. A restriction ends when its
+    organization has nothing at the place any more."""
     deployed = await _deployed(source)
     return {
         place: org for place, org in deployed if await source.facts.get(f"{_FACT}{place}") == org.encode()
@@ -63,8 +63,8 @@ async def sole_organizations(source: Reads) -> dict[str, str]:
 
 
 async def _deployed(source: Reads) -> list[tuple[str, str]]:
-    """Returns places with organizations that have something there, or are deploying there: those whose
-    services run first, and of these the oldest first."""
+    """Returns places with organizations that have deployments or open deployments there. Organizations with
+    running services come first, and older ones before newer ones."""
     found: list[tuple[str, str]] = []
     for org, at in await source.statuses.deployed():
         row = await source.resources.find(cluster.name, at)

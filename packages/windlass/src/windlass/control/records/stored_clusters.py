@@ -1,4 +1,4 @@
-"""Clusters as they are stored."""
+"""Derived properties of stored clusters."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from windlass.store import FIRST_PLACE
 
 
 def place_of(spec: Cluster) -> str:
-    """Returns the name of the machine that a cluster is on; empty if its engine is not that of a server."""
+    """Returns the name of the place that a cluster uses; empty if it has a remote engine or none."""
     return (spec.place or FIRST_PLACE) if spec.engine == THIS_MACHINE else ""
