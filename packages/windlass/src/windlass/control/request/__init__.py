@@ -1,1 +1,1 @@
-"""A request becomes a change: its context, its handler, the resources and records that it writes."""
+"""Handlers that read and change resources, with dispatch, permissions and idempotency."""

@@ -1,4 +1,5 @@
-"""Behaviours: the steps of a family beyond being stored, found by the family or by one of its traits."""
+"""Behaviours: additional steps when resources of a family are created, changed or deleted. A behaviour is
+registered for a family or for a trait."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ T = TypeVar("T", bound="type[AnyBehaviour]")
 
 
 class Draft(Struct, Generic[S]):
-    """A resource that is being created."""
+    """A new resource before it is stored."""
 
     family: Family
     id: str
@@ -28,21 +29,21 @@ class Draft(Struct, Generic[S]):
     spec: S
     actor: Actor
     extras: dict[str, object]
-    """The fields that the server adds to the answer."""
+    """Fields that the server adds to the document."""
     links: dict[str, str]
-    """The ids of the resources that it refers to, by field."""
+    """The ids of referenced resources, by field."""
     answer: dict[str, object] = msgspec.field(default_factory=dict)
-    """Fields that are only in the answer to the creation."""
+    """Additional fields of the response to the creation."""
     sealed: dict[str, str] = msgspec.field(default_factory=dict)
-    """Secrets of the server, in addition to those of the client; later changes do not affect them."""
+    """Secrets that the server adds to those of the client. Later changes keep them."""
     is_full: bool = False
-    """True for a client of the full interface: Windlass chooses no defaults for it."""
+    """Indicates whether the client uses the full interface, for which the server chooses no defaults."""
     copy_of: Row | None = None
-    """The resource that it is a copy of."""
+    """The resource from which this one is copied."""
 
     @property
     def above(self) -> Row:
-        """The parent. Only organizations have none, and their behaviour does not ask for it."""
+        """The parent. Only organizations have no parent, and their behaviour does not use this property."""
         if self.parent is None:
             raise LookupError(f"{self.family.name} has no parent")
         return self.parent
@@ -52,57 +53,57 @@ class Draft(Struct, Generic[S]):
 
 
 class Change(Struct, Generic[S]):
-    """A change of a resource on its way into the store."""
+    """A change of a resource before it is stored."""
 
     row: Row
     """The resource as it is stored."""
     before: S
-    """Its former spec, with the fields that are sealed."""
+    """The spec before the change, including encrypted fields."""
     spec: S
     actor: Actor
     extras: dict[str, object]
-    """Fields that are laid over the new document."""
+    """Fields that override those of the new document."""
     sealed: dict[str, str] = msgspec.field(default_factory=dict)
-    """Encrypted fields of the server that replace the former ones."""
+    """Secrets of the server that replace the previous ones."""
     is_full: bool = False
-    """True for a client of the full interface: Windlass chooses no defaults for it."""
+    """Indicates whether the client uses the full interface, for which the server chooses no defaults."""
 
 
 class Behaviour(Generic[S]):
-    """The steps of a family beyond being stored: `Behaviour[Webhook]`. Each runs in the transaction of the
+    """Additional steps of a family, such as `Behaviour[Webhook]`. Each step runs in the transaction of the
     change."""
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[S]) -> None:
         """Completes a new resource before it is stored, or refuses it."""
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft[S]) -> None:
-        """Stores what goes with a new resource."""
+        """Stores records that belong to a new resource."""
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[S]) -> None:
         """Completes a change before it is stored, or refuses it."""
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
-        """Updates data that depends on a changed resource."""
+        """Updates records that depend on a changed resource."""
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
-        """Refuses a deletion, or deletes what belongs to the resource."""
+        """Refuses a deletion, or deletes records that belong to the resource."""
 
     def refuses(self, row: Row, address: str) -> str:
-        """Returns why this credential is not sent to this address; empty if it is."""
+        """Returns why this credential must not be sent to an address; empty if it may be sent."""
         raise NotImplementedError("a credential says which addresses it is for")
 
 
 AnyBehaviour: TypeAlias = Behaviour[Any]
-"""The behaviour of a family that is known at run time only."""
+"""The behaviour of a family that is known only at run time."""
 BEHAVIOURS: dict[str, AnyBehaviour] = {}
-"""Keyed by family."""
+"""Behaviours by family."""
 TRAIT_BEHAVIOURS: dict[str, AnyBehaviour] = {}
-"""Keyed by trait; for families without their own behaviour."""
+"""Behaviours by trait, for families without their own behaviour."""
 _PLAIN: AnyBehaviour = Behaviour()
 
 
 def behaves(*families: Family, trait: str = "") -> Callable[[T], T]:
-    """Registers the behaviour of these families, or of all families with a trait."""
+    """Registers a behaviour for families, or for all families with a trait."""
 
     def register(behaviour: T) -> T:
         BEHAVIOURS.update({family.name: behaviour() for family in families})
@@ -122,7 +123,7 @@ def behaviour_of(family: Family) -> AnyBehaviour:
 
 
 def check_behaviours(registry: Registry) -> None:
-    """Refuses to start if a trait lacks a behaviour that it needs."""
+    """Raises LookupError at the start if a trait lacks a behaviour that it needs."""
     for family in registry.families.values():
         for trait in family.traits:
             if trait.needs_behaviour and trait.name not in TRAIT_BEHAVIOURS and family.name not in BEHAVIOURS:

@@ -1,4 +1,4 @@
-"""Changes resources by PUT and PATCH: the same for every family."""
+"""Handlers for PUT and PATCH, the same for every family."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from windlass.core.words.events import Event
 from windlass.store import NameTaken, Row, Tx
 
 MergeChanges = Callable[[Family, Document, Mapping[str, str], Mapping[str, object]], Spec]
-"""Takes a stored document, its encrypted fields and the changes of a client. Returns the new spec."""
+"""Merges a client's changes into a stored document and its encrypted fields. Returns the new spec."""
 
 
 @writes("*.update")
@@ -66,7 +66,7 @@ async def patch(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def apply_changes(ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[str, object]) -> Reply:
-    """Merges changes into a resource; other fields are not changed."""
+    """Merges changes into a resource. Fields that are missing in `changes` stay as they are."""
     return await _apply_changes(ctx, tx, call, row, changes, merge_patched)
 
 
@@ -93,7 +93,7 @@ async def _apply_changes(
     )
     await behaviour.updating(ctx, tx, change)
     view = view_of(family, spec, {**_server_side(family, before), **change.extras})
-    # What the server sealed for an address, as a secret that is being replaced, does not go to another one.
+    # Secrets that the server stored for the previous address are removed if the address changes.
     kept = {} if moved else {name: value for name, value in hidden.items() if name not in own}
     new_hidden = {**kept, **change.sealed, **hidden_of(family, spec)}
     kept_fields = {name: value for name, value in before.items() if name not in family.hidden}
@@ -115,13 +115,14 @@ async def _apply_changes(
 
 
 def _server_side(family: Family, document: Document) -> Document:
-    """Returns the fields of a document that no client sends."""
+    """Returns the fields of a document that clients do not send."""
     sent = {field.name for field in family.sent_fields} - family.hidden | {*family.flags.values()}
     return {name: value for name, value in document.items() if name not in sent}
 
 
 def changeable(family: Family, stored: Document, changes: Mapping[str, object]) -> Document:
-    """The changes without fixed fields, which may only be repeated."""
+    """Returns the changes without fixed fields. Raises Invalid if a fixed field differs from its stored
+    value."""
     for field in sorted(family.fixed & changes.keys()):
         if changes[field] != stored.get(field):
             raise Invalid(f"{field}: cannot be changed after creation")
@@ -129,7 +130,8 @@ def changeable(family: Family, stored: Document, changes: Mapping[str, object]) 
 
 
 def check_tag(call: Call, row: Row) -> None:
-    """`If-Match` compares strongly: a weak tag never matches."""
+    """Raises Stale unless `If-Match` matches the resource's tag. The comparison is strong: a weak tag never
+    matches."""
     if call.if_match is None or call.if_match.strip() == "*":
         return
     if f'"{row.tag}"' not in [tag.strip() for tag in call.if_match.split(",")]:

@@ -1,4 +1,4 @@
-"""Creates resources: the same for every family."""
+"""The handler that creates resources, the same for every family."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from windlass.store import NameTaken, Row, Tx
 
 
 class NewResource(Struct, frozen=True):
-    """A resource to create, and the caller who asks for it."""
+    """A resource to create, with the caller who requests it."""
 
     family: Family
     spec: Spec
     parent: Row | None
-    """The parent; None for an organization."""
+    """The parent; None for organizations."""
     actor: Actor
     call: Call | None = None
-    """The request, unless the server creates the resource of itself."""
+    """The request; None if the server itself creates the resource."""
     extras: Mapping[str, object] = {}
-    """Fields that the server adds to the answer."""
+    """Fields that the server adds to the document."""
     links: Mapping[str, str] = {}
-    """Ids of resources that it refers to, by field."""
+    """The ids of referenced resources, by field."""
     copy_of: Row | None = None
-    """The resource that it is a copy of: what that refers to, the copy may refer to as well."""
+    """The resource from which the new one is copied. The copy may keep the references of the original."""
     id: str = msgspec.field(default_factory=ids.new_id)
 
     @property
@@ -57,7 +57,7 @@ class NewResource(Struct, frozen=True):
 @writes("*.create")
 async def create(ctx: Context, tx: Tx, call: Call) -> Reply:
     parent = await parent_to_create_in(tx, call)
-    # Creating completes a spec, and takes secrets out of it; and a change may run again.
+    # A creation modifies the spec and removes secrets from it, and a transaction may be repeated.
     spec = copy_of(call.sent(Spec))
     return await create_in(
         ctx, tx, NewResource(call.family, spec, parent, call.actor, call, extras=call.prepared)
@@ -115,7 +115,7 @@ async def _store(ctx: Context, tx: Tx, draft: Draft[Spec]) -> Row:
 
 
 async def count(ctx: Context, tx: Tx, family: Family, parent: Row | None, step: int) -> None:
-    """Updates the counter field of the parent for children of a family, if there is one."""
+    """Updates the parent's counter of children of this family, if it has one."""
     if parent is None or (field := ctx.registry[parent.family].counts.get(family.name)) is None:
         return
     await tx.resources.rewrite(parent.id, raise_count(parent.body, field, step))

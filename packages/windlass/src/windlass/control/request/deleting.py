@@ -1,6 +1,7 @@
-"""Deletes resources. A service that was ever deployed is deleted by a deployment, which removes everything
-that belongs to it. Its environment or project is deleted after the last such service. Other resources are
-deleted at once.
+"""Deletes resources.
+
+A service that was ever deployed is deleted by a deployment, which removes all its data. Its environment or
+project is deleted after the last such service. All other resources are deleted at once.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from windlass.core.words.events import Event
 from windlass.store import Queue, Row, Tx, housekeeping_beside, is_owned
 
 DISCARD, DISCARD_ELSEWHERE = "discard", "discard elsewhere"
-"""The kinds of work that erase data of a deleted service: on the machine of the server, or on a cluster."""
+"""The kinds of work that erase the data of a deleted service, on the server's machine or on a cluster."""
 
 
 class Requester(Struct, frozen=True):
@@ -50,7 +51,7 @@ async def delete_resource(ctx: Context, tx: Tx, row: Row, requester: Requester) 
 
 
 async def purge(ctx: Context, tx: Tx, row: Row) -> None:
-    """Removes a resource with everything below it, and asks for the work that erases data of its services."""
+    """Removes a resource with all resources below it, and schedules the erasure of its services' data."""
     used = await counted_targets(ctx, tx, row.id)
     for service in await tx.remove(row):
         await request_discard(tx, service, row.org)
@@ -75,8 +76,8 @@ async def delete(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def delete_row(ctx: Context, tx: Tx, call: Call, row: Row, *, at_once: bool) -> None:
-    """Deletes a resource, at once or by deployments of its services. With `at_once`, their data is erased
-    afterwards."""
+    """Deletes a resource, either at once or by deployments of its services. With `at_once`, the services'
+    data is erased afterwards."""
     services = [] if at_once else await tx.tree.deployed_at_or_below(row.id)
     if not services:
         above = await tx.tree.above(row.parent)
@@ -99,12 +100,13 @@ async def delete_row(ctx: Context, tx: Tx, call: Call, row: Row, *, at_once: boo
 
 
 def _reason_of(row: Row, call: Call) -> str:
-    """Returns why the deployments of a service end with the deletion of `row`: the service, or its parent."""
+    """Returns the reason for the cancelled deployments of a service. `row` is the deleted resource: the
+    service or a parent."""
     return f"The {row.family} {row.read(NamedDocument).name} was deleted by {call.actor.name}"
 
 
 async def finish_deletion(ctx: Context, tx: Tx, service: Row, requester: Requester) -> None:
-    """Ends a deletion, after everything that belongs to the service is removed."""
+    """Completes the deletion of a service after its data was removed."""
     above = await tx.tree.above(service.parent)
     await delete_resource(ctx, tx, service, requester)
     await _remove_emptied(ctx, tx, above)
@@ -117,7 +119,8 @@ async def give_up_above(tx: Tx, service: Row) -> None:
 
 
 async def _remove_emptied(ctx: Context, tx: Tx, above: list[Row]) -> None:
-    """Removes what waits for its services, from the inside out, where the last one is gone."""
+    """Deletes the environment and the project if their deletion waits and no deployed service is left, in
+    this order."""
     for row in above:
         asked = await tx.deletions.get(row.id)
         if asked is not None and not await tx.tree.deployed_at_or_below(row.id):

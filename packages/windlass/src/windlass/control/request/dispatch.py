@@ -1,6 +1,6 @@
-"""Dispatches a call: finds the handler, runs writes in a transaction, and makes repeated requests harmless.
+"""Dispatches a call: finds the handler, runs writes in a transaction, and deduplicates repeated requests.
 
-Handlers are discovered: every module of `control` is imported, and registers its handlers.
+This module imports all modules of `control`, which register their handlers.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ for _module in pkgutil.walk_packages(control.__path__, f"{control.__name__}."):
 
 
 class _ShortList(Struct):
-    """The answer of a list that is built in memory, because it is always short."""
+    """The response of a list that is short enough to be built in memory."""
 
     results: list[msgspec.Raw]
 
 
 class Dispatch:
-    """Maps every operation to its handler. The server does not start if an operation has none."""
+    """All operations with their handlers. Fails at the start if an operation has no handler."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -62,8 +62,8 @@ class Dispatch:
         return _page_of(call, reading) if call.paging_asked and call.operation.pages_if_asked else reading
 
     async def write(self, call: Call, repeatable: Repeatable | None, size: int = 0) -> tuple[Reply, bool]:
-        """Returns the reply, and True if it is the stored reply of an earlier request with the same key.
-        `size`: bytes of the body."""
+        """Runs the handler of a write. Returns the reply, and whether it is the stored reply to an earlier
+        request with the same idempotency key. `size` is the size of the body in bytes."""
         if shortage := self._ctx.store.shortage(ends_something=call.operation.ends_something):
             raise Unavailable(shortage)
         if size > LARGE:
@@ -81,7 +81,7 @@ class Dispatch:
         return await self._ctx.store.write(change)
 
     async def _refuse_large(self, call: Call) -> None:
-        """Refuses a large body to an organization that holds more than its share of the disk."""
+        """Refuses a large body if the organization exceeds its disk quota."""
         reads = self._ctx.store.reads
         row = await reads.resources.get(call.ids[0]) if call.ids else None
         for org in call.actor.organizations:
@@ -90,7 +90,7 @@ class Dispatch:
 
 
 async def _page_of(call: Call, reading: Awaitable[Reply]) -> Reply:
-    """Returns the page that was asked for of a list that its handler answers whole."""
+    """Returns the requested page of a list whose handler returns the whole list."""
     whole = await reading
     items = [bytes(item) for item in msgspec.json.decode(whole.body, type=_ShortList).results]
     return msgspec.structs.replace(whole, body=results(items[slice_of(call)], *paging(call), len(items)))

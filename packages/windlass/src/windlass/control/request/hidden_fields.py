@@ -1,4 +1,5 @@
-"""Fields of a resource that are encrypted beside its document, and addresses that only Admins see whole."""
+"""Fields of a resource that are stored encrypted, outside its document, and addresses that only Admins see in
+full."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ from windlass.store.tables.sealed import RESOURCE
 def restore_redacted(
     family: Family, stored: Document, hidden: Mapping[str, str], changes: Mapping[str, object]
 ) -> Mapping[str, object]:
-    """Replaces each redacted address that is sent back as it was shown by the whole one."""
+    """Returns the changes with redacted addresses replaced by the stored addresses, if a client sends them
+    back unchanged."""
     shown = {
         field for field in family.redacted & changes.keys() & hidden.keys() if changes[field] == stored[field]
     }
@@ -60,21 +62,21 @@ def decrypt_with(encryption: Encryption, row: Row) -> dict[str, str]:
 
 
 def own_hidden(ctx: Context, row: Row) -> dict[str, str]:
-    """Returns the encrypted fields that a client sent, without those that the server added."""
+    """Returns the encrypted fields that a client sent, without fields that the server added."""
     family = ctx.registry[row.family]
     own = family.hidden | family.redacted
     return {name: value for name, value in decrypt_hidden(ctx, row).items() if name in own}
 
 
 def whole_addresses(ctx: Context, row: Row) -> Document:
-    """The fields of which the document holds only a part that all callers may see."""
+    """Returns the unredacted addresses of a resource."""
     family = ctx.registry[row.family]
     hidden = decrypt_hidden(ctx, row) if family.redacted else {}
     return {name: hidden[name] for name in family.redacted & hidden.keys()}
 
 
 async def reveal_to_admins(ctx: Context, source: Reads, call: Call, row: Row) -> bytes:
-    """Returns the document of a resource, with its whole addresses if the caller is Admin there."""
+    """Returns the document of a resource, with unredacted addresses if the caller is Admin."""
     if not ctx.registry[row.family].redacted or not await allows(source, call.actor, Scope.ADMIN, row):
         return row.body
     return encode(msgspec.json.decode(row.body) | whole_addresses(ctx, row))

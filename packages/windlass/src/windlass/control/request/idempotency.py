@@ -1,7 +1,8 @@
-"""Answers to POSTs with an `Idempotency-Key`, stored for a day: a repetition gets the same answer.
+"""Stores the responses to POST requests with an `Idempotency-Key` for a day. A repeated request gets the
+stored response.
 
-A secret that an answer shows once is stored apart, for a minute, so that a client whose connection broke can
-ask again while the resource exists. Later repetitions are refused.
+A secret that a response shows once is stored separately for a minute. So a client whose connection broke can
+repeat the request while the resource exists. Later repetitions are refused.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from windlass.store import Claim, IdempotentAnswer, Tx
 from windlass.store.tables.sealed import ANSWER, ONCE
 
 FORGET: Final = "forget"
-"""The work of erasing secrets that were shown once."""
+"""The kind of work that erases secrets that were shown once."""
 SHOWN_FOR: Final = MINUTE
 _REPLAYED: Final = {"idempotency-replayed": "true"}
 
 
 class StoredAnswer(Struct):
-    """An answer, as it is stored for repetitions of its request."""
+    """A response, stored for repetitions of its request."""
 
     status: int
     tag: str | None
@@ -36,7 +37,7 @@ class StoredAnswer(Struct):
 
 
 class Repeatable(Struct, frozen=True):
-    """The caller's `Idempotency-Key`, and what was asked under it."""
+    """The caller's `Idempotency-Key` and the content of the request."""
 
     key: str
     request: bytes
@@ -45,7 +46,7 @@ class Repeatable(Struct, frozen=True):
 async def answer_once(
     ctx: Context, tx: Tx, call: Call, handler: Writing, repeatable: Repeatable
 ) -> tuple[Reply, bool]:
-    """Returns the reply, and True if it is the stored reply of an earlier request with the same key."""
+    """Returns the reply, and whether it is the stored reply to an earlier request with the same key."""
     caller, key = call.actor.subject, repeatable.key
     request = ctx.encryption.mark(call.operation.id.encode(), "/".join(call.ids).encode(), repeatable.request)
     kept = await tx.idempotency.get(caller, key)
@@ -60,7 +61,7 @@ async def answer_once(
 
 
 async def _require_sight(ctx: Context, tx: Tx, call: Call) -> None:
-    """Refuses a repetition by a caller who has lost access to the resource that the path begins with."""
+    """Refuses a repetition if the caller has lost access to the first resource in the path."""
     row = await tx.resources.get(call.ids[0]) if call.ids else None
     if row is not None and not await is_visible(tx, call.actor, row):
         raise absent(ctx.registry[row.family].noun)
@@ -110,7 +111,7 @@ async def _replay(ctx: Context, tx: Tx, call: Call, kept: IdempotentAnswer, call
 
 
 def _split(operation: Operation, body: bytes) -> tuple[bytes, Document]:
-    """Splits an answer into itself, with null for each secret shown once, and those secrets."""
+    """Splits a response into its body, with null for each secret shown once, and these secrets."""
     if not operation.shown_once:
         return body, {}
     document: Document = msgspec.json.decode(body)
@@ -124,6 +125,6 @@ def _is_parted(operation: Operation, body: bytes) -> bool:
 
 
 async def _is_there(tx: Tx, call: Call, body: bytes) -> bool:
-    """Returns whether the resource in the answer, or else in the path of the request, still exists."""
+    """Returns whether the resource in the response, or else in the path of the request, still exists."""
     id = msgspec.json.decode(body).get("id") or call.id
     return not id or await tx.resources.get(id) is not None

@@ -1,4 +1,4 @@
-"""Reads the resources that the path of a request names, as far as the caller may see them."""
+"""Reads the resources in the path of a request, and checks the caller's permission."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from windlass.store import Reads, Row
 
 
 async def visible(source: Reads, call: Call, family: Family, id: str) -> Row:
-    """Returns a resource, if the caller may do with it what the operation needs."""
+    """Returns a resource. Raises Missing or Forbidden unless the caller has the permission that the operation
+    needs."""
     row = await source.resources.find(family.name, id)
     if row is None:
         raise absent(family.noun)
@@ -25,7 +26,7 @@ async def visible(source: Reads, call: Call, family: Family, id: str) -> Row:
 
 
 async def target(source: Reads, call: Call) -> Row:
-    """Returns the resource that the operation is about, below the parent that the path names."""
+    """Returns the resource of the operation, and checks that it belongs to the parent in the path."""
     operation = call.operation
     row = await resource_at(source, call, operation.itself)
     if (above := operation.above) is not None and (
@@ -36,19 +37,20 @@ async def target(source: Reads, call: Call) -> Row:
 
 
 async def parent_of(source: Reads, call: Call) -> Row:
-    """Returns the parent of the collection or of the item that the path names."""
+    """Returns the parent of the collection or item in the path."""
     return await resource_at(source, call, call.operation.above)
 
 
 async def parent_to_create_in(source: Reads, call: Call) -> Row:
-    """Returns the parent of a resource that is to be created, if the caller may create it there."""
+    """Returns the parent of a new resource, if the caller may create the resource there."""
     return await resource_at(source, call, call.operation.above, to_create=True)
 
 
 async def resource_at(source: Reads, call: Call, at: PathId | None, *, to_create: bool = False) -> Row:
-    """Returns the resource with this id of the path, for example one of `call.operation.ids`.
+    """Returns the resource with an id of the path, for example one of `call.operation.ids`.
 
-    With `to_create`, permission is asked for what is to be created in it."""
+    With `to_create`, checks the permission to create a resource in it instead.
+    """
     if at is None or not at.families:
         raise LookupError(f"{call.operation.id}: its path does not name this resource")
     id = call.ids[at.position]

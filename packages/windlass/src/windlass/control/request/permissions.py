@@ -1,7 +1,7 @@
-"""Permission checks: every handler calls these functions.
+"""Permission checks, which every handler uses.
 
-`core.access.may` decides. This module finds out where a resource is, and turns a refusal into an answer: what
-the caller may not read does not exist (404), and anything else is forbidden (403).
+`core.access.may` decides. This module finds the location of a resource and turns a refusal into an error: a
+resource that the caller may not read does not exist (404); every other refusal is 403.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class _Mode(Struct):
 _WITH_MODE: Final = LEVELS & {
     family.name for family in registry().families.values() if "mode" in family.spec.__struct_fields__
 }
-"""Families whose mode may decide what is allowed below them."""
+"""Families whose mode may affect permissions on resources inside them."""
 
 
 def mode_of(row: Row) -> str:
-    """Returns the mode of a resource that permissions may depend on, or an empty text."""
+    """Returns the mode of a resource if permissions may depend on it; empty otherwise."""
     return json.decode(row.body, type=_Mode).mode if row.family in _WITH_MODE else ""
 
 
 async def location_of(source: Reads, row: Row) -> ResourceLocation:
-    """Reads the place of a resource."""
+    """Returns the location of a resource in the tree."""
     return (
         ResourceLocation(row.org)
         if row.id == row.org
@@ -55,7 +55,8 @@ async def location_of(source: Reads, row: Row) -> ResourceLocation:
 
 
 def location_in(org: str, chain: Sequence[Row]) -> ResourceLocation:
-    """Returns the location of the first of these resources; each is inside the next."""
+    """Returns the location of the first resource of a chain. Each resource in the chain is inside the next
+    one."""
     inside = [(row.family, row.id, mode_of(row)) for row in reversed(chain) if row.id != org]
     return location_along([("organization", org, ""), *inside])
 
@@ -70,21 +71,22 @@ def scopes_throughout(actor: Actor, org: str) -> Scope:
 
 
 def is_allowed_throughout(call: Call, org: str) -> bool:
-    """Returns whether the caller may do what the operation needs everywhere in an organization. Most
-    callers may, and no place has to be read for them."""
+    """Returns whether the caller has the operation's scope everywhere in an organization. Most callers do,
+    and their requests need no lookup of locations."""
     return may_below(call.actor, call.operation.need, ResourceLocation(org))
 
 
 async def require(source: Reads, call: Call, row: Row, noun: str) -> None:
-    """Refuses the call unless the caller may do with the resource what the operation needs.
+    """Raises Missing or Forbidden unless the caller has the operation's scope for the resource.
 
-    `noun` is what the path calls it.
+    `noun` is the word for the resource in the error message.
     """
     _require_at(call, await _visible(source, call.actor, row, noun))
 
 
 async def require_new(source: Reads, call: Call, parent: Row, noun: str) -> None:
-    """Refuses the call unless the caller sees `parent` and has permission for a new resource in it."""
+    """Raises Missing or Forbidden unless the caller may read `parent` and has the operation's scope for a new
+    resource in it."""
     where = await _visible(source, call.actor, parent, noun)
     _require_at(call, where.below(call.family.name, "", _mode_in(call.family, call.sent(Spec))))
 
@@ -95,15 +97,16 @@ def _require_at(call: Call, where: ResourceLocation) -> None:
 
 
 async def require_move(source: Reads, call: Call, row: Row, family: Family, spec: Spec) -> None:
-    """Refuses a change of a resource's mode unless the caller may do the same with one of the new mode."""
+    """Refuses a change of a resource's mode unless the caller has the operation's scope for the new mode,
+    too."""
     if is_allowed_throughout(call, row.org) or (mode := _mode_in(family, spec)) == mode_of(row):
         return
     _require_at(call, replace(await location_of(source, row), mode=mode))
 
 
 async def _visible(source: Reads, actor: Actor, row: Row, noun: str) -> ResourceLocation:
-    """Returns the place of a resource. Refuses resources that the actor may not read; those of other
-    organizations without another check, so that response times do not reveal that they exist."""
+    """Returns the location of a resource. Raises Missing if the actor may not read it. Resources of other
+    organizations are refused without a lookup, so that response times do not reveal their existence."""
     if may(actor, Scope.READ, ResourceLocation(row.org)):
         where = await location_of(source, row)
         if may(actor, Scope.READ, where):
@@ -116,14 +119,14 @@ def _mode_in(family: Family, spec: Spec) -> str:
 
 
 async def allows(source: Reads, actor: Actor, need: Scope, row: Row) -> bool:
-    """Returns whether the actor may do with the resource what needs this scope."""
+    """Returns whether the actor has a scope for a resource."""
     return may_below(actor, need, ResourceLocation(row.org)) or may(
         actor, need, await location_of(source, row)
     )
 
 
 async def allows_below(source: Reads, actor: Actor, need: Scope, parent: Row, family: str, mode: str) -> bool:
-    """Returns whether the actor may do what needs this scope with a resource that is made in `parent`."""
+    """Returns whether the actor has a scope for a new resource in `parent`."""
     return may(actor, need, (await location_of(source, parent)).below(family, "", mode))
 
 
@@ -132,7 +135,7 @@ async def is_visible(source: Reads, actor: Actor, row: Row) -> bool:
 
 
 async def visible_below(source: Reads, actor: Actor, parent: Row, family: Family) -> list[Row] | None:
-    """Returns the resources of a list that the actor may read; None if it may read them all."""
+    """Returns the children of `parent` that the actor may read; None if the actor may read all of them."""
     if may_below(actor, Scope.READ, ResourceLocation(parent.org)):
         return None
     where = await location_of(source, parent)
@@ -149,7 +152,7 @@ async def visible_below(source: Reads, actor: Actor, parent: Row, family: Family
 
 
 class Visibility:
-    """Decides which of many resources of an organization an actor may read, and reads each place once."""
+    """Decides which resources of an organization an actor may read. Caches locations."""
 
     def __init__(self, source: Reads, actor: Actor, org: str) -> None:
         self._source = source
@@ -159,7 +162,7 @@ class Visibility:
         self._known: dict[str, ResourceLocation | None] = {org: ResourceLocation(org)}
 
     async def includes(self, family: str, id: str, parent: str) -> bool:
-        """Returns whether the actor may read a resource below this parent."""
+        """Returns whether the actor may read a resource with this parent."""
         if self.is_whole:
             return True
         where = await (self._location_of(id) if family in LEVELS else self._location_of(parent))
@@ -168,11 +171,11 @@ class Visibility:
         return may(self._actor, Scope.READ, where if family in LEVELS else where.below(family, id))
 
     async def includes_event(self, event: EventRow) -> bool:
-        """Returns whether the actor may read everything at the place where something happened."""
+        """Returns whether the actor may read all resources at the location of an event."""
         if self.is_whole:
             return True
         where = await self._location_of(event.environment or event.project or self.org)
-        if where is None:  # it is deleted
+        if where is None:  # the location was deleted
             where = ResourceLocation(self.org, project=event.project, environment=event.environment)
         for family, id in ((event.subject_family, event.subject), (event.family, event.target)):
             if id and id != self.org and id not in where.ids:
@@ -180,7 +183,7 @@ class Visibility:
         return may_below(self._actor, Scope.READ, where)
 
     async def _location_of(self, id: str) -> ResourceLocation | None:
-        """The place of a project, an environment or a cluster; None if there is none with this id."""
+        """Returns the location of a project, an environment or a cluster; None if the id does not exist."""
         if id not in self._known:
             chain = await self._source.tree.above(id)
             self._known[id] = location_in(self.org, chain) if chain else None
@@ -201,7 +204,8 @@ def forbidden(operation: Operation) -> Forbidden:
 
 
 def refusal(call: Call, where: ResourceLocation) -> Failure:
-    """Returns what has to change: the limits of the token, or its scopes."""
+    """Returns the error for a refusal: another token if this one is limited to other resources, otherwise
+    another scope."""
     if may(replace(call.actor, limited_to=None), call.operation.need, where):
         return Forbidden(
             "Use another token: this one is limited to some projects, environments or services, and can "

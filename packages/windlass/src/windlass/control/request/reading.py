@@ -1,4 +1,4 @@
-"""Reads and lists resources: the same for every family."""
+"""Handlers that read and list resources, the same for every family."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from windlass.store import Reads, Row
 
 EVERYTHING = 2**31 - 1
 MOST_WHOLE: Final = 200_000
-"""The length of a list that is read as a whole: the documents of a longer one are not even read."""
+"""The largest length of a list that may be read without pages."""
 
 
 RowFilter = Callable[[Context, Reads, Row, object], Awaitable[bool]]
-"""Decides whether a row belongs to the list, by the value of a field of the query."""
+"""Returns whether a row belongs to the list, by the value of a query field."""
 ROW_FILTERS: dict[str, RowFilter] = {}
-"""Filters of lists, by the field of the query that turns each on."""
+"""List filters by the query field that enables them."""
 
 
 @reads("*.read")
@@ -64,7 +64,8 @@ async def listing(ctx: Context, call: Call) -> Reply:
 
 
 def paging(call: Call) -> tuple[int, int]:
-    """Returns page number and size. Clients of the full interface that ask for no page get the whole list."""
+    """Returns the page number and size. Clients of the full interface that request no page get the whole
+    list."""
     if call.dialect.is_full and not call.paging_asked:
         return 1, EVERYTHING
     asked = call.asked(Paging)
@@ -72,24 +73,24 @@ def paging(call: Call) -> tuple[int, int]:
 
 
 def slice_of(call: Call) -> slice:
-    """Returns the part of a list that is on the page."""
+    """Returns the slice of a list for the requested page."""
     page, size = paging(call)
     return slice((page - 1) * size, page * size)
 
 
 def page_of(call: Call, bodies: list[bytes]) -> Reply:
-    """Returns the page of a list that is in memory as a whole."""
+    """Returns the requested page of a list in memory."""
     return Reply(results(all_in_dialect(call, bodies[slice_of(call)]), *paging(call), len(bodies)))
 
 
 def with_fields(body: bytes, fields: Mapping[str, object]) -> bytes:
-    """A JSON object with more fields at its end."""
+    """Returns a JSON object with additional fields at its end."""
     return body[:-1] + b"," + encode(fields)[1:]
 
 
 def in_dialect(call: Call, body: bytes, family: Family | None = None) -> bytes:
-    """Returns a document in the reader's words. Documents are kept in the contract's. The family is that of
-    the operation, unless another is given."""
+    """Returns a document in the caller's dialect. Stored documents use the dialect of the contract. `family`
+    overrides the operation's family."""
     family = family or call.operation.family
     if family is None or family.in_full is None or not call.dialect.is_full:
         return body

@@ -1,4 +1,4 @@
-"""Checks fields of a spec that refer to other resources, and addresses that credentials are sent to."""
+"""Checks references of a spec to other resources, and the addresses to which credentials are sent."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from windlass.store import Reads, Tx
 async def check_references(
     tx: Tx, family: Family, spec: Spec, org: str, actor: Actor, old: Document | None = None
 ) -> dict[str, str]:
-    """Returns the changed references of a spec by field. Refuses ids that do not exist or that the caller
-    does not see. A reference that stays as it was is not checked again."""
+    """Returns the changed references of a spec by field. Raises Invalid for ids that do not exist or are
+    invisible to the caller. Unchanged references are not checked again."""
     values: dict[str, str] = {}
     for path, (other, _) in family.references.items():
         value = value_at(spec, path)
@@ -43,8 +43,8 @@ def references_in(family: Family, spec: Spec) -> dict[str, str]:
 async def set_links(
     ctx: Context, tx: Tx, family: Family, source: str, links: Mapping[str, str], spec: Spec | None = None
 ) -> None:
-    """Stores the references of a resource, and updates the numbers of users that others count. With `spec`,
-    references that it no longer has are removed."""
+    """Stores the references of a resource, and updates the user counts of referenced resources. With `spec`,
+    references that the spec no longer contains are removed."""
     counted = {
         path: other for path, (other, _) in family.references.items() if ctx.registry[other].counts_users
     }
@@ -61,7 +61,7 @@ async def set_links(
 
 
 async def count_users(ctx: Context, tx: Tx, targets: Iterable[str]) -> None:
-    """Writes into the documents of resources how many others refer to them."""
+    """Writes into the documents of resources how many other resources refer to them."""
     for id in targets:
         if row := await tx.resources.get(id):
             count = len({user.id for user in await tx.links.users(id)})
@@ -70,13 +70,13 @@ async def count_users(ctx: Context, tx: Tx, targets: Iterable[str]) -> None:
 
 
 async def counted_targets(ctx: Context, tx: Tx, id: str) -> list[str]:
-    """Returns the resources that count their users, and are referred to by a resource or by one below it."""
+    """Returns the resources with a user count to which a resource or its descendants refer."""
     families = [family.name for family in ctx.registry.families.values() if family.counts_users]
     return [target for family in families for target in await tx.links.targets_at_or_below(id, family)]
 
 
 async def check_reference(reads: Reads | Tx, path: str, family: str, id: str, org: str, actor: Actor) -> None:
-    """Refuses the id of a field that names no resource of the organization which the caller sees."""
+    """Raises Invalid unless the id belongs to a resource of the organization that the caller may read."""
     row = await reads.resources.find(family, id)
     if row is None or row.org != org or not await is_visible(reads, actor, row):
         raise Invalid(f"{path}: no {family} of this organization has this id")
@@ -85,7 +85,7 @@ async def check_reference(reads: Reads | Tx, path: str, family: str, id: str, or
 async def check_openings(
     ctx: Context, tx: Tx, family: Family, spec: Spec, actor: Actor, old: Document | None = None
 ) -> None:
-    """Refuses a new address, or a new credential, where the credential belongs to another host."""
+    """Refuses a new address or a new credential if the credential must not be sent to the address."""
     for path, (other, opens) in family.references.items():
         id, address = value_at(spec, path), value_at(spec, opens) if opens else None
         if not isinstance(id, str) or not isinstance(address, str):
@@ -94,7 +94,7 @@ async def check_openings(
             continue
         row = await tx.resources.find(other, id)
         if row is None:
-            continue  # a reference of before, to what was deleted since: there is nothing to send
+            continue  # the referenced resource was deleted since, so no credential is sent
         if not await is_visible(tx, actor, row):
             raise Forbidden(
                 f"{opens}: a {other} that this token does not see is sent there. "
@@ -105,8 +105,8 @@ async def check_openings(
 
 
 def check_addresses(family: Family, old: Document, spec: Spec, changes: Mapping[str, object]) -> bool:
-    """Returns whether a secret would be sent to another address; refuses that unless the secret is sent
-    again."""
+    """Returns whether an address changes to which a secret is sent. Raises Invalid unless the client sends
+    the secret again."""
     moved = False
     for name, fields in family.sent_to.items():
         turned = [field for field in fields if _is_turned(value_at(spec, field), value_at(old, field))]
@@ -121,5 +121,5 @@ def check_addresses(family: Family, old: Document, spec: Spec, changes: Mapping[
 
 
 def _is_turned(new: object, old: object) -> bool:
-    """Returns whether the field has a new value that has an effect: not false, null or unset."""
+    """Returns whether a field has a new effective value, which is not false, null or unset."""
     return new != old and new not in (False, None, msgspec.UNSET)
