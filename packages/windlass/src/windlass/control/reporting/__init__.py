@@ -1,1 +1,1 @@
-"""Reports of changes: the audit, webhooks, streams, logs."""
+"""Reports of changes: the audit log, webhooks, event streams and service logs."""

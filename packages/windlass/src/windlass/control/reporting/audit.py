@@ -1,4 +1,4 @@
-"""The audit: events as users ask for them, page by page, and what they were about."""
+"""The audit log: pages of filtered events, and their subjects."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ from windlass.core.words.audit import AuditNames, kinds_of, origin_kept
 from windlass.store import FAR, EventFilter, EventRow, Reads
 
 _STEP = 5_000
-"""Numbers that are searched in one query where few events fit, so that other requests have their turn."""
+"""The range of event numbers that one query scans with a selective filter. Other requests can run between two
+queries."""
 _BATCH = 200
 _MOST_LOOKED_AT = 50_000
 _MOST_KINDS = 4
-"""Maximum number of kinds in one database query."""
+"""The largest number of event kinds in one database query."""
 _SKEW = HOUR
 """The largest difference between the clocks of replicas."""
 _UNITS = ((11, 1000, 1), (14, 1, 1), (17, 1, 1000), (19, 1, 1_000_000))
-"""Seconds, milli-, micro- and nanoseconds: up to so many digits, times, by."""
+"""Units of numeric timestamps (seconds, milli-, micro- and nanoseconds): the largest number of digits, and
+the factor and divisor that convert to milliseconds."""
 
 
 class AuditFilter(Struct, frozen=True):
-    """A filter for events: conditions for the database, and others that are checked here."""
+    """A filter for events: conditions for the database, and a function for other conditions."""
 
     conditions: EventFilter
     fits: Callable[[EventRow], Awaitable[bool]] | None = None
@@ -104,9 +106,6 @@ async def targets(ctx: Context, call: Call) -> Reply:
     )
 
 
-# Conditions
-
-
 def _query_of(
     words: AuditNames,
     call: Call,
@@ -118,7 +117,7 @@ def _query_of(
     project: str = "",
     environment: str = "",
 ) -> AuditFilter | None:
-    """Returns None if no event can fit."""
+    """Returns the filter of a query; None if no event can match."""
     full, word = call.dialect.is_full, asked.event_type or ""
     kinds = kinds_of(word, full=full) if word else ()
     family = words.family_of(sub_target) if sub_target else ""
@@ -145,7 +144,7 @@ def _query_of(
 def _extra_conditions(
     word: str, sight: Visibility, *, full: bool
 ) -> Callable[[EventRow], Awaitable[bool]] | None:
-    """Returns the conditions that the database cannot check, if there are any."""
+    """Returns a function for the conditions that the database cannot check; None if there are none."""
     if not word and sight.is_whole:
         return None
 
@@ -170,18 +169,16 @@ def _parse_time(text: str, otherwise: int) -> int:
     return int(text) * times // by
 
 
-# Pages
-
-
 class AuditPage(Struct, frozen=True):
     rows: list[EventRow]
-    """The newest first."""
+    """The events of the page, newest first."""
     previous: int | None = None
     next: int | None = None
 
 
 async def _page(source: Reads, query: AuditFilter | None, asked: AuditParameters) -> AuditPage:
-    """Returns a page. Tokens are numbers of events, so that new events make no page repeat or skip one."""
+    """Returns a page of events. Page tokens are event numbers, so that new events neither repeat nor skip
+    entries."""
     if query is None:
         return AuditPage([])
     size = asked.page_size
@@ -205,7 +202,7 @@ def _at_once(query: AuditFilter, size: int) -> int:
 async def _take_page(
     query: AuditFilter, walk: AsyncGenerator[list[EventRow], None], size: int
 ) -> list[EventRow]:
-    """Returns the events of a page, and one more if there are more."""
+    """Returns the events of a page, and one more event if there is another page."""
     events: list[EventRow] = []
     async with aclosing(walk) as batches:
         async for batch in batches:
@@ -242,7 +239,8 @@ async def _newer(
 
 
 async def _span(source: Reads, conditions: EventFilter) -> tuple[int, int]:
-    """Returns the numbers between which the events of a period are. Numbers follow time almost exactly."""
+    """Returns the first and last event number of a period, extended by the clock skew. Event numbers follow
+    the time almost exactly."""
     oldest, newest = await source.events.span()
     first = await _since(source, conditions.since - _SKEW, oldest, newest + 1) if conditions.since else oldest
     last = (
@@ -254,7 +252,7 @@ async def _span(source: Reads, conditions: EventFilter) -> tuple[int, int]:
 
 
 async def _since(source: Reads, at: int, low: int, high: int) -> int:
-    """Returns the first number of an event at that time or later."""
+    """Returns the first event number at or after a time."""
     while low < high:
         middle = (low + high) // 2
         time = await source.events.time_of(middle)
@@ -266,7 +264,7 @@ async def _since(source: Reads, at: int, low: int, high: int) -> int:
 
 
 def _link(ctx: Context, call: Call, asked: AuditParameters, **token: str) -> str:
-    """Returns the address of another page of the same query."""
+    """Returns the URL of another page of the same query."""
     parameters = {**msgspec.to_builtins(asked), **token}
     tokens = {"continueToken", "stepBackToken"} - token.keys()
     query = urlencode(

@@ -16,7 +16,7 @@ from windlass.store.chain import ChainWalk, Head, beginning_of
 
 EVERY: Final = 60.0
 AT_ONCE: Final = 500
-"""Number of events that are checked at a time: a chain of a million takes 33 hours."""
+"""The number of events in one check. A chain of a million events takes 33 hours."""
 _log = log("audit")
 
 
@@ -24,18 +24,18 @@ class AuditCheck:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._checked: Head | None = None
-        """The last event that was checked; None to begin with the oldest."""
+        """The last event that was verified; None to begin with the oldest event."""
         self.faults: set[int] = set()
-        """The numbers of events that do not follow from those before, when they were last checked."""
+        """The numbers of events whose hash did not match in the last check."""
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(EVERY)
-            with suppress(Unavailable):  # Others log that the database is unavailable.
+            with suppress(Unavailable):  # Other loops log that the database is unavailable.
                 await self.look()
 
     async def look(self) -> None:
-        """Checks the next part of the chain."""
+        """Verifies the next part of the chain."""
         reads = self._ctx.store.reads
         anchor = await reads.events.anchor()
         before = beginning_of(anchor)
@@ -43,7 +43,7 @@ class AuditCheck:
             before = self._checked
         rows = await reads.events.chain(before.number, AT_ONCE)
         if await reads.events.anchor() != anchor:
-            return  # Retention has deleted events meanwhile, which are not missing.
+            return  # The retention has deleted events meanwhile, which is no fault.
         walk = ChainWalk(before)
         faulty = {row[0] for row in rows if walk.step(row)}
         if faulty - self.faults:

@@ -1,4 +1,4 @@
-"""Entries of the audit: events in the words of a client, with the names of their subjects."""
+"""Entries of the audit log: events in the vocabulary of a client, with the names of their subjects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class EventSubject(Struct, kw_only=True):
 
 
 class EventBody(Struct, kw_only=True):
-    """The details of an event that all kinds of events share."""
+    """The fields that the bodies of all events share."""
 
     actor: Initiator
     family: str = ""
@@ -43,7 +43,7 @@ class EventBody(Struct, kw_only=True):
 
     @property
     def title(self) -> str:
-        """The name that the resource had then."""
+        """The name of the resource at the time of the event."""
         described = self.after or self.before
         return described.title if described else self.name or ""
 
@@ -52,7 +52,7 @@ body_of = msgspec.json.Decoder(EventBody).decode
 
 
 class TargetNames:
-    """Names of the resources in events; for deleted ones, the last name."""
+    """Caches the names of resources in events. A deleted resource is shown with its last name."""
 
     def __init__(self, source: Reads, words: AuditNames) -> None:
         self.words = words
@@ -73,7 +73,8 @@ class TargetNames:
 
 
 def _actor_itself(row: EventRow, event: EventBody) -> str:
-    """Returns the actor's name, if the event is about nothing else: a token was used, a person signed in."""
+    """Returns the actor's name if the actor is the subject, such as in the use of a token or a sign-in; empty
+    otherwise."""
     return event.actor.name if event.actor.id == row.target else ""
 
 

@@ -1,9 +1,10 @@
-"""Sends deliveries to the receivers of webhooks: one sender for each webhook, in order for each service.
+"""Sends deliveries to the receivers of webhooks. Each webhook has one sender, and the deliveries of a service
+are sent in order.
 
-A receiver that does not take something gets it again later, and meanwhile nothing else of that service. One
-that takes nothing at all is sent one thing at a time, and is looked for twice a minute: as soon as it is
-back, everything that waits is sent. A delivery whose result was not stored before the server was killed is
-sent again, with the same id.
+If a receiver rejects a delivery, it is retried later, and the other deliveries of that service wait. If a
+receiver rejects all deliveries, they are sent one at a time, and the receiver is probed twice a minute. As
+soon as it responds, all waiting deliveries are sent. A delivery whose result was not stored before the server
+was killed is sent again with the same id.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ from windlass.store import Claim, DeliveryRow, Tx
 
 LOOKED_FOR_EVERY = 30 * SECOND
 SIDE_BY_SIDE = 16
-"""Maximum number of services of one webhook whose deliveries are sent in parallel."""
+"""The number of services of one webhook whose deliveries are sent concurrently."""
 EACH, MOST = 50, 1000
-"""Deliveries of a service, and in all, that are read at once."""
+"""The largest numbers of deliveries that are read at once: of one service, and in total."""
 TRIED = 15.0
-"""Seconds that a receiver may take."""
+"""The timeout of a receiver in seconds."""
 LONGEST_WAIT, _DIGITS = HOUR, 9
-"""The longest wait that a receiver may ask for, and the most digits that are read of it."""
+"""The longest wait that a receiver may request, and the number of digits of the request that are parsed."""
 SHOWN = 4096
-"""Maximum number of characters of an answer that are stored."""
+"""The number of characters of a response that are stored."""
 _AWAY = {408, 425, 429, 500, 502, 503, 504}
 
 
@@ -57,7 +58,7 @@ async def deliver(ctx: Context, claim: Claim) -> None:
 
 
 async def _come_back(tx: Tx, claim: Claim, id: str) -> None:
-    """Schedules the next delivery, and before it a check of the receiver."""
+    """Schedules the next delivery, or an earlier probe of a failing receiver."""
     row = await tx.resources.find(webhook.name, id)
     if row is None:
         await tx.receivers.forget(id)
@@ -79,13 +80,13 @@ class WebhookSender:
         self._subscription: Subscription
         """The subscription at the last check; see `_is_wanted`."""
         self._url = ""
-        """The whole address; the document holds the part that all callers may see."""
+        """The unredacted address. The document contains only the part that all callers may see."""
         self._fixed: dict[str, str] = {}
-        """Headers that every delivery has."""
+        """The headers of every delivery."""
         self._keys: list[bytes] = []
 
     async def work(self) -> None:
-        """Sends until nothing is due, or every delivery fails."""
+        """Sends deliveries until none is due or the receiver fails."""
         self._results.receiver = await self._ctx.store.reads.receivers.get(self._webhook)
         if self._results.receiver.failing and await self._is_wanted():
             await self._check_receiver()
@@ -96,7 +97,8 @@ class WebhookSender:
             await self._send_all(due)
 
     async def _is_wanted(self) -> bool:
-        """Reads the present webhook, so that a change takes effect before all due deliveries are sent."""
+        """Reads the present webhook, so that changes take effect between deliveries. Returns whether it is
+        enabled."""
         row = await self._ctx.store.reads.resources.find(webhook.name, self._webhook)
         if row is None:
             return False
@@ -136,7 +138,7 @@ class WebhookSender:
                     return
 
     async def _send(self, delivery: DeliveryRow) -> bool:
-        """Returns whether the next delivery of this lane may follow."""
+        """Sends a delivery. Returns whether the next delivery of the same service may follow."""
         now = self._ctx.clock.now()
         body = encode(render(self._subscription, payload_of(delivery), self._ctx.settings.url))
         attempt = StoredAttempt(now, redact(self._url), self._subscription.kind, 0)
@@ -163,8 +165,8 @@ class WebhookSender:
         return headers
 
     async def _check_receiver(self) -> None:
-        """Asks a receiver that accepted no delivery whether it is reachable. If it always was, that does
-        not show whether it accepts deliveries now: the usual waits apply."""
+        """Probes a failing receiver, and updates its state if its reachability has changed. A receiver that
+        was reachable all the time may still reject deliveries, so its usual waits apply."""
         here = await self._is_reachable()
         receiver = self._results.receiver
         if here == bool(receiver.silent):

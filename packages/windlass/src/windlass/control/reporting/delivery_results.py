@@ -1,5 +1,4 @@
-"""Results of deliveries: the health of the receiver, the time of the next attempt, and how they are
-stored."""
+"""Stores the results of deliveries: the health of the receiver, and the time of the next attempt."""
 
 from __future__ import annotations
 
@@ -24,20 +23,21 @@ from windlass.families.webhook import WebhookShown, webhook
 from windlass.store import Claim, DeliveryRow, Receiver, Tx
 
 WAITS = (5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR)
-"""The pauses after the first failure, the second, and so on; the last one is used for all later ones."""
+"""The pauses after the first failure, the second failure, and so on. The last pause is used for all later
+failures."""
 GIVEN_UP_AFTER = 5 * DAY
 LOST_AFTER = 3
-"""Consecutive failures, of any service, after which a receiver counts as broken."""
+"""The number of consecutive failures, of any service, after which a receiver counts as failing."""
 REMEMBERED = 20
-"""Maximum number of attempts of a delivery that are stored."""
+"""The number of attempts that are stored for a delivery."""
 TOGETHER = 0.02
-"""Seconds in which results come together to be written down at once, while others are still on their way."""
+"""Seconds for which results are collected before the next batch is written."""
 _CHANCE = random.SystemRandom()
 _GONE = 410
 
 
 class DeliveryResults:
-    """Results of deliveries, stored in the background while the next ones are sent."""
+    """Results of deliveries, stored in the background while the next deliveries are sent."""
 
     def __init__(self, ctx: Context, claim: Claim, webhook: str) -> None:
         self._ctx = ctx
@@ -45,9 +45,9 @@ class DeliveryResults:
         self._webhook = webhook
         self.receiver = Receiver()
         self.address = ""
-        """The mark of where deliveries are sent now."""
+        """The digest of the present address; see `webhooks.mark_of`."""
         self.over = False
-        """True once no more deliveries may be sent."""
+        """Indicates whether sending has to stop."""
         self._why_disabled = ""
         self._changed: list[DeliveryRow] = []
         self._held: list[tuple[str, int]] = []
@@ -56,7 +56,7 @@ class DeliveryResults:
         self._at_once = asyncio.Event()
 
     def note(self, delivery: DeliveryRow, attempt: StoredAttempt, wanted_wait: int | None = None) -> bool:
-        """Returns whether the next delivery of this lane may follow."""
+        """Records an attempt. Returns whether the next delivery of the same service may follow."""
         if 200 <= attempt.status_code < 300:
             self._record_success()
             self._ctx.meters.deliveries.count("delivered")
@@ -125,7 +125,7 @@ class DeliveryResults:
         self.over = True
 
     async def _write_batch(self) -> None:
-        """Stores the results so far, then waits for more."""
+        """Stores the collected results, then waits for more."""
         changed, self._changed = self._changed, []
         held, self._held = self._held, []
         recovered, self._recovered = self._recovered, False
@@ -143,13 +143,13 @@ class DeliveryResults:
             return True
 
         if not await self._ctx.store.write(change):
-            self._stop()  # Another replica continues it.
+            self._stop()  # Another replica has the claim.
         with suppress(TimeoutError):
             async with asyncio.timeout(TOGETHER):
                 await self._at_once.wait()
 
     async def _mark(self, tx: Tx, receiver: Receiver, why_disabled: str) -> None:
-        """Updates the webhook's fields about its receiver."""
+        """Updates the receiver's state and the webhook's fields about it."""
         if receiver == await tx.receivers.get(self._webhook) and not why_disabled:
             return
         await tx.receivers.set(self._webhook, receiver)
@@ -178,5 +178,5 @@ def _reason_text(attempt: StoredAttempt) -> str:
 
 
 def about(wait: int) -> int:
-    """Adds jitter, so that deliveries do not all come at once."""
+    """Adds jitter, so that retries are spread over time."""
     return round(wait * _CHANCE.uniform(0.8, 1.2))

@@ -1,4 +1,4 @@
-"""Frames of server-sent events, as all streams of the API send them."""
+"""Frames of server-sent events, used by all streams of the API."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def event(id: bytes, data: bytes) -> bytes:
 
 
 def missing_remark(message: str) -> bytes:
-    """Marks a gap in the stream."""
+    """Encodes a message about a gap in the stream."""
     return remark(b"gone", message)
 
 
 def remark(kind: bytes, message: str, **further: object) -> bytes:
-    """A remark about the stream itself."""
+    """Encodes a message about the stream itself."""
     return b"event: %b\ndata: %b\n\n" % (kind, encode({"message": message, **further}))
 
 

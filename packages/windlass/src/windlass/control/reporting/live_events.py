@@ -1,7 +1,7 @@
-"""Streams the entries of an organization's audit as they are written.
+"""Streams the audit log of an organization.
 
-A stream has only a position, the number of an event, and no queue: a slow client reads missed events from the
-database, as long as they are kept.
+The state of a stream is its position, an event number. There is no queue for each stream: a slow client reads
+missed events from the database, as long as they are retained.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from windlass.store import EventRow, Reads, events_topic
 
 _PAGE: Final = 200
 _KEPT: Final = 300
-"""The number of recent events in memory, for readers that are slightly behind."""
+"""The number of recent events that are cached, for streams that are slightly behind."""
 _GONE: Final = frames.missing_remark(
     "Events that should come here may no longer be kept: the oldest that are follow. What is so now, lists "
     "and reads tell"
@@ -33,7 +33,7 @@ _GONE: Final = frames.missing_remark(
 
 
 class SentEvent(Struct, frozen=True, gc=False):
-    """An event as it is sent; or only a position up to which all events were seen."""
+    """An event in its encoded form; without a row, only a position up to which all events were sent."""
 
     number: int
     piece: bytes
@@ -43,11 +43,11 @@ class SentEvent(Struct, frozen=True, gc=False):
 class Batch(Struct, frozen=True):
     events: list[SentEvent]
     last: int
-    """The number up to which there are no other events."""
+    """The event number up to which the organization has no further events."""
     whole: bool
-    """True if there are no more entries now."""
+    """Indicates whether all present entries were read."""
     gone: bool
-    """True if entries before it may be missing."""
+    """Indicates whether entries before the batch may be missing."""
 
 
 class StreamPosition(Struct, frozen=True):
@@ -55,7 +55,7 @@ class StreamPosition(Struct, frozen=True):
 
     number: int
     lost: bool = False
-    """True if the requested position cannot be found."""
+    """Indicates whether the requested position is unknown."""
 
 
 @reads("organization.events/stream")
@@ -68,7 +68,8 @@ async def follow_events(ctx: Context, call: Call) -> Reply:
 
 
 async def _start_position(source: Reads, last: str | None) -> StreamPosition:
-    """Returns the position after the event with the id `last`; without an id, after all present events."""
+    """Returns the position after the event with the id `last`; without an id, the position after all present
+    events."""
     oldest, newest = await source.events.span()
     if last is None:
         return StreamPosition(newest)
@@ -112,7 +113,8 @@ def _first_message(place: StreamPosition) -> bytes:
 
 
 def _mark(number: int) -> bytes:
-    """Returns an event with only an id: clients do not show it, but reconnect with it."""
+    """Returns an event that has only an id. Clients do not display it, but send the id when they
+    reconnect."""
     return b"id: %d\n\n" % number
 
 
@@ -127,9 +129,10 @@ async def _pieces(ctx: Context, call: Call, org: str, events: list[SentEvent], *
 
 
 class _EventReader(SharedReader):
-    """The newest events of one organization, in one vocabulary."""
+    """Reads the newest events of one organization in one dialect."""
 
-    # What comes in a storm comes in pieces of this length, and not one by one to each of thousands.
+    # A burst of events is sent in batches of this many seconds, instead of one by one to thousands of
+    # streams.
     resting = 0.02
 
     def __init__(self, ctx: Context, org: str, *, full: bool) -> None:
@@ -139,7 +142,7 @@ class _EventReader(SharedReader):
         self._full = full
         self._recent: list[SentEvent] = []
         self._floor = self._place = -1
-        """All events between these two are in memory."""
+        """All events between these two positions are cached."""
         self._marked = ctx.clock.now()
         self.expect({events_topic(org)})
 
@@ -168,15 +171,15 @@ class _EventReader(SharedReader):
     def _cache_events(self, batch: Batch, events: list[SentEvent]) -> None:
         self._recent += events
         if batch.gone:
-            self._recent, self._floor = [], batch.last  # each reads it from the database
+            self._recent, self._floor = [], batch.last  # each stream reads the events from the database
         if len(self._recent) > _KEPT:
             self._floor = self._recent[-_KEPT - 1].number
             del self._recent[:-_KEPT]
         self._place = batch.last
 
     def _marks(self, place: int) -> list[SentEvent]:
-        """Sends positions to quiet streams, so that their last position is never so old that it is no longer
-        kept."""
+        """Returns a position event once an hour. Without it, the last position of a quiet stream could become
+        older than the retention."""
         now = self._ctx.clock.now()
         if now - self._marked < HOUR:
             return []
@@ -189,8 +192,8 @@ def _number(event: SentEvent) -> int:
 
 
 async def _read(ctx: Context, org: str, after: int, *, full: bool) -> Batch:
-    """Reads the next entries. The newest number is read first, so that no new entry is skipped; the oldest is
-    read last, so that no deleted one is missed."""
+    """Reads the next entries. The newest number is read before them, so that no new entry is skipped, and the
+    oldest number after them, so that deletions are detected."""
     source = ctx.store.reads
     _, newest = await source.events.span()
     rows = await source.events.after(org, after, _PAGE)

@@ -37,7 +37,7 @@ async def read_log(ctx: Context, call: Call) -> Reply:
 
 
 IsOver = Callable[[], Awaitable[bool]]
-"""A function that returns whether the source of a log has ended."""
+"""Returns whether the deployment or run of a log has ended."""
 
 
 async def log_reply(
@@ -49,8 +49,8 @@ async def log_reply(
     version: str = "",
     is_over: IsOver | None = None,
 ) -> Reply:
-    """Returns the log of a service, of one of its builds, or of a `version`: the id of a deployment or a run.
-    A log that is followed ends once `is_over`. The caller's permission was checked before."""
+    """Returns the log of a service, of one of its builds, or of a `version`, which is the id of a deployment
+    or run. A followed log ends once `is_over` returns true. Callers must have checked the permission."""
     service, query = row.id, call.asked(Tail)
     await check_here(ctx, service)
     wanted = _filter_of(query, version)
@@ -64,7 +64,7 @@ async def log_reply(
         )
     if wanted.takes_all:
         return Reply(results(ctx.logs.tail(service, query.tail, deployment=deployment)))
-    # To find a few lines, all may have to be looked at.
+    # A search for a few lines may scan the whole log.
     matching = await asyncio.to_thread(ctx.logs.tail, service, query.tail, wanted, deployment=deployment)
     return Reply(results(matching))
 
@@ -72,8 +72,8 @@ async def log_reply(
 async def follow_log(
     ctx: Context, actor: Actor, dialect: Dialect, service: str, within: Collection[str], last: int
 ) -> tuple[str, Lines]:
-    """Follows the log of a service of any family: its organization, its last lines, then new ones. The
-    service must be inside everything that `within` names."""
+    """Returns the organization and a stream of the log of a service of any family. The stream begins with the
+    last lines. Raises Missing unless the service belongs to all resources in `within`."""
     service_row = await ctx.store.reads.resources.get(service)
     if service_row and (reading := ctx.registry.handled_by(f"{service_row.family}.log")):
         call = Call(operation=reading[0], actor=actor, ids=(service,), dialect=dialect)
@@ -86,7 +86,7 @@ async def follow_log(
 
 
 async def lies_in(ctx: Context, row: Row, within: Collection[str]) -> bool:
-    """Returns whether a service is inside everything that these ids name, its cluster included."""
+    """Returns whether a service belongs to all resources with these ids, including its cluster."""
     above = await ctx.store.reads.tree.above(row.id)
     home = {row.family: row for row in above}.get(environment.name)
     clusters = {home.read(EnvironmentShown).cluster_id} if home else set()
@@ -105,7 +105,7 @@ async def _events(lines: Lines) -> AsyncGenerator[bytes, None]:
 
 
 async def _until_over(ctx: Context, service: str, is_over: IsOver, lines: Lines) -> Lines:
-    """Yields lines until the deployment or the run has ended and all lines written before have been read."""
+    """Yields lines until the deployment or run has ended and all earlier lines were read."""
     changed = ctx.nudges.expect(status_topic(service))
     over, patience = False, _SECOND
     async with aclosing(lines):
@@ -116,7 +116,7 @@ async def _until_over(ctx: Context, service: str, is_over: IsOver, lines: Lines)
                     if (piece := following.result()) is None:
                         return
                     yield piece
-                    patience = _MOMENT  # the first may have to be searched for
+                    patience = _MOMENT  # only the first line may take longer, because of a search
                     following = asyncio.ensure_future(anext(lines, None))
                 elif over:
                     return
@@ -132,7 +132,7 @@ async def _until_over(ctx: Context, service: str, is_over: IsOver, lines: Lines)
 async def _arrives_in_time(
     following: asyncio.Future[T], moment: float, changed: asyncio.Event | None
 ) -> bool:
-    """Returns whether a line comes before the deployment changes or, once it has ended, within a moment."""
+    """Returns whether a line arrives before the deployment changes or, after its end, within a moment."""
     if changed is None:
         await asyncio.wait([following], timeout=moment)
         return following.done()

@@ -1,9 +1,9 @@
-"""Metrics of the installation as it is now: the database and the engines are asked once for each scrape.
+"""Metrics of the present state of the installation. Each scrape queries the database and the engines once.
 
-Nothing is named after a customer: services are counted by state, and clusters have their ids. A part that
-does not answer in time is down, and never keeps the scrape waiting for longer than that. Counting the values
-that are still sealed with a former key reads every sealed value, so it is done only while a key is being
-replaced, and seldom.
+Labels contain no customer names: services are counted by state, and clusters are labelled by id. A component
+that does not respond in time is reported as down, so that it cannot block the scrape. Values that are still
+encrypted with a former key are counted only during a key rotation and at most once a minute, because the
+count reads every encrypted value.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ from windlass.store import Queue, work_class
 from windlass.store.tables.figures import Figure
 
 KEPT: Final = MINUTE
-"""Time for which a count is cached."""
-
-"""Seconds after which a scrape does not wait for the database."""
+"""Milliseconds for which a count is cached."""
 
 
 class FormerKeyMetrics:
@@ -45,7 +43,7 @@ class FormerKeyMetrics:
         self._count = 0
 
     async def all(self) -> list[Metric]:
-        """Returns nothing while the database is unavailable."""
+        """Returns the metrics; empty while the database is unavailable."""
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._catch_up()
@@ -57,12 +55,13 @@ class FormerKeyMetrics:
     async def _catch_up(self) -> None:
         now = self._ctx.clock.now()
         if self._counted_at is None or now >= self._counted_at + KEPT:
-            # A count that does not end in time is not begun again with each scrape.
+            # A count that times out is not repeated by every scrape.
             self._counted_at = now
             self._count = await self._read_count()
 
     async def _read_count(self) -> int:
-        """Returns 0 if every former key is retired, because that was checked."""
+        """Returns the number of values with a former key. Returns 0 without counting if no rotation is in
+        progress."""
         reads = self._ctx.store.reads
         state = await read_keys(reads)
         if state is None or state.is_settled:
@@ -75,7 +74,7 @@ def certificate_metrics(accesses: Iterable[EngineAccess]) -> Iterator[Metric]:
     samples: list[Sample] = []
     for access in accesses:
         pems = [pem for pem in (access.ca_certificate, access.certificate) if pem]
-        with suppress(ValueError):  # `windlass doctor` reports those that cannot be read
+        with suppress(ValueError):  # `windlass doctor` reports unreadable certificates
             if pems:
                 samples.append(((access.cluster,), min(map(end_of, pems)).timestamp()))
     yield Metric(
@@ -89,16 +88,16 @@ def certificate_metrics(accesses: Iterable[EngineAccess]) -> Iterator[Metric]:
 
 @lru_cache(256)
 def end_of(pem: str) -> datetime:
-    """Returns the end of the first of these certificates that ends."""
+    """Returns the earliest expiry of the certificates."""
     return min(
         certificate.not_valid_after_utc for certificate in x509.load_pem_x509_certificates(pem.encode())
     )
 
 
 PATIENCE: Final = 2.0
-"""Seconds that the database, and each engine, may take."""
+"""The timeout in seconds for the database and for each engine."""
 MOST_PLACES: Final = 50
-"""The number of places with samples of their own; further ones are not asked."""
+"""The largest number of places in the metrics. Further places are skipped."""
 _QUEUES: Final[Mapping[Queue | None, str]] = {
     Queue.QUICK: "quick",
     Queue.RECONCILE: "deployments",
@@ -108,18 +107,18 @@ _QUEUES: Final[Mapping[Queue | None, str]] = {
     Queue.RUNS: "runs",
     None: "clusters",
 }
-"""Keyed by class of work, at all places together; None: all clusters with their own engine, together."""
+"""Labels by class of work, for all places together; None stands for all clusters with their own engine."""
 
 
 class EngineScrape(Struct, frozen=True):
-    """The answer of the engine of a place to a scrape."""
+    """The response of a place's engine to a scrape."""
 
     place: str
-    """The name of the machine of this server, or the id of the cluster."""
+    """The machine name of this server, or the id of the cluster."""
     engine: str
     seconds: float
     instances: Sequence[Instance] | None
-    """The instances; None if the engine did not answer."""
+    """The instances; None if the engine did not respond."""
 
 
 class InstallationMetrics:
@@ -127,7 +126,7 @@ class InstallationMetrics:
         self._ctx, self._patience = ctx, patience
         self._former_keys = FormerKeyMetrics(ctx)
         self.restarts: dict[str, dict[str, int]] = {}
-        """Keyed by place: the restarts of each instance when the engine last answered."""
+        """The restart counts of instances at the last response of their engine, by place."""
 
     async def all(self) -> list[Metric]:
         database, seen = await asyncio.gather(self._database(), self._places())
@@ -161,7 +160,8 @@ class InstallationMetrics:
         return await asyncio.gather(*(_scrape_engine(place, self._patience) for place in places))
 
     def _count_restarts(self, seen: Sequence[EngineScrape]) -> None:
-        """Counts the restarts since each engine last answered. Those before its first answer are unknown."""
+        """Counts the restarts since the last response of each engine. Restarts before the first response are
+        unknown."""
         before, self.restarts = self.restarts, {}
         for scrape in seen:
             former = before.get(scrape.place)
@@ -175,7 +175,7 @@ class InstallationMetrics:
 def _of_disk(folder: str) -> Iterator[Metric]:
     try:
         facts = os.statvfs(folder)
-    except OSError:  # it is not mounted
+    except OSError:  # the folder is not mounted
         return
     free, size = facts.f_bavail * facts.f_frsize, facts.f_blocks * facts.f_frsize
     yield gauge("disk_free_bytes", "Free bytes of the disk with the data directory", free)

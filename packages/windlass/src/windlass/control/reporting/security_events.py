@@ -1,7 +1,7 @@
-"""Security events: a token at a new address, a sign-in, a refusal.
+"""Security events: tokens at new addresses, sign-ins, and refusals.
 
-They occur while requests are served, which must not wait for a write. So they are kept in memory and written
-together a moment later, and at a graceful stop. A killed process loses those of its last second.
+API requests must not wait for these writes, so events are buffered in memory and written in batches a moment
+later and at a graceful stop. A killed process loses the events of its last second.
 """
 
 from __future__ import annotations
@@ -23,33 +23,34 @@ from windlass.families.organization import organization
 from windlass.store import Reads, Tx
 
 AGAIN = 12 * HOUR
-"""Time after which a returning person has signed in again."""
+"""The time after which a request of a person counts as another sign-in."""
 REMINDED = 1 * HOUR
-"""Interval in which repeated attempts with the same bad token from the same address are one event."""
+"""The interval in which repeated attempts with the same invalid token from the same address are one event."""
 MOST_KNOWN = 20_000
 MOST_WAITING = 10_000
 _AT_ONCE = 500
 
 
 class UnusualCaller(Struct, frozen=True):
-    """A caller that was refused, but is known."""
+    """A known caller whose request was refused."""
 
     id: str
     name: str
     org: str
-    """Empty if it belongs to none; the event is then recorded in the first organization."""
+    """The organization of the caller. If it is empty, the event is recorded in the first organization."""
     person: bool = False
 
 
 class CallerSeen(Struct, frozen=True):
-    """A security event, with what is known without reading the database."""
+    """A security event, with the details that are available without the database."""
 
     kind: Event
     at: int
     actor: str
     name: str
     orgs: tuple[str, ...]
-    """Organizations to which the event may belong: the first one, unless its subject belongs to another."""
+    """Organizations in which the event may be recorded: the subject's organization if it is among them,
+    otherwise the first one."""
     origin: Origin
     target: str = ""
     family: str = "apiToken"
@@ -60,14 +61,15 @@ class SecurityEvents:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._seen: dict[tuple[str, str], int] = {}
-        """Callers with their addresses, and the time they were last seen."""
+        """The times at which callers were last seen, by caller and address."""
         self._denials: dict[tuple[str, str, str], int] = {}
         self._waiting: list[CallerSeen] = []
         self._unwritten = 0
         self._writing: asyncio.Task[None] | None = None
 
     def knows(self, actor: Actor, address: str) -> bool:
-        """Returns true for a token at an address where it was before. Called for every request."""
+        """Returns whether a token was used at this address before. Fast, because it runs for every
+        request."""
         return (actor.subject, address) in self._seen and not _is_person(actor)
 
     def is_new_caller(self, actor: Actor, address: str, now: int) -> bool:
@@ -82,7 +84,7 @@ class SecurityEvents:
         return last is None or now - last >= AGAIN
 
     def record_new_caller(self, actor: Actor, origin: Origin) -> None:
-        """Records a token at a new address, or a person who signed in."""
+        """Records a token at a new address, or a sign-in."""
         kind = Event.SIGNED_IN if _is_person(actor) else Event.TOKEN_USED
         family = "member" if _is_person(actor) else "apiToken"
         self._note_caller(kind, actor, origin, target=actor.id, family=family)
@@ -90,7 +92,7 @@ class SecurityEvents:
     def record_refused(
         self, actor: Actor, operation: Operation, path: str, ids: Sequence[str], message: str, origin: Origin
     ) -> None:
-        """Records a request that was answered with 403."""
+        """Records a request that was answered with status 403."""
         data = (
             ("operation", operation.id),
             ("method", operation.method),
@@ -132,17 +134,18 @@ class SecurityEvents:
         self._keep_sighting(CallerSeen(kind, now, actor.id, actor.name, orgs, origin, target, family, data))
 
     def _keep_sighting(self, sighting: CallerSeen) -> None:
-        """A flood, while the database is unavailable, is counted instead of kept."""
+        """Adds an event to the buffer. If the buffer is full, while the database is unavailable, the event is
+        only counted."""
         if len(self._waiting) < MOST_WAITING:
             self._waiting.append(sighting)
         else:
             self._unwritten += 1
 
     async def note(self) -> None:
-        """Writes the events that wait. After a failure they are kept, and written with the next ones.
+        """Writes the buffered events. After a failure, the events stay in the buffer for the next call.
 
-        A caller that is cancelled while a batch is being written leaves it to the next caller, so that the
-        batch is written once.
+        If a caller is cancelled during the write of a batch, the next caller waits for the same write, so
+        that the batch is written only once.
         """
         while self._writing is not None or self._waiting:
             writing = self._writing = self._writing or start_untraced(self._write_batch())
@@ -165,7 +168,7 @@ def _is_person(actor: Actor) -> bool:
 
 
 def _forget_one(callers: dict[tuple[str, str], int] | dict[tuple[str, str, str], int]) -> None:
-    """Removes the caller that was seen first; when it comes back, that is an event again."""
+    """Removes the oldest entry if there are too many. If its caller returns, another event is recorded."""
     if len(callers) >= MOST_KNOWN:
         del callers[next(iter(callers))]  # type: ignore[arg-type]
 
@@ -185,7 +188,8 @@ async def _write(ctx: Context, tx: Tx, batch: Sequence[CallerSeen], more: int) -
 
 
 async def _find_subject(ctx: Context, tx: Reads, sighting: CallerSeen) -> tuple[str, About]:
-    """Returns the subject, if it is in an organization of the caller; otherwise the organization itself."""
+    """Returns the subject if it belongs to an organization of the caller, otherwise the organization
+    itself."""
     row = await tx.resources.get(sighting.target) if sighting.target else None
     if row is not None and row.org in sighting.orgs:
         return row.org, await about(ctx, tx, row)
@@ -195,6 +199,7 @@ async def _find_subject(ctx: Context, tx: Reads, sighting: CallerSeen) -> tuple[
 
 
 async def _first_organization(tx: Reads) -> str:
-    """Returns the first organization, whose audit contains the events of persons without an organization."""
+    """Returns the first organization, whose audit log contains the events of people without an
+    organization."""
     first = await tx.resources.first("", organization.name)
     return first.id if first else ""

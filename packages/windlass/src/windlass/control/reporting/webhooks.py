@@ -1,6 +1,6 @@
-"""Webhooks: their secrets and addresses, their deliveries, and how these are tried and repeated by hand.
+"""Handlers for webhooks: secrets, addresses, deliveries, tests, and manual replays.
 
-`outbox` writes deliveries, and `delivery` sends them.
+`outbox` stores deliveries, and `delivery` sends them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from windlass.store import DeliveryRow, Receiver, Row, Tx
 
 SECRET, PREVIOUS, PREVIOUS_UNTIL = "target_secret", "previous_secret", "previous_until"
 TEST_LANE: Final = "test"
-"""Test deliveries wait for nothing, and nothing waits for them."""
+"""The lane of test deliveries. Each lane is sent in order and independently of other lanes; every service has
+its own lane."""
 KEPT = 14 * DAY
 _AT_ONCE: Final = 1000
 
@@ -43,7 +44,7 @@ WAITING, DELIVERED, FAILED = "WAITING", "DELIVERED", "FAILED"
 
 
 class StoredAttempt(Struct, frozen=True):
-    """An attempt as the API shows it; `kind` and `status` are those of the webhook and the answer at that
+    """A delivery attempt as the API shows it. `kind` and `target_url` are those of the webhook at that
     time."""
 
     at: int
@@ -61,8 +62,8 @@ attempts_of = msgspec.json.Decoder(list[StoredAttempt]).decode
 @behaves(webhook)
 class Webhooks(Behaviour[Webhook]):
     async def updating(self, ctx: Context, tx: Tx, change: Change[Webhook]) -> None:
-        """A webhook that is enabled again, or has another address, starts again at once. Deliveries that wait
-        move with it, except a test: that was of the former address."""
+        """Resets the failure state of a webhook that is enabled again or has a new address, so that it is
+        tried at once. Waiting deliveries are sent to the new address, except tests, which fail."""
         row, spec = change.row, change.spec
         moved = spec.target_url != change.before.target_url
         if moved:
@@ -76,9 +77,6 @@ class Webhooks(Behaviour[Webhook]):
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         await tx.deliveries.forget(row.id)
         await tx.receivers.forget(row.id)
-
-
-# What can be done with one
 
 
 @reads("webhook.event")
@@ -160,7 +158,7 @@ async def _replay_one(tx: Tx, row: Row, id: str, address: str) -> None:
 
 @writes("webhook.rotateSecret")
 async def rotate(ctx: Context, tx: Tx, call: Call) -> Reply:
-    """From here on there are two secrets, until the older one expires."""
+    """Replaces the secret of a webhook. Both secrets sign deliveries until the previous one expires."""
     row = await target(tx, call)
     check_tag(call, row)
     asked = call.sent(Rotation)
@@ -186,12 +184,13 @@ async def rotate(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 def address_of(ctx: Context, row: Row) -> str:
-    """The whole address; the document holds the part that all callers may see."""
+    """Returns the unredacted address of a webhook."""
     return str(whole_addresses(ctx, row)["target_url"])
 
 
 def mark_of(ctx: Context, row: Row, address: str) -> str:
-    """Distinguishes the addresses of one webhook without storing them in plain text."""
+    """Returns a digest that identifies an address of a webhook, so that addresses can be compared without
+    being stored in plain text."""
     return ctx.encryption.mark(b"address", row.id.encode(), address.encode())
 
 
@@ -201,7 +200,7 @@ def reencrypt(ctx: Context, row: Row, body: bytes, hidden: Mapping[str, str]) ->
 
 
 def keys_of(hidden: Mapping[str, str], now: int) -> list[bytes]:
-    """Returns the keys that sign deliveries: the newest, and during a rotation the previous one, too."""
+    """Returns the keys that sign deliveries: the newest one, and during a rotation the previous one, too."""
     secrets = [hidden.get(SECRET)]
     if now < int(hidden.get(PREVIOUS_UNTIL, 0)):
         secrets.append(hidden[PREVIOUS])
