@@ -1,6 +1,7 @@
-"""One file for each kind of service; see `control.kinds.service_kind`. Files in this folder are found
-automatically, and so are the modules that installed packages name as entry points of the group
-`windlass.kinds`, with the handlers that they register.
+"""Kinds of services, one module for each kind; see `control.kinds.service_kind`.
+
+Modules in this folder are found automatically. So are the modules of installed packages with an entry point
+in the group `windlass.kinds`, including the handlers that they register.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from windlass.core.declare.resource import Family
 
 
 def kinds_of(*kinds: AnyKind) -> Mapping[str, AnyKind]:
-    """By the name of their family, in the order in which they are deployed."""
+    """Returns kinds by the name of their family, in the order in which they are deployed."""
     by_name = {kind.family.name: kind for kind in kinds}
     if len(by_name) < len(set(kinds)):
         raise LookupError("There are two kinds of one family: leave one of them in control/kinds")
@@ -29,7 +30,8 @@ def find_kinds() -> Iterator[AnyKind]:
 
 
 def check_kinds(registry: Registry, kinds: Mapping[str, AnyKind]) -> None:
-    """Stops the start unless each family of services has a kind, and each kind such a family."""
+    """Raises LookupError at the start unless every service family has a kind, and every kind has such a
+    family."""
     services = {family.name: family for family in registry.services}
     _check_service_types(services.values())
     for name in services.keys() - kinds.keys():
@@ -45,7 +47,8 @@ def check_kinds(registry: Registry, kinds: Mapping[str, AnyKind]) -> None:
 
 
 def _check_service_types(services: Iterable[Family]) -> None:
-    """Refuses another `service_type` than links, lists of services and variables show."""
+    """Raises LookupError if a family's `service_type` differs from the type in links, service lists and
+    variables."""
     for family in services:
         expected = family.enum_value
         for field in family.additions:

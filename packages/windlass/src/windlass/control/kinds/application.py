@@ -81,7 +81,7 @@ class ApplicationKind(ProgramKind[Application]):
         return marked_as_automatic(workload) if spec.automatic_port else workload
 
     def frozen(self, service: Row, workload: Workload) -> Mapping[str, object]:
-        """Returns the fields of the document that show the chosen port."""
+        """Returns the document fields that show the chosen port."""
         shown = service.read(ApplicationShown)
         if not shown.automatic_port or not all(port.automatic for port in workload.ports):
             return {}
@@ -89,7 +89,7 @@ class ApplicationKind(ProgramKind[Application]):
         return {} if ports == msgspec.to_builtins(shown.ports) else {"ports": ports}
 
     def deployed(self, service: Row, details: Particulars) -> Mapping[str, object]:
-        """The document shows which commit runs."""
+        """Returns the document fields that show the running commit."""
         if (commit := details.commit) is None or not service.read(Application).git_repository:
             return {}
         return {"git_repository": commit_fields(commit)}

@@ -1,4 +1,4 @@
-"""Containers: an image is pulled unless the engine has it, and runs unchanged."""
+"""Containers: an image that is pulled unless the engine has it, and that runs unchanged."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ContainerKind(ProgramKind[Container]):
         return {"tag": version.image_tag} if version.image_tag else {}
 
     async def make(self, ctx: Context, build_input: BuildInput) -> BuiltArtifact:
-        """Makes sure that the image is on the engine before the older generation ends; nothing is built."""
+        """Pulls the image before the old generation ends. Nothing is built."""
         return await prepare_image(ctx, build_input, _source(build_input.service))
 
     async def fetch(self, ctx: Context, build_input: BuildInput, artifact: Artifact) -> None:

@@ -1,4 +1,4 @@
-"""Databases: a server with its data and its credentials, and whether it is well."""
+"""Databases: a database server with its data volume, credentials and probes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class DatabaseKind(ServiceKind[Database]):
         change.extras |= await _address(ctx, tx, row.id, above, change.spec)
 
     async def make(self, ctx: Context, build_input: BuildInput) -> BuiltArtifact:
-        """Returns the image or the installed server; nothing is built."""
+        """Returns the artifact of the image or of the installed server. Nothing is built."""
         spec = build_input.service.read(Database)
         type, version = spec.type, spec.version
         place = await ctx.places.of(build_input.service.id)
@@ -86,11 +86,11 @@ class DatabaseKind(ServiceKind[Database]):
             direct=True,
             ready=(_native_probe(place, type, port) if native else databases.ready(type),),
             alive=() if native else (databases.alive(type),),
-            # A server that is ended in the middle of writing takes long to come back.
+            # A database server that is killed while it writes needs long to recover.
             grace=max(usual.grace, 30.0),
         )
 
-    # For its neighbours
+    # Variables for other services of the environment
 
     async def listed_variables(self, ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
         return [*_listed_variables(service)]
@@ -102,8 +102,8 @@ class DatabaseKind(ServiceKind[Database]):
         return database_variables.keys(id, name)
 
     async def offer(self, ctx: Context, source: Reads, environment: str, address: FindAddress) -> Offer:
-        """Offers the connection variables. If the names of two databases give the same keys, the older one
-        gets them."""
+        """Returns the connection variables of all databases. If the names of two databases lead to the same
+        keys, the older database gets them."""
         rows = await source.resources.of_parent(environment, self.family.name)
         variables: list[BuiltIn] = []
         warnings: list[str] = []
@@ -123,7 +123,7 @@ class DatabaseKind(ServiceKind[Database]):
 
 
 async def _refuse_unreadable_data(tx: Tx, change: Change[Database]) -> None:
-    """Refuses a version that cannot use the existing data. Failed builds leave no data."""
+    """Refuses a version that cannot read the existing data. If no build succeeded, there is no data."""
     if (await status_of(tx, change.row)).deployed_at is None:
         return
     if not any(particulars(past).made for past in await tx.deployments.latest(change.row.id, 1000)):
@@ -133,8 +133,8 @@ async def _refuse_unreadable_data(tx: Tx, change: Change[Database]) -> None:
 
 
 async def _refuse_others_names(tx: Tx, change: Change[Database]) -> None:
-    """Refuses a new name with the variables of another database, which would have other values from the next
-    deployment on."""
+    """Refuses a name whose variables belong to another database: these variables would change their values
+    with the next deployment."""
     row, name = change.row, change.spec.name
     prefix = database_variables.friendly_prefix(name, row.id)
     if prefix == database_variables.friendly_prefix(change.before.name, row.id):
@@ -148,7 +148,7 @@ async def _refuse_others_names(tx: Tx, change: Change[Database]) -> None:
 
 
 async def _address(ctx: Context, tx: Tx, service: str, environment: Row, spec: Database) -> Document:
-    """Returns host and port of a database: public ones, or else those inside its environment."""
+    """Returns the public host and port of a database, or else those inside its environment."""
     if spec.accessibility != "PUBLIC":
         port = databases.kind_of(spec.type).port
         return {"host": nominal_database_host(service, spec.name), "port": port}
@@ -176,7 +176,7 @@ def _native_probe(place: Place, type: str, port: int) -> HealthProbe:
 
 
 def _listed_variables(service: Row) -> Iterator[BuiltIn]:
-    """A connection as lists show it: the host is a name that stays the same, and secrets are empty."""
+    """Returns connection variables for API lists: the host name is stable, and secrets are empty."""
     spec = service.read(Database)
     server, name = databases.kind_of(spec.type), spec.name
     host = nominal_database_host(service.id, name)

@@ -1,4 +1,4 @@
-"""Jobs: an image, or a build of a repository, whose runs are started by a timetable or by events."""
+"""Jobs: an image or a repository build, whose runs are started by a timetable or by events."""
 
 from __future__ import annotations
 
@@ -135,7 +135,8 @@ class JobKind(ServiceKind[Job]):
         return _repository(service.read(Job))
 
     def _as_application(self, service: Row) -> Row:
-        """Returns the job in the form of an application with the same source, which is what builds read."""
+        """Returns the job in the form of an application with the same source, because builds read
+        applications."""
         spec = service.read(Job)
         docker, command = spec.source.docker or JobDocker(), _first_command(_commands(spec))
         body = {
@@ -190,7 +191,7 @@ class JobKind(ServiceKind[Job]):
         return replace(usual, job=plan, time_limit=float(limit))
 
     def deployed(self, service: Row, details: Particulars) -> Mapping[str, object]:
-        """Returns the fields of the document that show which commit runs."""
+        """Returns the document fields that show the running commit."""
         if (commit := details.commit) is None or not service.read(Job).source.docker:
             return {}
         return {"source": {"docker": {"git_repository": commit_fields(commit)}}}
@@ -201,7 +202,7 @@ class JobKind(ServiceKind[Job]):
         shown = {"image_name": image.image_name, "tag": details.image_tag or image.tag} if image else {}
         return {**super().shown_version(service, details), **shown, "job_type": _type_of(spec)}
 
-    # For its neighbours
+    # Variables for other services of the environment
 
     def main_port(self, service: Row) -> MainPort | None:
         return None
@@ -213,7 +214,7 @@ class JobKind(ServiceKind[Job]):
         return [*(variable for variable in usual if variable.key not in keys), *outputs]
 
     async def offer(self, ctx: Context, source: Reads, environment: str, address: FindAddress) -> Offer:
-        """The outputs of the last run that wrote any."""
+        """Returns the outputs of the last run that wrote any."""
         variables: list[BuiltIn] = []
         for row in await source.resources.of_parent(environment, self.family.name):
             variables += await _outputs(ctx, source, row)

@@ -1,4 +1,4 @@
-"""The common parts of applications and containers: ports, storage, probes, a command, and scaling."""
+"""The common parts of applications and containers: ports, storage, probes, commands and scaling."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ P = TypeVar("P", bound=Program)
 B = TypeVar("B", bound=Base)
 
 MANY = 1000
-"""The number of instances that stands for no limit."""
+"""The number of instances that represents no limit."""
 MOST_CPU, MOST_MEMORY = 64_000, 1_048_576
 MOST_PATIENCE = 3600.0
-"""Seconds for which a probe may have a release wait; the operator may give more to all."""
+"""The longest time in seconds for which a probe may delay a release. The operator may set a longer time for
+all services."""
 
 
 class ProgramKind(ServiceKind[P]):
@@ -73,7 +74,8 @@ def program(spec: Program, usual: Workload) -> Workload:
     ports = tuple(_port(port) for port in spec.ports or ())
     checks = spec.healthchecks
     asked = probes(checks.readiness_probe or None, ports)
-    # Of an image, arguments replace the command and leave the entrypoint; without one, both are one.
+    # With an image, arguments replace its command and keep its entrypoint. Without an image, entrypoint and
+    # arguments form one command.
     image = usual.artifact.kind == "image"
     entrypoint, arguments = _words(spec.entrypoint or ""), tuple(spec.arguments)
     alive = probes(checks.liveness_probe or None, ports)
@@ -106,8 +108,8 @@ def _patience_of(probe: HealthProbe) -> float:
 def _check_probed(
     checks: Mapping[str, Sequence[HealthProbe]], ports: Sequence[WorkloadPort], artifact: Artifact
 ) -> None:
-    """Refuses probes of a port that the service does not have, or has as UDP: they never pass. Only a build
-    shows all ports."""
+    """Refuses probes of ports that the service does not have or has only as UDP, because such probes never
+    pass. The check needs the built artifact, which may add ports."""
     tcp_ports = {port.internal for port in ports if port.protocol != "UDP"} | {*artifact.ports}
     for name, asked in checks.items():
         for probe in asked:
@@ -140,14 +142,15 @@ def _port(port: PortRequest) -> WorkloadPort:
 
 
 def derived_probes(ports: Sequence[WorkloadPort]) -> tuple[HealthProbe, ...]:
-    """The probes of a service that declares none: it is well once it accepts connections on its
-    ports. A server such as gunicorn opens its port before it has loaded the application."""
+    """Returns the probes of a service that declares none: the service is healthy once it accepts connections
+    on its TCP ports. `accepted` requires an accepted connection, because a server such as gunicorn opens its
+    port before it has loaded the application."""
     tcp = [port for port in ports if port.protocol != "UDP"]
     return tuple(HealthProbe(kind=ProbeKind.TCP, port=port.internal, accepted=True) for port in tcp)
 
 
 def probes(asked: Probe | None, ports: Sequence[WorkloadPort]) -> tuple[HealthProbe, ...]:
-    """Returns the probe that a client declares: one of a kind, or none."""
+    """Returns the probe that a client declares; empty if there is none."""
     if asked is None or not asked.type:
         return ()
     usual = HealthProbe(
@@ -167,20 +170,19 @@ def probes(asked: Probe | None, ports: Sequence[WorkloadPort]) -> tuple[HealthPr
     if execute := asked.type.exec:
         return (replace(usual, kind=ProbeKind.EXEC, port=0, command=tuple(execute.command)),)
     if grpc := asked.type.grpc:
-        # gRPC's own health service needs HTTP/2: a server that listens counts as healthy.
+        # The health service of gRPC needs HTTP/2, so an open port counts as healthy.
         return (replace(usual, port=grpc.port or usual.port),)
     return ()
 
 
-# Parts that keep their id from one version of the settings to the next
+# Parts of settings that keep their ids across changes
 
 
 def _identify(
     items: Sequence[PortRequest] | Sequence[StorageRequest],
     before: Iterable[PortRequest] | Iterable[StorageRequest],
 ) -> None:
-    """Assigns ids to items without one: the id of the former item with the same port or path, or else a
-    new one."""
+    """Sets missing ids of items: the id of the previous item with the same port or path, or else a new id."""
     named = {item.id for item in items if item.id}
     former_ids = {_key(old): old.id for old in before if old.id not in named}
     for item in items:
@@ -198,7 +200,8 @@ class ScalingSettings(msgspec.Struct):
 
 
 class _PolicyMaker:
-    """Gives a policy of autoscaling and its parts the base fields, which they keep until they are removed."""
+    """Creates the documents of an autoscaling policy and its parts. Parts keep their ids and creation dates
+    until they are removed."""
 
     def __init__(self, service: str, org: str, now: str) -> None:
         self._service, self._org, self._now = service, org, now
@@ -241,7 +244,8 @@ class _PolicyMaker:
 
 
 def _keep_identity(new: B, former: B | None) -> B:
-    """Returns a part with the id and the dates of the former one, if it did not change but for these."""
+    """Returns a part with the id and creation date of the former part. The date of the last change is kept,
+    too, if nothing else has changed."""
     if former is None:
         return new
     same = replace(new, id=former.id, created_at=former.created_at, updated_at=former.updated_at)

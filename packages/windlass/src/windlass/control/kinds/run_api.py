@@ -1,7 +1,7 @@
-"""The requests that runs of a kind send to this server, at their own paths.
+"""The API through which runs of a kind send requests to this server, on their own paths.
 
-A kind that has it answers below `/{word}/{service}/`, whatever the method. The API reads the request; the
-kind knows which run has sent it.
+A kind with a run API handles all methods below `/{word}/{service}/`. The HTTP API parses the request, and the
+kind authenticates the run.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ class RunAnswer(Struct, frozen=True):
 
 
 class RunApi(Protocol):
-    """Requests of the runs of a kind."""
+    """Handles the requests of a kind's runs."""
 
     word: str
-    """The first part of their paths."""
+    """The first part of the paths."""
     operation: str
-    """Their name in metrics and logs."""
+    """The name of the requests in metrics and logs."""
 
     def most_bytes(self, settings: Settings) -> int:
-        """Returns the length that a body may have."""
+        """Returns the largest allowed length of a body."""
         ...
 
     async def find_run(
         self, ctx: Context, service: str, what: str, authorization: bytes | None
     ) -> DeploymentRow:
-        """Returns the run that sends a request; raises Unauthorized for any other sender."""
+        """Returns the run that sent a request. Raises Unauthorized for any other sender."""
         ...
 
     async def answer(self, ctx: Context, run: DeploymentRow, request: RunMessage) -> RunAnswer:
-        """Answers a request of a run; raises a Failure."""
+        """Handles a request of a run. Raises a Failure."""
         ...

@@ -1,7 +1,8 @@
-"""A kind of service: how it is made, how it runs, and what its neighbours find.
+"""A kind of service: how its services are built and run, and which variables they offer to other services.
 
-A family declares a service; its kind, one file in `kinds/`, decides how it runs. Everything else in the
-control plane asks the kind and never for the name of a family. This file has the defaults of all kinds.
+A family declares the fields of a service. Its kind, a module in `kinds/`, implements how the service runs.
+The rest of the control plane calls the kind and never compares family names. This module contains the
+defaults of all kinds.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ from windlass.engines.workload import Artifact, ServiceAddress, Workload
 from windlass.store import DeploymentRow, Reads, Row, Tx
 
 FindAddress = Callable[[str, str, str, int], Awaitable[ServiceAddress]]
-"""A function from an environment, a service, its name and an inner port to its address for other services."""
+"""Returns the address at which other services of the environment reach a service. The arguments are the
+environment, the service, its name and its internal port."""
 
 
 S = TypeVar("S", bound=Spec)
@@ -64,32 +66,33 @@ class RepositorySettings(Struct):
 
 
 class Offer(Struct, frozen=True):
-    """Variables that the services of one family offer to their neighbours."""
+    """The variables that the services of one family offer to other services of the environment."""
 
     variables: Sequence[BuiltIn] = ()
     counted: Sequence[Row] = ()
-    """The services that they are of, where these count for those that use them; see `is_counted`."""
+    """The services whose creation, deletion or renaming makes other services out of date; see
+    `is_counted`."""
     warnings: Sequence[str] = ()
-    """Returns warnings for the build log."""
+    """Warnings for the build log."""
 
 
 class Precedence(IntEnum):
-    """The turn of services among those of their environment: each waits for those of earlier turns that are
-    deployed together with it, and ends before them."""
+    """The order in which the services of an environment are deployed. A service waits for services of earlier
+    stages that are deployed together with it, and ends before them."""
 
     DATA = 0
     PREPARATION = 1
-    """The precedence of kinds that run to completion before programs start, and may set variables for
+    """Jobs and similar services, which run to their end before programs start, and may set variables for
     them."""
     PROGRAM = 2
 
 
 class MachineOfRuns(Struct, frozen=True, kw_only=True):
-    """The information of `windlass doctor` about the engine in use."""
+    """The properties of the engine in use that `windlass doctor` passes to kinds."""
 
     takes: Literal["native", "image"]
     server_host: str
-    """The name by which its instances find the machine of the server; see `Engine.server_host`."""
+    """The host name of the server's machine as instances see it; see `Engine.server_host`."""
 
 
 NO_IMAGES: Final = (
@@ -99,34 +102,35 @@ NO_IMAGES: Final = (
 
 
 class ServiceKind(Generic[S]):
-    """The kind of all services of one family: `ServiceKind[Database]`. A kind overrides the methods that
-    differ."""
+    """The behaviour of all services of one family, such as `ServiceKind[Database]`. Subclasses override
+    methods."""
 
     family: ClassVar[Family]
     precedence: ClassVar[Precedence] = Precedence.PROGRAM
-    """Its turn where services of several kinds are deployed together."""
+    """The stage in which services of this kind are deployed."""
     image_field: ClassVar[str] = ""
-    """The field that chooses an image; empty is a kind that runs without images."""
+    """The field that selects an image; empty for kinds that run without images."""
     host_word: ClassVar[str] = ""
-    """The first word of the host that lists of variables show; empty is the name of the family."""
+    """The first word of the host name in lists of variables; defaults to the name of the family."""
     size_fields: ClassVar[Mapping[str, str]] = {}
-    """The fields of the resources of an instance, where they have other names than cpu, memory and gpu."""
+    """The names of the resource fields, if they differ from cpu, memory and gpu."""
     has_runs: ClassVar[bool] = False
-    """True if a deployment of it makes a version ready, which runs of its own start: those of jobs."""
+    """Indicates whether a deployment only prepares a version for separate runs, as with jobs."""
     is_counted: ClassVar[bool] = False
-    """True if services that use its variables are out of date when it is created, deleted or renamed."""
+    """Indicates whether the creation, deletion or renaming of a service makes services that use its variables
+    out of date."""
     run_api: ClassVar[RunApi | None] = None
-    """The requests of its runs to this server; None if they send none."""
+    """The API for requests of its runs to this server; None if its runs send none."""
     more_time: ClassVar[str] = "ask the operator to raise the setting run_seconds"
-    """The way to give a run of it more time."""
+    """The remedy in messages about runs that exceeded their time limit."""
 
     @property
     def deploys_by(self) -> Do:
-        """The action of its deployments."""
+        """The action of deployments of this kind."""
         return Do.RUN if runs_once(self.family) else Do.DEPLOY
 
     def obstacle(self, place: Place) -> str:
-        """Why the engine of a place cannot run services of this kind, or an empty text."""
+        """Returns why the engine of a place cannot run services of this kind; empty if it can."""
         return f"{self.image_field}: {NO_IMAGES}" if self.image_field and place.takes == "native" else ""
 
     def demand(self, spec: S) -> Demand:
@@ -134,10 +138,11 @@ class ServiceKind(Generic[S]):
         return msgspec.convert(spec, Demand, from_attributes=True)
 
     def diagnose(self, settings: Settings, machine: MachineOfRuns) -> Sequence[Finding]:
-        """Returns what `windlass doctor` says about the programs of this kind. May start them."""
+        """Returns the findings of `windlass doctor` about programs that this kind needs. May start these
+        programs."""
         return ()
 
-    # As a resource. Each step is in the transaction of the change.
+    # Changes of the resource. Each method runs in the transaction of the change.
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[S]) -> None:
         """Completes or refuses a draft before it is stored."""
@@ -145,26 +150,27 @@ class ServiceKind(Generic[S]):
     async def updating(self, ctx: Context, tx: Tx, change: Change[S]) -> None:
         """Completes or refuses a change before it is stored."""
 
-    # From a deploy to what runs
+    # Deployments, from the request to the workload
 
     def asked_version(self, body: Spec | None) -> ChosenVersion:
-        """Returns the version that the body of a deploy asks for."""
+        """Returns the version that the body of a deploy requests."""
         return ChosenVersion()
 
     async def chosen_version(self, tx: Tx, service: Row, body: Spec | None) -> ChosenVersion:
-        """The same, where records decide: raises Invalid or Conflict if the version cannot be had."""
+        """Returns the requested version after checks in the database. Raises Invalid or Conflict if the
+        version is unavailable."""
         return self.asked_version(body)
 
     def new_commit(self, service: Row, commit: str) -> ChosenVersion:
-        """Returns the version that deploys a new commit by itself."""
+        """Returns the version for an automatic deployment of a commit."""
         return ChosenVersion(git_commit_id=commit)
 
     def is_version(self, details: Particulars) -> bool:
-        """Returns whether a deployment is of a version, which another one may repeat."""
+        """Returns whether the deployment has a version that another deployment may repeat."""
         return True
 
     def removal_action(self, query: Spec | None) -> str:
-        """Returns what the removal of a service does first, from the query of its request."""
+        """Returns the task that runs before the removal of a service, from the query of the request."""
         return ""
 
     async def prepare_removal(
@@ -174,11 +180,11 @@ class ServiceKind(Generic[S]):
         return None
 
     async def explain_failure(self, ctx: Context, service: Row, deployment: DeploymentRow) -> str:
-        """Returns the remedy for a failed run, and the reason; empty if its output contains it."""
+        """Returns the remedy and the reason of a failed run; empty if its output contains them."""
         return ""
 
     def repository(self, service: Row) -> GitRepositoryRequest | None:
-        """Returns the repository that a service is built from; None without one."""
+        """Returns the repository from which a service is built; None without one."""
         return service.read(RepositorySettings).git_repository or None
 
     def size(self, service: Row) -> SizeSettings:
@@ -186,41 +192,41 @@ class ServiceKind(Generic[S]):
         return service.read(SizeSettings)
 
     def check_version(self, service: Row, version: ChosenVersion) -> None:
-        """Refuses a version that a service of this kind cannot have."""
+        """Refuses a version that services of this kind cannot have."""
 
     def asked_event(self, service: Row, query: Spec | None) -> str:
-        """Returns the event whose command a deploy asks for; empty for the usual one."""
+        """Returns the event whose command a deploy requests; empty for the default event."""
         return ""
 
     def event_at(self, do: Do) -> str:
-        """Returns the event of a job whose command runs with this action; empty if there is none."""
+        """Returns the job event whose command runs with this action; empty if there is none."""
         return ""
 
     def needs_upload(self, service: Row) -> bool:
-        """Returns whether each deploy of a service uses an upload: by default, the newest one."""
+        """Returns whether each deploy of a service uses an upload, by default the newest."""
         return False
 
     def deploys_new_commits(self, service: Row) -> bool:
-        """Returns whether new commits of the branch of a service are deployed by themselves."""
+        """Returns whether new commits of a service's branch are deployed automatically."""
         return False
 
     def settings(self, version: ChosenVersion | Particulars) -> Mapping[str, object]:
-        """Returns the settings that a version replaces, with their values."""
+        """Returns the settings that a version overrides."""
         return {}
 
     async def prepare(self, ctx: Context, build_input: BuildInput) -> tuple[BuiltArtifact, Workload]:
-        """Makes the artifact of a deployment, and computes the workload that runs it."""
+        """Builds the artifact of a deployment, and computes the workload that runs it."""
         built = await self.make(ctx, build_input)
         return built, await self.compute(ctx, build_input, built.made.artifact)
 
     async def compute(self, ctx: Context, build_input: BuildInput, artifact: Artifact) -> Workload:
-        """Computes the workload of a deployment that starts this artifact."""
+        """Computes the workload of a deployment with this artifact."""
         usual = self._usual_workload(ctx, build_input, artifact)
         workload = await self.workload(ctx, build_input.service, usual)
         return workload if workload.artifact.static is None else _without_instances(workload)
 
     def _usual_workload(self, ctx: Context, build_input: BuildInput, artifact: Artifact) -> Workload:
-        """Returns the parts of a workload that all kinds have in common."""
+        """Returns a workload with the fields that all kinds have in common."""
         service, deployment, inputs = build_input.service, build_input.deployment, build_input.inputs
         settings = self.size(service)
         return Workload(
@@ -249,42 +255,42 @@ class ServiceKind(Generic[S]):
         raise NotImplementedError
 
     async def fetch(self, ctx: Context, build_input: BuildInput, artifact: Artifact) -> None:
-        """Makes sure that the engine has the artifact of an earlier deployment before its start."""
+        """Provides the artifact of an earlier deployment to the engine before it is started again."""
 
     async def is_kept(self, ctx: Context, service: Row, artifact: Artifact) -> bool:
-        """Returns whether an artifact of an earlier deployment can be started again."""
+        """Returns whether the artifact of an earlier deployment still exists."""
         return True
 
     async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
-        """Returns what runs: `usual` has what all kinds have in common."""
+        """Returns the workload of a service. `usual` contains the fields that all kinds have in common."""
         raise NotImplementedError
 
     def frozen(self, service: Row, workload: Workload) -> Mapping[str, object]:
-        """Returns the fields of the document that Windlass chooses when a workload is frozen."""
+        """Returns document fields with values that Windlass chose when the workload was frozen."""
         return {}
 
     def deployed(self, service: Row, details: Particulars) -> Mapping[str, object]:
-        """Returns the fields of the document that a successful deployment changes, at any depth."""
+        """Returns document fields that a successful deployment changes, at any depth."""
         return {}
 
     def shown_version(self, service: Row, details: Particulars) -> Document:
-        """Returns the version that a deployment deployed, as histories show it."""
+        """Returns the version of a deployment for lists of past deployments."""
         return {"commit": details.commit} if details.commit else {}
 
-    # For the registry of its image
+    # The registry of the image
 
     def with_registry(self, service: Row, registry: Row) -> Mapping[str, object]:
-        """Returns the fields of the document that show the registry of an image, at any depth."""
+        """Returns document fields that show the registry of an image, at any depth."""
         return {}
 
     def service_type(self, service: Row) -> str:
-        """Returns the type of a service, as a registry shows it in the list of those that use it."""
+        """Returns the type of a service in a registry's list of users."""
         return enum_value(service.family)
 
-    # For its neighbours, the services of its environment
+    # Variables for other services of the environment
 
     def main_port(self, service: Row) -> MainPort | None:
-        """Returns the port that is meant when no port is named."""
+        """Returns the port that is used if no port is named."""
         ports = service.read(Listener).ports
         port = next((port for port in ports if port.is_default), ports[0] if ports else None)
         if port is None:
@@ -293,7 +299,8 @@ class ServiceKind(Generic[S]):
         return MainPort(port.internal_port, port.protocol, port.publicly_accessible, held_as)
 
     async def listed_variables(self, ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
-        """Returns what lists show: a host is a name that stays the same."""
+        """Returns the variables that API lists show. Their host names are stable, and not necessarily the
+        addresses in use."""
         port = self.main_port(service)
         return address_variables(
             self.family.name,
@@ -304,8 +311,8 @@ class ServiceKind(Generic[S]):
         )
 
     async def offer(self, ctx: Context, source: Reads, environment: str, address: FindAddress) -> Offer:
-        """Returns the variables that services of this kind offer to their neighbours, with the current
-        addresses."""
+        """Returns the variables that services of this kind offer to other services of the environment, with
+        the current addresses."""
         variables: list[BuiltIn] = []
         for neighbour in await ctx.neighbours.of(source, environment, self.family.name, self.main_port):
             internal = neighbour.port.internal
@@ -317,16 +324,16 @@ class ServiceKind(Generic[S]):
         return Offer(with_compatible_keys(variables))
 
     def listed_keys(self, service: Row) -> Collection[str]:
-        """Returns the keys of all variables that lists may ever show of a service."""
+        """Returns the keys of all variables that lists can show for a service."""
         return [variable.key for variable in address_variables(self.family.name, service.id, "", 1, "")]
 
     def counted_keys(self, id: str, name: str) -> Collection[str]:
-        """Returns the keys by which others mention a service that counts for them; see `is_counted`."""
+        """Returns the variable keys through which other services refer to this service; see `is_counted`."""
         return ()
 
 
 def _without_instances(workload: Workload) -> Workload:
-    """Returns a workload that the router serves from files: nothing of it runs."""
+    """Returns a workload without instances, because the router serves its files."""
     return replace(
         workload,
         volumes=(),
@@ -341,11 +348,12 @@ def _without_instances(workload: Workload) -> Workload:
 
 
 AnyKind: TypeAlias = ServiceKind[Any]
-"""The kind of a family that is known at run time only."""
+"""The kind of a family that is known only at run time."""
 
 
 async def external_host(ctx: Context, source: Reads, service: str, port: MainPort | None) -> str | None:
-    """Returns the host at which a service is reached from outside, if its main port is public."""
+    """Returns the host name at which a service is reached from outside; None unless its main port is
+    public."""
     if port is None or not port.public:
         return None
     if port.protocol not in hosts.BY_NAME:
