@@ -59,7 +59,7 @@ class SystemClock:
         own, present = self._read(), shown + took // 2
         differs = abs(own - present) > _TOLERANCE + took // 2
         if self._ahead is None:
-            self._last = 0  # before its first correction, the clock may still step back
+            self._last = 0  # the first correction may set the clock back
         if differs or self._ahead is None:
             self._ahead = (present if differs else own) - uptime()
         return own - present if differs else 0

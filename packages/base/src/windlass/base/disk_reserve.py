@@ -216,8 +216,8 @@ def heaviest(
 ) -> K | None:
     """Chooses the instance to end: the largest instance among the causes of the shortage.
 
-    Returns None if no instance is a cause. Something else has filled the disk then, so ending instances would
-    not help.
+    Returns None if no instance is a cause. Then, something else has filled the disk, and ending instances
+    would not help.
 
     `orgs`: the organization of each instance. If there are several organizations, one is chosen first: the
     largest among those whose instances together are a cause. An organization with many small instances, or

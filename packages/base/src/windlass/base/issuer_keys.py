@@ -27,7 +27,7 @@ MAX_KEYS: Final = 200  # a document has room for thousands, whose parsing would 
 FRESH: Final = 3600.0  # older keys are fetched again before use
 USABLE: Final = 24 * 3600.0  # the maximum age of cached keys while the issuer is unreachable
 
-# The key type of each accepted algorithm. "none" and HS* are left out: they let anybody, or every verifier,
+# The key type of each accepted algorithm. "none" and HS* are left out, because with them, verifiers can
 # forge tokens.
 ALGORITHMS: Final = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),

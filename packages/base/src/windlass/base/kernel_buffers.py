@@ -36,8 +36,9 @@ class KernelBuffers(Struct, frozen=True):
 def held_by(pids: Collection[int]) -> KernelBuffers:
     """Measures the sockets and pipes that these processes have open, without counting one twice.
 
-    A socket counts with its default buffer size if it cannot be inspected, or if it has unread data, whose
-    sender may have closed its end. Sockets and pipes inside socket messages are not seen.
+    A socket or pipe that cannot be inspected counts with its default size. A socket with unread data counts
+    with at least this size, because its sender may have closed its end. Sockets and pipes inside socket
+    messages are not seen.
     """
     sockets: dict[str, int] = {}
     pipes: dict[str, int] = {}

@@ -91,8 +91,7 @@ class Meter:
             self.count(*labels)
 
     def expect(self, *labels: str) -> None:
-        """Creates the series of these labels with the value 0, so that monitoring notices the first
-        increase."""
+        """Creates the series of these labels with value 0, so that monitoring notices the first increase."""
         if self._bounds:
             self._histograms[labels] = Histogram(self._bounds)
         else:

@@ -60,8 +60,7 @@ VARIABLES: Final = (
 
 
 def notifier_of(variables: Mapping[str, str]) -> SystemdNotifier:
-    """Reads the notifier from this process's environment variables. Makes the passed sockets
-    non-inheritable."""
+    """Reads the notifier from this process's environment. Makes the passed sockets non-inheritable."""
     own = str(os.getpid())
     micros, count = variables.get("WATCHDOG_USEC", ""), variables.get("LISTEN_FDS", "")
     is_watched = micros.isdecimal() and variables.get("WATCHDOG_PID", own) == own

@@ -1,4 +1,4 @@
-"""Parses commands like a shell."""
+"""Turns texts into commands, as a shell does."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class HttpSender:
         resolve: Resolve = addresses.resolve,
         trust: ssl.SSLContext | None = None,
     ) -> None:
-        """`allowed` networks may be called like public addresses. `trust` replaces the system's
+        """Calls public addresses and the networks in `allowed`. `trust` replaces the system's
         certificates."""
         self._reach = _parse_reach(allowed)
         self._proxy = _check_proxy(proxy)

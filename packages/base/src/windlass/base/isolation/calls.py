@@ -127,8 +127,7 @@ def new_keyring() -> None:
 
 
 def bound_capabilities(kept: int = 0) -> None:
-    """Drops capabilities that are not in the mask `kept` from the bounding set, so that they cannot be
-    regained."""
+    """Drops all capabilities except the mask `kept` from the bounding set, so that none can be regained."""
     number = 0
     while libc.prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0:
         if not kept >> number & 1:

@@ -246,8 +246,7 @@ def _limit(cell: Cell | None) -> None:
     files = _FILES if most == resource.RLIM_INFINITY else min(most, _FILES)
     if cell is None or cell["identity"] != "user":
         # The kernel counts the descriptors that a user has sent and not received yet, and refuses a sender
-        # whose limit is below the count. The server and the gateway have a larger limit, so they can always
-        # send.
+        # whose limit is below the count. The server and the gateway can always send: their limit is larger.
         files = min(files // 2, _FILES_OF_SHARED_USER)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

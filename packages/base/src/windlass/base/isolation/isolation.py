@@ -80,8 +80,7 @@ _MEANING: Final = {
 
 
 class NetworkRules(Struct, frozen=True):
-    """The networks and ports that services may reach in addition to public addresses and their
-    environment."""
+    """The networks and ports that services may reach besides public addresses and their environment."""
 
     open: tuple[str, ...] = ()
     """Networks that services may reach although they are in `CLOSED_NETWORKS`."""

@@ -88,8 +88,7 @@ def main(number: int, oom_score: str, *after: str) -> NoReturn:
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)  # the launcher ends together with the server
     server = os.getppid()
-    # Moves the channel to a low number: the server may have thousands of files open, but steps close only
-    # 1,024.
+    # Moves the channel to a low number: its number in the server may exceed 1,024, which steps do not close.
     channel = socket.socket(fileno=os.dup(number))
     os.close(number)
     gc.disable()  # forked children are short-lived, and share more memory without garbage collection

@@ -135,8 +135,8 @@ class Launcher:
             self._channel = self._process = None
 
     def _send_request(self, word: bytes, descriptors: list[int]) -> int:
-        """Sends a request. Returns the pid of the process that handles it, which may not become the
-        program."""
+        """Sends a request. Returns the pid of the process that handles it; the program may get another
+        pid."""
         for _ in range(2):
             channel = self.open()
             with suppress(BrokenPipeError, ConnectionError):

@@ -25,8 +25,8 @@ QUEUES: Final = "/dev/mqueue"
 TERMINALS: Final = "/dev/pts"
 _NEW_TERMINAL: Final = "/dev/ptmx"
 _MOST_TERMINALS: Final = 256
-"""The maximum number of pseudo-terminals of a cell. The kernel reserves `kernel.pty.reserve` for the
-machine."""
+"""The maximum number of pseudo-terminals of a cell. The machine keeps `kernel.pty.reserve` of all
+terminals."""
 PEOPLE: Final = ("/home", "/root", "/run", "/mnt", "/media", "/srv")
 """Folders with files of users and other programs, and with control sockets of servers."""
 PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix")
@@ -104,7 +104,7 @@ def _enter_empty_root() -> None:
     entries = [*os.scandir("/")]
     folders = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
     links = [(entry.path, os.readlink(entry.path)) for entry in entries if entry.is_symlink()]  # noqa: PTH115
-    calls.mount("tmpfs", "/proc", _PLAIN, "mode=755")  # any folder would do for this mount
+    calls.mount("tmpfs", "/proc", _PLAIN, "mode=755")  # any folder will do, as the root is replaced next
     calls.move_root("/proc")
     for folder in folders:
         os.mkdir(folder)  # noqa: PTH102 (this runs at every start)

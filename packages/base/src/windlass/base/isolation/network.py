@@ -161,7 +161,7 @@ class ConnectionLimits(NamedTuple):
 
     environment: int
     steps: int
-    """The additional limit of an environment's build steps, which leaves a quarter to the organization."""
+    """The additional limit of an environment's build steps. A quarter of the organization's limit is left."""
     organization: int
     everyone: int
 
@@ -542,8 +542,8 @@ def _masked_at(name: str) -> netlink.Rule:
 
 
 def _masked_at_random_port(name: str) -> netlink.Rule:
-    """Masquerades with random UDP source ports. Instances must not choose these ports, which pasta binds on
-    the machine."""
+    """Masquerades with random UDP source ports. pasta binds these ports on the machine, so instances may not
+    choose them."""
     return (*leaves_by(name), *netlink.has_protocol(_UDP), *netlink.masquerade(_UDP_PORTS))
 
 

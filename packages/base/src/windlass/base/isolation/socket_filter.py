@@ -59,8 +59,7 @@ _ZERO_COPY: Final = (1, 60)
 _LEASE: Final = 1024
 """The command F_SETLEASE of `fcntl`."""
 _NUMBER, _ARCHITECTURE, _FIRST_WORD, _SECOND_WORD, _THIRD_WORD = 0, 4, 16, 24, 32
-"""The offsets of the system call's number, architecture and first three arguments in `struct
-seccomp_data`."""
+"""The offsets of a system call's number, architecture and arguments 1 to 3 in `struct seccomp_data`."""
 _HIGHER: Final = 4
 """The offset of an argument's upper half."""
 _LARGEST_SET: Final = 32
@@ -230,9 +229,7 @@ def _kept_limits(architecture: int, forbidden: bytes, sees_others: bool) -> byte
     new_limit = (_THIRD_WORD, _THIRD_WORD + _HIGHER)  # null if the program only reads its limit
     changed = b"".join(_up_to(half, 0, forbidden) for half in new_limit)
     limiting = _step(_LOAD, _SECOND_WORD) + _if_equal(resource.RLIMIT_RTTIME, changed) + _return(_ALLOW)
-    if (
-        sees_others
-    ):  # a limit of processor time would end the process that gets it, also if that is the server
+    if sees_others:  # a processor time limit would end another process of the user, such as the server
         limiting = _step(_LOAD, _FIRST_WORD) + _if_equal(0, limiting) + changed + _return(_ALLOW)
     return _if_equal(set_limit, setting) + _if_equal(limit_process, limiting)
 

@@ -79,8 +79,7 @@ class SocketServer:
         self._waiting.register(file, select.POLLIN)
 
     def serve(self, seconds: float) -> set[int]:
-        """Handles requests that arrive within this time. Returns the watched descriptors that are
-        readable."""
+        """Handles requests that arrive within this time. Returns watched, readable descriptors."""
         readable = set()
         for file, _ in self._waiting.poll(seconds * 1000):
             if file == self._listening.fileno():

@@ -117,8 +117,7 @@ def _run_first_process(request: StepRequest) -> NoReturn:
     while True:
         ended, status = os.wait()
         if ended == program:
-            # The first process of a pid namespace cannot kill itself with a signal, so it exits with a
-            # status.
+            # The first process of a pid namespace cannot kill itself by a signal, so it exits with a status.
             code = os.waitstatus_to_exitcode(status)
             os._exit(code if code >= 0 else 128 - code)
 

@@ -44,8 +44,7 @@ class StepLauncher:
     async def running(
         self, request: StepRequest, org: str = "", environment: str = ""
     ) -> AsyncIterator[ChildProcess]:
-        """Runs a step of an environment. Kills its processes at the end of the block. May raise an
-        OSError."""
+        """Runs a step of an environment. Kills it when the block ends. May raise an OSError."""
         (read_output, output), (read_errors, errors) = os.pipe(), os.pipe()
         try:
             with on_failure(partial(close_all, read_output, read_errors)):

@@ -146,8 +146,7 @@ def give_ours(top: Path, uid: int) -> None:
 def make_readable(top: Path) -> None:
     """Makes a folder and its contents readable by all users who may enter its parents.
 
-    The folder itself comes last, so that its mode shows that the work is complete. Its content must not
-    change.
+    The folder itself comes last, so that its mode shows that all work is done. It must not change meanwhile.
     """
     if not top.is_dir() or top.stat().st_mode & _READ_FOLDER == _READ_FOLDER:
         return

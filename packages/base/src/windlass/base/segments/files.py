@@ -1,8 +1,8 @@
 """Reads the files of a stream: lists its segments, and reads lines from either end.
 
 The file `00000001f400.1790000000000.1790000360000.jsonl` begins at byte 0x1f400 of its stream. The two times
-are the minimum and the maximum in the previous segment, so a name never changes. Only the last segment
-changes.
+are the minimum and the maximum in the previous segment, so a name never changes. Lines are added to the last
+segment only.
 
 A reader needs no lock and keeps no file open. It stops at the last line end, so it returns only complete
 lines. If a segment is removed during a read, its lines are missing, as they would be a moment later.

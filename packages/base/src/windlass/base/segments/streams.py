@@ -255,8 +255,8 @@ class Segments:
                 follower.woken.set()
 
     def move_out(self, stream: str, target: Path) -> None:
-        """Moves a stream and all streams below it to another folder. Ends their followers. A stream may be
-        missing."""
+        """Moves a stream and all streams below it to another folder. Ends followers. Accepts a missing
+        stream."""
         self._close_below(stream)
         move(Path(self._folder(stream)), target)
 
