@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.watched import FOREVER, nothing_left, restarted, seen, until, wanted
+from tests.docker.watched import FOREVER, ended, nothing_left, seen, until, wanted
 from tests.engines.dockers import own_engine
 from tests.engines.proxies import proxied, run_when_available
 from windlass.docker.client import Docker, EngineRefused
@@ -84,7 +84,7 @@ class TestAway:
         await watched.engine.run(it, 0)
         await until(lambda: watched.said() == ["one"])
         await proxy.vanish()
-        await restarted(raw, it.service)
+        await ended(raw, it.service)
         watched.noticed.clear()
         await proxy.appear()
         await until(lambda: it.service in watched.noticed)

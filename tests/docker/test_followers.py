@@ -9,6 +9,7 @@ import pytest
 
 from windlass.docker import names, watch
 from windlass.docker.client import Docker
+from windlass.docker.restarts import Restarts
 from windlass.docker.watch import EventWatcher
 
 
@@ -17,11 +18,11 @@ async def watched(tmp_path: Path, monkeypatch) -> AsyncIterator[EventWatcher]:
     """A watcher of an engine that is away, so that nothing is read."""
     monkeypatch.setattr(watch, "MOST_FOLLOWED", 8)
 
-    async def connected() -> None:
+    async def nothing(*_: object) -> None:
         """Is not called."""
 
     docker = Docker(f"unix://{tmp_path}/none.sock")
-    watcher = EventWatcher(docker, "test", tmp_path / "read", connected)
+    watcher = EventWatcher(docker, "test", tmp_path / "read", nothing, Restarts(nothing))
     await watcher.start(lambda _: None, lambda *_: None, lambda: None, 0.01)
     yield watcher
     await watcher.stop()

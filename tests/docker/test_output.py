@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.docker.watched import FOREVER, again, restarted, until, wanted
+from tests.docker.watched import FOREVER, again, ended, until, wanted
 from windlass.docker import follow, output_budget
 
 pytestmark = pytest.mark.slow
@@ -27,7 +27,7 @@ class TestOutput:
         await watched.engine.run(it, 0)
         await until(lambda: watched.said()[:1] == ["one"])
         await watched.engine.stop()
-        await restarted(raw, it.service)
+        await ended(raw, it.service)
         await watched.begin_anew()
         await until(lambda: watched.said()[:2] == ["one", "two"])
 

@@ -107,11 +107,20 @@ async def seen(engine: DockerEngine, service: str, fits: Callable[[Instance], bo
 
 
 async def restarted(raw: Docker, service: str) -> None:
-    """Waits until the engine itself has started the container of a service again."""
+    """Waits until the container of a service was started again."""
+    await _until_state(raw, service, lambda state: "0002" < state["FinishedAt"] < state["StartedAt"])
+
+
+async def ended(raw: Docker, service: str) -> None:
+    """Waits until the container of a service has ended, while nobody starts it again."""
+    await _until_state(raw, service, lambda state: state["Status"] == "exited")
+
+
+async def _until_state(raw: Docker, service: str, fits: Callable[[Any], bool]) -> None:
     filters = {"label": [f"windlass.service={service}"]}
     async with asyncio.timeout(SECONDS):
         while True:
             (container,) = await raw.json("GET", "/containers/json", params={"filters": filters, "all": True})
-            if (await raw.json("GET", f"/containers/{container['Id']}/json"))["RestartCount"]:
+            if fits((await raw.json("GET", f"/containers/{container['Id']}/json"))["State"]):
                 return
             await asyncio.sleep(0.05)

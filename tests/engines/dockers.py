@@ -242,6 +242,10 @@ class Dockerd:
             )
         _run(self._answers())
 
+    @property
+    def data(self) -> Path:
+        return self._home / "data"
+
     def kill(self) -> None:
         """As when the power goes; what it runs stays without it."""
         assert self._process
@@ -258,16 +262,16 @@ class Dockerd:
     def come_back_empty(self) -> None:
         """As after a boot at which the disk of the data root was not there: the same engine, without its
         containers, volumes and networks."""
-        self._shut_down()
+        self.shut_down()
         _unmount(self._home / "data")
         shutil.rmtree(self._home / "data")
         host, self.host = self.host, f"unix://{self._folder}/aside.sock"
         self.start()  # gets the images of tests before others reach it
-        self._shut_down()
+        self.shut_down()
         self.host = host
         self.start()
 
-    def _shut_down(self) -> None:
+    def shut_down(self) -> None:
         assert self._process
         self._process.terminate()
         self._process.wait(60)

@@ -60,7 +60,7 @@ async def test_services_that_the_database_does_not_know_are_set_aside_and_report
     app = await deployed(world)
     (key, instance), *_ = world.engine.instances.items()
     world.engine.instances[UNKNOWN, *key[1:]] = type(instance)(
-        id="x", service=UNKNOWN, generation=1, index=0, phase=instance.phase
+        id="x", service=UNKNOWN, generation=1, index=0, phase=instance.phase, address=""
     )
     await world.run(30)
     assert [one.service for one in world.engine.instances.values()] == [app]

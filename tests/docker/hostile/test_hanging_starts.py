@@ -1,87 +1,192 @@
 """A program that hinders the next start of its own container hinders nobody else.
 
-At each start, the engine reads `/etc/group` of the container. If a program has put a FIFO there, the start
-hangs, and the engine describes that container no more.
+At each start of a container, the engine reads its `/etc/passwd` and `/etc/group`. A program can replace them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import uuid
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import windlass.docker.engine
-from tests.docker.watched import SECONDS, wanted
-from tests.engines.dockers import own_engine
+from tests.docker.watched import FOREVER, SECONDS, nothing_left, until, wanted
+from tests.engines.dockers import BOX, build, own_engine
+from windlass.docker import create, start_files
 from windlass.docker.client import Docker
-from windlass.engines.workload import Phase
+from windlass.engines.engine import EngineError
+from windlass.engines.workload import Artifact, Phase, Volume
 
 pytestmark = pytest.mark.slow
 
-HINDERING = "mkdir -p /etc; rm -f /etc/group; mkfifo /etc/group; sleep 1; exit 1"
+FIFO = "mkdir -p /etc; rm -rf /etc/group; mkfifo /etc/group; "
+ONCE = "[ ! -e /volume/done ] || exec sleep 1000; touch /volume/done; "
+ENDS = "sleep 1; exit 1"
+VOLUME = (Volume(name="v", mount="/volume"),)
 
 
 @pytest.fixture(scope="module")
-def host():
+def dockerd():
     with own_engine() as made:
-        yield made.host
+        yield made
+
+
+@pytest.fixture(scope="module")
+def host(dockerd):
+    return dockerd.host
 
 
 @pytest.fixture
-async def hindered(watched, raw):
-    """An engine with an instance whose start hangs, and one of another service; the first service."""
-    engine, hostile = watched.engine, wanted(HINDERING)
+def unexamined(monkeypatch):
+    async def nothing(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr(start_files, "examine", nothing)
+
+
+async def container_of(raw: Docker, service: str) -> str:
+    filters = {"label": [f"windlass.service={service}"]}
+    async with asyncio.timeout(SECONDS):
+        while True:
+            found = await raw.json("GET", "/containers/json", params={"filters": filters, "all": True})
+            if found:
+                return str(found[0]["Id"])
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        FIFO,
+        "rm -rf /etc/group; mkdir -p /etc/group; ",
+        "rm -rf /etc/group; mkfifo /pipe; ln -s ../pipe /etc/group; ",
+        "rm -rf /etc/group; ln -s group /etc/group; ",
+        "rm -rf /etc/passwd; truncate -s 2M /etc/passwd; ",
+        "mkdir /other; mkfifo /other/group; rm -rf /etc/group; ln -s /other/group /etc/group; ",
+    ],
+)
+async def test_a_container_with_such_a_file_is_not_started_again_but_made_anew(watched, raw, script):
+    it = wanted("mkdir -p /etc; " + ONCE + script + ENDS, volumes=VOLUME)
+    first = await watched.engine.run(it, 0)
+    before = (await raw.json("GET", f"/containers/{first.id}/json"))["Id"]
+    await until(lambda: watched.noticed.count(it.service) >= 2)
+    async with asyncio.timeout(SECONDS):
+        while (await watched.engine.run(it, 0)).phase is not Phase.RUNNING:  # noqa: ASYNC110 (asked again)
+            await asyncio.sleep(0.1)
+    assert await container_of(raw, it.service) != before
+
+
+async def test_without_an_examination_the_start_hangs_and_instances_of_others_are_seen(
+    watched, raw, unexamined, monkeypatch
+):
+    engine, hostile = watched.engine, wanted(FIFO + ENDS)
     await engine.run(wanted(), 0)
-    found = await engine.run(hostile, 0)
-    detail = await raw.json("GET", f"/containers/{found.id}/json")
-    files = Path(detail["GraphDriver"]["Data"]["MergedDir"])
-    async with _released_at_the_end(files, engine, hostile.service):
-        async with asyncio.timeout(SECONDS):
-            while not await _hangs(raw, found.id):  # noqa: ASYNC110 (the engine says nothing of it)
-                await asyncio.sleep(0.1)
-        yield engine, hostile.service
+    await engine.run(hostile, 0)
+    async with released(raw, await container_of(raw, hostile.service), watched):
+        await until_it_hangs(raw, await container_of(raw, hostile.service))
+        async with asyncio.timeout(20):
+            found = {each.service == hostile.service: each for each in await engine.all()}
+        assert found[False].phase is Phase.RUNNING
+        assert found[True].phase is Phase.WAITING
+        assert "its start or its end hangs" in found[True].reason
+        monkeypatch.setattr(windlass.docker.engine, "DESCRIBING", 100.0)
+        monkeypatch.setattr(windlass.docker.engine, "HELD", 0.0)
+        engine._held.clear()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5):
+                await engine.all()
 
 
-async def test_instances_of_others_are_seen_while_the_start_of_one_hangs(hindered):
-    engine, hostile = hindered
-    async with asyncio.timeout(20):
-        found = {each.service == hostile: each for each in await engine.all()}
-        again = await engine.all()
-    assert found[False].phase is Phase.RUNNING
-    assert found[True].phase is Phase.WAITING
-    assert "its start or its end hangs" in found[True].reason
-    assert len(again) == 2
+async def test_an_engine_that_starts_does_not_wait_for_the_file_of_a_program(dockerd, watched):
+    await stop_with_a_fifo(dockerd, watched)
+    await asyncio.to_thread(dockerd.start)
 
 
-async def test_without_the_limit_for_one_description_nothing_is_seen(hindered, monkeypatch):
-    engine, _ = hindered
-    monkeypatch.setattr(windlass.docker.engine, "DESCRIBING", 100.0)
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(5):
-            await engine.all()
+async def test_an_engine_that_starts_containers_itself_does(dockerd, watched, raw, monkeypatch):
+    made = create.container
+
+    def restarted_by_the_engine(*given: Any, **more: Any) -> dict[str, Any]:
+        body = made(*given, **more)
+        body["HostConfig"]["RestartPolicy"] = {"Name": "unless-stopped"}
+        return body
+
+    monkeypatch.setattr(create, "container", restarted_by_the_engine)
+    await stop_with_a_fifo(dockerd, watched)
+    starting = asyncio.create_task(asyncio.to_thread(dockerd.start))
+    done, _ = await asyncio.wait([starting], timeout=10)
+    folders = [*Path(dockerd.data, "overlay2").glob("*/merged"), *Path(dockerd.data, "vfs/dir").glob("*")]
+    while not starting.done():
+        for folder in folders:
+            open_as_writer(folder)
+        await asyncio.sleep(0.1)
+    await starting
+    assert not done
 
 
-async def _hangs(raw: Docker, container: str) -> bool:
-    try:
-        async with asyncio.timeout(1):
-            await raw.json("GET", f"/containers/{container}/json")
-    except TimeoutError:
-        return True
-    return False
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ("RUN mkdir -p /etc && rm -rf /etc/group && mknod /etc/group c 1 11", "Make /etc/group of the image"),
+        ("VOLUME /etc", "Mount the volume elsewhere"),
+    ],
+)
+async def test_an_image_with_such_a_file_is_refused(watched, raw, steps, message):
+    ref = f"windlass-test/hostile-{uuid.uuid4()}:1"
+    await build(raw, ref, {"Dockerfile": f"FROM {BOX}\nRUN mkdir -p /etc\n{steps}\n"})
+    it = wanted(artifact=Artifact(kind="image", ref=ref))
+    with pytest.raises(EngineError, match=message):
+        await watched.engine.run(it, 0)
+    assert not await watched.engine.copies(it.service)
+    await raw.raw("DELETE", f"/images/{ref}", params={"force": True})
+
+
+async def test_links_within_an_image_are_followed(watched, raw):
+    steps = "RUN mkdir -p /etc /store && touch /store/group && rm -rf /etc/group && ln -s /store/group /etc/"
+    ref = f"windlass-test/linked-{uuid.uuid4()}:1"
+    await build(raw, ref, {"Dockerfile": f"FROM {BOX}\n{steps}\n"})
+    assert (
+        await watched.engine.run(wanted(artifact=Artifact(kind="image", ref=ref)), 0)
+    ).phase is Phase.RUNNING
+
+
+async def stop_with_a_fifo(dockerd, watched):
+    it = wanted(FIFO + "echo made; " + FOREVER)
+    await watched.engine.run(it, 0)
+    await until(lambda: "made" in watched.said())
+    await asyncio.to_thread(dockerd.shut_down)
+
+
+async def until_it_hangs(raw: Docker, container: str) -> None:
+    async with asyncio.timeout(SECONDS):
+        while True:
+            try:
+                async with asyncio.timeout(1):
+                    await raw.json("GET", f"/containers/{container}/json")
+            except TimeoutError:
+                return
+            await asyncio.sleep(0.1)
 
 
 @asynccontextmanager
-async def _released_at_the_end(files, engine, service):
-    """A writer that comes and goes lets the engine read on."""
+async def released(raw, container, watched) -> AsyncIterator[None]:
+    """A writer that comes and goes lets the engine read on at the end."""
+    files = Path((await raw.json("GET", f"/containers/{container}/json"))["GraphDriver"]["Data"]["MergedDir"])
     try:
         yield
     finally:
-        leaving = asyncio.create_task(engine.discard(service))
+        leaving = asyncio.create_task(nothing_left(watched))
         while not leaving.done():
-            with suppress(OSError):
-                os.close(os.open(files / "etc/group", os.O_WRONLY | os.O_NONBLOCK))
+            open_as_writer(files)
             await asyncio.sleep(0.1)
         await leaving
+
+
+def open_as_writer(files: Path) -> None:
+    with suppress(OSError):
+        os.close(os.open(files / "etc/group", os.O_WRONLY | os.O_NONBLOCK))

@@ -11,7 +11,7 @@ from math import ceil
 from typing import Any, Final
 
 from windlass.base.log import log
-from windlass.docker import create
+from windlass.docker import create, start_files
 from windlass.docker import names as words
 from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.client.answers import NONSENSE
@@ -20,6 +20,7 @@ from windlass.docker.descriptions import ContainerList, ContainerSummary, has_la
 from windlass.docker.host_ports import HostPorts
 from windlass.docker.images import DockerImages
 from windlass.docker.resources import DockerResources
+from windlass.docker.restarts import Restarts
 from windlass.docker.watch import EventWatcher
 from windlass.engines.engine import Demand, EngineError, EngineLimits, output_too_long, unmet
 from windlass.engines.workload import LONGEST_OUTPUT, OUTPUT_FILE, Workload
@@ -90,7 +91,9 @@ class ContainerClient:
         resources: DockerResources,
         images: DockerImages,
         watch: EventWatcher,
+        restarts: Restarts,
     ) -> None:
+        self._restarts = restarts
         self._docker, self._installation = docker, installation
         self._resources, self._images, self._watch = resources, images, watch
         self._ports = HostPorts(docker)
@@ -128,13 +131,14 @@ class ContainerClient:
         match inspection["State"]["Status"] if inspection else "created":
             case "running" | "restarting":
                 pass
-            case "exited" if once:
+            case "exited" if once or self._restarts.is_due(container):
                 pass
             case "paused":
                 await self._docker.raw("POST", f"/containers/{container}/unpause")
             case _:
                 # The server may have been killed before it copied the files into the container.
                 await self._fill(container, workload)
+                self._watch.begins(container)
                 await self._start(container)
         self._watch.listen(container, words.labels(self._installation, workload, index))
         return inspection if inspection and inspection["State"]["Status"] == "running" else None
@@ -248,11 +252,19 @@ class ContainerClient:
             raise EngineError(f"Write a plain file to {OUTPUT_FILE}: the run left something else there")
         return file
 
+    async def start_again(self, container: str) -> None:
+        """Starts a container that has ended; does nothing if it runs or is gone."""
+        detail = await self.inspect(container)
+        if detail is not None and detail["State"]["Status"] == "exited":
+            await self._start(container)
+
     async def _start(self, container: str) -> None:
-        self._watch.begins(container)
         try:
+            detail = await self.inspect(container) or {}
+            mounts = {str(mount.get("Destination")) for mount in detail.get("Mounts") or ()}
+            await start_files.examine(self._docker, container, mounts)
             await self._docker.raw("POST", f"/containers/{container}/start")
-        except EngineRefused:
+        except (EngineRefused, EngineError):
             # A container that fails to start is removed; the next attempt creates a new one.
             await self.remove(container)
             raise

@@ -57,7 +57,12 @@ def container(
         "Image": wanted.artifact.ref,
         "Hostname": words.pod(wanted, index),
         "Env": [f"{name}={value}" for name, value in variables(wanted).items()],
-        "Labels": {**_no_labels(image), **labels, words.PORTS: as_label(host_ports)},
+        "Labels": {
+            **_no_labels(image),
+            **labels,
+            words.PORTS: as_label(host_ports),
+            words.RESTARTED: "" if once else "yes",
+        },
         "ExposedPorts": {port: {} for port in ports},
         # The engine also applies it when the machine shuts down.
         "StopTimeout": ceil(wanted.grace),
@@ -73,7 +78,7 @@ def container(
             # Process 1 of a container must reap orphaned processes, and gets no signals without explicit
             # handlers. Most programs are not written for that, so an init is added.
             "Init": not has_own_init(wanted, image),
-            "RestartPolicy": {"Name": "no" if once else "unless-stopped"},
+            "RestartPolicy": {"Name": "no"},  # see `restarts`
             "LogConfig": LOGS,
             "Mounts": [
                 _mount(volume.mount, words.volume(installation, wanted.service, volume))

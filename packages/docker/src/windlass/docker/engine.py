@@ -1,9 +1,8 @@
 """Runs instances as containers of a Docker engine, on this machine or another machine.
 
-The Docker engine restarts failed containers itself, with a back-off, and containers keep running when
-Windlass ends. All objects of Windlass have labels. A container's name is derived from (service, generation,
-index), so that Windlass finds a container without a record, and the engine ensures that each instance exists
-only once.
+Containers keep running when Windlass ends. One that ends is started again, with a back-off: see `restarts`.
+All objects of Windlass have labels. A container's name is derived from (service, generation, index), so that
+Windlass finds a container without a record, and the engine ensures that each instance exists only once.
 """
 
 from __future__ import annotations
@@ -43,6 +42,7 @@ from windlass.docker.inspection import held_instance, instance, outcome_of
 from windlass.docker.listening import listeners, queued
 from windlass.docker.machine import DockerMachine, server_host_of
 from windlass.docker.resources import DockerResources
+from windlass.docker.restarts import Restarts
 from windlass.docker.watch import EventWatcher
 from windlass.engines.engine import (
     UNKNOWN,
@@ -145,10 +145,13 @@ class DockerEngine(RolloutEngine):
         self._installation = installation
         self._resources = DockerResources(self._docker, installation, pool)
         self._images = DockerImages(self._docker, PulledImages(self._docker, folder / PULLED), registry)
-        self._watch = EventWatcher(self._docker, installation, folder / "read", self._learn_machine)
+        self._restarts = Restarts(self._start_again)
+        self._watch = EventWatcher(
+            self._docker, installation, folder / "read", self._learn_machine, self._restarts
+        )
         self._removed = RemovedGenerations(folder / REMOVED, durable=True)
         self._containers = ContainerClient(
-            self._docker, installation, self._resources, self._images, self._watch
+            self._docker, installation, self._resources, self._images, self._watch, self._restarts
         )
         self._locks = Locks()
         self._executions = ExecutionFiles(folder / "executions")
@@ -177,6 +180,7 @@ class DockerEngine(RolloutEngine):
     async def stop(self) -> None:
         await super().stop()
         await self._watch.stop()
+        await self._restarts.stop()
         await self._executions.stop()
         await self._docker.close()
 
@@ -379,6 +383,23 @@ class DockerEngine(RolloutEngine):
         self._refuse_removed(workload)
         return detail
 
+    async def _start_again(self, container: str) -> None:
+        """Starts a container that has ended, unless it was removed."""
+        detail = await self._containers.inspect(container)
+        if detail is None:
+            return
+        service, generation, index = names.identity(detail["Config"]["Labels"])
+        try:
+            async with self._locks[names.container(self._installation, service, generation, index)]:
+                if generation not in self._removed.of(service):
+                    await self._containers.start_again(container)
+        except (EngineError, EngineRefused, Away) as error:
+            # The container is removed, and whoever is told makes another one.
+            _log.warning(
+                "a container cannot be started again", extra={"container": container, "why": str(error)}
+            )
+            self._watch.notify(service)
+
     async def _end(self, container: ContainerSummary, grace: float) -> None:
         async with self._locks[container_name(container)]:
             await self._containers.stop(container["Id"], grace)
@@ -431,7 +452,14 @@ class DockerEngine(RolloutEngine):
         return self._instance(detail)
 
     def _instance(self, detail: Inspection) -> Instance:
-        seen = instance(detail, self._docker.address, self._watch.last_end(detail["Id"]))
+        id = detail["Id"]
+        seen = instance(
+            detail,
+            self._docker.address,
+            self._watch.last_end(id),
+            self._restarts.count(id),
+            is_due=self._restarts.is_due(id),
+        )
         # Container addresses of another machine are not reachable from here, or belong to other hosts.
         return replace(seen, inside="") if self._docker.is_elsewhere else seen
 

@@ -50,11 +50,19 @@ def is_same_run(before: Mapping[str, Any] | None, after: Mapping[str, Any] | Non
     return all(was[name] == now[name] for name in ("Running", "Pid", "StartedAt"))
 
 
-def instance(inspection: Mapping[str, Any], address: str, last: LastExit | None) -> Instance:
+def instance(
+    inspection: Mapping[str, Any],
+    address: str,
+    last: LastExit | None,
+    restarts: int = 0,
+    *,
+    is_due: bool = False,
+) -> Instance:
+    """`restarts` are those by Windlass; `is_due`: it will start the container again."""
     state = inspection["State"]
     service, generation, index = words.identity(inspection["Config"]["Labels"])
-    phase = _PHASES.get(state["Status"], Phase.EXITED)
-    restarts = min(int(inspection.get("RestartCount") or 0), _LAST_CODE)
+    phase = _PHASES.get(state["Status"], Phase.WAITING if is_due else Phase.EXITED)
+    restarts = min(max(int(inspection.get("RestartCount") or 0), restarts), _LAST_CODE)
     end = last if phase is Phase.RUNNING else _end(state) or last
     return Instance(
         id=str(inspection["Name"]).lstrip("/"),

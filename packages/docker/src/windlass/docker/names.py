@@ -23,6 +23,8 @@ ORGANIZATION: Final = "windlass.organization"
 """Label with the organization's id. The numbers of an organization's networks and host ports are limited."""
 PORTS: Final = "windlass.ports"
 """Label with a container's host ports. The engine's lists omit the ports of stopped containers."""
+RESTARTED: Final = "windlass.restarted"
+"""Label of containers that Windlass starts again when they end."""
 
 ALL_LABELS: Final = (
     INSTALLATION,
@@ -35,6 +37,7 @@ ALL_LABELS: Final = (
     POD,
     ORGANIZATION,
     PORTS,
+    RESTARTED,
 )
 """All labels of an instance. Other containers get them with empty values, because they would otherwise
 inherit them from their image."""

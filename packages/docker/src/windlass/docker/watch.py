@@ -20,10 +20,13 @@ from windlass.docker.inspection import LastExit, exit_code
 from windlass.docker.output_budget import OutputBudget
 from windlass.docker.position import Positions, is_container_id
 from windlass.docker.reader_lock import ReaderLock
+from windlass.docker.restarts import Restarts
 from windlass.engines.engine import Missed, Notice, Sink, ignore_lost_lines
 from windlass.engines.workload import OutputLine
 
-KINDS: Final = ("start", "die", "oom", "destroy", "pause", "unpause")
+KINDS: Final = ("start", "kill", "die", "oom", "destroy", "pause", "unpause")
+_HARMLESS: Final = frozenset({"1", "10", "12", "28", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGWINCH"})
+"""Signals that ask no program to end."""
 LAST_WORDS: Final = 5.0
 """Maximum seconds of waiting for the last output of an ended instance."""
 LAST_WORDS_TO_ANOTHER: Final = 0.2
@@ -48,9 +51,15 @@ _log = log("engines.docker")
 
 class EventWatcher:
     def __init__(
-        self, docker: Docker, installation: str, folder: Path, connected: Callable[[], Awaitable[None]]
+        self,
+        docker: Docker,
+        installation: str,
+        folder: Path,
+        connected: Callable[[], Awaitable[None]],
+        restarts: Restarts,
     ) -> None:
         """`connected`: called after each new connection to the engine."""
+        self._restarts = restarts
         self._docker = docker
         self._connected = connected
         self._installation = installation
@@ -105,6 +114,10 @@ class EventWatcher:
         """Records a start by this server. The start event then causes no notice, unless the container ends
         first."""
         self._begun_here.add(container)
+
+    def notify(self, service: str) -> None:
+        """Notifies of a service that has changed without an event."""
+        self._notice(service)
 
     def last_end(self, container: str) -> LastExit | None:
         """Returns the container's last observed exit, if any."""
@@ -244,19 +257,29 @@ class EventWatcher:
         self._since = f"{nanoseconds // 10**9}.{nanoseconds % 10**9:09d}"
         if not words.is_instance(self._installation, labels.get("name", ""), labels):
             return
+        at, is_restarted = nanoseconds / 1e9, bool(labels.get(words.RESTARTED))
         match event["Action"]:
+            case "kill":
+                if labels.get("signal") not in _HARMLESS:
+                    self._restarts.note_stop(container)
+                return
             case "start":
+                self._restarts.note_start(container, at)
                 self.listen(container, labels)
                 if container in self._begun_here:
                     self._begun_here.discard(container)
                     return
             case "oom" if container in self._followers:
                 self._short_of_memory.add(container)
-            case "die" if container in self._followers:
-                self._begun_here.discard(container)
-                self._note_end(container, labels)
-                self._followers[container].hurry()
+            case "die":
+                if is_restarted:
+                    self._restarts.note_end(container, at)
+                if container in self._followers:
+                    self._begun_here.discard(container)
+                    self._note_end(container, labels)
+                    self._followers[container].hurry()
             case "destroy":
+                self._restarts.forget(container)
                 self._ends.pop(container, None)
                 self._short_of_memory.discard(container)
                 self._hides_exit_code.discard(container)

@@ -188,6 +188,11 @@ class Docker:
                 raise await self._no(response)
             yield EngineAnswer(response, self.translated, self.keep_pace)
 
+    async def headers(self, path: str, params: Mapping[str, object]) -> Mapping[str, str]:
+        """Returns the headers of an answer without a body."""
+        async with self.stream("HEAD", path, params=params) as answer:
+            return dict(answer.response.headers)
+
     async def ping(self) -> Mapping[str, str]:
         """Returns the headers of a ping. Does not negotiate or cache the API version."""
         async with self._request("GET", "/_ping", patience=CONNECTING) as response:

@@ -1,0 +1,100 @@
+"""Starts containers again that have ended, with growing pauses.
+
+The Docker engine could do so itself, and would also start them when it starts. But at each start, the engine
+reads files of the container that its program may have replaced: see `start_files`. So Windlass examines these
+files before each start, and the engine starts nothing on its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from windlass.base.log import log
+
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 60.0
+SETTLED: Final = 10.0
+"""Seconds after which a container counts as started: its next pause is the first one again."""
+_log = log("engines.docker")
+
+
+class _History:
+    """The starts and ends of a container that the engine has reported."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.pause = FIRST_PAUSE
+        self.started_at = 0.0
+        self.has_ended = False
+        self.is_stopped = False
+        """Somebody has asked the container to end."""
+        self.timer: asyncio.Task[None] | None = None
+
+
+class Restarts:
+    def __init__(self, start: Callable[[str], Awaitable[None]]) -> None:
+        """`start` starts a container, unless it runs or was removed."""
+        self._start = start
+        self._histories: dict[str, _History] = {}
+
+    def count(self, container: str) -> int:
+        """Returns how often a container was started again, as far as the engine has reported it."""
+        history = self._histories.get(container)
+        return history.count if history else 0
+
+    def is_due(self, container: str) -> bool:
+        """Returns whether a container will be started again after a pause."""
+        history = self._histories.get(container)
+        return history is not None and history.timer is not None
+
+    def note_stop(self, container: str) -> None:
+        """Notes a request to end: the container is not started again after its next end."""
+        self._history(container).is_stopped = True
+
+    def note_start(self, container: str, at: float) -> None:
+        history = self._history(container)
+        _cancel(history)
+        history.count += history.has_ended
+        history.has_ended = history.is_stopped = False
+        history.started_at = at
+
+    def note_end(self, container: str, at: float) -> None:
+        """Schedules the next start, unless the end was asked for. `at` is the engine's time, in seconds."""
+        history = self._history(container)
+        _cancel(history)
+        history.has_ended = True
+        if history.is_stopped:
+            return
+        pause = FIRST_PAUSE if at - history.started_at >= SETTLED else history.pause
+        history.pause = min(2 * pause, LONGEST_PAUSE)
+        history.timer = asyncio.create_task(self._start_after(pause, container))
+
+    def forget(self, container: str) -> None:
+        if history := self._histories.pop(container, None):
+            _cancel(history)
+
+    async def stop(self) -> None:
+        timers = [history.timer for history in self._histories.values() if history.timer]
+        for timer in timers:
+            timer.cancel()
+        await asyncio.gather(*timers, return_exceptions=True)
+
+    def _history(self, container: str) -> _History:
+        return self._histories.setdefault(container, _History())
+
+    async def _start_after(self, pause: float, container: str) -> None:
+        await asyncio.sleep(pause)
+        # A start that is reported from here on cancels no task that has begun.
+        self._histories[container].timer = None
+        try:
+            await self._start(container)
+        except Exception:  # noqa: BLE001 (a task of its own: nobody else would see it)
+            _log.exception("a container cannot be started again")
+
+
+def _cancel(history: _History) -> None:
+    if history.timer is not None:
+        history.timer.cancel()
+        history.timer = None

@@ -1,0 +1,93 @@
+"""Examines the files of a container that the Docker engine reads whenever it starts the container.
+
+The engine opens `/etc/passwd` and `/etc/group` below the root file system of the container, as root of the
+machine, and reads them whole into its memory; so does runc. A FIFO there would let the start hang, and an
+engine that starts with such containers would answer nobody. A device would be opened, and a file of 100 MB
+takes 1.5 GB. Programs can replace these files, so they are examined while the container does not run.
+"""
+
+from __future__ import annotations
+
+import base64
+import posixpath
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.docker.client import Docker, EngineRefused
+from windlass.docker.client.answers import NONSENSE
+from windlass.engines.engine import EngineError
+
+FILES: Final = ("/etc/passwd", "/etc/group")
+LARGEST: Final = 1 << 20
+_MOST_LINKS: Final = 8
+_FACTS: Final = "X-Docker-Container-Path-Stat"
+# Bits of Go's os.FileMode.
+_DIRECTORY, _LINK = 1 << 31, 1 << 27
+_NOT_PLAIN: Final = _DIRECTORY | _LINK | 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 | 1 << 19
+"""Folders, links, devices, FIFOs, sockets, character devices, and anything else."""
+
+
+class _PathFacts(Struct):
+    mode: int
+    size: int = 0
+    linkTarget: str = ""
+
+
+async def examine(docker: Docker, container: str, mounts: Collection[str]) -> None:
+    """Raises EngineError if the engine should not read these files of a stopped container. `mounts` are the
+    paths of its volumes: the engine reads the files below a volume, and shows those in it."""
+    examination = _Examination(docker, container, mounts)
+    for file in FILES:
+        await examination.examine(file)
+
+
+class _Examination:
+    def __init__(self, docker: Docker, container: str, mounts: Collection[str]) -> None:
+        self._docker, self._container, self._mounts = docker, container, mounts
+        self._known: dict[str, _PathFacts | None] = {}
+
+    async def examine(self, file: str) -> None:
+        path = file
+        for _ in range(_MOST_LINKS):
+            for folder in _folders(path):
+                if (facts := await self._facts(folder)) is None:
+                    return
+                if not facts.mode & _DIRECTORY:
+                    raise EngineError(f"Make {folder} of the image a folder and no link: it leads to {file}")
+            if (facts := await self._facts(path)) is None:
+                return
+            if not facts.mode & _LINK:
+                if facts.mode & _NOT_PLAIN or facts.size > LARGEST:
+                    raise EngineError(f"Make {file} of the image a plain file of at most 1 MiB")
+                return
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(path), facts.linkTarget))
+        raise EngineError(f"Make {file} of the image a plain file: it is a chain of links")
+
+    async def _facts(self, path: str) -> _PathFacts | None:
+        """Returns the facts of a path itself, not of what it links to; None if there is nothing."""
+        if path in self._mounts:
+            raise EngineError(f"Mount the volume elsewhere: the image itself needs {path}")
+        if path not in self._known:
+            self._known[path] = await self._ask(path)
+        return self._known[path]
+
+    async def _ask(self, path: str) -> _PathFacts | None:
+        try:
+            headers = await self._docker.headers(f"/containers/{self._container}/archive", {"path": path})
+        except EngineRefused as refused:
+            if refused.status == 404:
+                return None
+            raise
+        try:
+            return msgspec.json.decode(base64.b64decode(headers.get(_FACTS, "")), type=_PathFacts)
+        except ValueError as error:
+            raise EngineError(NONSENSE) from error
+
+
+def _folders(path: str) -> list[str]:
+    """Returns the folders that lead to a path, the uppermost first."""
+    parts = path.strip("/").split("/")[:-1]
+    return ["/" + "/".join(parts[: number + 1]) for number in range(len(parts))]

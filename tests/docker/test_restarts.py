@@ -1,0 +1,88 @@
+"""A container that ends is started again after a pause that grows, unless somebody asked it to end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from windlass.docker.restarts import FIRST_PAUSE, LONGEST_PAUSE, SETTLED, Restarts
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """The pauses that were waited for. They take no time."""
+    waited: list[float] = []
+    sleep = asyncio.sleep
+
+    async def wait(seconds: float) -> None:
+        waited.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", wait)
+    return waited
+
+
+@pytest.fixture
+def started():
+    return []
+
+
+@pytest.fixture
+async def made(started):
+    async def start(container: str) -> None:
+        started.append(container)
+
+    made = Restarts(start)
+    yield made
+    await made.stop()
+
+
+async def run(made: Restarts, start: float, end: float) -> None:
+    made.note_start("c", start)
+    made.note_end("c", end)
+    timer = made._histories["c"].timer
+    assert timer is not None
+    await timer
+
+
+async def test_pauses_grow_to_a_limit_and_begin_anew_after_a_long_run(made, pauses, started):
+    for number in range(12):
+        await run(made, number, number + 0.5)
+    await run(made, 100, 100 + SETTLED)
+    grown = [FIRST_PAUSE * 2**number for number in range(10)]
+    assert pauses == [*grown, LONGEST_PAUSE, LONGEST_PAUSE, FIRST_PAUSE]
+    assert len(started) == made.count("c") + 1 == 13
+
+
+async def test_a_container_that_was_asked_to_end_stays_ended_until_it_is_started(made, pauses, started):
+    made.note_start("c", 0)
+    made.note_stop("c")
+    made.note_end("c", 1)
+    assert not made.is_due("c")
+    await run(made, 2, 3)
+    assert started == ["c"]
+
+
+async def test_a_container_that_somebody_else_starts_or_removes_is_not_started(made, started):
+    made.note_end("c", 0)
+    assert made.is_due("c")
+    made.note_start("c", 1)
+    assert not made.is_due("c")
+    made.note_end("c", 2)
+    made.forget("c")
+    await asyncio.sleep(2 * FIRST_PAUSE)
+    assert (started, made.count("c")) == ([], 0)
+
+
+async def test_a_start_that_fails_ends_no_later_one(pauses):
+    calls: list[str] = []
+
+    async def fail(container: str) -> None:
+        calls.append(container)
+        raise RuntimeError
+
+    made = Restarts(fail)
+    await run(made, 0, 1)
+    await run(made, 2, 3)
+    assert calls == ["c", "c"]

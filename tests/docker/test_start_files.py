@@ -1,0 +1,90 @@
+"""Files that the engine reads at each start of a container are examined as the engine would find them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from windlass.docker.client import EngineRefused
+from windlass.docker.start_files import LARGEST, examine
+from windlass.engines.engine import EngineError
+
+FOLDER, LINK, FIFO, DEVICE = 1 << 31, 1 << 27, 1 << 25, 1 << 26
+USUAL = {"/etc": {"mode": FOLDER}, "/etc/passwd": {"mode": 0o644}, "/etc/group": {"mode": 0o644}}
+
+
+class FakeDocker:
+    def __init__(self, files: Mapping[str, Mapping[str, Any]]) -> None:
+        self._files = files
+
+    async def headers(self, path: str, params: Mapping[str, str]) -> Mapping[str, str]:
+        if (facts := self._files.get(params["path"])) is None:
+            raise EngineRefused(404, "status 404")
+        return {"X-Docker-Container-Path-Stat": base64.b64encode(json.dumps(facts).encode()).decode()}
+
+
+def link(target: str) -> dict[str, Any]:
+    return {"mode": LINK, "linkTarget": target}
+
+
+@pytest.mark.parametrize(
+    ("files", "mounts"),
+    [
+        ({}, ()),
+        ({"/etc": {"mode": FOLDER}}, ()),
+        (USUAL, ("/data", "/etc/app")),
+        ({**USUAL, "/etc/group": {"mode": 0o644, "size": LARGEST}}, ()),
+        ({**USUAL, "/etc/group": link("../a/group"), "/a": {"mode": FOLDER}, "/a/group": {"mode": 0}}, ()),
+        ({**USUAL, "/etc/group": link("gone")}, ()),
+    ],
+)
+async def test_plain_short_files_and_links_to_them_are_fit(files, mounts):
+    await examine(FakeDocker(files), "c", mounts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("files", "mounts", "message"),
+    [
+        ({**USUAL, "/etc/group": {"mode": FIFO}}, (), "Make /etc/group of the image a plain file"),
+        ({**USUAL, "/etc/passwd": {"mode": DEVICE}}, (), "Make /etc/passwd of the image a plain file"),
+        ({**USUAL, "/etc/group": {"mode": 0, "size": LARGEST + 1}}, (), "at most 1 MiB"),
+        ({**USUAL, "/etc/group": link("/p"), "/p": {"mode": FIFO}}, (), "Make /etc/group of the image"),
+        ({**USUAL, "/etc/group": link("group")}, (), "a chain of links"),
+        ({"/etc": link("/a"), "/a": {"mode": FOLDER}}, (), "Make /etc of the image a folder"),
+        (
+            {**USUAL, "/etc/group": link("/a/group"), "/a": link("/b"), "/b": {"mode": FOLDER}},
+            (),
+            "Make /a of the image a folder",
+        ),
+        (USUAL, ("/etc",), "Mount the volume elsewhere: the image itself needs /etc"),
+        (
+            {
+                **USUAL,
+                "/etc/group": link("/data/group"),
+                "/data": {"mode": FOLDER},
+                "/data/group": {"mode": 0},
+            },
+            ("/data",),
+            "Mount the volume elsewhere: the image itself needs /data",
+        ),
+    ],
+)
+async def test_the_engine_gets_no_other_file_to_read(files, mounts, message):
+    with pytest.raises(EngineError, match=message):
+        await examine(FakeDocker(files), "c", mounts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "stat", ["", "?", base64.b64encode(b"[]").decode(), base64.b64encode(b"{}").decode()]
+)
+async def test_facts_that_cannot_be_decoded_are_refused(stat):
+    class Nonsense(FakeDocker):
+        async def headers(self, path: str, params: Mapping[str, str]) -> Mapping[str, str]:
+            return {"X-Docker-Container-Path-Stat": stat}
+
+    with pytest.raises(EngineError):
+        await examine(Nonsense({}), "c", ())  # type: ignore[arg-type]
