@@ -73,16 +73,3 @@ async def test_a_container_that_somebody_else_starts_or_removes_is_not_started(m
     made.forget("c")
     await asyncio.sleep(2 * FIRST_PAUSE)
     assert (started, made.count("c")) == ([], 0)
-
-
-async def test_a_start_that_fails_ends_no_later_one(pauses):
-    calls: list[str] = []
-
-    async def fail(container: str) -> None:
-        calls.append(container)
-        raise RuntimeError
-
-    made = Restarts(fail)
-    await run(made, 0, 1)
-    await run(made, 2, 3)
-    assert calls == ["c", "c"]

@@ -20,8 +20,10 @@ USUAL = {"/etc": {"mode": FOLDER}, "/etc/passwd": {"mode": 0o644}, "/etc/group":
 class FakeDocker:
     def __init__(self, files: Mapping[str, Mapping[str, Any]]) -> None:
         self._files = files
+        self.asked: list[str] = []
 
     async def headers(self, path: str, params: Mapping[str, str]) -> Mapping[str, str]:
+        self.asked.append(params["path"])
         if (facts := self._files.get(params["path"])) is None:
             raise EngineRefused(404, "status 404")
         return {"X-Docker-Container-Path-Stat": base64.b64encode(json.dumps(facts).encode()).decode()}
@@ -43,7 +45,9 @@ def link(target: str) -> dict[str, Any]:
     ],
 )
 async def test_plain_short_files_and_links_to_them_are_fit(files, mounts):
-    await examine(FakeDocker(files), "c", mounts)  # type: ignore[arg-type]
+    docker = FakeDocker(files)
+    await examine(docker, "c", mounts)  # type: ignore[arg-type]
+    assert docker.asked[0] == "/etc"
 
 
 @pytest.mark.parametrize(

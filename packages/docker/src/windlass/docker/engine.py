@@ -385,20 +385,21 @@ class DockerEngine(RolloutEngine):
 
     async def _start_again(self, container: str) -> None:
         """Starts a container that has ended, unless it was removed."""
-        detail = await self._containers.inspect(container)
-        if detail is None:
-            return
-        service, generation, index = names.identity(detail["Config"]["Labels"])
+        service = ""
         try:
-            async with self._locks[names.container(self._installation, service, generation, index)]:
-                if generation not in self._removed.of(service):
-                    await self._containers.start_again(container)
-        except (EngineError, EngineRefused, Away) as error:
-            # The container is removed, and whoever is told makes another one.
-            _log.warning(
-                "a container cannot be started again", extra={"container": container, "why": str(error)}
-            )
-            self._watch.notify(service)
+            with self._translated():
+                if (detail := await self._containers.inspect(container)) is None:
+                    return
+                service, generation, index = names.identity(detail["Config"]["Labels"])
+                async with self._locks[names.container(self._installation, service, generation, index)]:
+                    if generation not in self._removed.of(service):
+                        await self._containers.start_again(container)
+        except EngineError as error:
+            # A container that fails to start is removed; whoever is notified creates a new one.
+            extra = {"container": container, "why": str(error)}
+            _log.warning("a container cannot be started again", extra=extra)
+            if service:
+                self._watch.notify(service)
 
     async def _end(self, container: ContainerSummary, grace: float) -> None:
         async with self._locks[container_name(container)]:

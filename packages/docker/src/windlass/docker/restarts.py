@@ -11,13 +11,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from windlass.base.log import log
-
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 60.0
 SETTLED: Final = 10.0
 """Seconds after which a container counts as started: its next pause is the first one again."""
-_log = log("engines.docker")
 
 
 class _History:
@@ -35,7 +32,7 @@ class _History:
 
 class Restarts:
     def __init__(self, start: Callable[[str], Awaitable[None]]) -> None:
-        """`start` starts a container, unless it runs or was removed."""
+        """`start` starts a container, unless it runs or was removed, and raises nothing."""
         self._start = start
         self._histories: dict[str, _History] = {}
 
@@ -88,10 +85,7 @@ class Restarts:
         await asyncio.sleep(pause)
         # A start that is reported from here on cancels no task that has begun.
         self._histories[container].timer = None
-        try:
-            await self._start(container)
-        except Exception:  # noqa: BLE001 (a task of its own: nobody else would see it)
-            _log.exception("a container cannot be started again")
+        await self._start(container)
 
 
 def _cancel(history: _History) -> None:

@@ -25,33 +25,27 @@ from windlass.base.isolation import calls, netlink, user_limits
 from windlass.base.isolation.netlink import ACCEPT, DROP, Netlink, arrives_by, leaves_by, verdict
 
 LOOPBACK: Final = "127.0.0.1"
-GATE: Final = "198.18.0.1"
-"""The address of each hub inside its environment."""
-SERVICES: Final = 32_767
-"""The maximum number of services with an address in one environment."""
+GATE: Final = "198.18.0.1"  # the address of each hub inside its environment
+SERVICES: Final = 32_767  # the maximum number of services with an address in one environment
 _INSTANCES: Final = range(2, 32_768)
 _LINKS: Final = 16_384
 _TRUNKS: Final = 128
 HUB: Final = ".hub"
 """The suffix of the files of hub holders. These files are beside the file of the trunk's holder."""
-UP: Final = "up"
-"""The name of the outward interface of a hub or trunk."""
+UP: Final = "up"  # the name of the outward interface of a hub or trunk
 _MACHINE: Final = "windlass{0}"
 """The name of the machine's interface to a trunk; its number is the first free one."""
 _OF_MACHINE: Final = re.compile(r"windlass[0-9]+")
 _TCP, _UDP, _DNS = 6, 17, 53
-_GET_ADDRESS: Final = 0x8915
-"""The ioctl request for an interface's address."""
+_GET_ADDRESS: Final = 0x8915  # the ioctl request for an interface's address
 NO_FORWARDING: Final = "the kernel forwards no packets (net.ipv4.ip_forward)"
 _FORWARDING: Final = "/proc/sys/net/ipv4/ip_forward"
 _UDP_PORTS: Final = range(61_000, 65_536)
 """A port range above the ports that Linux assigns to programs and that operators usually give to services."""
 _UDP_PORTS_OF_HUB, _UDP_PORTS_OF_STEPS = 512, 256
 """The maximum numbers of UDP source ports with pasta: of an environment, and of its build steps."""
-SHARES: Final = 8
-"""The maximum of one organization: all connections divided by this number."""
-ENVIRONMENTS: Final = 16
-"""The maximum of all connections, as a multiple of one environment's maximum."""
+SHARES: Final = 8  # the maximum of one organization: all connections divided by this number
+ENVIRONMENTS: Final = 16  # the maximum of all connections, as a multiple of one environment's maximum
 _TABLE: Final = "/proc/sys/net/netfilter/nf_conntrack_max"
 _SHARES_OF_UDP_PORTS: Final = 4
 _ALL, _SENT = "all", "sent"
@@ -64,30 +58,21 @@ class CellNetwork(TypedDict):
 
     kind: Literal["instance", "hub", "trunk", "exit"]
     """The role. An `exit` is no network, but a process with pasta, which connects a trunk to the machine."""
-    outer: NotRequired[str]
-    """The holder of an instance's hub, or of a hub's trunk, as `str(NamespaceHolder)`."""
+    outer: NotRequired[str]  # the holder of an instance's hub, or of a hub's trunk, as `str(NamespaceHolder)`
     socket_server: NotRequired[str]
     """The path of the holder's socket server (socket_server.py), for the trunk of an ordinary user. All
     networks then belong to a user namespace that the trunk creates."""
-    program: NotRequired[str]
-    """The path of pasta, for an exit."""
-    service: NotRequired[str]
-    """The service's address, if the instance itself has this address."""
-    joins: NotRequired[bool]
-    """Whether the instances of a hub may reach each other."""
-    hosts: NotRequired[str]
-    """The hosts file that an instance sees, with the names of other services."""
-    resolvers: NotRequired[list[str]]
-    """DNS servers, which are reachable whatever their address."""
-    open: NotRequired[list[str]]
-    """Networks that are reachable although they are inside `closed` networks."""
-    closed: NotRequired[list[str]]
-    """Networks that are not reachable."""
+    program: NotRequired[str]  # the path of pasta, for an exit
+    service: NotRequired[str]  # the service's address, if the instance itself has this address
+    joins: NotRequired[bool]  # whether the instances of a hub may reach each other
+    hosts: NotRequired[str]  # the hosts file that an instance sees, with the names of other services
+    resolvers: NotRequired[list[str]]  # DNS servers, which are reachable whatever their address
+    open: NotRequired[list[str]]  # networks that are reachable although they are inside `closed` networks
+    closed: NotRequired[list[str]]  # networks that are not reachable
     most: NotRequired[int]
     """The maximum number of open connections to public networks. The machine tracks each connection in a
     table of limited size."""
-    group: NotRequired[int]
-    """A number that identifies the organization of a hub."""
+    group: NotRequired[int]  # a number that identifies the organization of a hub
     most_of_group: NotRequired[int]
     """The maximum number of open connections to public networks of one organization, for a trunk."""
     ports: NotRequired[list[int]]
