@@ -42,7 +42,8 @@ class StepLimits:
     ) -> None:
         """Sets the limits of an environment: `memory` in MiB and the number of `processes`.
 
-        A `memory` of 0 selects half of the machine's memory. `has_groups`: control groups may be used.
+        A `memory` of 0 selects half of the machine's memory, but at least 2 GiB. Without `has_groups`, there
+        are no control groups, and the number of processes is not limited here.
         """
         self.memory = memory or usual_memory()
         self._groups = cgroups.StepGroups(folder, self.memory, processes) if has_groups else None

@@ -411,7 +411,8 @@ class DockerEngine(RolloutEngine):
             await self._containers.stop(container["Id"], GRACE)
 
     async def _allow_return(self, workload: Workload) -> None:
-        """Allows a removed generation to run again if it replaces a later generation that has failed."""
+        """Allows a removed generation to run again if a later one was removed after it and no container of a
+        later one is left: then it replaces one whose release failed."""
         if workload.generation in self._removed.of(workload.service):
             copies = await self._containers.list(service=workload.service)
             later = any(generation_of(container) > workload.generation for container in copies)

@@ -166,7 +166,7 @@ class _NoSignals:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Binds the listening socket before anything else starts, so that a port in use is reported at once."""
+    """Returns a non-blocking socket that listens at an address. Raises OSError if the port is in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -116,8 +116,10 @@ class NeedsContainer(BuildError):
     def gives_the_same(self, read: Dockerfile, hinted: Hints) -> bool:
         """Returns whether the recipe leads to the same application as the Dockerfile.
 
-        This is the case if both serve the same folder. It is also the case if a stage is built in an image of
-        the recipe's language and the Dockerfile sets no variables that the recipe lacks.
+        This is the case if both only serve the same folder, and the Dockerfile sets no variables. Otherwise
+        the recipe must be runnable and without problems; the recipe must have a build command, or the
+        Dockerfile no command; a stage must use an image of the recipe's language; and the Dockerfile may only
+        set variables that change nothing in the application (`_NEUTRAL`).
         """
         if serves_the_site(read, self.recipe) and not hinted.environment:
             return True

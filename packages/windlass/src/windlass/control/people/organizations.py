@@ -77,7 +77,7 @@ async def delete_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def _refuse_elsewhere(tx: Tx, org: Row) -> None:
-    """Refuses to delete an organization while services on other hosts would be left unreachable."""
+    """Refuses to delete an organization with environments on other hosts: nothing could remove them later."""
     for row in await tx.resources.of_parent(org.id, cluster.name):
         spec = row.read(Cluster)
         if spec.is_elsewhere and await tx.links.sources(row.id, "cluster_id"):
