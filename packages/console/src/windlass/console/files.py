@@ -1,6 +1,7 @@
-"""The files of the console, read once: the page, and below an address with their version what it loads.
+"""The console's files, loaded once into memory: the page, and its assets below a path with their version.
 
-The page is checked again each time, and names the version. What is below a version never changes.
+Browsers revalidate the page at each visit. The page names the current version. Assets below a version never
+change, so they can be cached forever.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ POLICY: Final = (
     b"default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'none'; frame-ancestors 'none'; "
     b"require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""Scripts and styles come from here only, and no text becomes a script."""
+"""The content security policy: scripts and styles load only from this server, and text never becomes a
+script."""
 
 
 _OF_PAGE: Final = (
@@ -44,11 +46,11 @@ _OF_PAGE: Final = (
 class ConsoleFile(Struct, frozen=True):
     body: bytes
     packed: bytes
-    """The same, compressed with gzip."""
+    """The body, compressed with gzip."""
     content_type: bytes
     etag: bytes
     is_forever: bool
-    """True if what is at its address never changes."""
+    """Whether the content at the file's address never changes."""
     headers: tuple[tuple[bytes, bytes], ...]
 
 
@@ -72,10 +74,12 @@ class ConsoleFiles:
         }
 
     def find(self, path: str) -> ConsoleFile | None:
-        """Returns the file at a path. All other paths of the console are places in the page.
+        """Returns the file at a path. Paths of the console that are not files return the page, which routes
+        them.
 
-        A file of another version is unavailable, so that a proxy asks the other servers while they are
-        upgraded one after the other."""
+        Raises Unavailable for assets of another version. During a rolling upgrade, a proxy then tries the
+        other servers.
+        """
         if file := self._files.get(path):
             return file
         if _OTHER_VERSION.fullmatch(path):
@@ -97,5 +101,5 @@ def _files() -> ConsoleFiles:
 
 
 def find_file(path: str) -> ConsoleFile | None:
-    """Returns the file of the console at a path. All are read with the first request for one."""
+    """Returns the console's file at a path. The first call loads all files."""
     return _files().find(path)

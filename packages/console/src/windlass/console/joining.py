@@ -1,8 +1,8 @@
-"""Joins the modules of the first page into one file, and the style sheets into another.
+"""Bundles the modules of the first page into one file, and the style sheets into another.
 
-A browser then asks for two files and not for twenty, and a slow core starts one module. The other modules
-stay files of their own, which are asked for when their page is opened. The sources are plain modules: what is
-joined follows from their imports.
+A browser then sends two requests instead of twenty, and starts one module, which is faster on a slow core.
+The other modules remain separate files that are loaded when their page is opened. The sources are plain
+modules. Their imports determine which modules are bundled.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ _OTHER_FORM: Final = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
 
 
 class UnknownForm(Exception):
-    """A module has an import or export of a form that is not joined."""
+    """A module has an import or export statement that the bundler does not support."""
 
 
 def join(contents: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Returns the files to serve: what is joined stands in `MAIN` and `STYLE`."""
+    """Returns the files to serve. `MAIN` contains the bundled modules, and `STYLE` the bundled style
+    sheets."""
     texts = {name: content.decode() for name, content in contents.items() if name.endswith(".js")}
     joined = _order(texts, [_FIRST_PAGE, MAIN])
     kept = {name: content for name, content in contents.items() if name not in joined and name not in _STYLES}
@@ -38,7 +39,7 @@ def join(contents: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _order(texts: Mapping[str, str], roots: list[str]) -> list[str]:
-    """Returns the modules that the roots import, each after its dependencies."""
+    """Returns the modules that the roots import, directly or not. Each module follows its dependencies."""
     order: list[str] = []
 
     def visit(name: str, above: tuple[str, ...]) -> None:
@@ -61,7 +62,8 @@ def _join_modules(texts: Mapping[str, str], joined: list[str]) -> str:
 
 
 def _wrap(name: str, text: str, joined: list[str]) -> str:
-    """Returns a module as a function that is called once, so that its names stay its own."""
+    """Returns a module as a function that is called once, so that its names do not collide with other
+    modules."""
     exported = ", ".join(match for _, match in _EXPORT.findall(text))
     body = _IMPORT.sub(lambda match: _rewrite_import(name, match), _EXPORT.sub(r"\1 \2", text))
     if other := _OTHER_FORM.search(body):
@@ -71,7 +73,7 @@ def _wrap(name: str, text: str, joined: list[str]) -> str:
 
 
 def _link(name: str, text: str, joined: list[str]) -> str:
-    """Returns a module that stays a file, with its imports of joined modules taken from `MAIN`."""
+    """Returns a separate module. Imports of bundled modules are replaced by imports from `MAIN`."""
 
     def replace(match: re.Match[str]) -> str:
         target = _resolve(name, match[3])
@@ -91,7 +93,8 @@ def _rewrite_import(name: str, match: re.Match[str]) -> str:
 
 
 def _open(name: str, target: str, joined: list[str], place: str) -> str:
-    """Returns the expression that opens a module when it is needed. `place`: the file that will have it."""
+    """Returns the expression that loads a module on demand. `place`: the file that will contain the
+    expression."""
     wanted = _resolve(name, target)
     if wanted not in joined:
         return f'import("{_relative(place, wanted)}")'

@@ -1,4 +1,4 @@
-"""Detection of applications: from a tree of files to a recipe, without I/O."""
+"""Detects how an application is built and started: derives a recipe from a tree of files, without I/O."""
 
 from windlass.detect.detect import advice_for, detect, language_named
 from windlass.detect.hints import start_by_author

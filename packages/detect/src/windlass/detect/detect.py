@@ -1,6 +1,6 @@
-"""Finds out from the files alone how an application is installed, built and started: `detect(tree)`.
+"""Detects from the files alone how an application is installed, built and started: `detect(tree)`.
 
-Decides and does nothing: the command line shows the recipe, and builders follow it.
+Detection runs nothing. The command line shows the recipe, and builders run its commands.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ MOST_CANDIDATES: Final = 30
 MOST_FOLDERS: Final = 2000
 MOST_PROBLEMS: Final = 20
 MOST_READ: Final = 16 << 20
-"""Bytes of files after which no further application is looked for: to parse a megabyte takes a second."""
+"""Maximum bytes to read before the search for further applications ends. Parsing a megabyte takes a
+second."""
 _NOT_APPLICATIONS: Final = frozenset(
     [
         "test",
@@ -43,7 +44,7 @@ _OF_TEMPLATES: Final = frozenset(["templates", "layouts", "_layouts"])
 
 
 def detect(tree: Tree) -> Recipe:
-    """Returns the recipe of the application in a folder. Lists the folders of applications below it."""
+    """Returns the recipe of the application in a folder, and lists the applications in its subfolders."""
     recipe = _recipe_of(tree)
     recipe.candidates = _candidates(tree, is_one=recipe.is_application)
     if not recipe.is_runnable and (recipe.processes or recipe.candidates or not recipe.problems):
@@ -57,7 +58,7 @@ def detect(tree: Tree) -> Recipe:
 
 
 def advice_for(recipe: Recipe) -> str:
-    """Returns what to do about a recipe that starts nothing."""
+    """Returns the remedy for a recipe without a start command or static files."""
     if recipe.processes:
         names = ", ".join(process.name for process in recipe.processes)
         return f"Set process to one of {names}: the repository names these, and no process type {WEB}."
@@ -80,7 +81,8 @@ def language_named(name: str) -> Language | None:
 
 
 def _recipe_of(tree: Tree) -> Recipe:
-    """Returns the first recipe of an application, or else the first of a language that is recognized."""
+    """Returns the first recipe that is an application. If there is none, returns the recipe of the first
+    recognized language."""
     marked = [language for language in languages() if language.marker(tree)]
     recipes = [_fill(language, tree) for language in marked]
     for recipe in recipes:
@@ -100,7 +102,7 @@ def _fill(language: Language | None, tree: Tree) -> Recipe:
         recipe.choose(f"{language.marker(tree)} is there.", language=language.name)
         language.fill(files, recipe)
     if has_to_choose:
-        # What a language suggests is none of the processes that the author names.
+        # A command that the language suggests is not one of the processes that the author declared.
         recipe.forget("start", "added_packages", "static_folder", "static_fallback")
     if any(process.name == WEB for process in recipe.processes) and _may_listen(language, files):
         recipe.choose(
@@ -119,7 +121,8 @@ def _may_listen(language: Language | None, files: KnownFiles) -> bool:
 
 
 def _candidates(tree: Tree, *, is_one: bool) -> list[Candidate]:
-    """Returns the applications below the folder. Inside of another one, only a manifest makes one."""
+    """Returns the applications in subfolders. Inside another application, only a manifest marks an
+    application."""
     candidates: list[Candidate] = []
     outer = ""
     for folder in sorted(filter(_may_hold_one, tree.folders()))[:MOST_FOLDERS]:

@@ -1,5 +1,5 @@
-"""Reads Django settings: how static files are served, the allowed hosts, and the variable with the secret
-key."""
+"""Reads Django settings: how static files are served, the allowed hosts, and the environment variable with
+the secret key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECRET: Final = re.compile(r"^[ \t]*+SECRET_KEY[ \t]*+=[ \t]*+(\S.{0,300})", re
 _ONLY_VARIABLE: Final = re.compile(
     r"os\.(?:getenv|environ\.get)\([ \t]*+['\"]([A-Z][A-Z0-9_]{2,60})['\"][ \t]*+\)[ \t]*+(?:#.*)?"
 )
-"""A variable without another value in its place."""
+"""Matches an environment variable that has no default value."""
 _OTHERWISE: Final = re.compile(r"\belse[ \t]++['\"](\w++(?:\.\w++)++)['\"]")
 _ALL_OF: Final = re.compile(r"^[ \t]*+from[ \t]++(\.*+[\w.]*+)[ \t]++import[ \t]++\*", re.MULTILINE)
 _MOST_MODULES: Final = 8
@@ -32,8 +32,11 @@ _SQLITE: Final = re.compile(r"django\.db\.backends\.sqlite3|sqlite:///")
 
 
 def apply_django_settings(files: KnownFiles, recipe: Recipe, module: str, needed: Collection[str]) -> str:
-    """Returns the beginning of the start command: each instance has a file of SQLite of its own, which a
-    release command elsewhere does not reach."""
+    """Applies the settings to the recipe. Returns the prefix of the start command.
+
+    Each instance has its own SQLite file, which the release command cannot migrate, so the start command runs
+    the migrations.
+    """
     text = _settings_text(files, module)
     _static_files(recipe, text, needed)
     served = _settings_text(files, _served_settings(files, module))
@@ -54,7 +57,7 @@ def _static_files(recipe: Recipe, settings: str, needed: Collection[str]) -> Non
 
 
 def _served_settings(files: KnownFiles, module: str) -> str:
-    """Returns the settings that a server loads where no variable chooses others. `module`: those of
+    """Returns the settings module that a server loads by default. `module`: the settings module in
     manage.py."""
     project = module.partition(".")[0]
     text = files.text(files.has(f"{project}/wsgi.py", f"{project}/asgi.py"))
@@ -63,7 +66,8 @@ def _served_settings(files: KnownFiles, module: str) -> str:
 
 
 def _secret_problem(settings: str) -> str:
-    """Returns which variable has to hold the secret key; empty if there is another value."""
+    """Returns the remedy if the secret key comes only from an environment variable; empty if it has another
+    value."""
     variables = [_ONLY_VARIABLE.fullmatch(match[1].rstrip()) for match in _SECRET.finditer(settings)]
     if not variables or not (variable := variables[0]) or not all(variables):
         return ""
@@ -74,8 +78,9 @@ def _secret_problem(settings: str) -> str:
 
 
 def _hosts_problem(settings: str, chosen: str) -> str:
-    """Returns what to do so that Django answers at the public host; empty if it answers at any host, or if
-    the settings do not show it. `chosen`: settings that a variable may choose instead."""
+    """Returns the remedy if Django rejects the application's public host name; empty if Django accepts every
+    host, or if the settings do not show which hosts are allowed. `chosen`: settings that an environment
+    variable may select instead."""
     values = _hosts_of(settings)
     if not values or any(re.search(r"['\"]\*['\"]", value) for value in values):
         return ""
@@ -98,7 +103,7 @@ def _hosts_of(settings: str) -> list[str]:
         and "ALLOWED_HOSTS" not in settings
         and _is_whole(settings)
     ):
-        return [""]  # what Django has instead answers no public host
+        return [""]  # Django's default list of hosts does not include a public host name
     return values
 
 
@@ -108,12 +113,13 @@ def _variables_of(values: Sequence[str]) -> list[str]:
 
 
 def _is_whole(settings: str) -> bool:
-    """Returns whether nothing else sets values, such as a package to which all of them are passed."""
+    """Returns whether the text contains all values. Packages may set further values through locals() or
+    globals()."""
     return "locals()" not in settings and "globals()" not in settings
 
 
 def _settings_text(files: KnownFiles, module: str) -> str:
-    """Returns the text of settings, with that of modules of which they import everything."""
+    """Returns the text of the settings module, including modules that it imports with `import *`."""
     path = module.replace(".", "/")
     inner = [f"{path}/{name}" for name in ("base.py", "common.py", "production.py", "__init__.py")]
     paths = [f"{path}.py", f"{path.rpartition('/')[0]}/base.py", *inner]
@@ -126,7 +132,7 @@ def _settings_text(files: KnownFiles, module: str) -> str:
 
 
 def _absolute(path: str, module: str) -> str:
-    """Returns the whole name of a module that a file names, perhaps relative to its package."""
+    """Returns the absolute name of a module that a file imports, possibly by a relative import."""
     up = len(module) - len(module.lstrip("."))
     package = path.split("/")[:-1]
     parents = package[: len(package) - up + 1] if up else []

@@ -1,7 +1,7 @@
-"""Hints that do not depend on a language: Procfile, fly.toml, render.yaml, app.json, and a Dockerfile's port.
+"""Reads hints that do not depend on a language: Procfile, fly.toml, render.yaml, app.json, and the port in a
+Dockerfile.
 
-Their commands come from the application's author, so they are chosen before anything that a language
-suggests.
+The application's author wrote these commands, so they take precedence over commands that a language suggests.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def apply_hints(files: KnownFiles, recipe: Recipe) -> None:
 
 
 def start_by_author(tree: Tree) -> str:
-    """Returns the start command that a file for another platform names, such as fly.toml. Empty if none
-    does."""
+    """Returns the start command in a Procfile or in another platform's file, such as fly.toml; empty if there
+    is none."""
     recipe = Recipe()
     apply_hints(KnownFiles(tree), recipe)
     return recipe.start
@@ -42,7 +42,8 @@ def _procfile(files: KnownFiles, recipe: Recipe) -> None:
 
 
 def _take_processes(named: Processes, origin: str, main: str, recipe: Recipe) -> None:
-    """Takes the processes that a file names, the main one first if there is one."""
+    """Adds the processes that a file declares to the recipe, beginning with the main process if there is
+    one."""
     if named.problem:
         recipe.problems.append(named.problem)
     recipe.choose(f"{origin} names it as release.", release=named.release)
@@ -86,7 +87,7 @@ def _render(files: KnownFiles, recipe: Recipe) -> None:
         ("healthCheckPath", "health_path"),
         ("staticPublishPath", "static_folder"),
     ):
-        # One command beside a choice of processes would not be among them.
+        # A single start command would not be one of the processes that another file declares.
         value = "" if field == "start" and recipe.processes else service.get(name, "")
         value = value.removeprefix("./").rstrip("/") or "." if field == "static_folder" and value else value
         recipe.choose(f"render.yaml names it as {name}.", **{field: value})
@@ -95,7 +96,7 @@ def _render(files: KnownFiles, recipe: Recipe) -> None:
 
 
 def _render_services(text: str) -> Iterator[dict[str, str]]:
-    """Yields the scalars of each service that answers HTTP. Reads only the plain form of YAML."""
+    """Yields the scalar values of each HTTP service. Parses only the plain block form of YAML."""
     service: dict[str, str] = {}
     own = -1
     for line in text.splitlines():
@@ -113,7 +114,8 @@ def _render_services(text: str) -> Iterator[dict[str, str]]:
 
 
 def _app_json(files: KnownFiles, recipe: Recipe) -> None:
-    """Reads app.json. That of a mobile application (`expo`), which has the same name, holds none of these."""
+    """Reads app.json of Heroku or Dokku. The file with the same name in mobile applications (`expo`) contains
+    none of these values."""
     if not files.has("app.json"):
         return
     content = files.json("app.json")

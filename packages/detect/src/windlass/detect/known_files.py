@@ -1,5 +1,5 @@
-"""Reads the few files that detection knows: text, JSON and TOML. A malformed file becomes a problem, never an
-exception."""
+"""Reads the few files that detection needs as text, JSON or TOML. A malformed file is reported as a problem
+and never raises an exception."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from windlass.base.toml import parse_toml
 from windlass.detect.tree import Tree
 
 LARGEST: Final = 1 << 20
-"""Maximum bytes of a file that is read. Locks, which may be larger, are only looked for."""
+"""Maximum size in bytes of a file that is read as a whole. Lock files may be larger; only their existence or
+beginning matters."""
 
 _TOML_LINE: Final = re.compile(r"\(at line (\d+)")
 _COMMENT: Final = re.compile(r"^[ \t]*//.*$", re.MULTILINE)
 
 
 class KnownFiles:
-    """The files of a tree, each parsed once, and the problems with them."""
+    """The files of a tree, each parsed at most once, and the problems found in them."""
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
@@ -27,30 +28,30 @@ class KnownFiles:
         self._documents: dict[str, dict[str, Any]] = {}
 
     def has(self, *paths: str) -> str:
-        """Returns the first of these paths that is a file, or an empty text."""
+        """Returns the first of these paths that is an existing file; empty if there is none."""
         return next((path for path in paths if self.tree.has(path)), "")
 
     def text(self, path: str) -> str:
-        """Returns the content of a file, or an empty text if it is absent or too large."""
+        """Returns the content of a file; empty if the file is missing or too large."""
         if path not in self._texts:
             self._texts[path] = self._read(path) if self.tree.has(path) else ""
         return self._texts[path]
 
     def beginning(self, path: str, most: int) -> str:
-        """Returns the first bytes of a file of any size, such as a lock."""
+        """Returns the beginning of a file of any size, such as a lock file."""
         return self._bytes(path, most).decode("utf-8-sig", errors="replace")
 
     def line(self, path: str) -> str:
-        """Returns the first line of a file that is not a comment."""
+        """Returns the first line of a file that is neither blank nor a comment."""
         lines = (line.strip() for line in self.text(path)[:4096].splitlines())
         return next((line for line in lines if line and not line.startswith("#")), "")
 
     def json(self, path: str) -> dict[str, Any]:
-        """Returns the object in a JSON file, or an empty one."""
+        """Returns the object in a JSON file; empty if the file is missing or malformed."""
         return self._document(path, _json)
 
     def toml(self, path: str) -> dict[str, Any]:
-        """Returns the content of a TOML file, or an empty table."""
+        """Returns the content of a TOML file; empty if the file is missing or malformed."""
         return self._document(path, _toml)
 
     def _read(self, path: str) -> str:
@@ -84,7 +85,7 @@ class KnownFiles:
 
 
 class _Malformed(Exception):
-    """A file cannot be parsed. The message follows the name of the file."""
+    """A file cannot be parsed. The message continues a sentence that ends with the file's name."""
 
 
 def _json(text: str) -> Any:
@@ -94,7 +95,7 @@ def _json(text: str) -> Any:
         raise _Malformed(f", line {error.lineno}: {error.msg}") from error
     except RecursionError as error:
         raise _Malformed(": it is nested too deep") from error
-    except ValueError as error:  # a number of too many digits
+    except ValueError as error:  # a number with too many digits
         raise _Malformed(f": {error}") from error
 
 
@@ -108,19 +109,19 @@ def _toml(text: str) -> Any:
 
 
 def table(document: Any, *keys: str) -> dict[str, Any]:
-    """Returns a table inside of a document, or an empty one if there is none or it is something else."""
+    """Returns a table inside a document; empty if the table is missing or the value has another type."""
     for key in keys:
         document = document.get(key) if isinstance(document, dict) else None
     return document if isinstance(document, dict) else {}
 
 
 def text_in(document: Any, *keys: str) -> str:
-    """Returns a text inside of a document, or an empty one if there is none or it is something else."""
+    """Returns a text inside a document; empty if the text is missing or the value has another type."""
     value = table(document, *keys[:-1]).get(keys[-1])
     return value if isinstance(value, str) else ""
 
 
 def texts(document: Any, *keys: str) -> list[str]:
-    """Returns the texts of a list inside of a document."""
+    """Returns the texts in a list inside a document. Items of other types are left out."""
     listed = table(document, *keys[:-1]).get(keys[-1])
     return [value for value in listed if isinstance(value, str)] if isinstance(listed, list) else []

@@ -1,4 +1,4 @@
-"""A language: the files by which it is recognized, and the function that fills a recipe from them."""
+"""A language: the files by which it is recognized, and the function that fills a recipe from these files."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from windlass.detect.tree import Tree
 LAST: Final = 100
 _MOST_MANIFESTS: Final = 20
 _OUTSIDE: Final = re.compile(r"(?<![\w.*/\\-])\.\.[/\\]")
-"""A relative path that leads out of the folder."""
+"""Matches a relative path that leads out of the folder."""
 
 
 class Language(Struct, frozen=True, kw_only=True):
-    """One for each file of `languages`."""
+    """A language. Each module of `languages` declares one."""
 
     name: str
     manifests: tuple[str, ...]
-    """Files that make a folder its own application: their paths, or endings such as `*.csproj`."""
+    """Files that mark a folder as an application of its own: paths, or suffixes such as `*.csproj`."""
     code: tuple[str, ...] = ()
-    """Files that show an application only where no other application is around them."""
+    """Files that mark a folder as an application only if the folder is not inside another application."""
     rank: int
-    """Order among languages that a folder may hold at once; the lowest is the application's own, others are
-    its tools."""
+    """The precedence if a folder contains several languages. The lowest rank is the application's language;
+    the other languages are its tools."""
     fill: Callable[[KnownFiles, Recipe], None]
-    """Chooses the values of a recipe. Values that hints chose before stay."""
+    """The function that chooses values for the recipe. Values that hints chose before are kept."""
     may_listen: Callable[[KnownFiles], bool] = lambda files: True
-    """False if the files show that no program of theirs can listen on a port."""
+    """Returns whether a program in these files may listen on a port."""
     toolchain: Toolchain | None = None
-    """The toolchain; None if the language needs no programs on the machine."""
+    """The toolchain; None if the language needs no installed programs."""
     manifests_with_paths: tuple[str, ...] = ()
-    """Manifests that may name files outside of their folder, such as a library beside it."""
+    """Manifests that may refer to files outside their folder, such as a library in a sibling folder."""
     inherited_value: str = ""
-    """A regular expression for a value of these manifests that comes from a folder above."""
+    """A regular expression for manifest values that are inherited from a parent folder."""
 
     def marker(self, tree: Tree, folder: str = "", *, manifests_only: bool = False) -> str:
-        """Returns the file of a folder that shows the language, or an empty text."""
+        """Returns the file by which the language is recognized in a folder; empty if there is none."""
         markers = self.manifests if manifests_only else (*self.manifests, *self.code)
         return next(matching_files(tree, markers, folder), "")
 
     def needs_files_outside(self, tree: Tree) -> bool:
-        """Returns whether a manifest of the top folder names a path that leads out, or has an inherited
+        """Returns whether a manifest in the top folder refers to a path outside the folder or inherits a
         value."""
         files = KnownFiles(tree)
         names = islice(matching_files(tree, self.manifests_with_paths), _MOST_MANIFESTS)
@@ -58,7 +58,8 @@ class Language(Struct, frozen=True, kw_only=True):
 
 
 def matching_files(tree: Tree, patterns: Iterable[str], folder: str = "") -> Iterator[str]:
-    """Yields files of a folder by their paths, or by endings such as `*.csproj`, in order of the patterns."""
+    """Yields files of a folder that match paths, or suffixes such as `*.csproj`, in the order of the
+    patterns."""
     for pattern in patterns:
         if pattern.startswith("*"):
             yield from sorted(name for name in tree.names(folder) if name.endswith(pattern[1:]))

@@ -1,4 +1,5 @@
-"""Frameworks of Node: the package that shows each, and the result of its build, a server or static files."""
+"""Node frameworks: the package that identifies each one, and the result of its build, a server or static
+files."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from msgspec import Struct
 from windlass.detect.known_files import KnownFiles, table, text_in
 
 Finder = Callable[[KnownFiles, dict[str, Any]], str]
-"""Returns a folder or a command, or an empty text."""
+"""Returns a folder or a command; empty if the framework has none."""
 
 _USUAL_CACHE: Final = "node_modules/.cache"
 _ENDS: Final = (".js", ".mjs", ".ts", ".cjs", ".mts")
@@ -31,22 +32,23 @@ class NodeFramework(Struct, frozen=True, kw_only=True):
     package: str
     name: str
     build: str = ""
-    """The command, if package.json has no build script."""
+    """The build command if package.json has no build script."""
     static_folder: Finder = _find_nothing
     start: Finder = _find_nothing
     port: int = 3000
     own_server: str = "\n"
-    """The words of a start script that serve no static files."""
+    """A command in start scripts that runs the framework's own server, which cannot serve static files. The
+    default matches no script."""
     build_cache: str = _USUAL_CACHE
-    """The folder that its build keeps for the next one."""
+    """The folder that is cached between builds."""
     build_variables: Finder = _find_nothing
-    """Variables of the build, in the form of `env`."""
+    """Returns environment variables of the build, in the form of arguments of `env`."""
     missing: str = ""
     """The remedy, if the build produces neither a server nor static files."""
     is_single_page: bool = False
-    """True if its static files are one page, which may route in the browser."""
+    """Whether the static files are a single-page application, which may route in the browser."""
     ignores_start: bool = False
-    """True if its usual start script is not for production."""
+    """Whether the usual start script runs a development server."""
 
 
 def _config(files: KnownFiles, name: str) -> str:
@@ -75,7 +77,7 @@ def _svelte_start(files: KnownFiles, package: dict[str, Any]) -> str:
 
 
 def _svelte_variables(files: KnownFiles, package: dict[str, Any]) -> str:
-    """Makes adapter-auto choose the adapter for Node."""
+    """Returns the variable that makes adapter-auto choose the Node adapter."""
     own = _needs(package, "@sveltejs/adapter-node", "@sveltejs/adapter-static")
     return "GCP_BUILDPACKS=1" if _needs(package, "@sveltejs/adapter-auto") and not own else ""
 
@@ -202,16 +204,17 @@ FRAMEWORKS: Final = (
         package="vite", name="Vite", is_single_page=True, build="npx vite build", static_folder=_vite_folder
     ),
 )
-"""The more special package first: many of them use vite too."""
+"""Supported frameworks. Specific packages come before vite, because many frameworks use vite."""
 
 
 def is_built(framework: str) -> bool:
-    """Returns True for a framework that runs only after its build."""
+    """Returns whether the framework needs a build before it can run."""
     return framework in {entry.name for entry in FRAMEWORKS}
 
 
 def build_cache_of(framework: str) -> str:
-    """Returns the folder that a build keeps for the next one, also for an application without a framework."""
+    """Returns the folder that is cached between builds. Applications without a framework have a default
+    folder."""
     caches = (entry.build_cache for entry in FRAMEWORKS if entry.name == framework)
     return next(caches, _USUAL_CACHE)
 
@@ -230,7 +233,7 @@ BROWSER_ROUTERS: Final = (
     "vue-router",
     "wouter",
 )
-"""Packages for routing in the browser, where one page serves many paths."""
+"""Packages that route in the browser, so that one page serves many paths."""
 
 
 SERVERS: Final = {

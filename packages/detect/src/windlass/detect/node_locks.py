@@ -1,4 +1,5 @@
-"""Locks of Node, with the package manager and version of each; packages that are needed to run."""
+"""Lock files of Node: the package manager and version of each, and whether commands need development
+packages."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ _PACKAGE: Final = re.compile(r"(?:@[\w.-]++/)?[\w.-]++")
 
 
 def needs_development(commands: Iterable[str], development: Collection[str]) -> bool:
-    """Returns whether one of these commands names a package for development."""
+    """Returns whether a command uses a development package."""
     if not development:
         return False
     words = (word for command in commands for word in _END.split(command))
@@ -27,9 +28,10 @@ LOCKS: Final = (
     ("package-lock.json", "npm"),
     ("npm-shrinkwrap.json", "npm"),
 )
-"""Files with their manager; the first existing file counts."""
+"""Lock files and their package managers. The first existing file decides."""
 BEGINNING: Final = 4096
-"""Bytes of a lock that are read: its form stands there, and the rest may be large."""
+"""Maximum bytes of a lock file that are read. The format version is at the beginning, and the rest may be
+large."""
 NEWEST_PNPM: Final = "10"
 _PNPM: Final = re.compile(r"^lockfileVersion:[ \t]*+['\"]?(\d++)", re.MULTILINE)
 _PNPM_BY_FORM: Final = {"5": "7", "6": "8", "9": NEWEST_PNPM}
@@ -38,7 +40,8 @@ _BERRY: Final = re.compile(r"^__metadata:\s*+version:[ \t]*+['\"]?(\d++)", re.MU
 
 
 def version_by_lock(lock: str, beginning: str) -> str:
-    """Returns the major version that follows the lock with this name; empty if any does."""
+    """Returns the major version of the package manager that wrote the lock file; empty if any version can
+    read it."""
     if lock == "pnpm-lock.yaml":
         form = _PNPM.search(beginning)
         return _PNPM_BY_FORM.get(form[1], "") if form else ""

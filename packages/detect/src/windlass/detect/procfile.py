@@ -1,4 +1,5 @@
-"""Reads a Procfile: the processes of an application, and the command that runs once for a release."""
+"""Parses a Procfile: the processes of an application, and the release command, which runs once per
+release."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _LINE: Final = re.compile(r"([A-Za-z0-9_-]{1,60}+)[ \t]*+:[ \t]*+(\S.*)")
 
 
 class Processes(Struct, frozen=True):
-    """The commands that a file of the repository names."""
+    """The commands that a file in the repository declares."""
 
     commands: Mapping[str, str] = {}
     release: str = ""
@@ -49,7 +50,7 @@ def read_procfile(text: str) -> Processes:
 
 
 def processes_of(pairs: Iterable[tuple[str, str]], file: str) -> Processes:
-    """Returns the processes that a file names. Of two with the same name, the first counts."""
+    """Returns the processes that a file declares. Of two processes with the same name, the first wins."""
     commands: dict[str, str] = {}
     for name, command in pairs:
         commands.setdefault(name, command)
@@ -61,14 +62,14 @@ def processes_of(pairs: Iterable[tuple[str, str]], file: str) -> Processes:
 
 
 def main_process(names: Collection[str], usual: str = WEB) -> str:
-    """Returns the process that an application runs unless it chooses another: `web`, or the only one.
-    Empty if the application has to choose one of several."""
+    """Returns the process that an application runs by default: `web`, or the only process. Empty if the
+    application has to choose one of several processes."""
     if usual in names:
         return usual
     return next(iter(names)) if len(names) == 1 else ""
 
 
 def exists_only_at_heroku(command: str) -> bool:
-    """Returns True for the commands by which PHP is served there, such as `heroku-php-apache2 web/`."""
+    """Returns whether the command is one of Heroku's PHP servers, such as `heroku-php-apache2 web/`."""
     program = next(iter(command.split()), "")
     return program.removeprefix("vendor/bin/").startswith("heroku-php-")

@@ -1,4 +1,4 @@
-"""Chooses among several programs of one repository by their names: the server comes before its tools."""
+"""Chooses between a repository's programs by their names. Servers come before tools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ _WORDS: Final = re.compile(r"[-_.]")
 
 
 def server_rank(name: str, own: str = "") -> int:
-    """Returns a lower number the likelier a program of this name serves; `own` is the name of the whole."""
+    """Returns a rank for a program's name: the lower, the more likely it is a server. `own`: the project's
+    name."""
     words = _WORDS.split(name.lower())
     for rank, usual in enumerate(_SERVERS):
         if usual in words or words[-1].endswith("server"):

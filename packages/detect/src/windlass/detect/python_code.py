@@ -1,4 +1,4 @@
-"""The Python files of an application: the object that a server loads, and the files that frameworks run."""
+"""Analyzes an application's Python files: the object that a server loads, and files that frameworks run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windlass.detect.known_files import KnownFiles
 
 MOST_FILES: Final = 60
 MOST_OF_CODE: Final = 4 << 20
-"""Maximum characters of all files together: hand-written applications are far smaller."""
+"""Maximum characters of all files together. Hand-written applications are far smaller."""
 _USUAL: Final = (
     "main.py", "app.py", "application.py", "wsgi.py", "asgi.py", "server.py", "api.py", "web.py", "run.py",
     "__init__.py", "streamlit_app.py", "Home.py", "demo.py", "index.py", "hello.py",
@@ -26,7 +26,7 @@ _OBJECT: Final = re.compile(
 _FACTORY: Final = re.compile(r"^def (create_app|make_app|create_application)\(", re.MULTILINE)
 _FUNCTION: Final = re.compile(r"^def[ \t]++(\w{1,80}+)\(([^)\n]{0,300}+)", re.MULTILINE)
 _NEXT: Final = re.compile(r"^[^\s)#]", re.MULTILINE)
-"""The line after a function: the first one that is not indented."""
+"""Matches the line after a function: the next line that is not indented."""
 _SERVED: Final = re.compile(
     r"^(?:from[ \t]++[\w.]++[ \t]++import[ \t]++(?:[\w, \t]{0,200}[, \t])?)?(app|application)\b", re.MULTILINE
 )
@@ -48,11 +48,11 @@ _ONLY_RUNS: Final = re.compile(
     r"[ \t]*+(?:app|application|server|api|uvicorn)\.run\((?:[^()]|\((?:[^()]|\([^()]*+\))*\))*\)\s*+",
     re.IGNORECASE | re.MULTILINE,
 )
-"""Matches the call of a development server."""
+"""Matches a block that only runs a development server."""
 
 
 class Maker(Struct, frozen=True):
-    """A function that makes an object, such as the application."""
+    """A function that creates an object, such as the application."""
 
     name: str
     parameters: str
@@ -67,11 +67,11 @@ class PythonFile(Struct, frozen=True):
     path: str
     text: str
     base: str = ""
-    """The folder from which modules are imported, where it is not that of the application."""
+    """The folder from which modules are imported; empty for the application's folder."""
 
     @property
     def module(self) -> str:
-        """Returns the name to import it by, from `base`."""
+        """The name by which the file is imported, relative to `base`."""
         plain = self.path.removeprefix(f"{self.base}/").removesuffix(".py").removesuffix("/__init__")
         return plain.replace("/", ".")
 
@@ -79,11 +79,11 @@ class PythonFile(Struct, frozen=True):
         return any(match[1] == module for match in _IMPORT.finditer(self.text))
 
     def made_by(self, *classes: str) -> str:
-        """Returns the name of the first object at the top level that one of these classes makes."""
+        """Returns the name of the first module-level object that is an instance of one of these classes."""
         return next((match[1] for match in _OBJECT.finditer(self.text) if match[2] in classes), "")
 
     def makers(self, name: str) -> Iterator[Maker]:
-        """Yields the functions at the top level that make an object of a class."""
+        """Yields the module-level functions that create an instance of the class."""
         makes = re.compile(rf"\b{name}(?:\(|\s*+:$)", re.MULTILINE)
         if not makes.search(self.text):
             return
@@ -93,25 +93,26 @@ class PythonFile(Struct, frozen=True):
                 yield Maker(match[1], match[2])
 
     def factory(self, name: str) -> str:
-        """Returns a function that makes an application of this class: one of a usual name, or else one that
-        shows it and needs no arguments."""
+        """Returns the name of a function that creates an application of this class: a function with a usual
+        name, or a function without required arguments that calls the class."""
         if match := _FACTORY.search(self.text):
             return match[1]
         return next((maker.name for maker in self.makers(name) if maker.needs_no_arguments), "")
 
     @property
     def served_object(self) -> str:
-        """Returns the name under which servers look for the application, if the file makes or imports it."""
+        """The name of the application object, if the file defines or imports it under a usual name."""
         match = _SERVED.search(self.text)
         return match[1] if match else ""
 
     @property
     def starts_a_server(self) -> bool:
-        """Returns whether running the file serves others on a port that its author chose, or does more
-        than to serve.
+        """Returns whether running the file starts a server that the author configured for public access, or
+        does more than start a server.
 
-        Frameworks listen on this machine alone unless a host is named: for others a server of its own loads
-        the application."""
+        Frameworks listen on localhost by default. In that case, a separate server loads the application
+        instead.
+        """
         block = self._running_part
         if not (_RUN.search(block) and _DELIBERATE.search(block)):
             return False
@@ -119,7 +120,7 @@ class PythonFile(Struct, frozen=True):
 
     @property
     def _running_part(self) -> str:
-        """The part that does something only when the file is run, without its condition."""
+        """The code that runs only if the file is executed, without the `if __name__` line."""
         if main := _MAIN.search(self.text):
             return self.text[main.end() :].removeprefix(":").lstrip("\n")
         runs = _RUN_AT_TOP.search(self.text)
@@ -127,15 +128,15 @@ class PythonFile(Struct, frozen=True):
 
     @property
     def served_port(self) -> int:
-        """Returns the first port in the text, or else the default one; if the program listens on another
-        port, that one is used later."""
+        """The first port in the text, or a default port. If the program listens on another port, that port is
+        detected when it runs."""
         numbers = (int(match[1] or match[2]) for match in _PORT.finditer(self.text))
         return next((number for number in numbers if 0 < number < 2**16), _USUAL_PORT)
 
 
 def python_files(files: KnownFiles, needed: Collection[str]) -> list[PythonFile]:
-    """Returns the files that may hold the application: at the top first, then in packages, usual names
-    first. `needed`: packages that the application names."""
+    """Returns the files that may contain the application: the top folder before packages, usual names first.
+    `needed`: the application's dependencies."""
     modules: list[PythonFile] = []
     size = 0
     for path in _paths(files):
@@ -156,14 +157,17 @@ def python_file(files: KnownFiles, path: str, needed: Collection[str]) -> Python
 
 
 def module_file(files: KnownFiles, module: str) -> str:
-    """Returns the path of a module, or of the beginning of a package, or an empty text."""
+    """Returns the path of a module or of a package's `__init__.py`; empty if the file does not exist."""
     path = module.replace(".", "/")
     return files.has(f"{path}.py", f"{path}/__init__.py")
 
 
 def _base_of(files: KnownFiles, folder: str, modules: Collection[str]) -> str:
-    """Returns the folder from which a file imports modules of the repository: its own if they are beside it
-    and nowhere else, as where it is run there; `src` if it is below that."""
+    """Returns the folder from which a file imports the repository's modules.
+
+    The file's own folder is returned if the modules are only there, because the file is run there. Files
+    below `src` import from `src`.
+    """
     is_run_there = _PLAIN.fullmatch(folder) and _contains_module(files, folder, modules)
     if is_run_there and not any(_contains_module(files, top, modules) for top in ("", "src")):
         return folder
@@ -171,7 +175,7 @@ def _base_of(files: KnownFiles, folder: str, modules: Collection[str]) -> str:
 
 
 def _contains_module(files: KnownFiles, folder: str, modules: Collection[str]) -> bool:
-    """Returns whether a folder holds one of these modules or packages."""
+    """Returns whether a folder contains one of these modules or packages."""
     inner = f"{folder}/" if folder else ""
     return any(files.has(f"{inner}{name}.py", f"{inner}{name}/__init__.py") for name in modules)
 
@@ -187,7 +191,7 @@ def _paths(files: KnownFiles) -> Iterator[str]:
 
 
 def _packages(files: KnownFiles) -> list[str]:
-    """Returns folders at most two deep; below `src`, three."""
+    """Returns package folders up to two levels deep, or three levels below `src`."""
     folders = [
         folder
         for folder in files.tree.folders()

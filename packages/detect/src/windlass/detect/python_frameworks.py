@@ -1,4 +1,4 @@
-"""Frameworks of Python that are recognized in the code, and how each is served."""
+"""Python frameworks that are recognized in code, and the command that serves each framework."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MODULES: Final = {
 
 
 class ScriptFramework(NamedTuple):
-    """A framework whose own program runs a file."""
+    """A framework with its own program, which runs a file."""
 
     name: str
     module: str
     start: str
-    """The command before the path of the file."""
+    """The part of the command before the file's path."""
     options: str
     port: int
     health_path: str = ""
@@ -63,11 +63,11 @@ _SCRIPTS: Final = (
     ),
 )
 _BESIDE_A_SERVER: Final = "gradio"
-"""A module that applications of a server framework import, too."""
+"""A module that applications of server frameworks import, too."""
 
 
 def choose_script_framework(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> bool:
-    """Chooses a framework whose own program runs a file. Returns False if there is none."""
+    """Chooses a framework whose own program runs a file. Returns False if no file uses one."""
     for framework in _SCRIPTS:
         for file in code if framework.module in needed or not needed else ():
             if file.imports(framework.module) and not _is_of_server(framework, file):
@@ -96,8 +96,8 @@ def _choose_script(
 
 
 def choose_server_framework(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> bool:
-    """Chooses a framework whose application object is loaded by a server: a declared one, or else one that
-    is installed with another package. Returns False if there is none."""
+    """Chooses a framework whose application object a server loads. Declared frameworks come before frameworks
+    that are only imported, as dependencies of other packages. Returns False if no file uses one."""
     named = [name for name in (*_ASGI, *_WSGI) if _file_naming(_MODULES[name], needed)]
     for name in named:
         makers = {maker.name for file in code for maker in file.makers(name)}
@@ -121,7 +121,8 @@ def _choose_object(
     name: str,
     makers: Collection[str],
 ) -> bool:
-    """Chooses the application object of a framework in a file, or the function that creates it."""
+    """Chooses a framework's application object in a file, or the function that creates it. Returns False if
+    the file has neither."""
     variable = file.made_by(name, *makers)
     factory = file.factory(name) if not variable and file.imports(_MODULES[name]) else ""
     if not variable and not factory:
@@ -149,7 +150,8 @@ def _choose_object(
 def _choose_entry_object(
     recipe: Recipe, needed: dict[str, str], file: PythonFile, named: Collection[str]
 ) -> bool:
-    """Chooses the object of wsgi.py or asgi.py, wherever it is made."""
+    """Chooses the application object in wsgi.py or asgi.py, even if another file creates it. Returns False if
+    there is none."""
     names = {"wsgi.py": _WSGI, "asgi.py": _ASGI}.get(file.path, ())
     name = next((name for name in names if name in named), "")
     if not name or not (variable := file.served_object):
@@ -167,13 +169,15 @@ def _reason_text(name: str, module: str, needed: dict[str, str], file: PythonFil
 
 
 def _add_unnamed(recipe: Recipe, needed: dict[str, str], module: str, file: PythonFile) -> None:
-    """Adds the framework where no file names any package. Where one does, another package may bring it."""
+    """Adds the framework's package if no file declares any dependency. Otherwise another package may depend
+    on it."""
     if not needed:
         add_package(recipe, module, f"{file.path} imports it, and no file names any package.")
 
 
 def _file_naming(module: str, needed: dict[str, str]) -> str:
-    """Returns the file that names a package, or one of its extensions, which bring it: flask-admin."""
+    """Returns the file that declares a package or one of its extensions, such as flask-admin, which depends
+    on the package."""
     extensions = (file for name, file in needed.items() if name.startswith(f"{module}-"))
     return needed.get(module) or next(extensions, "")
 

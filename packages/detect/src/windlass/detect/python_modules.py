@@ -1,7 +1,7 @@
-"""Modules of Python by name: modules that newer Pythons or setuptools lack, modules of every Python, and
-packages that provide modules of another name.
+"""Python modules by name: modules missing in newer Python or setuptools versions, standard library modules,
+and modules whose package has another name.
 
-Names in one text are alternatives of a regular expression.
+Texts with several names are alternatives of a regular expression.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 REMOVED: Final = "imp|asyncore|smtpd|cgi|crypt|telnetlib|pipes"
 LAST_WITH_REMOVED: Final = "3.11"
-"""The newest Python that has all of them."""
+"""The newest Python that contains all removed modules."""
 OF_OLD_SETUPTOOLS: Final = "pkg_resources|distutils"
 ADD_SETUPTOOLS: Final = "Add setuptools<81 to the dependencies"
 STANDARD: Final = "|".join(sorted(sys.stdlib_module_names))
@@ -42,5 +42,5 @@ _PACKAGES: Final = {
 
 
 def package_of(module: str) -> str:
-    """Returns the package to install for a module; its own name where no other is known."""
+    """Returns the package to install for a module. An unknown module has the same name as its package."""
     return _PACKAGES.get(module.partition(".")[0], module)

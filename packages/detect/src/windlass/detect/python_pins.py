@@ -1,7 +1,7 @@
-"""Finds the Python versions with wheels for every package that an application pins, in its requirements
-files and those that they include.
+"""Finds the Python versions that have wheels for all pinned packages of an application, including those of
+included requirements files.
 
-A newer Python would compile these packages, which needs a compiler and fails for most old sources.
+With a newer Python, pip would compile these packages, which needs a compiler and fails for most old sources.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ REQUIREMENTS: Final = (
         for name in ("production", "prod", "requirements", "main", "base", "common")
     ),
 )
-"""Files of requirements, the first choice first."""
+"""Requirements files, in order of precedence."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*+")
 _INSTALLS_MORE: Final = re.compile(r"^(?:-e|--editable|\.|.*--hash)|://", re.MULTILINE)
-"""Matches lines that install a project, or a lock file to which pip adds nothing."""
+"""Matches lines that install a project, and lines of a lock file to which pip cannot add packages."""
 _INCLUDE: Final = re.compile(r"(?:-r|--requirement)[ \t=]*+(\S++)")
 
 
 def package_name(line: str) -> str:
-    """Returns the name of the package that a line names, in its usual form; empty if it names none."""
+    """Returns the normalized name of the package in a requirement line; empty if the line contains none."""
     name = _NAME.match(line)
     return re.sub(r"[-_.]+", "-", name[0]).lower() if name else ""
 
 
 def missing_requirements(text: str, declared: Sequence[str]) -> list[str]:
-    """Returns the dependencies of a project that its requirements do not name, if they can be added."""
+    """Returns the project's dependencies that are missing in its requirements. Empty if nothing can be
+    added."""
     if _INSTALLS_MORE.search(text):
         return []
     names = set(_names(text.splitlines()))
@@ -50,7 +51,7 @@ def _names(lines: Iterable[str]) -> Iterator[str]:
 
 
 def requirements_files(files: KnownFiles) -> Iterator[str]:
-    """Yields the requirements file, and those that it includes, each once."""
+    """Yields the requirements file and the files that it includes, each once."""
     ahead = [files.has(*REQUIREMENTS) or REQUIREMENTS[0]]
     for path in ahead:
         if not files.has(path):
@@ -66,19 +67,19 @@ def requirements_files(files: KnownFiles) -> Iterator[str]:
 
 SETUPTOOLS: Final = "setuptools<81"
 _WITHOUT_SINCE: Final = {"gunicorn": (21,), "apscheduler": (3, 11), "djangorestframework-simplejwt": (5, 3)}
-"""The first version of each that does without pkg_resources."""
+"""The first version of each package that does not need pkg_resources."""
 PIN: Final = re.compile(
     r"^(?:name = \")?(?P<name>[a-z][\w.-]*+)(?:\[[^\]\n]*+\])?"
     r"(?:[ \t]*+==[ \t]*+|\"\nversion = \")(?P<version>\d[\d.]*+)",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A line of requirements, or two lines of a lock of uv, Poetry or PDM."""
+"""Matches a pin: one line of a requirements file, or two lines of a lock file of uv, Poetry or PDM."""
 _OWN_SETUPTOOLS: Final = re.compile(r"^setuptools[ \t]*+[=~>]", re.IGNORECASE | re.MULTILINE)
 
 
 def old_package_in(text: str) -> str:
-    """Returns the first package of requirements or a lock that needs an old setuptools, such as `gunicorn
-    20.1.0`. Empty if there is none, or if the requirements choose a setuptools themselves."""
+    """Returns the first package in requirements or a lock file that needs an old setuptools, such as
+    `gunicorn 20.1.0`. Empty if there is none, or if setuptools is pinned."""
     if _OWN_SETUPTOOLS.search(text):
         return ""
     for match in PIN.finditer(text):
@@ -96,18 +97,18 @@ LOCKS: Final = ("uv.lock", "poetry.lock", "pdm.lock")
 PINNING_FILES: Final = (*LOCKS, *REQUIREMENTS, "Pipfile.lock", "pyproject.toml")
 _PIPFILE: Final = "Pipfile.lock"
 MOST_OF_LOCK: Final = 8 << 20
-"""Bytes of a lock that are read."""
+"""Maximum bytes of a lock file that are read."""
 _OLDEST: Final = 8
-"""The oldest minor version that a range names."""
+"""The oldest minor version that a range can begin with."""
 _ELSEWHERE: Final = re.compile(
     r"python(?:_full)?_version[ \t]*+(?:<=?|==)[ \t]*+['\"]3"
     r"|(?:sys_platform|platform_system|os_name)[ \t]*+==[ \t]*+['\"](?!linux|Linux|posix)"
 )
-"""Matches markers of requirements for older Pythons or other systems."""
+"""Matches environment markers that limit a requirement to older Python versions or other systems."""
 
 
 class PinnedPython(Struct, frozen=True):
-    """A range of Pythons, or one, and the pin that keeps newer ones out."""
+    """A Python version or range, and the pinned package that excludes newer versions."""
 
     version: str
     pin: str
@@ -130,8 +131,8 @@ class _Pin(Struct, frozen=True):
 
 
 def python_of_pins(files: KnownFiles) -> PinnedPython | None:
-    """Returns the Pythons that have wheels of all pins. None if the newest Python has them, or if none has
-    them all."""
+    """Returns the Python versions that have wheels for all pinned packages. None if the newest Python has
+    them, or if no Python has all of them."""
     minors, pins = _minors_by_package(files), {pin.package: pin for pin in _pins(files)}
     if not minors:
         return None
@@ -147,8 +148,8 @@ def python_of_pins(files: KnownFiles) -> PinnedPython | None:
 
 
 def _minors_by_package(files: KnownFiles) -> Mapping[str, tuple[int, int]]:
-    """Returns the oldest and the newest minor version with a wheel of each package. A lock may pin a package
-    more than once, for several Pythons."""
+    """Returns the oldest and the newest Python minor version with a wheel, for each package. A lock file may
+    pin a package several times, for different Python versions."""
     minors: dict[str, tuple[int, int]] = {}
     for pin in _pins(files):
         oldest, newest = minors_of(pin.package, pin.version)
@@ -158,7 +159,8 @@ def _minors_by_package(files: KnownFiles) -> Mapping[str, tuple[int, int]]:
 
 
 def minors_of(package: str, version: str) -> tuple[int, int]:
-    """Returns the oldest and the newest minor version of CPython with a wheel, as far as they are limited."""
+    """Returns the oldest and the newest CPython minor version with a wheel. Unlimited if the package is
+    unknown."""
     numbers, limits = version_numbers(version), (0, NEWEST)
     for row in WHEELS.get(package, "").split():
         first, _, minors = row.partition("=")
@@ -176,7 +178,7 @@ def _without_zeros(numbers: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _pins(files: KnownFiles) -> Iterator[_Pin]:
-    """Yields the pins of the file that decides what is installed."""
+    """Yields the pins in the file with the highest precedence."""
     if lock := files.has(*LOCKS):
         yield from _pins_in(files.beginning(lock, MOST_OF_LOCK), lock)
     elif files.has(*REQUIREMENTS):
@@ -199,7 +201,7 @@ def _pins_in(text: str, file: str) -> Iterator[_Pin]:
 def _pins_of_pipfile(text: str) -> Iterator[_Pin]:
     try:
         packages = table(json.loads(text), "default")
-    except (ValueError, RecursionError):  # the installation says so
+    except (ValueError, RecursionError):  # the installation reports the malformed file
         return
     for name in packages:
         version = text_in(packages, name, "version")

@@ -1,5 +1,5 @@
-"""Commands that package managers of Python run in their environment, such as `uv run uvicorn main:app`. The
-environment is made at the build, and the manager is not beside the program later."""
+"""Removes the package manager from commands such as `uv run uvicorn main:app`. The build creates the virtual
+environment, and the manager is not available at runtime."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 RUNNERS: Final = ("uv", "poetry", "pdm", "pipenv")
 OPTIONS: Final = ("--", "--frozen", "--locked", "--no-dev", "--no-sync")
-"""Words before the command that change nothing where the environment is complete."""
+"""Options before the command that have no effect if the environment is complete."""
 _RUNNER: Final = re.compile(
     rf"(^|&&|\|\||;)([ \t]*+(?:exec[ \t]++)?)(?:{'|'.join(RUNNERS)})[ \t]++run[ \t]++"
     rf"(?:(?:{'|'.join(OPTIONS)})[ \t]++){{0,5}}(?=[^\s-])(\S{{1,200}}?\.py(?=[ \t]|$))?",
@@ -17,7 +17,7 @@ _RUNNER: Final = re.compile(
 
 
 def without_runner(command: str) -> str:
-    """Returns the command that the manager would run."""
+    """Returns the command that the package manager would run."""
     return _RUNNER.sub(_program, command)
 
 

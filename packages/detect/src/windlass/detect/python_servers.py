@@ -1,7 +1,7 @@
-"""Plain Python programs that serve: files that read the port from the environment, or start a server of a
-library.
+"""Recognizes plain Python programs that listen: they read the port from the environment, or start a library's
+server.
 
-The program is the file that is started, with the files of the repository that it imports.
+A program consists of the started file and the files of the repository that it imports.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ _SERVERS: Final = (
     ("waitress", r"\bserve[ \t]*+\("),
     ("websockets", r"\bserve[ \t]*+\("),
 )
-"""A module that the file must import, and the call that starts its server."""
+"""The module that a file must import, and the call that starts the module's server."""
 _OF_SERVERS: Final = tuple((module, re.compile(pattern)) for module, pattern in _SERVERS)
 _PLACE: Final = re.compile(r"(?:,|\()[ \t\n]*+(?:['\"][\w.:]*+['\"]|None)[ \t\n]*+,[ \t\n]*+(\d{2,5})\b")
-"""The port after a host: `HTTPServer(("", 8000), …)`, `start_server(serve, "0.0.0.0", 8888)`."""
+"""Matches the port after a host: `HTTPServer(("", 8000), …)`, `start_server(serve, "0.0.0.0", 8888)`."""
 _LISTENS: Final = re.compile(r"\.listen\([ \t]*+(\d{2,5})\b")
 
 
 class PythonServer(Struct, frozen=True):
-    """A file that shows that a program serves."""
+    """A server that a program starts: its port, and the reason for the choice."""
 
     port: int
     reason: str
 
 
 def server_of(files: KnownFiles, path: str) -> PythonServer | None:
-    """Returns the server that is started by running a file. None if nothing shows one."""
+    """Returns the server that a file starts when it is run. None if no server is recognized."""
     for file in _program(files, path):
         text = _COMMENT.sub("", file.text)
         if _READS_PORT.search(text):
@@ -63,7 +63,7 @@ def server_of(files: KnownFiles, path: str) -> PythonServer | None:
 
 
 def program_file(files: KnownFiles, module: str) -> str:
-    """Returns the path of a module that a program imports or is, also below `src`, or an empty text."""
+    """Returns the path of a module in the top folder or in `src`; empty if the file does not exist."""
     path = module.replace(".", "/")
     return files.has(
         *(f"{top}{path}{end}" for top in ("", "src/") for end in (".py", "/__main__.py", "/__init__.py"))
@@ -77,7 +77,7 @@ def _port_of(file: PythonFile, text: str) -> int:
 
 
 def _program(files: KnownFiles, path: str) -> Iterator[PythonFile]:
-    """Yields the file, and the files of the repository that it imports."""
+    """Yields the file, and all files of the repository that it imports."""
     ahead = [path]
     for name in ahead:
         file = PythonFile(name, files.text(name))
@@ -89,7 +89,7 @@ def _program(files: KnownFiles, path: str) -> Iterator[PythonFile]:
 
 
 def _imports(file: PythonFile) -> Iterator[str]:
-    """Yields the full names that a file may import: modules, and names inside modules."""
+    """Yields the absolute names that a file may import: modules, and names inside modules."""
     package = file.path.removeprefix("src/").split("/")[:-1]
     for match in _IMPORT.finditer(file.text):
         if match["modules"]:

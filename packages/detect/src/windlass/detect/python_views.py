@@ -1,4 +1,4 @@
-"""Applications whose object is made in one module, and whose views are in others.
+"""Finds the module to load if an application's object and its views are in different modules.
 
 A server has to load a module that imports both.
 """
@@ -24,8 +24,8 @@ _ENTRIES: Final = re.compile(r"(?:.*/)?(?:main|run|wsgi|asgi|server|startup|star
 
 
 def module_with_views(code: Sequence[PythonFile], origin: PythonFile, variable: str) -> PythonFile | None:
-    """Returns the module that imports an object of `origin` along with its views. None if `origin` has views
-    itself, loads other modules, or no module does that."""
+    """Returns the module that imports an object of `origin` along with its views. None if `origin` itself has
+    views or imports other modules, or if no such module exists."""
     if _has_views(origin, variable) or next(_own_modules(code, origin), None):
         return None
     takes = re.compile(_TAKES.format(re.escape(variable)), re.MULTILINE)
@@ -43,7 +43,7 @@ def _has_views(file: PythonFile, variable: str) -> bool:
 
 
 def _own_modules(code: Sequence[PythonFile], file: PythonFile) -> Iterator[str]:
-    """Yields the modules of the repository that a file loads."""
+    """Yields the repository's modules that a file imports."""
     tops = {other.module.partition(".")[0] for other in code if other.base == file.base}
     for match in _LOADS.finditer(file.text):
         module = _absolute(file, match[1]) if match[1] is not None else match[3]
@@ -56,7 +56,7 @@ def _own_modules(code: Sequence[PythonFile], file: PythonFile) -> Iterator[str]:
 
 
 def _absolute(file: PythonFile, module: str) -> str:
-    """Returns the whole name of a module that a file names, perhaps relative to its package."""
+    """Returns the absolute name of a module that a file imports, possibly by a relative import."""
     up = len(module) - len(module.lstrip("."))
     if not up:
         return module

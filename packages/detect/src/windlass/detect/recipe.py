@@ -1,4 +1,4 @@
-"""A recipe: how to install, build and start an application, with the reason for each value."""
+"""A recipe: the commands to install, build and start an application, with the reason for each value."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from msgspec import Meta, Struct, field
 WEB: Final = "web"
 """The process type that serves requests."""
 SITE: Final = "/site"
-"""The folder in an image that contains only a static site."""
+"""The folder that contains the static site in an image."""
 LONGEST: Final = 2000
-"""Maximum characters of a value, of a command or of a reason."""
+"""Maximum length of a value, command or reason in characters."""
 
 
 class ProcessType(Struct, frozen=True):
@@ -22,7 +22,7 @@ class ProcessType(Struct, frozen=True):
 
 
 class Candidate(Struct, frozen=True):
-    """A folder of a repository that holds its own application."""
+    """A folder in a repository that contains an application of its own."""
 
     root_path: Annotated[str, Meta(description="Value for git_repository.root_path")]
     language: str
@@ -30,7 +30,8 @@ class Candidate(Struct, frozen=True):
 
 
 class Recipe(Struct, kw_only=True):
-    """A recipe. Empty values were not detected. The first value that is chosen for a field is kept."""
+    """How an application is built and started. Empty fields were not detected. The first value chosen for a
+    field is kept."""
 
     language: Annotated[str, Meta(description="Empty if no language was recognized")] = ""
     language_version: Annotated[str, Meta(description="As the repository writes it")] = ""
@@ -69,15 +70,18 @@ class Recipe(Struct, kw_only=True):
     ] = field(default_factory=list)
 
     def choose(self, reason: str, **values: Any) -> None:
-        """Sets the values that are still empty, each for this reason. A part that is too long is named in the
-        problems instead: the rest of a command would do something else."""
+        """Sets fields that are still empty, and records the reason.
+
+        A value that is too long is reported as a problem instead, because a truncated command would do
+        something else.
+        """
         for name, value in values.items():
             if not getattr(self, name) and (plain := self._clean_value(name, value)):
                 setattr(self, name, plain)
                 self.reasons[name] = _line(reason)[:LONGEST]
 
     def forget(self, *names: str) -> None:
-        """Clears values."""
+        """Clears fields and their reasons."""
         empty = Recipe()
         for name in names:
             setattr(self, name, getattr(empty, name))
@@ -110,12 +114,13 @@ class Recipe(Struct, kw_only=True):
 
     @property
     def is_application(self) -> bool:
-        """Returns whether the recipe can be started; also True if it has several processes to choose from."""
+        """Returns whether the recipe can be started, including recipes with several processes to choose
+        from."""
         return self.is_runnable or bool(self.processes)
 
     @property
     def values(self) -> list[tuple[str, str, str]]:
-        """The name, the value as text, and the reason of each value that was found."""
+        """The name, value as text, and reason of each detected field."""
         return [
             (name, _to_text(getattr(self, name)), self.reasons[name])
             for name in _ORDER
@@ -138,5 +143,5 @@ def _to_text(value: Any) -> str:
 
 
 def _line(text: str) -> str:
-    """Returns the text as one line without control characters: it comes from untrusted files."""
+    """Returns the text as one line without control characters, because files are untrusted."""
     return "".join(sign if sign.isprintable() else " " for sign in text).strip()

@@ -1,4 +1,4 @@
-"""Settings of an application that win over its recipe, whatever its repository declares."""
+"""Applies an application's settings, which override the recipe and the repository's files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REASON: Final = "It is set in the application."
 
 
 class RecipeSettings(Struct, frozen=True, kw_only=True):
-    """Settings that override a recipe; an empty one changes nothing."""
+    """Settings that override a recipe. Empty settings change nothing."""
 
     install_command: str = ""
     build_command: str = ""
@@ -23,11 +23,12 @@ class RecipeSettings(Struct, frozen=True, kw_only=True):
     static_folder: str = ""
     language_version: str = ""
     system_packages: tuple[str, ...] = ()
-    """Packages in addition to those of the recipe."""
+    """Packages to install in addition to the recipe's packages."""
 
     @property
     def asks_for_recipe(self) -> bool:
-        """Returns whether one of them cannot apply to a Dockerfile, which installs and builds by itself."""
+        """Returns whether a setting needs a recipe. Such a setting cannot apply to a Dockerfile, which
+        installs and builds by itself."""
         return any(
             (
                 self.install_command,
@@ -40,7 +41,7 @@ class RecipeSettings(Struct, frozen=True, kw_only=True):
 
 
 def apply_settings(recipe: Recipe, settings: RecipeSettings) -> Recipe:
-    """Returns the recipe with the values that are set. The given one stays as it is."""
+    """Returns a copy of the recipe with the settings applied."""
     changed = replace(recipe, reasons={**recipe.reasons}, problems=[*recipe.problems])
     for field, value in (
         ("install", settings.install_command),
@@ -61,7 +62,7 @@ def apply_settings(recipe: Recipe, settings: RecipeSettings) -> Recipe:
 
 
 def _serve(recipe: Recipe, folder: str) -> None:
-    """Turns the recipe into a static site; processes other than the web process are kept."""
+    """Turns the recipe into a static site. Processes other than the web process are kept."""
     others = [process for process in recipe.processes if process.name != WEB]
     recipe.forget("start", "processes", "port", "health_path")
     _set(recipe, "static_folder", folder.removeprefix("./").rstrip("/") or ".")

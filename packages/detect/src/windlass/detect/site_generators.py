@@ -1,4 +1,4 @@
-"""Generators of static sites that PyPI carries: the file that shows each, and the folder that it makes."""
+"""Static site generators on PyPI: the file that identifies each one, and its output folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Generator(Struct, frozen=True, kw_only=True):
     name: str
     files: tuple[str, ...]
     package: str
-    """The package of PyPI, or one that needs it, is installed if no file names it."""
+    """The PyPI package that is installed if no file declares it."""
     build: str
     folder: str
 
@@ -56,8 +56,8 @@ SITE_FILES: Final = tuple(file for generator in _GENERATORS for file in generato
 
 
 def choose_site(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
-    """Chooses the static site generator of the folder, if it contains no application: many applications
-    have such a manual."""
+    """Chooses the folder's static site generator if the folder contains no application. In a repository with
+    an application, the site is usually only its manual."""
     generator = next((maker for maker in _GENERATORS if files.has(*maker.files)), None)
     if generator is None or recipe.is_application or _holds_others(files):
         return
@@ -76,7 +76,7 @@ def choose_site(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> No
 
 
 def _holds_others(files: KnownFiles) -> bool:
-    """Returns whether this folder or one below holds its own application, of which the site is the manual."""
+    """Returns whether this folder or a subfolder contains an application whose manual is the site."""
     if files.has("package.json"):
         return True
     return any(

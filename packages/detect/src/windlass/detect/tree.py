@@ -1,4 +1,4 @@
-"""The files of a folder, as detection sees them: their names, and the beginning of the content of a few."""
+"""A tree of files for detection: the names of all files, and the contents of a few."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 Read = Callable[[str, int], bytes]
-"""Returns the first bytes of a file: its path, and the most bytes to return."""
+"""Reads the beginning of a file. The arguments are the path and the maximum number of bytes."""
 
 _NONE: Final[frozenset[str]] = frozenset()
 
 
 class Tree:
-    """The names of the files below a folder, by folder. Does no I/O besides `read`."""
+    """The names of the files below a folder, grouped by folder. Does no I/O except through `read`."""
 
     def __init__(self, paths: Iterable[str], read: Read) -> None:
-        """`paths` are relative to the folder, with `/` between names."""
+        """Creates a tree. `paths` are relative to the folder, separated by `/`."""
         self._names: dict[str, set[str]] = {}
         self._read = read
         self._top = ""
         self._bytes_read = [0]
-        """One number, which all views of the same files share."""
+        """The counter, in a list so that all views of the same files share it."""
         for path in paths:
             folder, _, name = path.rpartition("/")
             self._names.setdefault(folder, set()).add(name)
 
     def below(self, folder: str) -> Tree:
-        """Returns the same files as seen from a folder."""
+        """Returns a view of the same files with a subfolder as its top folder."""
         view = Tree((), self._read)
         view._names = self._names
         view._bytes_read = self._bytes_read
@@ -42,7 +42,7 @@ class Tree:
         return name in self.names(folder)
 
     def folders(self) -> Iterator[str]:
-        """Yields the folders below that hold files, in any order."""
+        """Yields the folders below the top folder that contain files, in any order."""
         beginning = f"{self._top}/" if self._top else ""
         for folder in self._names:
             if folder.startswith(beginning) and folder != self._top:
@@ -55,7 +55,7 @@ class Tree:
 
     @property
     def bytes_read(self) -> int:
-        """Returns how much was read so far, in all folders."""
+        """The number of bytes read so far, in all views."""
         return self._bytes_read[0]
 
     def _full_path(self, path: str) -> str:

@@ -1,7 +1,7 @@
-"""Ranges of versions as package.json, pyproject.toml and version files write them: `^20.1`, `>=3.10,<4`,
-`18 || 20`, `3.12.*`.
+"""Version ranges in the syntax of package.json, pyproject.toml and version files: `^20.1`, `>=3.10,<4`, `18
+|| 20`, `3.12.*`.
 
-Only releases are compared, by three numbers. A range in an unknown form, such as `latest`, holds every
+Only the three numbers of a release are compared. A range in an unknown form, such as `latest`, contains every
 version.
 """
 
@@ -14,23 +14,23 @@ _COMPARATOR: Final = re.compile(
     r"(\^|~=|~>|~|===|==|!=|>=|<=|>|<|=)?[ \t]*+[vV]?(\d++)(?:\.(\d++|[xX*]))?(?:\.(\d++|[xX*]))?[\w.*+-]*+"
 )
 LONGEST: Final = 200
-"""Maximum characters of a range that are read."""
+"""Maximum characters of a range that are parsed."""
 _BETWEEN: Final = re.compile(r"(\S++)[ \t]++-[ \t]++(\S++)")
 _NAMES: Final = {"hydrogen": "18", "iron": "20", "jod": "22", "krypton": "24"}
-"""Long-term versions of Node, by the names that .nvmrc uses: `lts/jod`."""
+"""Code names of Node's long-term releases, which .nvmrc may contain: `lts/jod`."""
 
 Numbers = tuple[int, ...]
 
 
 def is_in_range(version: str, wanted: str) -> bool:
-    """Returns whether the version, such as 20.11.1, is in the range."""
+    """Returns whether a version, such as 20.11.1, is in the range."""
     present = _pad(_numbers(version))
     return any(_satisfies(present, alternative) for alternative in wanted[:LONGEST].split("||"))
 
 
 def plain_version(wanted: str) -> str:
-    """Returns the numbers of a range that names one version or the beginning of one, such as `v20.11`, or an
-    empty text."""
+    """Returns the numbers of a range that consists of one version or version prefix, such as `v20.11`. Empty
+    for other ranges."""
     match = _COMPARATOR.fullmatch(without_name(wanted[:LONGEST]))
     return (
         ".".join(map(str, _numbers_before_wildcard(match)))
@@ -40,7 +40,8 @@ def plain_version(wanted: str) -> str:
 
 
 def without_name(wanted: str) -> str:
-    """Returns the number of a long-term version of Node that is named; any other text as it is."""
+    """Returns the number of a Node release that is given by its code name. Other texts are returned
+    unchanged."""
     return _NAMES.get(wanted.strip().lower().removeprefix("lts/"), wanted.strip())
 
 
@@ -76,7 +77,7 @@ def _compares(present: Numbers, match: re.Match[str]) -> bool:
 
 
 def _numbers_before_wildcard(match: re.Match[str]) -> Numbers:
-    """Returns the numbers before the first wildcard."""
+    """Returns the version numbers up to the first wildcard."""
     parts: list[int] = []
     for text in (match[2], match[3], match[4]):
         if text is None or not text.isdigit():

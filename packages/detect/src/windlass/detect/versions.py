@@ -1,4 +1,4 @@
-"""Reads requested versions of languages, from files for one language and from `.tool-versions`."""
+"""Reads the requested version of a language from a version file or from `.tool-versions`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def choose_version(recipe: Recipe, version: str, file: str) -> None:
 
 
 def choose_version_by_file(files: KnownFiles, recipe: Recipe, tool: str, *names: str) -> None:
-    """Chooses the version in the first line of one of these files, or that of a tool in `.tool-versions`."""
+    """Chooses the version in the first line of one of these files, or the tool's version in
+    `.tool-versions`."""
     for name in names:
         version = files.line(name).removeprefix(f"{tool}-").removeprefix("v")
         choose_version(recipe, version, name)

@@ -1,4 +1,5 @@
-"""Dockerfiles of recipes: `dockerfile(recipe, tree)` writes one. Runs nothing and reads no registry."""
+"""Generates Dockerfiles: `dockerfile(recipe, tree)` returns the text, without running commands or contacting
+a registry."""
 
 from windlass.detect.dockerfile.stages import DockerfileOptions
 from windlass.detect.dockerfile.writer import argv, dockerfile, is_static

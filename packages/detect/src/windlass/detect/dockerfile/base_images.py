@@ -1,6 +1,6 @@
-"""Base images by language: tags that exist, and the one that suits the version a repository asks for.
+"""Base images by language. Selects an existing tag that matches the version that a repository requests.
 
-Where tags name a release of Debian, it is the same in all: a program that is built in one image runs in the
+All tags with a Debian release use the same release, so a program that is built in one image runs in the
 other.
 """
 
@@ -20,7 +20,7 @@ _CLAUSE: Final = re.compile(r"(?<![\w.])(\^|~=|~>|~|>=|<=|!=|==|=|>|<|)[ \t]*+v?
 _HYPHEN: Final = re.compile(r"(\d[\d.]*+) +- +(\d[\d.]*+)")
 _EXACT: Final = re.compile(r"[=v]{0,3}+(\d{1,4}(?:\.\d{1,6}){0,3})(?:\.[x*])?", re.ASCII)
 _DISTRIBUTION: Final = re.compile(r"(?:[a-z]++-)?+([=v]{0,3}+\d[\d.]*+)[-+]\S*+")
-"""Names of distributions around a version: `temurin-21.0.2+13`, `1.17.3-otp-27`."""
+"""Matches versions with the name of a distribution, such as `temurin-21.0.2+13` or `1.17.3-otp-27`."""
 
 
 class BaseImages(Struct, frozen=True, kw_only=True):
@@ -32,14 +32,14 @@ class BaseImages(Struct, frozen=True, kw_only=True):
     """The image of the last stage, with the language runtime only."""
     default: str = ""
     versions: tuple[str, ...] = ()
-    """Versions that a range chooses from, the oldest first."""
+    """Available versions, oldest first. A version range selects one of them."""
     takes_patches: bool = False
-    """True if the language requires exactly the patch version that the repository names."""
+    """Whether the language requires exactly the patch version that the repository declares."""
     at_least: bool = False
-    """True if a newer version builds everything that names an older one."""
+    """Whether a newer version of the language builds every project that declares an older version."""
 
     def version_for(self, wish: str) -> str:
-        """Returns the version of the tag for a version or range that a repository names."""
+        """Returns the version in the image tag for a version or range that a repository declares."""
         wish = _DISTRIBUTION.sub(r"\1", wish.strip().lower())
         wish = _HYPHEN.sub(r">=\1 <=\2", without_name(wish))
         if self.takes_patches and (exact := _EXACT.fullmatch(wish)) and exact[1].count(".") == 2:
@@ -59,8 +59,8 @@ class BaseImages(Struct, frozen=True, kw_only=True):
         ) or (self.default)
 
     def tags(self, version: str) -> tuple[str, str]:
-        """Returns the image to build in, and the one to run in. Versions older than the release of Debian
-        have tags without its name."""
+        """Returns the images of the build stage and of the last stage. Tags of versions that are older than
+        the Debian release do not contain its name."""
         build, last = (image.format(version=version) for image in (self.build, self.run))
         if self.versions and _numbers(version) < _numbers(self.versions[0]):
             return build.replace(f"-{DEBIAN}", ""), last.replace(f"-{DEBIAN}", "")
@@ -158,4 +158,4 @@ BASE_IMAGES: Final = {
     "Shell": BaseImages(build=SLIM, run=SLIM),
     "": BaseImages(build=SLIM, run=SLIM),
 }
-"""Keyed by language; the empty name is for a folder without a language that is known."""
+"""Images keyed by language. The empty key is for folders without a recognized language."""

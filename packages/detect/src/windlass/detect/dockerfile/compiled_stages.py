@@ -1,4 +1,4 @@
-"""Stages of languages that a build compiles: Go, Rust, Java and .NET. The last stage has no compiler."""
+"""Build stages of compiled languages: Go, Rust, Java and .NET. The last stage contains no compiler."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def go(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     elif recipe.install:
         stage.build = [RunStep(recipe.install, _GO)]
     stage.build += [RunStep(recipe.build, _GO)] if recipe.build else []
-    # A Procfile may name the program alone, as on the engine process.
+    # A Procfile may contain only the program's name, which the process engine finds through PATH, too.
     environment = {"PATH": f"{options.folder}/bin:$PATH"}
     return Stages(image=run, builds=[stage], environment=environment, results=[CERTIFICATES, APP])
 
 
 def rust(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
-    """Keeps the folder of compiled crates for the next build, and takes only the program out of it."""
+    """Caches the folder of compiled crates for later builds, and copies only the program into the image."""
     images = BASE_IMAGES["Rust"]
     build, run = images.tags(images.version_for(""))
     stage = BuildStage(image=build)
@@ -81,7 +81,7 @@ def java(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
 
 
 def _tag(jdk: str) -> str:
-    """Returns the tag of Maven's image for an image of the JDK."""
+    """Returns the tag of the Maven image that corresponds to a JDK image."""
     return jdk.replace(":", "-").removesuffix("-jdk")
 
 

@@ -1,7 +1,7 @@
-"""Text of single instructions. An untrusted value can neither end its instruction nor begin another.
+"""Formats Dockerfile instructions. An untrusted value cannot end its instruction or begin another one.
 
-A command of plain characters is written as it is; any other one in the JSON form, whose escapes hold line
-ends and everything else. Names of files are copied only if they are plain.
+Commands of plain characters are written unchanged. All other commands are written in the JSON form, which
+escapes line ends and special characters. Only files with plain names are copied.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from typing import Final
 from msgspec import Struct
 
 _PLAIN_COMMAND: Final = re.compile(r"[A-Za-z0-9./_~$][ -\[\]-~]*+")
-"""Printable ASCII without a backslash, which could continue a line or escape something."""
+"""Matches printable ASCII without backslashes, because a backslash could continue a line or escape a
+character."""
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_./@+-]*+")
 _DEBIAN: Final = re.compile(r"[a-z0-9][a-z0-9.+-]++(?:[:=][A-Za-z0-9.+:~-]++)?")
 
 
 class CacheMount(Struct, frozen=True):
-    """A folder that builds keep. The builder puts the organization before the id."""
+    """A cache folder that persists between builds. The builder prefixes the id with the organization."""
 
     id: str
     target: str
     is_locked: bool = False
-    """True for tools that cannot share the folder with another build at the same time."""
+    """Whether builds use the folder one at a time, for tools that cannot share it."""
 
     def __str__(self) -> str:
         sharing = ",sharing=locked" if self.is_locked else ""
@@ -33,7 +34,7 @@ class CacheMount(Struct, frozen=True):
 
 
 def is_plain_path(path: str) -> bool:
-    """Returns True for names that an instruction takes as they are: no blanks, patterns, variables or
+    """Returns whether an instruction can contain the path unchanged: without blanks, patterns, variables or
     options."""
     return bool(_PLAIN_PATH.fullmatch(path)) and ".." not in path.split("/")
 
@@ -44,12 +45,14 @@ def run(command: str, caches: Sequence[CacheMount] = ()) -> str:
 
 
 def json_words(argv: Sequence[str]) -> str:
-    """Returns the JSON form, which is plain ASCII whatever the words hold."""
+    """Returns the JSON form of a command. The result is plain ASCII, whatever characters the words
+    contain."""
     return json.dumps([word.replace("\0", "").encode(errors="replace").decode() for word in argv])
 
 
 def copy(paths: Sequence[str]) -> Iterator[str]:
-    """Copies files to where they were: an instruction for each folder, since COPY keeps no folders."""
+    """Yields instructions that copy files to the same paths. Each folder has its own instruction, because
+    COPY drops folder names."""
     folders: dict[str, list[str]] = {}
     for path in paths:
         folders.setdefault(path.rpartition("/")[0], []).append(path)
@@ -62,7 +65,8 @@ def env(variables: Mapping[str, str]) -> str:
 
 
 def apt(packages: Sequence[str]) -> str:
-    """Installs Debian packages, and leaves no lists behind. Raises ValueError for other names."""
+    """Returns the instruction that installs Debian packages and deletes the package lists. Raises ValueError
+    for invalid package names."""
     for package in packages:
         if not _DEBIAN.fullmatch(package):
             raise ValueError(f"system_packages: name Debian packages: {package[:60]!r} is none.")

@@ -1,4 +1,5 @@
-"""Stages of Node: packages by manifest and lock, then the build, then the files with their node_modules."""
+"""Build stages of Node: install the packages from manifest and lock file, run the build, and copy the files
+with node_modules."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ _CACHES: Final = {
 }
 _SETTINGS: Final = {
     "pnpm": {"npm_config_store_dir": "/root/.pnpm-store"},
-    # Newer versions would leave packages in their cache, which no image has.
+    # Yarn 2 and later would leave packages in Yarn's cache, which images do not contain.
     "yarn": {"YARN_CACHE_FOLDER": "/root/.yarn", "YARN_NODE_LINKER": "node-modules"},
 }
 _PACKAGES: Final = {"pnpm": "pnpm", "bun": "bun", "yarn": "@yarnpkg/cli-dist"}
@@ -129,7 +130,8 @@ def _needs_tools(recipe: Recipe, package: dict[str, object]) -> bool:
 
 
 def _tools(managers: list[str], files: KnownFiles, package: dict[str, object]) -> list[RunStep]:
-    """Returns the steps that install package managers which the image lacks, in the version of their lock."""
+    """Returns the steps that install the package managers that the image lacks, in the lock file's
+    version."""
     named = _MANAGER.match(text_in(package, "packageManager"))
     steps: list[RunStep] = []
     for manager in managers:
@@ -137,7 +139,7 @@ def _tools(managers: list[str], files: KnownFiles, package: dict[str, object]) -
         if manager == "npm" or (manager == "yarn" and version.startswith("1")):
             continue
         if manager == "yarn" and "yarnPath" in files.text(".yarnrc.yml"):
-            continue  # the yarn of the image starts the one that the repository holds
+            continue  # the image's yarn starts the yarn release in the repository
         steps.append(
             RunStep(f"npm install --global --force {_PACKAGES[manager]}@{version}", (_CACHES["npm"],))
         )
@@ -157,7 +159,7 @@ def _version(manager: str, files: KnownFiles) -> str:
 
 
 def _needs_code(recipe: Recipe, files: KnownFiles, package: dict[str, object]) -> bool:
-    """Returns whether the installation reads more than manifests and locks."""
+    """Returns whether the installation reads files other than manifests and lock files."""
     if not any(
         recipe.install.startswith(command) for command in (*_WITHOUT_TOOLS, "yarn install", "pnpm install")
     ):
@@ -174,7 +176,8 @@ def _needs_code(recipe: Recipe, files: KnownFiles, package: dict[str, object]) -
 
 
 def _start(recipe: Recipe, package: dict[str, object]) -> str:
-    """Returns the command of a script in place of `npm run`: npm would stand between engine and process."""
+    """Returns the script's own command instead of `npm run`, which would be a process between engine and
+    application."""
     command = recipe.start.removeprefix("npx ")
     named = _BY_MANAGER.fullmatch(command)
     scripts = table(package, "scripts")

@@ -1,4 +1,5 @@
-"""Stages of Python: packages go into a virtual environment, which the last stage gets whole."""
+"""Build stages of Python: packages are installed into a virtual environment, which is copied to the last
+stage."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _WITHOUT_THE_CODE: Final = {
     "pdm install": "--no-self",
     "pipenv install": "",
 }
-"""Commands that can install the dependencies before the code is there, and the option for it."""
+"""Commands that can install dependencies before the code is copied, each with the option to do so."""
 _LOCKS: Final = ("pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile", "Pipfile.lock")
 _REQUIREMENTS: Final = re.compile(r"pip install (?:--?[\w-]+ )*-r (\S+)")
 _INCLUDE: Final = re.compile(r"(?:-r|--requirement|-c|--constraint)[ \t=]*+(\S++)")
@@ -105,7 +106,8 @@ def _install(stage: BuildStage, recipe: Recipe, files: KnownFiles, caches: tuple
 
 
 def _requirements(recipe: Recipe, files: KnownFiles) -> list[str]:
-    """Returns the file of requirements and those that it names, or nothing if one needs the code."""
+    """Returns the requirements file and all files that it includes. Empty if a requirement needs the
+    application's code."""
     named = _REQUIREMENTS.fullmatch(recipe.install)
     ahead = [named[1].removeprefix("./")] if named else []
     for path in ahead:
@@ -128,7 +130,8 @@ def _has_members(files: KnownFiles) -> bool:
 
 
 def _is_package(files: KnownFiles) -> bool:
-    """Returns whether the code can only be imported, or its scripts only be run, where it is installed."""
+    """Returns whether the project itself has to be installed, because it has scripts or its code is below
+    src."""
     content = files.toml("pyproject.toml")
     scripts = table(content, "project", "scripts") or table(content, "tool", "poetry", "scripts")
     return bool(scripts) or any(folder.startswith("src/") for folder in files.tree.folders())

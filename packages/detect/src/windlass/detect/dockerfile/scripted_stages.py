@@ -1,4 +1,4 @@
-"""Stages of Ruby, PHP, Deno, Elixir and Perl, and of folders that need nothing installed."""
+"""Build stages of Ruby, PHP, Deno, Elixir and Perl, and of folders without a language to install."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def ruby(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
 
 
 def php(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
-    """Installs packages with PHP, builds files for browsers with Node, and runs PHP."""
+    """Installs the packages with PHP, builds the browser assets with Node, and runs the application with
+    PHP."""
     images = BASE_IMAGES["PHP"]
     build, run = images.tags(images.version_for(recipe.language_version))
     extensions = [name.removeprefix("php-") for name in recipe.system_packages if name.startswith("php-")]
@@ -99,7 +100,7 @@ def php(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages
 def deno(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     images = BASE_IMAGES["Deno"]
     build, run = images.tags(images.version_for(recipe.language_version))
-    environment = {"DENO_DIR": f"{APP}/.deno"}  # the folder of the image belongs to another user
+    environment = {"DENO_DIR": f"{APP}/.deno"}  # another user owns the image's own folder
     stage = BuildStage(image=build, environment=environment)
     stage.build = [RunStep(command) for command in (recipe.install, recipe.build) if command]
     return Stages(
@@ -144,6 +145,6 @@ def perl(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
 
 
 def plan_plain(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
-    """Needs nothing installed, unless the recipe has commands for it."""
+    """Plans stages without a language. A build stage is added only if the recipe has commands."""
     steps = [RunStep(command) for command in (recipe.install, recipe.build) if command]
     return Stages(image=SLIM, builds=[BuildStage(image=SLIM, build=steps)] if steps else [])

@@ -1,4 +1,4 @@
-"""The stages of a Dockerfile as values: one or more that build, and the last one, which runs."""
+"""The stages of a Dockerfile as data: build stages, and the last stage, which runs the application."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from windlass.detect.known_files import KnownFiles
 from windlass.detect.recipe import Recipe
 
 APP: Final = "/app"
-"""The folder of the application in each image."""
+"""The application's folder in every image."""
 
 
 class RunStep(Struct, frozen=True):
-    """A command that an image runs while it is built, and the folders that it keeps for later builds."""
+    """A command that runs during an image build, and the folders that are cached for later builds."""
 
     command: str
     caches: tuple[CacheMount, ...] = ()
@@ -27,18 +27,19 @@ class BuildStage(Struct, kw_only=True):
     name: str = "build"
     environment: dict[str, str] = field(default_factory=dict)
     borrowed: list[tuple[str, str]] = field(default_factory=list)
-    """Files of other images, such as a package manager: the image and the path."""
+    """Files copied from other images, such as a package manager: the image and the path of each."""
     tools: list[RunStep] = field(default_factory=list)
-    """Steps before any file of the application is copied."""
+    """Steps that run before any file of the application is copied."""
     manifests: list[str] = field(default_factory=list)
-    """Files that `install` needs. None: it needs all of them."""
+    """Files that `install` needs; empty if it needs all files."""
     install: list[RunStep] = field(default_factory=list)
     build: list[RunStep] = field(default_factory=list)
-    """Steps that need the whole folder."""
+    """Steps that run after the whole folder is copied."""
 
 
 class HealthCheck(Struct, frozen=True):
-    """Programs that ask the application how it is. They take the port, and one of them a path."""
+    """Commands that check the application's health. The port is appended to both commands, and the path to
+    `page`."""
 
     page: tuple[str, ...]
     port: tuple[str, ...]
@@ -46,52 +47,52 @@ class HealthCheck(Struct, frozen=True):
 
 class Stages(Struct, kw_only=True):
     image: str
-    """Of the last stage."""
+    """The image of the last stage."""
     builds: list[BuildStage] = field(default_factory=list)
-    """None: the files of the repository are copied as they are."""
+    """The build stages. If empty, the repository's files are copied unchanged."""
     environment: dict[str, str] = field(default_factory=dict)
-    """Of the last stage."""
+    """Environment variables of the last stage."""
     packages: list[str] = field(default_factory=list)
-    """Debian packages of the last stage, beside those of the recipe."""
+    """Debian packages of the last stage, in addition to the recipe's packages."""
     build_packages: list[str] = field(default_factory=list)
-    """Debian packages of the first stage, beside those of the recipe."""
+    """Debian packages of the first build stage, in addition to the recipe's packages."""
     replaced_packages: list[str] = field(default_factory=list)
-    """Packages of the recipe that the image has in another way."""
+    """Packages of the recipe that the image provides by other means, so they are not installed with apt."""
     tools: list[RunStep] = field(default_factory=list)
-    """Steps of the last stage before any file."""
+    """Steps of the last stage that run before any file is copied."""
     borrowed: list[tuple[str, str]] = field(default_factory=list)
     results: list[str] = field(default_factory=lambda: [APP])
-    """Folders that the last stage copies from the last build stage."""
+    """Folders that are copied from the last build stage to the last stage."""
     start: str = ""
-    """Command of the web process, where it is another one in an image."""
+    """The command of the web process, if it differs from the recipe's start command."""
     check: HealthCheck | None = None
 
 
 class DockerfileOptions(Struct, frozen=True, kw_only=True):
     variables: tuple[str, ...] = ()
-    """Names of the variables that the build is given."""
+    """Names of the variables that are passed to the build."""
     caches: bool = True
-    """False for an engine that knows no cache mounts."""
+    """Whether the engine supports cache mounts."""
     own: str = "app"
-    """Begins the ids of caches that belong to this application alone."""
+    """The prefix of cache ids that belong to this application only."""
     mounts: tuple[str, ...] = ()
-    """Folders of storage, which begins with the owner that the image gives to them."""
+    """Mount points of volumes. A new volume inherits the owner of the folder in the image."""
     below: str = ""
-    """The folder of the application below that of its workspace, whose files all are sent."""
+    """The application's folder, relative to its workspace. All files of the workspace are sent."""
     works_below: bool = False
-    """True if the commands run in the folder of the application, and not in that of its workspace."""
+    """Whether commands run in the application's folder instead of the workspace's folder."""
 
     @property
     def folder(self) -> str:
-        """Returns the folder of the application, which is the same in each image."""
+        """The application's folder, which is the same in every image."""
         return f"{APP}/{self.below}".rstrip("/")
 
 
 Planner = Callable[[Recipe, KnownFiles, DockerfileOptions], Stages]
-"""Returns the stages of a recipe."""
+"""Returns the stages for a recipe."""
 
 
 def names_any(recipe: Recipe, *programs: str) -> list[str]:
-    """Returns those of these programs that a command of the recipe begins with or runs."""
+    """Returns the given programs that occur in the recipe's commands."""
     commands = " ".join([recipe.install, recipe.build, recipe.release, recipe.start]).split()
     return [program for program in programs if program in commands]

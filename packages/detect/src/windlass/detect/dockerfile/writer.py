@@ -1,8 +1,9 @@
-"""Writes the Dockerfile of a recipe: dependencies before the code, the build apart, a slim last stage.
+"""Generates the Dockerfile of a recipe: dependencies before the code, separate build stages, a slim last
+stage.
 
-The application runs as a user without rights, in a folder and with a home that it may write to. Its program
-gets the signals: no shell stands before it. Values of the recipe are untrusted; `instructions` keeps each
-inside its instruction.
+The application runs as an unprivileged user that can write to its folder and its home. The program receives
+signals directly, without a shell in between. Values of the recipe are untrusted; `instructions` ensures that
+a value cannot leave its instruction.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ _NOT_PROGRAMS: Final = frozenset(
 
 
 def argv(command: str) -> tuple[str, ...]:
-    """Returns the words that start a command. `PORT` and other variables are read by a shell, which the
-    program then replaces."""
+    """Returns the argument list that starts a command. If the command contains variables such as `PORT`, a
+    shell expands them and then replaces itself with the program."""
     words = command.split()
     if _PLAIN.fullmatch(command) and "=" not in words[0] and words[0] not in _NOT_PROGRAMS:
         return tuple(words)
@@ -55,9 +56,10 @@ def argv(command: str) -> tuple[str, ...]:
 
 
 def with_exec(command: str) -> str:
-    """Returns the command with `exec` before its last program: a signal reaches the program itself.
+    """Returns the command with `exec` before its last program, so that signals reach the program itself.
 
-    Commands of any other form than `a && b` stay as they are."""
+    Only commands of the form `a && b` are changed.
+    """
     before, _, last = command.rpartition("&&")
     last = last.strip()
     if not _is_one_program(last) or not _is_closed(before):
@@ -73,7 +75,7 @@ def _is_one_program(text: str) -> bool:
 
 
 def _is_closed(text: str) -> bool:
-    """Returns whether no quote is open at the end of the text."""
+    """Returns whether all quotes are closed at the end of the text."""
     return not set("'\"`\\") & set(_QUOTED.sub("X", text))
 
 
@@ -100,7 +102,8 @@ _NOT_GIVEN: Final = frozenset(
         "PERL5LIB",
     ]
 )
-"""Variables of the service that would change where build tools find their own files."""
+"""Variables of the service that are not passed to the build, because build tools would no longer find their
+own files."""
 _FOR_INSTALLING: Final = re.compile(
     r"(?:PIP|UV|POETRY|PDM|PIPENV|NPM_CONFIG|YARN|BUN|GO|CARGO|BUNDLE|COMPOSER|NUGET|HEX|MAVEN|GRADLE|PERL_CARTON)_\w+"
     r"|GO(?:PROXY|PRIVATE|NOPROXY|NOSUMDB|SUMDB|FLAGS)",
@@ -122,12 +125,12 @@ _PLANNERS: Final[Mapping[str, Planner]] = {
     "Shell": scripted_stages.plan_plain,
     "": scripted_stages.plan_plain,
 }
-"""Keyed by language."""
+"""The function that plans the stages of each language."""
 
 
 def dockerfile(recipe: Recipe, tree: Tree, options: DockerfileOptions | None = None) -> str:
-    """Returns the Dockerfile of a recipe that can be run. Raises ValueError, with a readable message, for
-    invalid names of system packages."""
+    """Returns the Dockerfile of a runnable recipe. Raises ValueError with a readable message if a system
+    package has an invalid name."""
     options = options or DockerfileOptions()
     stages = _PLANNERS[recipe.language](recipe, KnownFiles(tree), options)
     if is_static(recipe):
@@ -146,7 +149,7 @@ def is_static(recipe: Recipe) -> bool:
 
 
 def serves(recipe: Recipe) -> bool:
-    """Returns whether the first process is one that listens."""
+    """Returns whether the first process listens on a port."""
     return bool(recipe.start) and (not recipe.processes or recipe.processes[0].name in _WEB)
 
 
@@ -224,7 +227,7 @@ def _health_check(stages: Stages, recipe: Recipe) -> Iterator[str]:
 
 
 def _add_site(stages: Stages, recipe: Recipe) -> None:
-    """Adds the step that puts the static files into a folder of a name of our own."""
+    """Adds the step that copies the static files into a folder with a fixed name."""
     folder = recipe.static_folder.rstrip("/") or "."
     if not stages.builds and instructions.is_plain_path(folder):
         return

@@ -1,4 +1,5 @@
-"""One file for each language, found by being there; see `detect.language`."""
+"""The supported languages. Each module in this folder declares one and is discovered automatically; see
+`detect.language`."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from windlass.detect.language import Language
 
 @cache
 def languages() -> tuple[Language, ...]:
-    """Returns all languages, the lowest rank first."""
+    """Returns all languages, ordered by rank."""
     modules = (
         importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)
     )

@@ -12,7 +12,7 @@ from windlass.detect.toolchain import Toolchain
 from windlass.detect.versions import choose_version
 
 PROJECTS: Final = ("*.csproj", "*.fsproj", "*.vbproj")
-"""Files of C#, F# and Visual Basic that name a project."""
+"""Project files of C#, F# and Visual Basic."""
 _TARGET: Final = re.compile(r"<TargetFrameworks?>[ \t]*+net(?:coreapp)?([\d.]++)")
 _NAME: Final = re.compile(r"<AssemblyName>([\w.-]{1,200}+)<")
 

@@ -16,13 +16,17 @@ _MODULE: Final = re.compile(r"^module[ \t]++\"?([\w./~-]++)", re.MULTILINE)
 _REQUIRES: Final = re.compile(r"^require\b", re.MULTILINE)
 _REPLACES: Final = re.compile(r"^replace\b", re.MULTILINE)
 _OF_WORKSPACE: Final = r"[ \t]v0\.0\.0(?:-00010101000000-0{12})?+(?![\w.-])"
-"""The version of a module that no registry has: go.work or `replace` names its folder. `go mod download` asks
-for that of go.work nevertheless, and `go build` does not."""
+"""Matches the placeholder version of a module in a local folder, which go.work or `replace` locates.
+
+No registry has this version. For a module of go.work, `go mod download` still tries to download it, and `go
+build` does not.
+"""
 _GO: Final = re.compile(r"^go[ \t]++([\d.]++)", re.MULTILINE)
 _MAIN: Final = re.compile(r"^package[ \t]++main\b", re.MULTILINE)
 _SERVES: Final = re.compile(r"\.(?:ListenAndServe|Serve)\(|\bhttp\.Server\{")
 _NETWORK: Final = re.compile(r"[\"`](?:net(?:/[\w/]++)?|syscall|plugin|C|\w++(?:\.\w++)++/\S*+)[\"`]")
-"""Packages that may open a port: of the standard library, of C, and all of other modules."""
+"""Matches imported packages that may open a port: network packages of the standard library, C, and packages
+of other modules."""
 _READS_PORT: Final = re.compile(r"\b(?:Getenv|LookupEnv)\(\"PORT\"\)")
 _ASIDE: Final = frozenset(["example", "examples", "hack", "scripts", "test", "testdata", "tests", "tools"])
 """Folders with auxiliary programs, such as tools and examples."""
@@ -55,7 +59,8 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     if main is not None:
         package = f"./{main}" if main else "."
         where = main or "The top folder"
-        # Without go.mod here, the folder is a part of a module, which `go build` would call like the folder.
+        # Without go.mod, the folder is part of a module, and `go build` would name the program after the
+        # folder.
         program = "" if files.has("go.mod") else "app"
         recipe.choose(f"{where} holds the package main.", build=f"go build -o bin/{program} {package}")
         recipe.choose(
@@ -67,7 +72,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
 
 
 def may_listen(files: KnownFiles) -> bool:
-    """Returns False if all sources are known, and none imports a package that may open a port."""
+    """Returns False if all sources are known and none of them imports a package that may open a port."""
     folders = ["", *files.tree.folders()]
     sources = [
         f"{folder}/{name}".strip("/")
@@ -92,14 +97,15 @@ def _text_of(files: KnownFiles, folder: str) -> str:
 
 
 def _program_name(module: str, main: str) -> str:
-    """Returns the name that `go build` gives to the program."""
+    """Returns the name that `go build` chooses for the program."""
     path = _MODULE.search(module)
     parts = (main or (path[1] if path else "app")).split("/")
     return parts[-2] if len(parts) > 1 and re.fullmatch(r"v\d+", parts[-1]) else parts[-1]
 
 
 def _main_folder(files: KnownFiles) -> str | None:
-    """Returns the folder of the main package: the top one, or else the likeliest server of all programs."""
+    """Returns the folder of the main package: the top folder, or the folder of the program that is most
+    likely a server. None if there is no main package."""
     if _holds_main(files, ""):
         return ""
     folders = sorted(
@@ -120,8 +126,8 @@ def _main_folder(files: KnownFiles) -> str | None:
 
 
 def _holds_main(files: KnownFiles, folder: str) -> bool:
-    """Returns True for a folder of package main. A few files are enough: all files of a folder belong to
-    one package."""
+    """Returns whether a folder contains package main. A few files suffice, because all files of a folder
+    belong to one package."""
     sources = sorted(name for name in files.tree.names(folder) if name.endswith(".go"))
     return any(
         not name.endswith("_test.go") and _MAIN.search(files.text(f"{folder}/{name}".strip("/")))
@@ -151,11 +157,12 @@ go = Language(
         passed=("GOPROXY", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOSUMDB", "GOINSECURE", "GOVCS", "GOAUTH"),
         caches={"GOMODCACHE": "go-mod", "GOCACHE": "go-build"},
         variables={
-            "GOFLAGS": "-trimpath -modcacherw -buildvcs=false",  # the same build in any folder
+            "GOFLAGS": "-trimpath -modcacherw -buildvcs=false",  # identical builds in any folder
             "GOTOOLCHAIN": "local",
             "GOPATH": "{home}/go",
         },
-        # No variable turns it off. In a new home, each build would start one more process for it.
+        # Telemetry cannot be turned off with a variable. In a new home folder, each build would start a
+        # process for it.
         home_files={".config/go/telemetry/mode": "off"},
     ),
 )

@@ -1,4 +1,4 @@
-"""Java and Kotlin: Maven or Gradle, by their wrappers; Spring Boot, Quarkus, Micronaut, Ktor."""
+"""Java and Kotlin: Maven or Gradle, with a wrapper if there is one; Spring Boot, Quarkus, Micronaut, Ktor."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ _FRAMEWORKS: Final = {
     "io.dropwizard": ("Dropwizard", ""),
 }
 _PORTS: Final = {"Spring Boot": "-Dserver.port", "Micronaut": "-Dmicronaut.server.port"}
-"""Properties that name the port."""
+"""System properties that set the port of each framework."""
 _HEALTH: Final = ("actuator", "smallrye-health", "micronaut-management")
 _VERSIONS: Final = re.compile(
     r"<(?:java\.version|maven\.compiler\.release|maven\.compiler\.source)>(\d{1,2})<"
     r"|(?:languageVersion|jvmToolchain|sourceCompatibility)\D{1,60}?(\d{2})"
 )
 _BESIDE: Final = ("/original-", "-plain.jar", "-sources.jar", "-javadoc.jar")
-"""Parts of the names of archives beside the one of the application: Maven's shade plugin, for example, keeps
-the archive without the dependencies as original-shop-1.jar."""
+"""Parts of the names of archives that are not the application. For example, Maven's shade plugin keeps the
+archive without dependencies as original-shop-1.jar."""
 _APPLICATION: Final = re.compile(
     r"""\b(?:id|plugin:|plugin\s*=)[ (]*["']application["']|^[ \t]*+`?application`?[ \t\r]*+$""", re.MULTILINE
 )
-"""Gradle's plugin that makes a folder with the archives of an application and a script that starts it."""
+"""Matches Gradle's application plugin, which creates a folder with the application's archives and a start
+script."""
 _OWN_ARCHIVE: Final = ("Main-Class", "shadow")
-"""Plugins in build files that produce an executable archive."""
+"""Words in build files that show that the build produces an executable archive."""
 _BUILD_FILES: Final = ("pom.xml", "build.gradle.kts", "build.gradle")
 
 
@@ -120,7 +121,7 @@ java = Language(
         caches={"MAVEN_USER_HOME": "maven", "GRADLE_USER_HOME": "gradle"},
         variables={
             "MAVEN_OPTS": "-Dmaven.repo.local={caches}/maven/repository -Duser.home={home} "
-            # Builds of an organization write to one repository at the same time.
+            # Concurrent builds of an organization share one Maven repository, so they lock it.
             "-Daether.syncContext.named.factory=file-lock -Daether.syncContext.named.nameMapper=file-gav",
             "GRADLE_OPTS": "-Dorg.gradle.daemon=false -Duser.home={home}",
         },

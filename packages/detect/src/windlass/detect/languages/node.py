@@ -1,4 +1,5 @@
-"""Node: package.json, with the package manager that its lock shows; servers, and sites that a build makes."""
+"""Node: package.json, the package manager of its lock file, servers, and static sites that a build
+generates."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _BY_LOCK: Final = {
     "bun": "bun install --frozen-lockfile",
     "npm": "npm ci",
 }
-"""The command that installs by the lock of a manager."""
+"""The command by which each package manager installs the packages of its lock file."""
 _MANAGER: Final = re.compile(r"(npm|yarn|pnpm|bun)@(\d++)")
 _FOR_DEVELOPMENT: Final = re.compile(
     r"\b(react-scripts start|vite(?! build| preview)|astro (dev|preview)|ng serve|vue-cli-service serve"
@@ -56,7 +57,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
 
 
 def node_version(tree: Tree) -> tuple[str, str]:
-    """Returns the version of Node that the files of a folder name, and the file that does."""
+    """Returns the Node version that the folder's files declare, and the name of the declaring file."""
     recipe = Recipe()
     _choose_version(KnownFiles(tree), recipe)
     return recipe.language_version, recipe.reasons.get("language_version", "").removesuffix(" names it.")
@@ -102,7 +103,7 @@ def _choose_by_framework(
     script = text_in(package, "scripts", "start")
     folder = framework.static_folder(files, package)
     is_for_production = not _FOR_DEVELOPMENT.search(script) and not framework.ignores_start
-    # A server of the framework itself has nothing to serve where the build makes static files.
+    # If the build generates static files, the framework's own server has nothing to serve.
     if script and is_for_production and not (folder and framework.own_server in script):
         recipe.choose(f"It is the start script of package.json: `{script}`.", start=f"{manager} run start")
     elif folder:
@@ -154,7 +155,8 @@ def _choose_start(files: KnownFiles, recipe: Recipe, package: dict[str, Any], ma
 
 
 def _choose_server(recipe: Recipe, needed: dict[str, Any]) -> None:
-    """Names the library of a server without a framework, and makes a start command the web process."""
+    """Sets the framework to a server library if no framework was found, and the start command as web
+    process."""
     for name, title in SERVERS.items():
         if name in needed and recipe.start:
             recipe.choose(f"package.json names {name}.", framework=title)

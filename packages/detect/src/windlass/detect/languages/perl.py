@@ -1,4 +1,4 @@
-"""Perl: cpanfile or app.psgi; Mojolicious, Dancer2, Catalyst and other applications of PSGI."""
+"""Perl: cpanfile or app.psgi; Mojolicious, Dancer2, Catalyst and other PSGI applications."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PERL: Final = re.compile(
     re.MULTILINE,
 )
 _DECIMAL: Final = re.compile(r"5\.(\d{3})(\d{3})?")
-"""The older form of a version: 5.036001 is 5.36.1."""
+"""Matches the older form of versions: 5.036001 is 5.36.1."""
 _FRAMEWORKS: Final = {
     "Mojolicious": "Mojolicious",
     "Mojolicious::Lite": "Mojolicious",
@@ -28,7 +28,7 @@ _FRAMEWORKS: Final = {
     "Kelp": "Kelp",
 }
 _SERVERS: Final = ("Starman", "Starlet", "Gazelle", "Twiggy", "Feersum")
-"""Servers of PSGI, each of which `plackup` starts by its name."""
+"""PSGI servers that `plackup` can start by name."""
 _SYSTEM: Final = {
     "DBD::Pg": "libpq-dev",
     "DBD::mysql": "default-libmysqlclient-dev",
@@ -38,7 +38,7 @@ _SYSTEM: Final = {
 _PSGI: Final = ("app.psgi", "bin/app.psgi", "script/app.psgi", "*.psgi")
 _PROGRAMS: Final = ("app.pl", "main.pl", "server.pl")
 _MIRROR: Final = "${PERL_CARTON_MIRROR:-https://cpan.metacpan.org}"
-"""The mirror. By default, both tools would download modules over plain HTTP without checksums."""
+"""The package mirror. By default, both tools would download modules over plain HTTP without checksums."""
 
 
 def fill(files: KnownFiles, recipe: Recipe) -> None:
@@ -88,7 +88,8 @@ def _install(files: KnownFiles, recipe: Recipe) -> None:
 
 
 def _program(files: KnownFiles) -> str:
-    """Returns the program of an application of Mojolicious: the only one, or the likeliest server."""
+    """Returns the program of a Mojolicious application. Of several programs, returns the most likely
+    server."""
     scripts = [
         f"script/{name}" for name in files.tree.names("script") if name.endswith(".pl") or "." not in name
     ]
@@ -97,7 +98,7 @@ def _program(files: KnownFiles) -> str:
 
 
 def _in_parts(version: str) -> str:
-    """Returns a version of Perl in the form that its images have."""
+    """Returns a Perl version in the form that image tags use."""
     if decimal := _DECIMAL.fullmatch(version):
         return ".".join(["5", *(str(int(part)) for part in decimal.groups() if part)])
     return version.rstrip(".")

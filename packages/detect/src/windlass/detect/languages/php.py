@@ -67,7 +67,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
 
 
 def _without_heroku(recipe: Recipe) -> str:
-    """Forgets a command that exists only at Heroku. Returns the folder that it serves."""
+    """Removes a start command that exists only at Heroku. Returns the folder that the command would serve."""
     if not exists_only_at_heroku(recipe.start):
         return ""
     rest = recipe.start.split()[1:10]
@@ -76,7 +76,7 @@ def _without_heroku(recipe: Recipe) -> str:
 
 
 def _assets(files: KnownFiles, recipe: Recipe) -> None:
-    """Builds the files for browsers, if package.json beside composer.json defines how."""
+    """Builds the browser assets if package.json has a build script."""
     if files.has("package.json") and text_in(files.json("package.json"), "scripts", "build"):
         install = "npm ci" if files.has("package-lock.json") else "npm install"
         recipe.choose("package.json builds the files for browsers.", build=f"{install} && npm run build")

@@ -73,7 +73,7 @@ def _add_setuptools(files: KnownFiles, recipe: Recipe) -> None:
 
 
 def dependencies(files: KnownFiles) -> dict[str, str]:
-    """Returns the names of the packages that the application needs, each with the file that names it."""
+    """Returns the packages that the application depends on, each with the file that declares it."""
     names: dict[str, str] = {}
     for file in requirements_files(files):
         for line in files.text(file).splitlines():
@@ -97,7 +97,7 @@ def _add(names: dict[str, str], line: str, file: str) -> None:
 
 def _packages(files: KnownFiles, recipe: Recipe) -> None:
     content: dict[str, Any] = files.toml("pyproject.toml") if files.has("pyproject.toml") else {}
-    if files.has("Pipfile"):  # before pyproject.toml, as on the engine process
+    if files.has("Pipfile"):  # takes precedence over pyproject.toml, as on the process engine
         required = table(files.toml("Pipfile"), "requires")
         for field in ("python_version", "python_full_version"):
             choose_version(recipe, text_in(required, field), "Pipfile")
@@ -169,8 +169,8 @@ def _django(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> bool:
 
 
 def _settings_module(files: KnownFiles) -> str:
-    """Returns the settings that manage.py names, itself or by its own variable: a module of a package that
-    servers can load."""
+    """Returns the settings module in manage.py whose package has a wsgi.py or asgi.py; empty if there is
+    none."""
     manage = files.text("manage.py")
     plain = [match[1] for match in SETTINGS.finditer(manage)]
     named = [match[1] for match in _DOTTED.finditer(manage) if module_file(files, match[1])]
@@ -194,7 +194,7 @@ def _by_code(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
 def _celery(
     files: KnownFiles, recipe: Recipe, needed: dict[str, str], code: list[PythonFile] | None = None
 ) -> None:
-    """Adds a worker beside the web process, or as the only process."""
+    """Adds a Celery worker process next to the web process, or as the only process."""
     if "celery" not in needed or recipe.processes:
         return
     code = python_files(files, needed) if code is None else code
@@ -217,7 +217,8 @@ def _celery_paths(files: KnownFiles) -> list[str]:
 
 
 def _choose_script(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
-    """Chooses the one script of the project, unless it is another name for the program of a dependency."""
+    """Chooses the start command if the project declares exactly one script. A script that only runs a
+    dependency's program does not count."""
     content = files.toml("pyproject.toml") if files.has("pyproject.toml") else {}
     scripts = table(content, "project", "scripts")
     modules = [re.split(r"[.:]", target)[0] for target in scripts.values() if isinstance(target, str)]
@@ -228,7 +229,7 @@ def _choose_script(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) ->
 
 
 def _choose_entry(recipe: Recipe, code: list[PythonFile], files: KnownFiles) -> None:
-    """Chooses a file to run, unless it only defines the tasks of a worker."""
+    """Chooses a file to run. Files that only define tasks of a worker are skipped."""
     workers = {file.path for file in code if file.made_by("Celery")}
     for name in ENTRY:
         if files.has(name) and name not in workers:
@@ -238,8 +239,8 @@ def _choose_entry(recipe: Recipe, code: list[PythonFile], files: KnownFiles) -> 
 
 
 def _choose_port(files: KnownFiles, recipe: Recipe, path: str) -> None:
-    """Chooses the port of a program without a framework, if it serves HTTP. The names of processes show
-    which one does."""
+    """Chooses the port of a program without a framework if it serves HTTP. If the recipe has processes, their
+    names show which process listens."""
     if path and not recipe.processes and (server := server_of(files, path)):
         recipe.choose(server.reason, port=server.port)
 

@@ -1,4 +1,4 @@
-"""Ruby: Gemfile; Rails, Sinatra and other applications of Rack."""
+"""Ruby: Gemfile; Rails, Sinatra and other Rack applications."""
 
 from __future__ import annotations
 

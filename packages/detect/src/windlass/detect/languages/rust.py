@@ -24,7 +24,7 @@ _FRAMEWORKS: Final = {
     "salvo": ("Salvo", 8080),
     "hyper": ("Hyper", 3000),
 }
-"""The name of each framework, and the port of its examples."""
+"""The title of each framework, and the port that its examples use."""
 _READS_PORT: Final = re.compile(r"\bvar(?:_os)?\(\"PORT\"\)")
 _ROCKET: Final = "env ROCKET_ADDRESS=0.0.0.0 ROCKET_PORT=${PORT:-8000} "
 
@@ -56,7 +56,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
 class _CargoProgram(Struct, frozen=True, kw_only=True):
     name: str = ""
     member: str = ""
-    """The folder of the workspace that holds it, empty for the top folder."""
+    """The folder of the workspace member that contains the program; empty for the top folder."""
     name_of_package: str = ""
     because: str = ""
 
@@ -75,7 +75,8 @@ def _program(files: KnownFiles, content: dict[str, Any]) -> _CargoProgram:
 
 
 def _program_of(files: KnownFiles, member: str, content: dict[str, Any]) -> _CargoProgram | None:
-    """Returns the program of one package: the one that it names, or the likeliest server of several."""
+    """Returns the program of one package: the default program, or the most likely server of several
+    programs."""
     listed = content.get("bin")
     named = [text_in(program, "name") for program in listed] if isinstance(listed, list) else []
     package = text_in(content, "package", "name")
@@ -102,7 +103,7 @@ def _members(content: dict[str, Any]) -> list[str]:
 
 
 def _folders(tree: Tree, pattern: str) -> list[str]:
-    """Returns the folders that a member such as `crates/*` names, in order."""
+    """Returns the folders that a workspace member pattern such as `crates/*` matches, sorted."""
     if "*" not in pattern:
         return [pattern]
     parts = pattern.split("/")
@@ -144,7 +145,7 @@ rust = Language(
         passed=("CARGO_REGISTRIES_", "CARGO_REGISTRY_", "CARGO_HTTP_", "CARGO_NET_", "CARGO_SOURCE_"),
         caches={"CARGO_HOME": "cargo"},
         variables={
-            "CARGO_TARGET_DIR": "{app}/target",  # also for a member of a workspace
+            "CARGO_TARGET_DIR": "{app}/target",  # workspace members use the same folder
             "CARGO_TERM_COLOR": "never",
             "CARGO_TERM_PROGRESS_WHEN": "never",
             "RUSTUP_AUTO_INSTALL": "0",

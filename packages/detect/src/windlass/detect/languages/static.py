@@ -1,4 +1,4 @@
-"""A static site: files of HTML, served as they are."""
+"""A static site: HTML files that are served unchanged."""
 
 from __future__ import annotations
 
