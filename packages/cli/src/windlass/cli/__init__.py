@@ -1,1 +1,1 @@
-"""The API as commands: derived from the same declarations, and speaking only HTTP to it."""
+"""The command line: commands are derived from the declarations of the API and call the API over HTTP only."""

@@ -1,4 +1,4 @@
-"""Prints the metrics of a service: a row for each number, with its course over the last hour."""
+"""Prints the metrics of a service: one row per metric, with a chart of the last hour."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MetricRow(Struct, frozen=True):
 
     @property
     def cells(self) -> tuple[str, str, str]:
-        """Returns the title, the present number and the highest one; empty where they are unknown."""
+        """The title, the current value and the highest value; a value is empty if it is unknown."""
         return self.title, self._text(self.numbers[-1]), self._text(_highest(self.numbers))
 
     def _text(self, number: float | None) -> str:
@@ -46,7 +46,8 @@ def show_metrics(metrics: Mapping[str, Any]) -> None:
 
 
 def course(numbers: Numbers, width: int) -> str:
-    """Draws numbers in so many characters, each the highest of some; a blank is unknown."""
+    """Draws numbers as a bar chart of at most `width` characters. Each character shows the highest number of
+    its interval; a blank stands for an unknown number."""
     step = -(-len(numbers) // width)
     highest = [_highest(numbers[first : first + step]) for first in range(0, len(numbers), step)]
     top = _highest(highest) or 1

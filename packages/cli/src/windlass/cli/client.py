@@ -1,4 +1,4 @@
-"""The HTTP client for the API, with the standard library only. Explains each refusal and its remedy."""
+"""The HTTP client for the API, which needs the standard library only. Its errors contain the remedy."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from windlass.terminal.tables import plain
 
 EVENTS = "text/event-stream"
 PATIENT = 60
-"""The timeout, in seconds without a byte from the server. In a stream, the server sends a comment four
-times as often."""
+"""The timeout in seconds without a byte from the server. During a stream, the server sends a comment four
+times in this interval."""
 _PAGE = 1000
 _PIECE = 1 << 16
 
 
 class ServerUnreachable(CommandFailed):
-    """Raised if the server does not answer at the moment."""
+    """The server does not respond at the moment."""
 
 
 class ApiRefused(CommandFailed):
@@ -48,11 +48,11 @@ class ApiRefused(CommandFailed):
 
 
 class ResponseStream:
-    """The body of an answer, read piece by piece as it arrives."""
+    """The body of a streamed response, read in pieces as they arrive."""
 
     def __init__(self, reply: http.client.HTTPResponse) -> None:
         self._reply = reply
-        # A descriptor of its own: the number of one that was closed meanwhile may be reused.
+        # Duplicates the file descriptor, because the number of a closed descriptor may be reused.
         self._line = socket.socket(fileno=os.dup(reply.fileno()))
 
     def pieces(self) -> Generator[bytes, None, None]:
@@ -62,8 +62,8 @@ class ResponseStream:
                 yield piece
 
     def hang_up(self) -> None:
-        """Ends the stream, from another thread too: a waiting reader waits no longer."""
-        with contextlib.suppress(OSError):  # it has ended by itself
+        """Ends the stream. May be called from another thread: a blocked reader returns."""
+        with contextlib.suppress(OSError):  # the stream has already ended
             self._line.shutdown(socket.SHUT_RDWR)
 
 
@@ -72,7 +72,7 @@ class ApiAnswer(Struct, frozen=True):
     headers: Mapping[str, str]
     body: bytes
     going_on: ResponseStream | None = None
-    """The stream of an answer without an end, instead of a body."""
+    """The stream of an endless response, which has no body."""
 
     @property
     def json(self) -> Any:
@@ -89,14 +89,14 @@ class ApiAnswer(Struct, frozen=True):
 
 
 class Api:
-    """A server, and the token that it is called with."""
+    """An API client: the server's address, and the token that is sent with each request."""
 
     def __init__(self, url: str, token: str, *, seconds: float = PATIENT) -> None:
-        """`seconds`: the server counts as unreachable after so many seconds without a byte."""
+        """`seconds`: the timeout without a byte, after which the server is considered unreachable."""
         self._url = _check_url(url)
         self._token = token
         self._seconds = seconds
-        # A redirect is not followed: the token is for this server only.
+        # Redirects are not followed, because the token must not be sent to another server.
         self._opener = urllib.request.build_opener(_NoRedirect, *_proxies(self._url))
         self._insist: Callable[[Callable[[], ApiAnswer]], ApiAnswer] = lambda ask: ask()
 
@@ -106,24 +106,24 @@ class Api:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of every request: the name of this program, and the token."""
+        """The headers of every request: the user agent, and the token."""
         named = {"User-Agent": f"cli/{VERSION} windlass"}
         return named | ({"Authorization": f"Token {self._token}"} if self._token else {})
 
     @property
     def digest(self) -> str:
-        """Identifies this address and token, without revealing them."""
+        """A hash of the address and token, which does not reveal them."""
         return hashlib.sha256(f"{self._url}\n{self._token}".encode()).hexdigest()
 
     def get(self, path: str, /, **query: Any) -> Any:
         return self.call("GET", path, query=query).json
 
     def enable_retries(self, retry_until_done: Callable[[Callable[[], ApiAnswer]], ApiAnswer]) -> None:
-        """Makes all later calls through `retry_until_done`, which may repeat them."""
+        """Wraps all later calls in `retry_until_done`, which may repeat them."""
         self._insist = retry_until_done
 
     def everything(self, path: str, /, **query: Any) -> list[Any]:
-        """Returns a list from its first page to its last."""
+        """Returns the items of all pages of a list."""
         items: list[Any] = []
         page = 1
         while True:
@@ -142,7 +142,7 @@ class Api:
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> ApiAnswer:
-        """Returns the answer of a successful request. Raises ApiRefused for any other."""
+        """Sends a request and returns the response. Raises ApiRefused if the status is not 2xx."""
         return self._insist(lambda: self._call(method, path, body, query or {}, headers or {}))
 
     def _call(
@@ -172,7 +172,7 @@ class Api:
             raise self.unreachable(error) from error
 
     def unreachable(self, error: Exception) -> ServerUnreachable:
-        """Returns the failure for an error of the network, with what to do."""
+        """Returns the exception for a network error, with the remedy in its message."""
         reason = getattr(error, "reason", error)
         if isinstance(reason, ConnectionRefusedError):
             return ServerUnreachable(
@@ -192,7 +192,7 @@ class Api:
         )
 
     def refusal(self, answer: ApiAnswer) -> ApiRefused:
-        """Returns the failure for an answer that is no success, with what to do."""
+        """Returns the exception for an unsuccessful response, with the remedy in its message."""
         return ApiRefused(self._explain_status(answer), answer)
 
     def _explain_status(self, answer: ApiAnswer) -> str:
@@ -253,7 +253,7 @@ def _check_url(url: str) -> str:
 
 
 def _proxies(url: str) -> list[urllib.request.BaseHandler]:
-    """Calls servers on this machine directly, even if the environment names a proxy."""
+    """Returns the handler that bypasses proxies of the environment for servers on this machine."""
     return [urllib.request.ProxyHandler({})] if is_this_machine(urlsplit(url).hostname or "") else []
 
 

@@ -1,7 +1,6 @@
-"""The names of all commands with a line about each, so that `--help` needs no registry.
+"""The names of all commands with a help line for each, so that `--help` does not load the registry.
 
-The table is computed from the commands themselves, and kept in the user's cache until a file changes that
-declares one.
+The table is computed from the commands, and cached for the user until a file that declares commands changes.
 """
 
 from __future__ import annotations
@@ -27,46 +26,49 @@ from windlass.cli.user_folders import cache_folder
 
 _FILE: Final = "commands.json"
 _DECLARING: Final = ("cli", "cli/everyday", "operate", "families", "core/declare")
-"""Folders of the files that declare commands, in any package."""
+"""Folders whose files declare commands, in every package."""
 _WHOLE: Final = 1000
 _GROUP: Final = "windlass.commands"
 
 
 class GroupLines(Struct, frozen=True):
-    """A group of commands that follows from the API: a line about it, and one about each command."""
+    """The help lines of a command group that is derived from the API: of the group and of each command."""
 
     about: str
     words: dict[str, str]
 
 
 class CommandTable(Struct, frozen=True):
-    """All commands, as they are listed."""
+    """The help lines of all commands."""
 
     digest: str
     """A digest that changes with every file that declares commands."""
     groups: dict[str, GroupLines]
     others: dict[str, str]
-    """Help lines of the commands that are not derived from the API."""
+    """Help lines of commands that are not derived from the API."""
     machine: dict[str, str]
-    """Commands that installed packages bring for the machine of a server, as `module:attribute`."""
+    """Commands of installed packages that act on the server's machine, as `module:attribute`."""
 
 
 def command_table(compute: Callable[[str], CommandTable]) -> CommandTable:
-    """Returns the table, from the cache if nothing has changed since."""
+    """Returns the table from the cache if it is up to date. Otherwise computes and caches it."""
     digest = _digest()
     if kept := _read_cache(digest):
         return kept
     table = compute(digest)
     file = cache_folder() / _FILE
-    with suppress(OSError):  # a user without a home: the next call computes it again
+    with suppress(OSError):  # a user without a home folder: the next call computes the table again
         private_folder(file.parent)
         write_whole(file, msgspec.json.encode(table), durable=False, draft=f"new{os.getpid()}")
     return table
 
 
 def place_of(name: str) -> str:
-    """Returns the place of a command that an installed package brings; empty if there is none of the name. A
-    server that starts has no other use for the table, so it is not computed here."""
+    """Returns the `module:attribute` of a package's command; empty if no package has a command with this
+    name.
+
+    The table is not computed here, because a starting server needs nothing else of it.
+    """
     kept = _read_cache(_digest())
     return (commands_of_packages() if kept is None else kept.machine).get(name, "")
 
@@ -84,13 +86,14 @@ def line_about(command: click.Command) -> str:
 
 
 def commands_of_packages() -> dict[str, str]:
-    """Returns the commands that installed packages name as entry points of the group `windlass.commands`."""
+    """Returns the commands that installed packages declare as entry points of the group
+    `windlass.commands`."""
     return {entry.name: entry.value for entry in entry_points(_GROUP)}
 
 
 def _digest() -> str:
-    """Returns a digest of names, sizes and times of the declaring files, and of the folders into which
-    packages are installed."""
+    """Returns a digest of the names, sizes and modification times of the declaring files, and of the
+    modification times of the folders in `sys.path`."""
     parts = [VERSION]
     for portion in sorted(windlass.__path__):
         parts.append(portion)
@@ -105,5 +108,5 @@ def _digest() -> str:
 
 
 def _of_kinds(portion: str) -> list[str]:
-    """Returns the folders of families that packages bring with their kinds of services."""
+    """Returns the `families` folders of packages with their own service kinds."""
     return sorted(f"{path.parent.name}/{path.name}" for path in Path(portion).glob("*/families"))

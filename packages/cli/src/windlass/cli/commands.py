@@ -1,4 +1,4 @@
-"""The commands that are derived from the declarations of the API, and their execution."""
+"""Builds and runs the commands that are derived from the API's declarations."""
 
 from __future__ import annotations
 
@@ -44,8 +44,11 @@ from windlass.terminal.tables import FORM, plain, print_json, wants_json
 def link_of_folder(
     command: DerivedCommand, options: CommandOptions, arguments: Mapping[str, Any]
 ) -> FolderLink | None:
-    """Returns the link of the present folder, if the command needs a place of it and none was named. Lists of
-    services are of all environments without one."""
+    """Returns the link of the current folder if the command needs a parent resource and the user named none.
+
+    Lists of services do not use the link: without an environment, they contain the services of all
+    environments.
+    """
     is_named = any(arguments.get(f"above_{name}") is not None for name in options.above)
     if is_named or len(command.paths) > 1 or command.lists_services:
         return None
@@ -56,7 +59,7 @@ def link_of_folder(
 
 
 def places_of(command: DerivedCommand, link: FolderLink) -> dict[str, str]:
-    """Returns the places in a command's path, as its options would name them."""
+    """Returns the linked environment and project, as if the user had passed them as options."""
     places = {"environment": link.place, "project": link.project}
     return {f"above_{name}": places[name] for name, _ in command.paths[0].above if name in places}
 
@@ -70,7 +73,7 @@ def all_commands() -> dict[str, dict[str, DerivedCommand]]:
 
 
 def group_lines() -> dict[str, GroupLines]:
-    """Returns a line about each group and each of its commands, for the table of commands."""
+    """Returns the help lines of all groups and their commands, for the command table."""
     return {
         group: GroupLines(
             about(next(iter(words.values()))) + ".",
@@ -123,7 +126,7 @@ def _describe_subject(derived: DerivedCommand) -> str:
 
 def _mention_deep_fields(options: CommandOptions) -> str | None:
     deep = [field.option for field in options.fields if field.deep]
-    # `\b` keeps click from breaking lines, in the middle of the option for example.
+    # `\b` prevents click from breaking lines, for example in the middle of the option.
     return f"\b\nDeeper fields are options too, such as\n{deep[0]}" if deep else None
 
 
@@ -170,7 +173,7 @@ def _call(derived: DerivedCommand, options: CommandOptions, **arguments: Any) ->
 
 
 def _show_services(invocation: Invocation, *, as_json: bool, wide: bool) -> None:
-    """Prints services with state and address, which are not fields of the resource."""
+    """Prints services with their state and address, which are not fields of the resource."""
     rows = invocation.services()
     if as_json:
         print_json({"results": rows})
@@ -205,7 +208,7 @@ def _wait_for_one(api: Api, invocation: Invocation, path: str, *, as_json: bool)
 def _wait_for_run(api: Api, invocation: Invocation, path: str, *, as_json: bool) -> None:
     _, job = invocation.service()
     run = invocation.send(path).json
-    is_cancel = invocation.command.takes_numbers  # it names the run; the command that starts one does not
+    is_cancel = invocation.command.takes_numbers  # only cancellation names a run
     wait_for_run(api, job.name, run, cancelled=is_cancel, as_json=as_json)
 
 
@@ -240,7 +243,7 @@ def _stream_output(invocation: Invocation, path: str, first: ApiAnswer, *, as_js
 
 
 def _make_sure(derived: DerivedCommand, arguments: Mapping[str, Any]) -> None:
-    """Asks for confirmation in a terminal. A script is not asked."""
+    """Asks for confirmation in a terminal. Without a terminal, as in scripts, deletes without asking."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         what = (
             f"the {derived.group.replace('-', ' ')} {arguments['subject_0']}"

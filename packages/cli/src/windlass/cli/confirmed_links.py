@@ -1,7 +1,7 @@
-"""The links that this user has written or confirmed, one file for each folder.
+"""Stores which folder links this user has written or confirmed, one file per folder.
 
-A link comes with the files of a clone, and may name any service of this user: code of a stranger would
-replace that service, and run with its secrets.
+A cloned repository may contain a link that names any service of this user. Without confirmation, a stranger's
+code could replace that service and run with its secrets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FOLDER: Final = "links"
 
 
 def note_link(folder: Path, link: FolderLink) -> None:
-    """Records that this user has confirmed the link. If this fails, the user is asked again."""
+    """Records that this user has confirmed the link. If writing fails, the user is asked again next time."""
     file = _file(folder)
     with suppress(OSError):
         private_folder(file.parent)
@@ -34,7 +34,8 @@ def note_link(folder: Path, link: FolderLink) -> None:
 
 
 def confirm_link(linked: LinkedFolder, server: str, *, sure: bool) -> None:
-    """Asks once for a link that this user has neither written nor confirmed; refuses without a terminal."""
+    """Asks for confirmation of a link that this user has neither written nor confirmed. Raises InvalidUsage
+    without a terminal."""
     if sure or _is_noted(linked):
         return
     where = f"{plain(linked.link.path)} on {plain(server)}"

@@ -1,7 +1,7 @@
-"""The server that a command calls, and the token that it sends there.
+"""Chooses the server that a command calls, and the token for it.
 
-Options win over variables of the environment, and these over a linked folder and saved contexts. A token from
-the environment goes to no address that a file names.
+Options override environment variables, which override a linked folder and saved contexts. A token from the
+environment is never sent to an address that comes from a file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from windlass.terminal.sections import Option
 from windlass.terminal.tables import FORM
 
 USUAL: Final = "http://127.0.0.1:8080"
-"""The address of a server that runs on this machine with its default settings."""
+"""The address of a server on this machine with default settings."""
 _CALL: Final = "The call"
 
 
@@ -40,8 +40,8 @@ def choose_access(
     context: str = "",
     linked: str = "",
 ) -> ServerAccess:
-    """Chooses address and token. `context` is the name that was given as an option, `linked` the address in
-    the file of the linked folder, which a stranger may have written."""
+    """Chooses address and token. `context`: the name passed as an option. `linked`: the address in the linked
+    folder's file, which may come from a stranger."""
     if context and options.url:
         raise InvalidUsage("give --url or --context, and not both")
     if context:
@@ -59,10 +59,11 @@ def choose_access(
 def connect(
     options: Mapping[str, Any], *, linked: str = "", usual: str = "", seconds: float = PATIENT
 ) -> Api:
-    """Returns the API with the options of the command, of `windlass` before it, or of the environment.
+    """Returns a client for the server that is chosen by options of the command or of `windlass`, environment
+    variables, the linked folder, or the current context.
 
-    `usual` is the address of the server of this machine, for commands on it: they call no other server unless
-    it is named.
+    `usual`: the address of the server on this machine. Commands for this machine call another server only if
+    an option or the environment names it.
     """
     by_option, environment, context = access_candidates(options)
     if usual and not (by_option.url or environment.url):
@@ -73,7 +74,8 @@ def connect(
 
 
 def access_candidates(options: Mapping[str, Any]) -> tuple[ServerAccess, ServerAccess, str]:
-    """Returns the server and token from options and environment, and the name of the given context."""
+    """Returns the servers and tokens that options and environment variables name, and the name of the given
+    context."""
     root = click.get_current_context().find_root()
     by_option, by_environment = (
         ServerAccess(*(_root_value(root, name, source) for name in ("url", "token")))

@@ -1,7 +1,7 @@
-"""Contexts: servers that this user has logged in to, each with its token.
+"""Contexts: the servers that this user has logged in to, each with its token.
 
-They are in a file that only this user can read. A token is only given out
-for the address that it was saved with.
+They are stored in a file that only this user can read. A token is only sent to the address that it was saved
+with.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _USUAL_PORTS: Final = {"http": 80, "https": 443}
 
 
 class SavedContext(Struct, frozen=True):
-    """A server and the token that it was tried with."""
+    """A server's address, and a token that the server has accepted."""
 
     url: str
     token: str
@@ -52,7 +52,7 @@ class Contexts(Struct):
         return saved.url if saved else ""
 
     def token_for(self, url: str) -> str:
-        """Returns the token that was saved with exactly this address, or an empty text."""
+        """Returns the token that was saved with exactly this address; empty if there is none."""
         address = normal_url(url)
         names = [name for name, saved in self.contexts.items() if saved.url == address]
         if self.current in names:
@@ -64,7 +64,7 @@ class Contexts(Struct):
         return self.contexts[names[0]].token if names else ""
 
     def save(self, name: str, context: SavedContext) -> None:
-        """Saves a context under a name, and makes it the current one."""
+        """Saves a context under a name and makes it the current context."""
         self.contexts[name] = context
         self.current = name
 
@@ -76,7 +76,7 @@ class Contexts(Struct):
 
 
 class ContextFile:
-    """The file of the contexts. Refuses to read one that other users can read or replace."""
+    """The file with the contexts. Reading fails if other users can read or replace the file."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -103,7 +103,7 @@ class ContextFile:
 
     @contextmanager
     def changing(self) -> Iterator[Contexts]:
-        """Yields the contexts, to be changed, and writes them at the end. Two commands take turns."""
+        """Yields the contexts for modification and saves them at the end. A lock file serializes commands."""
         try:
             private_folder(self._folder)
             with holding(self._folder / "contexts.lock"):
@@ -129,7 +129,8 @@ class ContextFile:
 
 
 def normal_url(url: str) -> str:
-    """Returns an address in one form, so that the same server is recognized. Refuses what is no address."""
+    """Normalizes an address, so that equal servers have equal addresses. Raises InvalidUsage for an invalid
+    address."""
     try:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").lower(), parts.port

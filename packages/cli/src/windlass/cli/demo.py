@@ -1,6 +1,6 @@
-"""`windlass demo`: a bundled application with a database, from nothing to its address.
+"""`windlass demo`: deploys a bundled application with a database.
 
-Every step first looks for existing parts, so that a second call continues where the first was interrupted.
+Every step first looks for existing resources, so that a second call resumes an interrupted one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from windlass.terminal.sections import Command, Option
 from windlass.terminal.tables import FORM, print_json, wants_json
 
 MADE: Final = "Made by `windlass demo`, and removed by `windlass demo --remove`."
-"""The description by which the project of the demonstration is found, even if it was renamed."""
+"""The description that identifies the demonstration's project, even if it was renamed."""
 
 _PATIENCE: Final = 120.0
 _PAUSE: Final = 0.5
-"""Seconds between two checks. Each is one of the thousand requests of an hour."""
+"""Seconds between two checks. Each check counts against the quota of a thousand requests per hour."""
 
 ENVIRONMENT: Final = {"name": "production", "mode": "PRODUCTION"}
 DATABASE: Final = {"name": "db", "type": "POSTGRESQL", "mode": "CONTAINER", "memory": 256}
@@ -101,7 +101,7 @@ class Demo:
         self._patience = patience
 
     def deploy(self, version: str, docs: str) -> dict[str, str]:
-        """Creates and starts everything that is missing. Returns the address and the ids."""
+        """Creates and starts everything that is missing. Returns the application's address, and the ids."""
         project = self._own_project() or self._create(self._projects, self._project_body())
         environment = self._find_or_create(f"/project/{project['id']}/environment", ENVIRONMENT)
         below = f"/environment/{environment['id']}"

@@ -1,6 +1,6 @@
-"""Formats deployments for the command line: states, last log lines, and how they ended.
+"""Formats deployments for the command line: states, last log lines, and results.
 
-`waiting` and `waiting_for_all` read the streams that lead up to this.
+`waiting` and `waiting_for_all` read the event streams.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class StartedDeployment(Struct, frozen=True):
     """A deployment that the command has started."""
 
     path: str
-    """The path of the service: /application/…"""
+    """The API path of the service: /application/…"""
     name: str
     deployment: str
     command: str = ""
-    """The command of the person that starts such a deployment again; empty if there is no short one."""
+    """The command line that the user can run to deploy again; empty if there is no short one."""
 
     @property
     def service(self) -> str:
@@ -50,14 +50,14 @@ class StartedDeployment(Struct, frozen=True):
 
 
 class EndedDeployment(Struct, frozen=True):
-    """A deployment that has ended."""
+    """A deployment that is finished."""
 
     started: StartedDeployment
     deployment: Mapping[str, Any]
 
 
 class DeploymentFailed(CommandFailed):
-    """Raised if a deployment did not end as expected."""
+    """A deployment did not end as expected."""
 
     def __init__(
         self,
@@ -68,11 +68,11 @@ class DeploymentFailed(CommandFailed):
         command: str = "",
         retry: str = "",
     ) -> None:
-        """`command`: the remedy is an option of this command. `retry`: the command that deploys again,
-        which is the last line."""
-        # The last lines of the service, which follow, were printed before.
+        """`command`: the command whose option solves the problem. `retry`: the command that deploys again,
+        which is printed as the last line."""
+        # The reason ends with the service's last log lines, which were printed before.
         self.why = _reason_text(deployment).partition(OUTPUT_FOLLOWS)[0]
-        if has_newer or deployment["status"] == Progress.SUPERSEDED:  # the reason names the newer one
+        if has_newer or deployment["status"] == Progress.SUPERSEDED:  # the reason names the newer deployment
             super().__init__(in_sentence(self.why))
         else:
             advice = f"run `{command}` and deploy {name} again" if command else _advice(name, deployment)
@@ -81,7 +81,7 @@ class DeploymentFailed(CommandFailed):
 
 
 class ServiceDeleted(CommandFailed):
-    """The service of a deployment was deleted while a command waited for it."""
+    """The service was deleted while a command waited for its deployment."""
 
     def __init__(self, name: str, why: str = "") -> None:
         reason = why or f"{name} was deleted"
@@ -89,7 +89,7 @@ class ServiceDeleted(CommandFailed):
 
 
 def failure_of(api: Api, started: StartedDeployment, deployment: Mapping[str, Any]) -> CommandFailed:
-    """Returns the message about a deployment that did not end as expected."""
+    """Returns the exception for a deployment that did not end as expected."""
     if deployment["status"] != Progress.CANCELED:
         retry = started.command if deployment["status"] == Progress.FAILED else ""
         command = _command_for(api, started, deployment)
@@ -101,8 +101,11 @@ def failure_of(api: Api, started: StartedDeployment, deployment: Mapping[str, An
 
 
 def _command_for(api: Api, started: StartedDeployment, deployment: Mapping[str, Any]) -> str:
-    """Returns the command that sets the field which the reason begins with, or an empty text. `--port`
-    replaces the whole list by one public port, so it is suggested only if the list has just one."""
+    """Returns the command that sets the field at the beginning of the reason; empty if there is none.
+
+    `--port` replaces the whole list of ports by one public port, so it is suggested only if the list contains
+    one port.
+    """
     match = _TO_SET.match(_reason_text(deployment))
     if match is None:
         return ""
@@ -120,7 +123,7 @@ def _command_for(api: Api, started: StartedDeployment, deployment: Mapping[str, 
 
 
 def _is_plain(port: Mapping[str, Any]) -> bool:
-    """Returns whether a port is public, for HTTP, and has no other settings: its name follows from its
+    """Returns whether a port is a public HTTP port without other settings, so its name is derived from its
     number."""
     usual: dict[str, tuple[Any, ...]] = {
         "publicly_accessible": (True,),
@@ -133,7 +136,7 @@ def _is_plain(port: Mapping[str, Any]) -> bool:
 
 
 def _newest(api: Api, started: StartedDeployment) -> Mapping[str, Any] | None:
-    """Returns the newest deployment of a service, or None if it was deleted."""
+    """Returns the newest deployment of a service. None if the service was deleted."""
     try:
         newest = retry_until_done(lambda: api.get(f"{started.path}/deployment", page_size=1), RetryTimer())[
             "results"
@@ -146,12 +149,12 @@ def _newest(api: Api, started: StartedDeployment) -> Mapping[str, Any] | None:
 
 
 def is_gone(problem: Exception) -> bool:
-    """Returns whether the answer means that the resource no longer exists."""
+    """Returns whether the error means that the resource no longer exists."""
     return isinstance(problem, ApiRefused) and problem.status == HTTPStatus.NOT_FOUND
 
 
 def _advice(name: str, deployment: Mapping[str, Any]) -> str:
-    """Returns the advice for a failure."""
+    """Returns the advice for a deployment that was cancelled, failed, or could not be cancelled in time."""
     what = f"{_VERBS[Do(deployment['action'])]} {name} again"
     match deployment["status"]:
         case Progress.FAILED:
@@ -179,7 +182,7 @@ def is_under_way(status: Mapping[str, Any]) -> bool:
 
 
 def summary(ended: EndedDeployment, url: str) -> str:
-    """Summarizes in one line how the deployment ended."""
+    """Returns one line about the result of the deployment."""
     name, deployment = ended.started.name, ended.deployment
     action = Do(deployment["action"])
     if deployment["status"] == Progress.CANCELED:
@@ -191,11 +194,11 @@ def summary(ended: EndedDeployment, url: str) -> str:
     if action is Do.RUN:
         return f"{name} {_outcome_of_run(deployment)} ({_duration_of(deployment)}, v{deployment['number']})"
     count = int(deployment.get("instances", 1))
-    # A static site has none: the gateway serves its files.
+    # A static site has no instances: the gateway serves its files.
     instances = f"{count} instance{'s' if count != 1 else ''}, " if count else ""
     version = f"v{deployment['number']} {str(deployment.get('git_commit_id') or '')[:7]}".strip()
     facts = f"{instances}{_duration_of(deployment)}, {version}"
-    if deployment.get("state") == _FAILS:  # it ended after it was considered healthy
+    if deployment.get("state") == _FAILS:  # the service failed after the deployment had succeeded
         command = f"windlass logs {quote(name)}"
         return f"Look at its log, with `{command}`: {name} was deployed, and fails now ({facts})"
     place = f"live at {click.style(url, bold=True)}" if url else "live, without a public address"
@@ -211,24 +214,24 @@ def _outcome_of_run(deployment: Mapping[str, Any]) -> str:
 
 
 def serves(ended: EndedDeployment) -> bool:
-    """Returns whether the service runs now and may have an address."""
+    """Returns whether the service runs after the deployment and may have an address."""
     action, status = ended.deployment["action"], ended.deployment["status"]
     return status == Progress.SUCCEEDED and action in {Do.DEPLOY, Do.RESTART}
 
 
 def first_address(api: Api, path: str) -> str:
-    """Returns the address of the default port of a service, or an empty text."""
+    """Returns the address of a service's default port; empty if there is none."""
     links = retry_until_done(lambda: api.get(f"{path}/link"), RetryTimer())["results"]
     return str(links[0]["url"]) if links else ""
 
 
 def _duration_of(deployment: Mapping[str, Any]) -> str:
-    """Formats the time from the request to the end of the deployment."""
+    """Returns the time from the request to the end of the deployment as text."""
     return duration(str(deployment["created_at"]), str(deployment["finished_at"]))
 
 
 def state_of(deployment: Mapping[str, Any]) -> str:
-    """Returns the state of a deployment. The state of its service may be that of an earlier or later one."""
+    """Returns the state of a deployment. The service's state may belong to an earlier or later deployment."""
     return str(deployment["status"] if deployment["status"] in _SETTLED else deployment["state"])
 
 
@@ -237,7 +240,7 @@ def _reason_text(deployment: Mapping[str, Any]) -> str:
 
 
 def last_lines(deployment: Mapping[str, Any]) -> list[str]:
-    """Returns the last lines of what a deployment started, which follow the reason of its failure."""
+    """Returns the last log lines of the deployed program, which follow the reason of a failure."""
     return _reason_text(deployment).partition(OUTPUT_FOLLOWS)[2].splitlines()
 
 
@@ -264,5 +267,5 @@ def print_state(name: str, state: str) -> None:
 
 
 def say(message: str) -> None:
-    """Prints a message on standard error; only the answer is printed on standard output."""
+    """Prints a message on standard error. Standard output is reserved for results."""
     click.echo(message, err=True)

@@ -1,9 +1,9 @@
-"""The commands that follow from the registry. Pure; nothing here prints or calls the API.
+"""Derives commands from the registry. Pure: does not print or call the API.
 
-A family gives a group of commands, `windlass environment-variable …`; each of its verbs and actions is one.
-The list of a family nested below another is also a word of that one's group: `windlass job runs nightly`.
-Where a trait hangs a family below several others, one command has several paths.
-An operation of no family is named by its path: `GET /aws/region` is one path of `windlass region list`.
+A family becomes a command group, `windlass environment-variable …`, with a command for each verb and action.
+The list of a nested family is also a command of the parent family's group: `windlass job runs nightly`. If a
+trait has several parent families, one command has several paths. Commands for operations without a family are
+named after the path: `GET /aws/region` is one path of `windlass region list`.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _WORDS: Final = {Verb.READ: "get", Verb.PATCH: "edit", Verb.UPDATE: "replace"}
 
 
 class CommandPath(Struct, frozen=True, kw_only=True):
-    """One path that a command can take."""
+    """One of the API paths that a command can call."""
 
     operation: Operation
     above: tuple[tuple[str, str], ...]
-    """Families above, by name, and the parameters of the path that take their ids."""
+    """The parent families, each with the path parameter that contains the parent's id."""
     subject: tuple[PathId, ...]
-    """Parameters that are given without an option: first the resource itself."""
+    """Path parameters that are positional arguments, beginning with the resource itself."""
     choice: str = ""
-    """The word that distinguishes paths with the same families above: `aws`."""
+    """The word that distinguishes paths with the same parent families: `aws`."""
 
 
 class DerivedCommand(Struct, frozen=True, kw_only=True):
-    """A command that follows from the registry."""
+    """A command that is derived from the registry."""
 
     group: str
     word: str
@@ -47,7 +47,7 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def operation(self) -> Operation:
-        """The operation of the first path. The others differ in their paths only."""
+        """The operation of the first path. The operations of other paths differ only in the path."""
         return self.paths[0].operation
 
     @property
@@ -56,43 +56,44 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def named(self) -> Family | None:
-        """The family of the resource that is given without an option."""
+        """The family of the resource that is the positional argument."""
         of_above = self.operation.itself is None and self.paths[0].subject
         return of_above[0].families[0] if of_above and of_above[0].families else self.family
 
     @property
     def own(self) -> bool:
-        """Returns whether the command means the caller's own resource without a name. Never true for
-        deleting."""
+        """Returns whether the command uses the caller's own resource if the argument is missing. Never true
+        for deletion."""
         is_top = self.family is not None and self.family.parent is None
         return is_top and bool(self.paths[0].subject) and self.operation.method != "DELETE"
 
     @property
     def has_choice(self) -> bool:
-        """Returns whether the command reads one service, whose name may be left out if there is only one."""
+        """Returns whether the command reads one service. Its name may be omitted if there is only one
+        service."""
         is_of_service = self.family is not None and is_service(self.family)
         return is_of_service and len(self.paths[0].subject) == 1 and self.operation.method == "GET"
 
     @property
     def takes_versions(self) -> bool:
-        """Returns whether the command is about a deployment, which users know by its version."""
+        """Returns whether the argument is a deployment, which users identify by its version."""
         return self.takes_numbers and self.operation.own_family.shown is Deployment
 
     @property
     def takes_numbers(self) -> bool:
-        """Returns whether the command is about a resource that its parent counts, such as a deployment or
-        a run."""
+        """Returns whether the argument is a numbered resource, such as a deployment or a run."""
         is_one = self.operation.itself is not None and bool(self.paths[0].subject)
         return self.family is not None and is_one and is_numbered(self.family)
 
     @property
     def is_of_newest(self) -> bool:
-        """Returns whether the command reads the newest deployment or run where none is named."""
+        """Returns whether the command reads the newest deployment or run if the argument is missing."""
         return self.takes_numbers and self.operation.method == "GET"
 
     @property
     def starts(self) -> bool:
-        """Returns whether it starts work in a service or an environment that continues after its answer."""
+        """Returns whether the command starts work in a service or environment that continues after the
+        response."""
         if not self.operation.starts or self.family is None or self.family.parent is None:
             return False
         answer = self.operation.answer
@@ -100,18 +101,18 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def starts_run(self) -> bool:
-        """Returns whether it starts a job run instead of a deployment."""
+        """Returns whether the command starts a job run instead of a deployment."""
         answer = self.operation.answer
         return self.operation.starts and answer is not None and issubclass(answer, JobRun)
 
     @property
     def cancels(self) -> bool:
-        """Returns whether deployments are expected to end as cancelled."""
+        """Returns whether the command cancels deployments, which are then expected to end as cancelled."""
         return self.operation.body is CancelRequest
 
     @property
     def lists_services(self) -> bool:
-        """Returns whether the command lists services, which users want to see with state and address."""
+        """Returns whether the command lists services, which are shown with state and address."""
         family = self.family
         return (
             family is not None
@@ -125,13 +126,14 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def summary(self) -> str:
-        """The common words of all paths: `List AWS regions`, `List GCP regions` are `List regions`."""
+        """The words that the summaries of all paths share: `List AWS regions` and `List GCP regions` become
+        `List regions`."""
         summaries = [path.operation.summary.partition(" (")[0].split() for path in self.paths]
         return " ".join(word for word in summaries[0] if all(word in other for other in summaries))
 
 
 def is_numbered(family: Family) -> bool:
-    """Returns whether resources of a family have numbers instead of names."""
+    """Returns whether resources of a family are identified by numbers instead of names."""
     return family.names is None and "number" in family.shown.__struct_fields__
 
 
@@ -150,12 +152,12 @@ def commands_of(registry: Registry) -> dict[str, dict[str, DerivedCommand]]:
 
 
 def ancestry(registry: Registry, family: Family) -> list[Family]:
-    """Returns all families that may be parents of this one, nearest first."""
+    """Returns all direct and indirect parent families, nearest first."""
     families: dict[str, Family] = {}
     level: list[Family] = [family]
     while level:
         level = [above for child in level for above in registry.parents(child) if above is not None]
-        # Moved to the end: a family above in several ways is above all of them.
+        # A family that is reached on several paths moves to the end, because it is above all of them.
         for above in level:
             families.pop(above.name, None)
             families[above.name] = above
@@ -163,7 +165,7 @@ def ancestry(registry: Registry, family: Family) -> list[Family]:
 
 
 def about(command: DerivedCommand) -> str:
-    """Returns the description of a group: that of its shape, or else of the file that declares it."""
+    """Returns the description of a command group: the docstring of its struct, or of the struct's module."""
     declared = command.family.spec if command.family else command.operation.answer
     description = (declared.__doc__ or sys.modules[declared.__module__].__doc__) if declared else None
     return (description or command.operation.group).strip().partition("\n")[0].rstrip(".")
@@ -189,11 +191,11 @@ def _word(operation: Operation) -> str:
 
 
 def _lister(operation: Operation) -> Family | None:
-    """Returns the family whose command group also contains this family: its only parent."""
+    """Returns the parent family whose command group also contains the list of this family."""
     family = operation.family
     if family is None or not family.nested or operation.verb is not Verb.LIST:
         return None
-    # An organization is above most families, and is rarely named.
+    # An organization is a parent of most families, and users rarely name it.
     return family.parent if isinstance(family.parent, Family) and family.parent.parent else None
 
 

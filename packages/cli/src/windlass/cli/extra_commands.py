@@ -1,4 +1,5 @@
-"""Commands that are not derived: any API call, tokens under their usual names, and the demo."""
+"""Commands that are not derived from the API: raw API calls, token commands with shorter names, and the
+demo."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ def _pass_on(stream: ResponseStream) -> None:
             for piece in stream.pieces():
                 click.echo(piece, nl=False)
     except BrokenPipeError:
-        raise  # The reader of the output has closed it, as `head` does.
+        raise  # The reader of the output has closed the pipe, as `head` does.
     except (OSError, http.client.HTTPException) as error:
         raise CommandFailed(
             f"repeat the command: the connection was lost: {str(error) or type(error).__name__}"
@@ -80,7 +81,8 @@ def _print_head(answer: ApiAnswer) -> None:
 
 
 def token_command() -> click.Group:
-    """The commands of `api-token`, with `revoke` for `delete` and two shorter options."""
+    """Returns the commands of `api-token` under shorter names: `revoke` for `delete`, and two shorter
+    options."""
     words = all_commands()["api-token"]
     return click.Group(
         "token",
@@ -94,7 +96,7 @@ def token_command() -> click.Group:
 
 
 def _shorten(create: click.Command) -> click.Command:
-    # The field `scope`, an older form of `scopes`, gives its name up here.
+    # The option of the deprecated field `scope` is removed, because `--scope` now sets `scopes`.
     create.params = [param for param in create.params if param.opts != ["--scope"]]
     for param in create.params:
         if "--scopes" in param.opts:
@@ -113,7 +115,7 @@ def _rename(delete: click.Command) -> click.Command:
 
 
 class TimeOption(click.ParamType[str]):
-    """A time from now, such as `30d`. Any other text is a time that the server judges."""
+    """A duration from now, such as `30d`. Any other text is sent unchanged, and the server validates it."""
 
     name = "when"
 

@@ -1,7 +1,8 @@
-"""The fields of a body as options, and back. Derived from the Struct that the API validates with.
+"""Converts the fields of a request body to options, and option values to a body. Derived from the Struct with
+which the API validates the body.
 
-A field is named by its path, as in the messages of the API: `git_repository.url` is `--git-repository.url`. A
-field that is no scalar, such as a list of ports, takes JSON.
+An option is named by the field's path, as in messages of the API: `git_repository.url` becomes
+`--git-repository.url`. A field that is not a scalar, such as a list of ports, expects JSON.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ _SCALARS: Mapping[type[types.Type], type] = {
 
 
 _FILES: Final = frozenset({"hidden", "redacted", "several_lines"})
-"""Marks of fields whose text may be read from a file."""
+"""Annotations of fields whose value may be read from a file."""
 
 
 _NAMED: Final = re.compile(r"([A-Za-z_]\w*(?:\[\d+\])*(?:\.[A-Za-z_]\w*(?:\[\d+\])*)*): ")
-"""The field that a refusal begins with."""
+"""Matches the field path at the beginning of an error message."""
 _INDEX: Final = re.compile(r"(?:\[\d+\])+$")
 
 
 class ShortForm(Struct, frozen=True):
-    """An option that takes one number of each object in a list."""
+    """A short option for a list of objects. Its value is one number per object."""
 
     name: str
     sets: str
@@ -51,16 +52,16 @@ class ShortForm(Struct, frozen=True):
 class Field(Struct, frozen=True, kw_only=True):
     path: Path
     kind: type | None
-    """The Python type of the field; None for any JSON."""
+    """The Python type of the field; None for arbitrary JSON."""
     many: bool = False
     choices: tuple[str, ...] = ()
     meaning: str = ""
     refers: str = ""
-    """The family whose id it takes."""
+    """The family whose id the field contains."""
     default: Any = NODEFAULT
     required: bool = False
     is_read_from_files: bool = False
-    """True for secrets and texts of several lines: the value may name a file."""
+    """Whether the value may be read from a file, as for secrets and texts of several lines."""
     short: ShortForm | None = None
 
     @property
@@ -69,12 +70,12 @@ class Field(Struct, frozen=True, kw_only=True):
 
     @property
     def deep(self) -> bool:
-        """Returns True for fields so deep that the list of options leaves them out."""
+        """Returns whether the field is nested so deeply that help does not list its option."""
         return len(self.path) > 2
 
     def name_option(self, named: str, option: str = "") -> str:
-        """Returns the option that fills the field which a refusal names. The field stands beside it where it
-        is a part of what the option takes: `--port (ports[0].internal_port)`."""
+        """Returns the option that sets the field in an error message. If the option sets more than this
+        field, the field follows in parentheses: `--port (ports[0].internal_port)`."""
         is_itself = named == ".".join(self.path) and not option
         return self.option if is_itself else f"{option or self.option} ({named})"
 
@@ -84,13 +85,13 @@ class Field(Struct, frozen=True, kw_only=True):
 
 
 def fields_of(spec: type[Struct], without: frozenset[str] = frozenset()) -> list[Field]:
-    """Returns the fields that have options. Deprecated ones have none, because their successors do."""
+    """Returns the fields that have options. Deprecated fields have none, because their successors do."""
     fields = _fields(spec, (), frozenset(), True)
     return [field for field in fields if field.path[0] not in without and not field.is_deprecated]
 
 
 def _fields(spec: type[Struct], above: Path, seen: frozenset[type], wanted: bool) -> Iterator[Field]:
-    """Yields the options of fields. `wanted` is true if everything around these fields is required."""
+    """Yields the fields that become options. `wanted`: whether all enclosing fields are required."""
     for field in ordered_fields(spec):
         path = (*above, field.encode_name)
         kind, extra = _without_null(types.type_info(field.type))
@@ -131,7 +132,7 @@ def _scalar(kind: types.Type) -> tuple[type | None, tuple[str, ...]]:
 
 
 def _without_null(kind: types.Type) -> tuple[types.Type, dict[str, Any]]:
-    """Returns a type without absence and null, and its annotations."""
+    """Returns a type without UNSET and None, and the annotations of the type."""
     match kind:
         case types.Metadata(type=inner, extra=extra, extra_json_schema=schema):
             bare, metadata = _without_null(inner)
@@ -144,8 +145,8 @@ def _without_null(kind: types.Type) -> tuple[types.Type, dict[str, Any]]:
 
 
 def named_field(message: str, fields: Iterable[Field]) -> tuple[str, Field] | None:
-    """Returns the field path at the beginning of an API error, such as `ports[0].internal_port`, and the
-    field that contains it. None if it begins with no field."""
+    """Returns the field path at the beginning of an error message, such as `ports[0].internal_port`, and the
+    field that contains it. None if the message does not begin with a field."""
     match = _NAMED.match(message)
     if match is None:
         return None
@@ -155,7 +156,7 @@ def named_field(message: str, fields: Iterable[Field]) -> tuple[str, Field] | No
 
 
 def body_of(base: Mapping[str, Any], values: Iterable[tuple[Path, Any]]) -> dict[str, Any]:
-    """Returns an object with each value put at its path, over earlier values."""
+    """Returns a copy of `base` with each value set at its path. Later values override earlier values."""
     body = dict(base)
     for path, value in values:
         inner = body

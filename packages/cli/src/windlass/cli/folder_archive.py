@@ -1,4 +1,4 @@
-"""A folder of the user as an archive to upload. The same files always give the same bytes."""
+"""Packs a folder into an archive for upload. The same files always produce the same bytes."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class FolderArchive(Struct, frozen=True):
 
 
 def archive_folder(folder: Path, into: IO[bytes]) -> FolderArchive:
-    """Writes the files of a folder that are not ignored into a file, as a compressed tar."""
+    """Writes all files of a folder that are not ignored into `into`, as a compressed tar archive."""
     count = 0
-    # Without a time and a name, so that equal folders give equal archives.
+    # Omits time and name in the gzip header, so that equal folders produce equal archives.
     with (
         gzip.GzipFile("", "wb", _LEVEL, into, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
@@ -75,12 +75,12 @@ def _walk(top: Path, inner: str, rules: list[IgnoreRule], own: list[IgnoreRule])
             continue
         if not is_folder:
             yield path
-        elif not (top / path / "pyvenv.cfg").exists():  # a virtual environment by another name
+        elif not (top / path / "pyvenv.cfg").exists():  # a virtual environment with an unusual name
             yield from _walk(top, f"{path}/", rules, own)
 
 
 def _rules_above(folder: Path) -> list[IgnoreRule]:
-    """Returns the rules of git from the folders above, up to the root of the repository."""
+    """Returns git's ignore rules of the parent folders, up to the root of the repository."""
     tops = next(
         (
             [*reversed(folder.parents[: place + 1])]
@@ -99,8 +99,8 @@ def _rules_above(folder: Path) -> list[IgnoreRule]:
 
 
 def _from_above(text: str, below: str) -> Iterator[IgnoreRule]:
-    """Yields the rules of a parent folder that can match here: rules for any folder, and rules whose
-    pattern begins with the path of this folder."""
+    """Yields the rules of a parent folder that can match in this folder: rules without a path, and rules
+    whose path begins with this folder."""
     for line in text.splitlines():
         bare = line.strip()
         marks = "!" if bare.startswith("!") else ""
@@ -120,7 +120,8 @@ def _read(file: Path) -> str:
 
 
 def _add(tar: tarfile.TarFile, folder: Path, path: str) -> bool:
-    """Adds a file or a link, without its owner and its time. Others, such as sockets, are left out."""
+    """Adds a file or symbolic link without owner and time. Returns False for other entries, such as
+    sockets."""
     status = (folder / path).lstat()
     entry = tarfile.TarInfo(path)
     if stat.S_ISLNK(status.st_mode):

@@ -1,6 +1,7 @@
-"""Follows the events of one stream, over as many connections as it takes.
+"""Reads the events of a stream, and reconnects after failures.
 
-A server that is away for a while is waited for, and asked to continue after the last event that came through.
+If the server is unavailable for a while, the command waits. After reconnecting, the stream resumes after the
+last received event.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from windlass.terminal.command_errors import CommandFailed
 from windlass.terminal.tables import plain
 
 LINE: Final = "message"
-"""The default kind of an event."""
+"""The default type of an event."""
 END: Final = "end"
-"""The event after which nothing more comes."""
+"""The type of the last event in a stream."""
 PATIENCE: Final = 600.0
-"""Seconds that a server may be unavailable."""
+"""Seconds for which a server may be unavailable before the command gives up."""
 _SOONEST, _LATEST = 0.5, 10.0
 _LATER: Final = frozenset({429, 502, 503, 504})
-"""Statuses of a server, or of a proxy before it, that may change a little later."""
+"""Statuses of a server or a proxy that are worth a retry."""
 _MOST = 3600.0
 
 _LONG: Final = 5.0
-"""Seconds of waiting above which the user gets a message."""
+"""A longer pause in seconds is announced to the user."""
 
 T = TypeVar("T")
 Ask = Callable[[Mapping[str, str]], ApiAnswer]
-"""Repeats the call with these headers."""
+"""Repeats the request with the given headers."""
 
 
 class StreamEvent(Struct, frozen=True):
@@ -48,7 +49,7 @@ class StreamEvent(Struct, frozen=True):
 
 
 class RetryTimer:
-    """Decides whether and when to retry, and prints when the trouble begins and ends."""
+    """Decides whether and when to retry, and prints a message when an outage begins and ends."""
 
     def __init__(self, seconds: float = PATIENCE, *, quiet: bool = False) -> None:
         self._seconds = seconds
@@ -57,7 +58,8 @@ class RetryTimer:
         self._pauses = pauses(_SOONEST, _LATEST)
 
     def pause(self, problem: Exception) -> float:
-        """Returns seconds to wait. Raises the trouble if waiting would not help, or not any more."""
+        """Returns the seconds to wait before the next attempt. Raises the problem if a retry cannot help, or
+        if the time limit has passed."""
         if not _is_temporary(problem):
             raise problem
         now, asked = time.monotonic(), _retry_after(problem)
@@ -77,7 +79,7 @@ class RetryTimer:
         self._until = 0.0
 
     def reset(self) -> None:
-        """Notes that an event arrived: after the next trouble, pauses begin short again."""
+        """Resets the back-off after an event has arrived."""
         self._pauses = pauses(_SOONEST, _LATEST)
 
     def _print_message(self, message: str) -> None:
@@ -88,8 +90,8 @@ class RetryTimer:
 def retry_until_done(
     ask: Callable[[], T], patience: RetryTimer, only: Callable[[Exception], bool] | None = None
 ) -> T:
-    """Calls `ask` until it succeeds or the time limit has passed. `only`: which failures are retried, if
-    not all."""
+    """Calls `ask` until it succeeds or the time limit has passed. `only`: selects the failures that are
+    retried; by default all temporary failures."""
     while True:
         try:
             answer = ask()
@@ -103,8 +105,8 @@ def retry_until_done(
 
 
 def wait_for_budget(ask: Callable[[], T]) -> T:
-    """Waits until the request budget is renewed. A refused request had no effect, so any request can be
-    repeated."""
+    """Retries requests until the request quota is renewed. A rejected request has no effect, so every request
+    can be repeated."""
     return retry_until_done(ask, RetryTimer(), _is_too_many)
 
 
@@ -113,17 +115,17 @@ def _is_too_many(problem: Exception) -> bool:
 
 
 class StreamFollower:
-    """A stream that is followed. One thread may read `events()`, and another end it with `hang_up`."""
+    """Follows a stream of events. One thread may read `events()` while another ends it with `hang_up`."""
 
     def __init__(self, ask: Ask, first: ApiAnswer | None, *, quiet: bool = False) -> None:
-        """`first`: the answer that the stream begins with; None lets `events()` ask for it."""
+        """`first`: the response that begins the stream; if None, `events()` sends the first request."""
         self._ask = ask
         self._current = None if first is None else _stream_of(first)
         self._patience = RetryTimer(quiet=quiet)
         self._over = threading.Event()
         self._last = ""
         self.problem: Exception | None = None
-        """The reason why there is no connection now."""
+        """The reason why the stream is disconnected; None while it is connected."""
 
     def events(self) -> Iterator[StreamEvent]:
         if self._current is None and (refusal := self._connect()) is not None:
@@ -140,7 +142,8 @@ class StreamFollower:
             self._current.hang_up()
 
     def _one_connection(self) -> Generator[StreamEvent, None, Exception | None]:
-        """Reads one connection. Returns the trouble that ended it, or None after the last event."""
+        """Yields the events of one connection. Returns the problem that ended it, or None after the last
+        event."""
         assert self._current is not None, "connected before"
         try:
             with contextlib.closing(self._current.pieces()) as pieces:
@@ -149,14 +152,14 @@ class StreamFollower:
                     self._patience.reset()
                     if event.kind == END:
                         return None
-                    if event.data:  # without data, it only tells the id to continue after
+                    if event.data:  # an event without data only updates the id from which the stream resumes
                         yield event
             return ServerUnreachable("The server has ended the stream.")
         except (OSError, http.client.HTTPException) as error:
             return ServerUnreachable(f"The connection was lost: {str(error) or type(error).__name__}.")
 
     def _wait_out(self, problem: Exception) -> None:
-        """Waits until there is another connection, or the stream was hung up."""
+        """Waits until the stream is connected again or was hung up."""
         while not self._over.is_set() and not self._over.wait(self._patience.pause(problem)):
             refusal = self._connect()
             if refusal is None:
@@ -164,7 +167,7 @@ class StreamFollower:
             problem = refusal
 
     def _connect(self) -> Exception | None:
-        """Asks for a connection. Returns the trouble if there is none."""
+        """Sends the request for the stream. Returns the problem if it fails."""
         try:
             answer = self._ask({"Last-Event-ID": self._last} if self._last else {})
         except CommandFailed as error:
@@ -185,7 +188,7 @@ def _stream_of(answer: ApiAnswer) -> ResponseStream:
 
 
 def parse_events(pieces: Iterator[bytes]) -> Iterator[StreamEvent]:
-    """Yields the events of a stream by the rules of the HTML standard. Comments are ignored."""
+    """Parses server-sent events as defined by the HTML standard. Comments are ignored."""
     fields: dict[str, list[str]] = {}
     for line in _lines(pieces):
         name, _, value = line.partition(":")
@@ -198,7 +201,7 @@ def parse_events(pieces: Iterator[bytes]) -> Iterator[StreamEvent]:
 
 
 def pauses(soonest: float, latest: float) -> Iterator[float]:
-    """Yields pauses that grow up to `latest`."""
+    """Yields pauses that grow by 15 percent each, up to `latest`."""
     return itertools.accumulate(itertools.repeat(soonest), lambda pause, _: min(pause * 1.15, latest))
 
 
@@ -217,7 +220,7 @@ def _is_temporary(problem: Exception) -> bool:
 
 
 def announcement(seconds: float) -> str:
-    """Prints how long the command waits before the next try."""
+    """Returns a message about the pause before the next attempt."""
     if seconds < _LONG:
         return "Trying again…"
     until = datetime.now() + timedelta(seconds=seconds)  # noqa: DTZ005 (as the clock on the wall shows it)

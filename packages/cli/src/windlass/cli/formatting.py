@@ -1,4 +1,4 @@
-"""Formats values of an answer as text: times, numbers, lists; in a table or one below the other."""
+"""Formats values of a response as text: times, numbers and lists, in a table or as a list of fields."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from windlass.terminal.tables import pairs, plain, table
 
 STATES: Final = ("state", "status")
 SERVING_AFTER_ERROR: Final = "ERROR, serving"
-"""The state of a service whose last deployment failed, while instances of it still serve."""
+"""The state of a service whose last deployment failed but whose earlier instances still serve."""
 _ZONED: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _LONGEST: Final = 60 * 86_400
-"""Seconds up to which a time is shown by its distance from now; others are shown as a day."""
+"""Seconds up to which a time is shown relative to now. Other times are shown as a date."""
 
 
 def cell(value: Any) -> str:
@@ -41,7 +41,7 @@ def cell(value: Any) -> str:
 
 
 def short_cell(value: Any) -> str:
-    """Returns a value for a column: a time by its distance from now, and only the first line of a text."""
+    """Returns a value for a table column: a time relative to now, or the first line of a text."""
     if isinstance(value, str):
         when = _time_of(value)
         return ago(when, time.time()) if when else plain(value.partition("\n")[0])
@@ -49,7 +49,7 @@ def short_cell(value: Any) -> str:
 
 
 def ago(when: datetime, now: float) -> str:
-    """Returns a time as its distance from now: `5 min ago`, `in 30 d`."""
+    """Returns a time relative to now: `5 min ago`, `in 30 d`."""
     seconds = int(now - when.timestamp())
     if abs(seconds) >= _LONGEST:
         return f"{when.astimezone():%Y-%m-%d}"
@@ -59,7 +59,7 @@ def ago(when: datetime, now: float) -> str:
 
 
 def duration(began: str, ended: str) -> str:
-    """Formats the time from one moment to another."""
+    """Returns the time between two moments as text."""
     seconds = max(0.0, (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds())
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
@@ -85,7 +85,7 @@ def show_fields(document: dict[str, Any]) -> None:
 
 
 def _show_times(lists: dict[str, list[str]]) -> None:
-    """Prints lists of times beside one another, a moment in each row."""
+    """Prints lists of times as columns of a table."""
     rows = [[_clock(value) for value in moments] for moments in zip_longest(*lists.values(), fillvalue="")]
     titles = [name.upper().replace("_", " ") for name in lists]
     widths = [max(len(text) for text in column) for column in zip(titles, *rows, strict=True)]
@@ -101,15 +101,15 @@ def _is_time(value: Any) -> bool:
 
 
 def _clock(text: str) -> str:
-    """Returns a time as a clock shows it: that of the reader for UTC, otherwise that of its own zone."""
+    """Returns a time with seconds: a UTC time in the local time zone, another time in its own time zone."""
     if text.endswith("Z"):
         return moment(text)
     return f"{text[:19].replace('T', ' ')} {text[19:]}" if text else ""
 
 
 def with_counts(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row with the counts of instances in one field: `2/3` is two ready ones of three. The state
-    of a service that still serves after a failure shows both."""
+    """Returns a row with the numbers of instances merged into one field: `2/3` means two of three are ready.
+    If a service still serves after a failure, its state shows both."""
     if "ready_instances" not in row:
         return row
     changed = {"instances": f"{row['ready_instances']}/{row['instances']}"}
@@ -128,7 +128,7 @@ def show_apart(rows: list[dict[str, Any]]) -> None:
 
 
 def _flat(document: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """Yields fields by their paths, without those that are empty."""
+    """Yields non-empty fields with their paths."""
     for name, value in document.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{above}{name}.")
@@ -140,7 +140,7 @@ def _flat(document: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]
 
 
 def moment(text: str) -> str:
-    """Returns a time in the local time zone."""
+    """Formats a time in the local time zone. Other texts are returned unchanged."""
     when = _time_of(text)
     return f"{when.astimezone():%Y-%m-%d %H:%M:%S}" if when else text
 

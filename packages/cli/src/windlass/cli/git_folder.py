@@ -1,4 +1,4 @@
-"""The state of git in a folder of the user: its remotes and its commit. Changes nothing."""
+"""Reads the git state of a user's folder: its remotes and commit. Changes nothing."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ from windlass.cli.linked_folder import FILE as LINK
 
 _SECONDS: Final = 30
 _RUNS_NOTHING: Final = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false")
-"""Options that disable repository settings which run programs."""
+"""Options that disable repository settings which would run programs."""
 _SCP: Final = re.compile(r"(?:[^@/\s]+@)?(?P<host>[^:/\s@]+):(?P<path>[^\s].*)")
 
 
 class GitFolder(Struct, frozen=True, kw_only=True):
-    """A folder in a repository of git."""
+    """The git state of a folder in a repository."""
 
     top: Path
     commit: str = ""
-    """The commit that is checked out; empty before the first one."""
+    """The commit that is checked out; empty before the first commit."""
     subject: str = ""
     branch: str = ""
-    """The remote branch that this branch tracks, or the remote branch of the same name."""
+    """The branch at the remote: the upstream branch, or the remote branch with the same name."""
     remotes: tuple[str, ...] = ()
-    """Addresses of the remotes as the server can use them, that of the present branch first."""
+    """Addresses of the remotes in a form that the server can use, beginning with the upstream branch's
+    remote."""
     has_changes: bool = False
-    """True if a file of the application is not as it is in the commit."""
+    """Whether a file of the application differs from the commit."""
     is_pushed: bool = False
-    """True if a remote had the commit when git last asked it."""
+    """Whether a remote contained the commit at the last fetch or push."""
 
 
 def git_folder(folder: Path) -> GitFolder | None:
-    """Returns the state of git in a folder, or None if there is no repository, or no git."""
+    """Returns the git state of a folder. None if the folder is not in a repository, or git is not
+    installed."""
     top = _git(folder, "rev-parse", "--show-toplevel")
     if not top:
         return None
@@ -62,7 +64,7 @@ def git_folder(folder: Path) -> GitFolder | None:
 
 
 def _pushed_branch(folder: Path, remotes: Sequence[str]) -> str:
-    """Returns the branch that is checked out, if a remote has it: `git push` alone sets no upstream."""
+    """Returns the current branch if a remote has it. Without options, `git push` sets no upstream."""
     branch = _git(folder, "symbolic-ref", "--quiet", "--short", "HEAD")
     references = [f"refs/remotes/{remote}/{branch}" for remote in remotes if branch]
     is_pushed = any(_git(folder, "rev-parse", "--verify", "--quiet", reference) for reference in references)
@@ -70,8 +72,8 @@ def _pushed_branch(folder: Path, remotes: Sequence[str]) -> str:
 
 
 def for_server(url: str) -> str:
-    """Returns the address of a remote without credentials, and over https instead of ssh: the server has no
-    key of this user. An empty text if no server can use it, as for a folder."""
+    """Returns the address of a remote without credentials, and with https instead of ssh, because the server
+    does not have the user's ssh key. Empty if a server cannot use the address, as for a local path."""
     if "://" not in url:
         match = _SCP.fullmatch(url)
         return f"https://{match['host']}/{match['path'].lstrip('/')}" if match else ""
@@ -93,7 +95,8 @@ def is_same_repository(url: str, other: str) -> bool:
 
 
 def _has_changes(folder: Path) -> bool:
-    """True also if git fails, so that a commit is never deployed instead of changed files."""
+    """Returns whether files of the application have changed. True if git fails, so that a commit is never
+    deployed in place of changed files."""
     if (options := _without_filters(folder)) is None:
         return True
     entries = _run(folder, *options, "status", "--porcelain", "-z", "--untracked-files=all", "--", ".")
@@ -101,8 +104,11 @@ def _has_changes(folder: Path) -> bool:
 
 
 def _without_filters(folder: Path) -> list[str] | None:
-    """Returns the options that turn off filters of the repository's own settings, which `git status` would
-    run: a folder may have come from a stranger as it is. None if one has a name that no option takes."""
+    """Returns the options that disable filters in the repository's settings.
+
+    `git status` would run these filters, and the folder may come from a stranger. None if a filter's name
+    cannot be passed as an option.
+    """
     listed = _run(
         folder, "config", "--includes", "--show-scope", "-z", "--name-only", "--get-regexp", r"^filter\."
     )
@@ -116,8 +122,8 @@ def _without_filters(folder: Path) -> list[str] | None:
 
 
 def _counts(path: str) -> bool:
-    """Returns False for files that are never part of an application: the link of the folder, and what is
-    never uploaded."""
+    """Returns whether a changed file is part of the application. The link file and files that are never
+    uploaded are not."""
     return not any(name == LINK or is_never_uploaded(name) for name in path.rstrip("/").split("/"))
 
 
@@ -126,12 +132,12 @@ def _normal_url(url: str) -> str:
 
 
 def _git(folder: Path, *words: str) -> str:
-    """Returns the output of git, or an empty text if it fails."""
+    """Returns the output of git; empty if git fails."""
     return (_run(folder, *words) or "").strip()
 
 
 def _run(folder: Path, *words: str) -> str | None:
-    """Returns the output of git, or None if it fails."""
+    """Returns the output of git. None if git fails."""
     environment = for_tools() | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
         ended = subprocess.run(

@@ -1,6 +1,6 @@
-"""Rules of .gitignore and .windlassignore, and which files are kept for docker.
+"""Rules of .gitignore and .windlassignore, and the files that .dockerignore cannot exclude.
 
-A rule of .windlassignore wins over those of .gitignore, also one with `!` that brings a file back.
+Rules of .windlassignore override rules of .gitignore. A rule with `!` includes a file again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from windlass.base.dockerignore import DOCKERIGNORE, Ignore
 NEVER: Final = frozenset(
     [".git", ".hg", ".svn", "node_modules", ".venv", "__pycache__", ".DS_Store", ".env", ".env.local"]
 )
-"""Names that are always left out: histories, fetched packages, and secrets of this machine."""
+"""Names that are never uploaded: version histories, installed packages, and secrets of this machine."""
 _LOCAL_SECRETS: Final = re.compile(r"\.env\..+\.local")
 _FOLDERS: Final = "(?:[^/]+/)*"
 _KEPT_FOR_DOCKER: Final = ("Dockerfile", DOCKERIGNORE)
@@ -37,12 +37,12 @@ class IgnoreRule(Struct, frozen=True):
 
 
 def git_rules(text: str, folder: str = "") -> list[IgnoreRule]:
-    """Returns the rules of a .gitignore in this folder (`a/b/`, or empty for the top)."""
+    """Parses a .gitignore. `folder`: the folder that contains the file (`a/b/`; empty for the top folder)."""
     return [rule for line in text.splitlines() if (rule := _git_rule(line, re.escape(folder)))]
 
 
 def is_ignored(rules: Sequence[IgnoreRule], path: str, is_folder: bool) -> bool:
-    """Returns whether the last rule that matches a path leaves it out."""
+    """Returns whether a path is ignored. The last matching rule decides."""
     last = next((rule for rule in reversed(rules) if rule.matches(path, is_folder)), None)
     return last is not None and not last.brings_back
 
@@ -73,8 +73,11 @@ def _git_rule(line: str, folder: str) -> IgnoreRule | None:
 
 
 def _expression(glob: str) -> str:
-    """Translates a pattern with *, **, ? and [] to a regular expression. It never goes back over a star but
-    the last one: the first place that fits leaves most for the rest."""
+    """Translates a pattern with *, **, ? and [] to a regular expression that backtracks only into the last
+    star.
+
+    For the other stars, the first match is sufficient, because it leaves the longest rest.
+    """
     *parts, last = glob.replace("\\/", "/").split("/")
     text, block, floats = "", "", False
     for part in parts:
@@ -89,7 +92,7 @@ def _expression(glob: str) -> str:
 
 
 def _segment_pattern(glob: str) -> str:
-    """Translates what is between two slashes."""
+    """Translates the part of a pattern between two slashes."""
     pieces = [""]
     place = 0
     while place < len(glob):
@@ -122,4 +125,4 @@ def _compile(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error:
-        return re.compile(r"(?!)")  # git, too, lets a pattern that is none match nothing
+        return re.compile(r"(?!)")  # an invalid pattern matches nothing, as in git

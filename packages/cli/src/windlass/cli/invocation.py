@@ -1,4 +1,4 @@
-"""One call of a command: its arguments, and the API requests that it sends."""
+"""One call of a derived command: its arguments, and the API requests that it sends."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from windlass.terminal.command_errors import InvalidUsage
 
 
 class Invocation:
-    """One call of a command: its arguments, and the API requests that it sends."""
-
     def __init__(
         self, derived: DerivedCommand, options: CommandOptions, arguments: Mapping[str, Any], api: Api
     ) -> None:
@@ -37,7 +35,7 @@ class Invocation:
         self._names = NameResolver(api, registry(), self._above)
         self._chosen: CommandPath | None = None
         self._named: set[str] = set()
-        """Fields of the body that were given by their own names, and not by options."""
+        """Top-level body fields that the user named directly, not through options."""
 
     @property
     def path(self) -> CommandPath:
@@ -50,15 +48,15 @@ class Invocation:
 
     @property
     def place(self) -> Family | None:
-        """The family that services are in."""
+        """The family whose resources contain services."""
         return next((place for family in registry().services for place in registry().parents(family)), None)
 
     def subject(self) -> ResolvedResource:
-        """Returns the resource that the command is about."""
+        """Returns the resource that is the command's argument."""
         return self._names.find(self.operation.own_family, self._given["subject_0"])
 
     def service(self) -> tuple[str, ResolvedResource]:
-        """Returns the path of the service that the command acts on, and its resource."""
+        """Returns the API path of the service that the command acts on, and the service."""
         if above := self.operation.above:
             [family] = above.families
             service = self._names.find(family, self._above[above.name])
@@ -69,14 +67,14 @@ class Invocation:
     # Lists of services
 
     def is_overview(self, *, as_json: bool) -> bool:
-        """Returns whether services are listed with state and address: for people, and if no environment
-        was named."""
+        """Returns whether the command lists services with state and address: in text output, or if no
+        environment or project was named."""
         if any(values("query", self._options.query, self._given)):
             return False
         return not as_json or not any(name in self._above for name, _ in self.command.paths[0].above)
 
     def services(self) -> list[Any]:
-        """Returns the services of this family in the environment or project that was named, or all."""
+        """Returns the services of this family in the given environment or project, or in the organization."""
         family, query = self.operation.own_family, {}
         for above in ancestry(registry(), family):
             if above.name in self._above and above.parent is not None:
@@ -96,7 +94,7 @@ class Invocation:
         return by_family[self._names.nearest(list(by_family))]
 
     def ids(self) -> dict[str, str]:
-        """Returns the parameters of the path."""
+        """Returns the values of the path parameters."""
         above = {param: self._id_above(name) for name, param in self.path.above}
         if self.command.takes_numbers:
             return above | {self.path.subject[0].param: self._id_by_number(above)}
@@ -117,7 +115,7 @@ class Invocation:
         raise InvalidUsage(f"choose one with --{kebab(name)}: {self._describe_candidates(family)}")
 
     def _describe_candidates(self, family: Family | None) -> str:
-        """Returns the resources that could be meant."""
+        """Returns the paths of the resources that the user could choose, or how to create one."""
         if family is None or isinstance(family.parent, Trait):
             return "its id, or its name"
         paths = [resource.path for resource in self._names.named(family)]
@@ -155,7 +153,7 @@ class Invocation:
         return list(values("field", self._options.fields, self._given))
 
     def _resolve(self, refers: str, value: Any) -> Any:
-        """Replaces names by ids, if the field takes ids."""
+        """Replaces names by ids if the field contains ids."""
         if not refers:
             return value
         families = registry().services_and_above if refers == SERVICE_OR_ABOVE else (registry()[refers],)

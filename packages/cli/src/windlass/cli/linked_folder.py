@@ -1,4 +1,4 @@
-"""`.windlass.toml`: links a folder with a service, so that commands need no names. It holds no secrets."""
+"""`.windlass.toml`: links a folder to a service, so that commands need no names. Contains no secrets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPENING: Final = (
 
 
 class FolderLink(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The service that a folder is linked with, by names, and the server that has it."""
+    """The names of the linked service, and the address of its server."""
 
     url: str = ""
     project: str
@@ -58,7 +58,8 @@ def current_folder() -> Path:
 
 
 def find_linked_folder(start: Path) -> LinkedFolder | None:
-    """Returns the nearest linked folder: this one, or one above it up to the root of the repository."""
+    """Returns the nearest linked folder: the start folder or a parent folder, up to the root of the
+    repository."""
     for folder in _folders_to_search(start):
         if (link := _read(folder / FILE)) is not None:
             return LinkedFolder(folder, link)
@@ -66,13 +67,13 @@ def find_linked_folder(start: Path) -> LinkedFolder | None:
 
 
 def write_link(folder: Path, link: FolderLink) -> Path:
-    """Writes the file, and returns its path."""
+    """Writes the link file. Returns its path."""
     lines = [f"{name} = {_text(value)}" for name, value in msgspec.to_builtins(link).items()]
     file = folder / FILE
     content = (_OPENING + "\n".join(lines) + "\n").encode()
     try:
         write_whole(file, content, durable=False, draft=f"new{os.getpid()}")
-        file.chmod(0o644)  # for everyone who works in this folder: it holds no secrets
+        file.chmod(0o644)  # readable for everyone who works in this folder, because it contains no secrets
     except OSError as error:
         raise CommandFailed(f"let this user write {file}: {error.strerror}") from error
     return file
@@ -83,8 +84,7 @@ def remove_link(folder: Path) -> None:
 
 
 def _folders_to_search(start: Path) -> Iterator[Path]:
-    """Yields the folders that may be linked. Folders of other users above this one are left out, and so is
-    everything above them."""
+    """Yields the folders that may be linked. Stops at a parent folder that belongs to another user."""
     me = os.geteuid()
     for folder in (start, *start.parents):
         if folder != start and _owner(folder) != me:
@@ -97,12 +97,12 @@ def _folders_to_search(start: Path) -> Iterator[Path]:
 def _owner(folder: Path) -> int | None:
     try:
         return folder.stat().st_uid
-    except OSError:  # a folder that this user may not see
+    except OSError:  # a folder that this user may not access
         return None
 
 
 def _read(file: Path) -> FolderLink | None:
-    """Returns the link in a file, or None if there is no trustworthy one."""
+    """Returns the link in a file. None if the file is missing or belongs to another user."""
     try:
         opened = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
@@ -133,5 +133,5 @@ def _parse(file: Path, content: bytes) -> FolderLink:
 
 
 def _text(value: str) -> str:
-    # A text of JSON is one of TOML, too, but for one character that JSON does not escape.
+    # JSON strings are valid TOML strings, except for one character that JSON does not escape.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

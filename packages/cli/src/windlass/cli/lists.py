@@ -1,4 +1,5 @@
-"""Prints lists of resources: a table with name, state and address first, of as many columns as fit."""
+"""Prints lists of resources as tables, with name, state and address first, and as many other columns as
+fit."""
 
 from __future__ import annotations
 
@@ -31,19 +32,20 @@ _SOON: Final = (
     "environment_name", "project_name",
 )  # fmt: skip
 _REASONS: Final = frozenset({"message"})
-"""Texts that may be long: their column takes what is left of the width, or they are below the table."""
+"""Fields with long texts. Their column uses the remaining width; if that is too narrow, they are printed
+below the table."""
 _TEXTS: Final = frozenset({"text"})
-"""Texts of many lines: that of the first row is below the table."""
+"""Fields with many lines, of which only the first row's is printed, below the table."""
 _MADE_BY: Final = "deployment_id"
-"""Names a row without its own id, such as a plan."""
+"""Identifies a row without an id of its own, such as a plan."""
 _FOR_PROGRAMS: Final = frozenset({"icon_uri"})
-"""Fields that users do not read."""
+"""Fields that are useful only to programs."""
 _DEPLOYMENT: Final = (
     "status", "version", "action", "git_commit_id", "triggered_by", "created_at", "took", "message", "id",
 )  # fmt: skip
-"""The columns of a deployment; it repeats the status of its service in others."""
+"""The columns of a deployment, in this order."""
 _EVENT: Final = ("timestamp", "event_type", "target_type", "target_name", "triggered_by")
-"""The first columns of an event of the audit."""
+"""The first columns of an audit event."""
 _OF_SERVICE: Final = frozenset(Status.__struct_encode_fields__) - {*_DEPLOYMENT}
 _TITLES: Final = {
     "git_commit_id": "COMMIT", "triggered_by": "BY", "associated_environments_count": "ENVIRONMENTS",
@@ -51,13 +53,15 @@ _TITLES: Final = {
 }  # fmt: skip
 _ID: Final = re.compile(ids.PATTERN)
 _WIDEST, _NARROWEST, _NO_LIMIT = 44, 24, 10_000
-"""Maximum characters of a column, and the fewest of one that takes what is left."""
+"""Maximum width of a column, minimum width of a column that uses the remaining width, and no limit, in
+characters."""
 _MOST_LINES: Final = 4
 """Maximum lines of a reason in its column; longer reasons are printed below the table."""
 
 
 def show_list(operation: Operation, rows: Sequence[Any], *, wide: bool = False) -> None:
-    """Prints rows as a table, of the most useful fields or of all, and counts the columns left out."""
+    """Prints rows as a table of the most useful fields, or of all fields. Prints how many columns are left
+    out."""
     if not rows:
         click.echo("There are none.", err=True)
     elif wide:
@@ -85,7 +89,7 @@ def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
 
 
 def _show_below(rows: Sequence[Any], first: str, reason: str) -> None:
-    """Prints the reasons that have no column, each on its own line with the name of its row."""
+    """Prints the reasons that do not fit into a column, each on its own line after the name of its row."""
     for row in rows:
         if text := short_cell(row.get(reason)):
             label = short_cell(row.get("version") if first == "status" else row.get(first))
@@ -93,8 +97,7 @@ def _show_below(rows: Sequence[Any], first: str, reason: str) -> None:
 
 
 def _with_plain_statuses(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row in which an object with a status, such as the check of a registry, is replaced by that
-    status."""
+    """Replaces objects that have a status, such as the check of a registry, by their status."""
     return {
         name: value["status"] if isinstance(value, dict) and isinstance(value.get("status"), str) else value
         for name, value in row.items()
@@ -104,9 +107,9 @@ def _with_plain_statuses(row: dict[str, Any]) -> dict[str, Any]:
 def readable(
     operation: Operation, row: dict[str, Any], numbers: Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Returns a row with fields for people instead of those for programs.
+    """Returns a row with fields for people instead of fields for programs.
 
-    `numbers` has the numbers of deployments that a rollback may have gone back to.
+    `numbers`: the numbers of deployments by id, to show the version that a rollback repeats.
     """
     if operation.answer is not Deployment:
         return _with_outcome(with_counts(row))
@@ -121,13 +124,13 @@ def readable(
 
 
 def _with_outcome(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row with the status in it that has no column, such as that of the check of a registry."""
+    """Adds the status of a nested object, such as the check of a registry, to the row."""
     inner = next((value for value in row.values() if isinstance(value, dict) and "status" in value), None)
     return row if inner is None or "status" in row else row | {"status": inner["status"]}
 
 
 def _names(operation: Operation, rows: Sequence[Any]) -> list[str]:
-    """Returns the fields worth showing: name, state and address first."""
+    """Returns the fields worth showing, beginning with name, state and address."""
     names = (*(operation.answer.__struct_encode_fields__ if operation.answer else ()), *rows[0])
     shown = [name for name in dict.fromkeys(names) if any(name in row for row in rows) and name not in _LATE]
     late = [name for name in _LATE if any(name in row for row in rows)]
@@ -138,7 +141,8 @@ def _names(operation: Operation, rows: Sequence[Any]) -> list[str]:
 
 
 def _column_order(operation: Operation, name: str) -> int:
-    """Sort key of a column: name (or else the id), state and address come first."""
+    """Returns the position of a column: name, or else the id, then state and address, then the other
+    fields."""
     order = _order(operation)
     return order.index(name) if name in order else len(order)
 
@@ -164,7 +168,7 @@ def _is_first(operation: Operation, name: str) -> bool:
 
 
 def _is_of_numbered(operation: Operation) -> bool:
-    """Returns whether rows are known by their numbers, and not by names."""
+    """Returns whether the rows are identified by numbers instead of names."""
     family = operation.family
     return family is not None and operation.answer is family.view and is_numbered(family)
 
@@ -174,8 +178,8 @@ def _is_id(rows: Sequence[Any], name: str) -> bool:
 
 
 def _is_for_programs(operation: Operation, rows: Sequence[Any], name: str) -> bool:
-    """Returns True for ids of resources and their parents, fields without effect, and the time of the last
-    change."""
+    """Returns whether the default table leaves the field out: ids of resources and their parents, fields
+    without effect, and the time of the last change."""
     if name in _order(operation):
         return False
     owners = (row.get(name) for row in rows)
@@ -190,8 +194,8 @@ def _is_for_programs(operation: Operation, rows: Sequence[Any], name: str) -> bo
 
 
 def _that_fit(rows: Sequence[Any], first: Sequence[str], names: Sequence[str]) -> dict[str, int]:
-    """Returns the first columns and as many others as fit, with their widths; none if the first do not
-    fit."""
+    """Returns the first columns and as many other columns as fit, with their widths. Empty if the first
+    columns do not fit."""
     widths = {name: _width(rows, name, most=_NO_LIMIT) for name in first}
     left = room() - sum(width + GAP for width in widths.values()) + GAP
     if left < 0:
@@ -210,7 +214,7 @@ def _that_fit(rows: Sequence[Any], first: Sequence[str], names: Sequence[str]) -
 
 
 def _show_wide(rows: Sequence[Any], names: Sequence[str]) -> None:
-    """Prints all fields: as a table if it fits, else each row as a list of fields."""
+    """Prints all fields, as a table if it fits, or else as a list of fields per row."""
     cells = [[cell(row.get(name)) for name in names] for row in rows]
     widths = {
         name: max(len(_title(name)), *(len(row[place]) for row in cells)) for place, name in enumerate(names)
@@ -232,8 +236,7 @@ def _table(widths: Mapping[str, int], cells: Sequence[Sequence[str]]) -> None:
 
 
 def _is_informative(operation: Operation, rows: Sequence[Any], name: str) -> bool:
-    """Returns whether a value carries information: not if it is empty, or the same for all rows, such as
-    an icon."""
+    """Returns whether any row has a value other than empty or the field's default."""
     usual = None if name in STATES else _default_value(operation.answer, name)
     return any(row.get(name) not in (*_EMPTY, usual) for row in rows)
 
@@ -253,7 +256,7 @@ def _has_no_effect(field: msgspec.structs.FieldInfo | None) -> bool:
 
 
 def _has_annotation(annotation: Any, meta: msgspec.Meta) -> bool:
-    """Returns whether a type, or a part of it, is annotated so."""
+    """Returns whether a type or a part of it has this annotation."""
     return meta in getattr(annotation, "__metadata__", ()) or any(
         _has_annotation(part, meta) for part in get_args(annotation)
     )

@@ -1,8 +1,8 @@
-"""The command `windlass`: everyday commands, the work of an operator on the machine, and everything of the
-API.
+"""The command `windlass`: everyday commands, commands for the operator on the server's machine, and commands
+derived from the API.
 
-Commands are loaded when they are called: a server must not wait for the tables of the command line, and
-`--help` not for the declarations of the API.
+Modules are imported when a command needs them: a server does not load the command line's tables, and `--help`
+does not load the API's declarations.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _EVERYDAY = {
     "context": "login.context",
     "completion": "completion.completion",
 }
-"""The everyday commands, with their places in `cli.everyday`."""
+"""The everyday commands, each with its module and attribute in `cli.everyday`."""
 _OF_GROUPS = {"database": {"connect": "connect.connect"}}
-"""Commands in derived groups that do more than one API call."""
+"""Commands in derived groups that need more than one API call."""
 _EXTRA = ("demo", "token", "api")
 OWN = (*_EVERYDAY, *_EXTRA)
-"""The commands of this package that do not follow from the API."""
+"""The commands of this package that are not derived from the API."""
 
 
 class Windlass(click.Group):
-    """The everyday commands, the operator's commands, and those that follow from what the API offers."""
+    """The top-level group: everyday commands, the operator's commands, and commands derived from the API."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*own_names(), *_table().groups]
@@ -91,7 +91,7 @@ class Windlass(click.Group):
 
 
 def own_names() -> tuple[str, ...]:
-    """Returns the commands that do not follow from the API."""
+    """Returns the names of the commands that are not derived from the API."""
     return (*_EVERYDAY, *_table().machine, *_EXTRA)
 
 
@@ -115,9 +115,10 @@ def _everyday(path: str) -> click.Command:
 
 
 def _derived_group(name: str) -> click.Group | None:
-    """Returns a group whose commands are built when they are called: all of them take 30 ms."""
+    """Returns a group whose commands are built on demand, because building all of them takes 30 ms."""
     name = import_module("windlass.core.words.naming").kebab(name)
-    # A name that the table does not have is nearly always a typing error. It may wait for the registry.
+    # A name that is missing in the table is nearly always a typing error, so loading the registry is
+    # acceptable.
     lines = _table().groups.get(name) or import_module("windlass.cli.commands").group_lines().get(name)
     if lines is None:
         return None
@@ -161,7 +162,7 @@ def _show_version(ctx: click.Context, option: click.Parameter, asked: bool) -> N
     if asked:
         commit = import_module("windlass.base.commit").commit()
         schema = ""
-        with suppress(ModuleNotFoundError):  # the command line without the server
+        with suppress(ModuleNotFoundError):  # the command line is installed without the server
             schema = f", schema {import_module('windlass.store.migrate').newest()}"
         click.echo(f"windlass {VERSION} (commit {commit}{schema})")
         ctx.exit()

@@ -1,4 +1,4 @@
-"""Resolves the name, path of names (`shop/production/web`) or id that a person types, with one request."""
+"""Resolves a typed name, path of names (`shop/production/web`) or id to a resource, with one request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 class ResolvedResource(Struct, frozen=True):
-    """A resource, as `GET /resource` answers it."""
+    """A resource, as in the response of `GET /resource`."""
 
     id: str
     name: str
@@ -32,7 +32,7 @@ class ResolvedResource(Struct, frozen=True):
 
 
 class NameResolver:
-    """Looks names up, below the given resources of the families above."""
+    """Looks up resources by name, inside the parent resources that were passed as options."""
 
     def __init__(self, api: Api, registry: Registry, ids: Mapping[str, str]) -> None:
         self._api = api
@@ -42,8 +42,8 @@ class NameResolver:
 
     @property
     def home(self) -> str:
-        """The id of the organization: the given one, or the token's own, which any resource found before
-        names."""
+        """The id of the given organization, or of the token's organization, which earlier responses may
+        contain."""
         top = self._top
         if top.name not in self._given:
             for resource in self._known.values():
@@ -58,7 +58,7 @@ class NameResolver:
         return self.find(family, text).id
 
     def id_of_any(self, families: Sequence[Family], text: str) -> str:
-        """Returns the id of a resource that may be of each of these families, with one request for each."""
+        """Returns the id of a resource that may belong to several families. Sends one request per family."""
         if len(families) < 2 or _ID.fullmatch(text):
             return self.id_of(families[0] if families else None, text)
         missing: ApiRefused | None = None
@@ -83,7 +83,7 @@ class NameResolver:
         raise InvalidUsage(f"give an id: {text!r} could be each of these: {ways}")
 
     def find(self, family: Family, text: str) -> ResolvedResource:
-        """Finds the resource with this name, path or id."""
+        """Returns the resource with this name, path or id."""
         line = self._line(family)
         below = line[-2].name if len(self._registry.parents(family)) > 1 else ""
         question = (family.name, self._path(line, text), below)
@@ -101,8 +101,8 @@ class NameResolver:
         return ResolvedResource(match["id"], match["name"], match["path"], match["organization_id"])
 
     def deployment(self, collection: str, text: str | None) -> str:
-        """Returns the id of a deployment of the service with this path, by its version (`v3`) or its id;
-        without a text, that of the newest."""
+        """Returns the id of a deployment by its version (`v3`) or id; without `text`, of the newest
+        deployment. `collection`: the path of the service's deployments."""
         if text is not None and not (_ID.fullmatch(text) or _VERSION.fullmatch(text)):
             raise InvalidUsage(f"give a version such as v3, or an id: {text!r} is neither")
         if id := self._id_by_number(collection, text):
@@ -112,7 +112,7 @@ class NameResolver:
         raise InvalidUsage(f"choose another version: there is no {text}")
 
     def run(self, collection: str, text: str | None) -> str:
-        """Returns the id of a run by its number or its id; without a text, that of the newest."""
+        """Returns the id of a run by its number or id; without `text`, of the newest run."""
         if text is not None and not (_ID.fullmatch(text) or _NUMBER.fullmatch(text)):
             raise InvalidUsage(f"give a number such as 3, or an id: {text!r} is neither")
         if id := self._id_by_number(collection, text):
@@ -122,7 +122,7 @@ class NameResolver:
         raise InvalidUsage(f"choose another run: there is no run {text}")
 
     def _id_by_number(self, collection: str, text: str | None) -> str:
-        """Returns the id of a resource by its number, or that of the newest; empty if there is none."""
+        """Returns the id of a resource by its number, or of the newest resource; empty if there is none."""
         if text is not None and _ID.fullmatch(text):
             return text
         if text is None:
@@ -133,7 +133,8 @@ class NameResolver:
         return str(rows[0]["id"]) if rows else ""
 
     def named(self, family: Family) -> list[ResolvedResource]:
-        """Returns the resources of a family of places, with their paths: those of the first places above."""
+        """Returns the resources of a family with their paths. Searches only the first ten parent
+        resources."""
         [listing, *_] = self._registry.handled_by(f"{family.name}.list")
         [parent] = self._registry.parents(family)
         if parent is None or parent.parent is None:
@@ -147,8 +148,8 @@ class NameResolver:
         ]
 
     def nearest(self, families: Sequence[Family]) -> Family:
-        """Returns the family that was given by an option; if several nested ones were given, the
-        innermost."""
+        """Returns the family that was passed as an option. If several nested families were passed, returns
+        the innermost."""
         named = [family for family in families if family.name in self._given]
         above = {higher.name for family in named for higher in ancestry(self._registry, family)}
         lowest = [family for family in named if family.name not in above]
@@ -162,14 +163,14 @@ class NameResolver:
         return next(family for family in self._registry.families.values() if family.parent is None)
 
     def _line(self, family: Family) -> list[Family]:
-        """Returns the families above this one, from the top, and itself."""
+        """Returns the family's ancestors from the top, and the family itself."""
         line = [family]
         while parents := [parent for parent in self._registry.parents(line[0]) if parent is not None]:
             line.insert(0, parents[0] if len(parents) == 1 else self.nearest(parents))
         return line
 
     def _path(self, line: Sequence[Family], text: str) -> str:
-        """Joins the options of all levels to one path. Each option may be a path itself."""
+        """Joins the options of all levels into one path. Each option may itself be a path."""
         parts = [""] * len(line)
         texts = {family.name: self._given.get(family.name, "") for family in line} | {line[-1].name: text}
         for place, family in enumerate(line):
@@ -183,7 +184,7 @@ class NameResolver:
 
 
 def _merge(family: Family, first: str, other: str) -> str:
-    """Merges two values for the same level; an id wins over a name."""
+    """Merges two values for the same level. An id takes precedence over a name."""
     texts = [text for text in (first, other) if text]
     exact = [text for text in texts if _ID.fullmatch(text)]
     if len({text.casefold() for text in exact or texts}) > 1:

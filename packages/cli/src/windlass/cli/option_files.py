@@ -1,6 +1,6 @@
-"""Reads option values from files or standard input, so that process lists do not show them.
+"""Reads option values from files or standard input, so that secrets do not appear in process lists.
 
-`@FILE` is the content of a file, `-` that of standard input, and `@@…` a text that begins with @.
+`@FILE` stands for the content of a file, `-` for standard input, and `@@…` for a text that begins with @.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Final
 from windlass.terminal.command_errors import InvalidUsage
 
 MOST: Final = 1024 * 1024
-"""Maximum bytes of a text, which is the largest body that the API accepts."""
+"""Maximum bytes of a value, equal to the largest request body that the API accepts."""
 STDIN: Final = "-"
 
 
 def read_texts(option: str, values: Sequence[str], taken: set[str]) -> list[str]:
-    """Returns the texts that the values of an option stand for. `taken` holds the options that were given the
-    standard input, which can be read once."""
+    """Returns the texts that an option's values stand for. `taken`: the options that have already read
+    standard input, which can be read only once."""
     return [_text(option, value, taken) for value in values]
 
 
 def read_file(name: str) -> str:
-    """Returns the text of a file that was named as an argument; `-` is the standard input."""
+    """Returns the text of a file argument; `-` stands for standard input."""
     if name == STDIN:
         return _decode("FILE", "the standard input", sys.stdin.buffer.read(MOST + 1))
     return _content("FILE", name, "")
@@ -64,7 +64,7 @@ def _content(option: str, name: str, hint: str) -> str:
 
 
 def _decode(option: str, name: str, content: bytes) -> str:
-    """Returns the text without the end of its last line, which editors and `echo` add."""
+    """Decodes a text and removes the line end of its last line, which editors and `echo` add."""
     if len(content) > MOST:
         raise InvalidUsage(f"{option}: choose a smaller file: {name} has more than {MOST // 1024} KiB")
     try:

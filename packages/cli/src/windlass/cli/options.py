@@ -1,4 +1,4 @@
-"""The options of a command, and the values given to them."""
+"""Builds the options of a derived command, and converts option values to request parts."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _LONGEST_CHOICE = 120
 
 
 class CommandOptions(Struct, frozen=True):
-    """The parameters of a command. Each part knows how to find its values among those given."""
+    """The parameters of a command, grouped by the part of the request that they set."""
 
     above: tuple[str, ...]
-    """Families, or other literals of the path, that may be named."""
+    """Families, or literal segments of the path, that options can name."""
     fields: tuple[Field, ...]
     query: tuple[Field, ...]
     params: tuple[click.Parameter, ...]
@@ -65,7 +65,7 @@ def options_of(registry: Registry, command: DerivedCommand) -> CommandOptions:
 
 
 def values(prefix: str, fields: tuple[Field, ...], options: Mapping[str, Any]) -> Iterator[tuple[Field, Any]]:
-    """Yields the fields that were given, each with its value."""
+    """Yields the fields whose options were given, each with its value."""
     at_stdin: set[str] = {"--from-file"} if _is_stdin(options.get("from_file")) else set()
     for place, field in enumerate(fields):
         value = options.get(f"{prefix}_{place}")
@@ -93,8 +93,8 @@ def _is_stdin(file: Any) -> bool:
 def with_option(
     message: str, command: CommandOptions, options: Mapping[str, Any], named: Container[str]
 ) -> str:
-    """Returns a refusal of the API with the option that fills its field, because options were typed. The
-    fields `named` were given by their own names, as in --data, and keep these."""
+    """Returns an error message of the API in which the field is replaced by its option. Fields in `named`
+    keep their names, because the user typed these, for example in --data."""
     begins = named_field(message, (*command.fields, *command.query))
     if begins is None:
         return message
@@ -118,7 +118,7 @@ def with_option(
 
 
 def base_body(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the body as far as it was given as a whole."""
+    """Returns the body that `--from-file` and `--data` contain."""
     body: dict[str, Any] = {}
     for name, option in (("from_file", "--from-file"), ("data", "--data")):
         text = options.get(name)
@@ -133,7 +133,7 @@ def base_body(options: Mapping[str, Any]) -> dict[str, Any]:
 def free_fields(
     fields: tuple[Field, ...], options: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yields the paths and values given as `--field path=JSON`."""
+    """Yields the paths and values of `--field path=JSON` options."""
     paths = {".".join(field.path): field.path for field in fields}
     for text in options.get("field", ()):
         name, equals, value = text.partition("=")
@@ -154,7 +154,8 @@ def _is_edit(command: DerivedCommand) -> bool:
 
 
 def _nameable_families(registry: Registry, command: DerivedCommand) -> list[str]:
-    """Returns the families that can be named: those that paths need, and those that narrow a search."""
+    """Returns the families that options can name: families in the path, and families that narrow the
+    search."""
     families = [family.name for family in ancestry(registry, command.named)] if command.named else []
     needed = [name for path in command.paths for name, _ in path.above if name not in families]
     return list(dict.fromkeys(needed + families))
@@ -175,7 +176,7 @@ def _arguments(command: DerivedCommand) -> Iterator[click.Parameter]:
 
 
 def _completion(command: DerivedCommand) -> Callable[..., list[CompletionItem]] | None:
-    """Returns the function that completes names of services, for commands about one."""
+    """Returns the function that completes service names, if the command acts on a service."""
     family = command.named
     if family is None or not is_service(family):
         return None
@@ -277,7 +278,7 @@ def _metavar(field: Field) -> str | None:
 
 
 def _has_many(field: Field) -> bool:
-    """Returns whether there are so many choices that they are listed in the help text."""
+    """Returns whether the choices are too long for the metavar, so that the help text lists them."""
     return len("|".join(field.choices)) > _LONGEST_CHOICE
 
 

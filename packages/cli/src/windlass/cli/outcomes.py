@@ -1,4 +1,5 @@
-"""Starts a deployment, waits for its end, and prints the result: one line for people, or the deployment."""
+"""Starts a deployment, waits for its end, and prints the result: one line as text, or the deployment as
+JSON."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ GOES_ON = "It continues in the background: `windlass ps` shows its state."
 def start(
     api: Api, service: str, name: str, action: str, body: Mapping[str, Any] | None = None, command: str = ""
 ) -> tuple[StartedDeployment, Any] | None:
-    """Starts an action on the service at this path. Returns None if there was nothing to do. `command`: the
-    one that starts it again."""
+    """Starts an action on a service. Returns None if there is nothing to do. `command`: the command line that
+    starts the action again."""
     api.enable_retries(wait_for_budget)
     sent = None if body is None else msgspec.json.encode(body)
     answer = api.call("POST", f"{service}/{action}", sent).json
@@ -54,7 +55,8 @@ def follow_to_its_end(
     as_json: bool,
     detach: bool,
 ) -> None:
-    """Waits for the deployment, or only prints that it was started. After Ctrl-C it continues."""
+    """Waits for the end of the deployment, or with `detach` only prints that it was started. Ctrl-C ends the
+    command but not the deployment."""
     if begun is None:
         return
     started, answer = begun

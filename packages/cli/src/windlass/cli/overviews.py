@@ -1,5 +1,5 @@
-"""Prints lists that need several API calls: services with state and address, clusters with the
-state of their engines."""
+"""Prints lists that need several API calls: services with state and address, and clusters with the state of
+their engines."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _MOST_NAMED: Final = 20
 
 
 def services_in(api: Api, organization: str, **place: str) -> list[Any]:
-    """Returns all services of an organization, or of the place that is named."""
+    """Returns all services of an organization, or of the given project or environment."""
     return api.everything(path_of(SERVICES.path, {"org_id": organization}), **place)
 
 
 def show_environment(api: Api, environment: ResolvedResource, state: str) -> None:
-    """Prints the state of an environment, and its services below."""
+    """Prints the state of an environment, followed by its services."""
     click.echo(f"{plain(environment.path)}: {paint(state)}")
     show_list(SERVICES, services_in(api, environment.organization, environment_id=environment.id))
 
 
 def with_status(api: Api, operation: Operation, path: str, rows: list[Any]) -> list[Any]:
-    """Returns a list of resources, each with its status where reading it takes its own call."""
+    """Adds the status to each resource in a list, if reading the status needs a separate call."""
     family = operation.family
     reading = registry().handled_by(f"{family.name}.status") if family else ()
     if not any(status.outside for status in reading):
@@ -58,7 +58,8 @@ def with_status(api: Api, operation: Operation, path: str, rows: list[Any]) -> l
 
 
 def only_service(noun: str, services: Sequence[Mapping[str, Any]]) -> str:
-    """Returns the id of the only service, and prints its name. Names all of them if there are several."""
+    """Returns the id of the only service, and prints its name. Raises InvalidUsage with all names if there
+    are several services."""
     if not services:
         raise InvalidUsage(f"create the {noun} first: there is none here")
     names = [plain(f"{row['project_name']}/{row['environment_name']}/{row['name']}") for row in services]
@@ -70,12 +71,12 @@ def only_service(noun: str, services: Sequence[Mapping[str, Any]]) -> str:
 
 
 def path_of_service(row: Mapping[str, Any]) -> str:
-    """Returns the path of a service in a list of services of all kinds."""
+    """Returns the API path of a service in a list of services of all kinds."""
     return path_of(f"/{registry().service_of_type(row['service_type']).segment}/{{id}}", {"id": row["id"]})
 
 
 def print_address_hint(family: Family | None, ended: EndedDeployment, url: str) -> None:
-    """Prints, after the first deployment of a service without an address, how it gets one."""
+    """Prints how to make a service public, after the first deployment of a service without an address."""
     if url or not serves(ended) or ended.deployment["number"] > 1 or family is None:
         return
     for option in (field.short for field in fields_of(family.spec) if field.short):

@@ -1,4 +1,4 @@
-"""Prints answers of the API: a table for a list, pairs for a resource, lines for a log."""
+"""Prints responses of the API as text: a table for a list, fields for a resource, lines for a log."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def show(operation: Operation, answer: Any, *, wide: bool = False) -> None:
 
 
 def _show_cleaned(answer: Mapping[str, Any]) -> None:
-    """Prints how many runs were deleted, and of how many jobs."""
+    """Prints the number of deleted runs, and the number of jobs that they belonged to."""
     runs, jobs = len(answer["clean_kubernetes_jobs"]), len(answer.get("clean_job_ids", ""))
     if not runs:
         click.echo("There was no failed run.")
@@ -66,7 +66,7 @@ def _show_cleaned(answer: Mapping[str, Any]) -> None:
 
 
 def note_shown_once(operation: Operation) -> None:
-    """Prints which fields of a new resource have to be saved."""
+    """Prints which fields of a new resource the user has to save, because they are shown only once."""
     if operation.shown_once and operation.handler.endswith(f".{Verb.CREATE}"):
         names = ", ".join(f"`{name}`" for name in sorted(operation.shown_once))
         click.echo(f"Keep {names}: it is shown this once.", err=True)
@@ -80,8 +80,8 @@ def note_next(operation: Operation, answer: Mapping[str, Any]) -> None:
 
 
 def show_event(answer: type[Struct] | None, whole: bool, data: str, *, as_json: bool) -> None:
-    """Prints an event of a stream: an `answer`, or, if not `whole`, a remark of the server about missing
-    events."""
+    """Prints an event of a stream. `whole`: whether the event contains an `answer`; otherwise it is a message
+    of the server about missing events."""
     if whole and as_json:
         click.echo(data)
         return
@@ -100,13 +100,13 @@ def show_event(answer: type[Struct] | None, whole: bool, data: str, *, as_json: 
 
 
 def show_line(line: Any) -> None:
-    """Prints a line of a log: time, instance, text."""
+    """Prints a log line: time, instance, text."""
     at, who = click.style(moment(line["created_at"]), dim=True), plain(line.get("pod_name") or "")
     click.echo(f"{at}  {click.style(who, fg='cyan')}  {plain(line['message'])}")
 
 
 def _show_deployment_line(line: Any) -> None:
-    """Prints a line of the log of a deployment: time, service, text."""
+    """Prints a line of a deployment's log: time, service, text."""
     show_line({**line, "pod_name": line["scope"]["name"]})
 
 
@@ -114,11 +114,11 @@ _LOGS: Final[Mapping[type[Struct] | None, Callable[[Any], None]]] = {
     LogLine: show_line,
     EnvironmentLogLine: _show_deployment_line,
 }
-"""The function that prints a line of a log, by its type."""
+"""The function that prints a log line, by the type of the line."""
 
 
 def _show_happening(entry: Any) -> None:
-    """Prints an event of the audit: time, person, action, resource."""
+    """Prints an audit event: time, person, action, resource."""
     where = "/".join(name for name in (entry.get("project_name"), entry.get("environment_name")) if name)
     what = (
         f"{entry['event_type']} {entry.get('sub_target_type') or entry['target_type']} {entry['target_name']}"
@@ -131,7 +131,7 @@ def _show_happening(entry: Any) -> None:
 
 
 def _show_statuses(changes: Any) -> None:
-    """Prints the state of the environment, and each service whose status changed."""
+    """Prints the state of the environment, and the state of each service in the event."""
     _show_status("environment", changes["environment"])
     for name, statuses in changes.items():
         if isinstance(statuses, list) and name != "removed":
@@ -160,14 +160,14 @@ def _line_printer(answer: type[Struct] | None) -> Callable[[Any], None] | None:
 
 
 def _show_begun(deployment: dict[str, Any]) -> None:
-    """Prints what was started, and how to follow it."""
+    """Prints which deployment was started, and how to follow it."""
     what = f"{plain(deployment['action'])} v{deployment['number']}"
     click.echo(f"{what}: {paint(deployment['status'])}. With --wait, the command follows it to its end")
 
 
 def _list_in(operation: Operation) -> tuple[str, type[Struct]] | None:
-    """Returns the field of an answer that is its only list of resources, and their type. Not for
-    resources."""
+    """Returns the name and item type of the response's only list of structs. None for a resource with an id,
+    or if there are several lists."""
     if operation.answer is None or operation.method != "GET":
         return None
     fields = msgspec.structs.fields(operation.answer)
@@ -185,7 +185,7 @@ def _item_type(annotation: Any) -> type[Struct] | None:
 
 
 def _show_next(links: dict[str, str]) -> None:
-    """Prints the option for the next page, from the token in the link."""
+    """Prints the options for the next and previous page, from the tokens in the links."""
     for name, age in (("next", "older"), ("previous", "newer")):
         query = dict(parse_qsl(urlsplit(links.get(name) or "").query))
         for word in ("continueToken", "stepBackToken"):

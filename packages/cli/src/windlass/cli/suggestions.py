@@ -1,4 +1,4 @@
-"""Suggests commands and options for typing errors and for the commands of other tools."""
+"""Suggests commands and options after typing errors, or when the user types a command of another tool."""
 
 from __future__ import annotations
 
@@ -50,15 +50,16 @@ _ANSWERS: Final[Mapping[str, str]] = {
     "volumes": "`windlass application edit --help` says how to give an application storage.",
     "down": "`windlass stop --all` stops every service.",
 }
-"""Answers for commands that other tools have and Windlass does not."""
-# People who name no resource usually mean an application.
+"""Replies to commands of other tools that do not exist in Windlass."""
+# Users who name no resource usually mean an application.
 _USUAL: Final = "application"
 _MOST: Final = 3
 _ALIKE: Final = 0.7
 
 
 def no_such_command(name: str, groups: Mapping[str, Collection[str]], ctx: click.Context) -> NoReturn:
-    """Returns the error for an unknown command. `groups` are all commands at the top, with those in each."""
+    """Raises the error for an unknown command. `groups`: the top-level commands, each with its
+    subcommands."""
     if name in _ANSWERS:
         raise click.UsageError(f"No such command {name!r}. {_ANSWERS[name]}", ctx)
     suggestions = [
@@ -69,7 +70,7 @@ def no_such_command(name: str, groups: Mapping[str, Collection[str]], ctx: click
 
 
 def _commands(name: str, groups: Mapping[str, Collection[str]]) -> list[str]:
-    """Returns the commands that users mean by this word."""
+    """Returns the commands that users usually mean by this word."""
     if name in _GROUPS:
         return [_GROUPS[name]]
     verb = _VERBS.get(name, name)
@@ -98,7 +99,7 @@ def no_such_verb(name: str, verbs: Collection[str], ctx: click.Context) -> NoRet
 
 
 def no_such_option(error: click.NoSuchOption, names: Collection[str]) -> NoReturn:
-    """Raises the error again, with a suggestion if another tool has an option of this name, or if it is a
+    """Raises the error for an unknown option, with a suggestion if another tool has the option, or if it is
     part of an option's name."""
     name = error.option_name
     suggestions = [_OPTIONS[name]] if _OPTIONS.get(name) in names else _with_the_same_end(name, names)
@@ -110,7 +111,7 @@ def no_such_option(error: click.NoSuchOption, names: Collection[str]) -> NoRetur
 
 
 def _with_the_same_end(name: str, names: Collection[str]) -> list[str]:
-    """Returns the options for a field inside another that has this name, unless there are many."""
+    """Returns options of nested fields whose last part is this name. Empty if there are many."""
     alike = [option for option in names if option.endswith(f".{name.removeprefix('--')}")]
     return alike if len(alike) <= _MOST else []
 
@@ -125,7 +126,7 @@ def _message(kind: str, name: str, suggestions: Collection[str]) -> str:
 
 
 class Verbs(click.Group):
-    """The commands of one resource. Each is built when it is called or listed: all of them take 30 ms."""
+    """A command group whose commands are built on demand, because building all of them takes 30 ms."""
 
     def __init__(
         self,
@@ -135,8 +136,8 @@ class Verbs(click.Group):
         lines: Mapping[str, str] | None = None,
         **attributes: Any,
     ) -> None:
-        """`usual`: the command that is meant where none is named. `lines`: one about each command, if that is
-        known before it is built."""
+        """`usual`: the command that runs if none is given. `lines`: help lines of the commands, if they are
+        available without building the commands."""
         super().__init__(no_args_is_help=not usual, **attributes)
         self._builders = builders
         self._usual = usual

@@ -1,4 +1,4 @@
-"""Uploads a folder to an application, in parts. An interrupted upload resumes where it stopped."""
+"""Uploads a folder to an application, in parts. An interrupted upload can be resumed."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from windlass.cli.following import RetryTimer, retry_until_done
 from windlass.terminal.command_errors import CommandFailed, InvalidUsage, in_sentence
 
 PART: Final = 8 * 1024 * 1024
-"""Bytes of one request."""
+"""Bytes per request."""
 _READY: Final = "READY"
 _OFFSET: Final = "upload-offset"
 _BYTES: Final = {"Content-Type": "application/octet-stream"}
 
 
 class FolderUpload:
-    """The upload of one archive to one application."""
+    """The upload of an archive to an application."""
 
     def __init__(
         self, api: Api, application: str, archive: FolderArchive, note: Callable[[str], None]
     ) -> None:
-        """`application`: the path of the application in the API."""
+        """`application`: the API path of the application."""
         self._api = api
         self._uploads = f"{application}/upload"
         self._archive = archive
@@ -38,7 +38,8 @@ class FolderUpload:
         self._patience = RetryTimer()
 
     def send(self) -> str:
-        """Returns the id of the complete upload. Nothing is sent that the server has already."""
+        """Uploads the archive, and returns the id of the complete upload. Data that the server already has is
+        not sent again."""
         upload = self._find() or self._create()
         if upload["state"] == _READY:
             self._note("The server has this version of the folder already.")
@@ -68,7 +69,7 @@ class FolderUpload:
                 self._note(f"  {100 * offset // self._archive.size} %")
 
     def _send_part(self, offset: int, path: str) -> int:
-        """Sends one part. Returns the position at which the server continues, which may be an earlier one."""
+        """Sends one part. Returns the offset at which to continue, which may be smaller than before."""
         self._archive.file.seek(offset)
         part = self._archive.file.read(PART)
         try:
@@ -82,7 +83,7 @@ class FolderUpload:
             self._patience.wait(refused)
         except ServerUnreachable as problem:
             self._patience.wait(problem)
-        # The server may have taken a part of it: a wrong place is answered with the right one.
+        # The server may have stored a part of the data. It rejects a wrong offset with the correct one.
         return offset
 
     def _retry(self, ask: Callable[[], Any]) -> Any:
@@ -98,7 +99,7 @@ class FolderUpload:
 
 @contextmanager
 def packed(folder: Path) -> Iterator[FolderArchive]:
-    """Yields the archive of a folder, in a temporary file."""
+    """Yields the archive of a folder as a temporary file."""
     file: IO[bytes]
     with tempfile.TemporaryFile(prefix="windlass-") as file:
         try:

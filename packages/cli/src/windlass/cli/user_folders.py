@@ -1,4 +1,4 @@
-"""Folders of the user for settings and caches, by the XDG convention."""
+"""The user's folders for settings and caches, as defined by XDG."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ _OWN: Final = "windlass"
 
 
 def settings_folder() -> Path:
-    """Returns the folder of the user's settings, which may not exist."""
+    """Returns the user's settings folder, which may not exist yet."""
     return _folder("XDG_CONFIG_HOME", ".config")
 
 
 def cache_folder() -> Path:
-    """Returns the folder of what can be computed again, which may not exist."""
+    """Returns the user's cache folder, which may not exist yet."""
     return _folder("XDG_CACHE_HOME", ".cache")
 
 
 def has_display() -> bool:
-    """Returns whether the user has a screen on which a browser can open a window."""
+    """Returns whether the user has a graphical display for a browser window."""
     environment = for_tools()
     return any(environment.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
 def _folder(variable: str, usual: str) -> Path:
-    # The convention: a path that is not absolute is ignored.
+    # XDG requires that a relative path is ignored.
     base = Path(for_tools().get(variable, ""))
     return (base if base.is_absolute() else Path("~").expanduser() / usual) / _OWN

@@ -1,7 +1,7 @@
-"""Waits for one deployment: prints its states and build log as they come.
+"""Waits for one deployment: prints its states and build log as they arrive.
 
-Nothing is polled: the deployment has a stream, and so has its build log. A thread for each puts the events
-into one queue.
+The deployment and its build log are event streams, so nothing is polled. A thread per stream writes the
+events into one queue.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from windlass.terminal.tables import plain, print_json
 
 
 def wait_for_run(api: Api, job: str, run: Mapping[str, Any], *, cancelled: bool, as_json: bool) -> None:
-    """Follows a run of the job of this name. Raises CommandFailed if it ends otherwise than it should."""
+    """Prints the log of a run of the named job. Raises CommandFailed if the run does not end as expected."""
     path = f"/job/{run['job_id']}/run/{run['id']}"
     say(f"{plain(job)}: run {run['number']}")
     _show_log(api, path)
@@ -58,7 +58,7 @@ def wait_for_run(api: Api, job: str, run: Mapping[str, Any], *, cancelled: bool,
 
 
 def _show_log(api: Api, path: str) -> None:
-    """Prints the log of a run until it has ended."""
+    """Prints the log of a run until the run has ended."""
 
     def ask(headers: Mapping[str, str]) -> ApiAnswer:
         return api.call("GET", f"{path}/log", query={"follow": "true"}, headers=headers)
@@ -77,19 +77,20 @@ def _how_it_ended(job: str, run: Mapping[str, Any]) -> str:
 
 
 def print_follow_hint(run: Mapping[str, Any], job: str) -> None:
-    """Prints where the output of a run appears."""
+    """Prints the command that shows the output of a run."""
     say(f"Follow it with: windlass job-run log {run['number']} --job {quote(plain(job))} --follow")
 
 
 _PARTING: Final = 3.0
-"""Seconds for the last lines of a build to come, after its deployment has ended."""
+"""Seconds to wait for the last lines of a build log after the deployment has ended."""
 _MOST_LINES: Final = 10_000
 _REASON: Final = "Failed: "
-"""The beginning of the last line of a build log. The failure of the command repeats it with what to do."""
+"""The prefix of a failure in the last line of a build log. The error message of the command repeats the
+failure with the remedy."""
 
 
 class DeploymentWait:
-    """Waits for one deployment."""
+    """Waits for the end of one deployment."""
 
     def __init__(
         self, api: Api, started: StartedDeployment, *, cancelled: bool = False, seconds: float | None = None
@@ -106,13 +107,13 @@ class DeploymentWait:
         self._shown = ""
         self._waits = ""
         self._held = ""
-        """A line of the log that may be the reason."""
+        """The last log line, held back because the error message may repeat it."""
 
     def until_done(self) -> EndedDeployment:
-        """Returns the deployment once it has ended; raises `CommandFailed` unless it ended as expected."""
+        """Returns the deployment after its end. Raises `CommandFailed` if it did not end as expected."""
         try:
             return self._until_done()
-        except ApiRefused as refused:  # of the deployment or of its log
+        except ApiRefused as refused:  # from the stream of the deployment or of its log
             if is_gone(refused):
                 raise ServiceDeleted(self._started.name) from refused
             raise
@@ -167,7 +168,7 @@ class DeploymentWait:
         )
 
     def _follow_build(self, deployment: Mapping[str, Any]) -> None:
-        """Starts to follow the build log as soon as it can have lines."""
+        """Starts to follow the build log as soon as the deployment builds."""
         builds = deployment["action"] in BUILDS and not deployment.get("repeats")
         if self._build is not None and builds and deployment["status"] != Progress.QUEUED:
             self._build.follow()
@@ -178,7 +179,7 @@ class DeploymentWait:
             print_state(self._started.name, state)
 
     def _say_waiting(self, deployment: Mapping[str, Any]) -> None:
-        """Prints why the deployment waits, unless its log says so."""
+        """Prints why the deployment waits, unless its log is shown and contains the reason."""
         waits = str(deployment.get("message") or "") if deployment["status"] in OPEN else ""
         if waits and waits != self._waits and not (self._build and self._build.is_followed):
             show_below(waits)
@@ -205,14 +206,15 @@ class _Source(Enum):
 
 
 class _FollowedEvent(Struct, frozen=True):
-    """An event of one of the streams: its data, None at the end, or the final failure."""
+    """An event of one of the streams. `data` is None at the end of the stream, or an exception after a
+    failure."""
 
     source: _Source
     data: Any
 
 
 class _StreamReader:
-    """Reads one stream in a thread, into a queue that it shares with others."""
+    """Reads a stream in a thread, and writes its events into a shared queue."""
 
     def __init__(
         self, follower: StreamFollower, news: queue.SimpleQueue[_FollowedEvent], source: _Source
@@ -243,7 +245,7 @@ class _StreamReader:
 
 
 class BuildLog:
-    """The log of one build, read while the deployment runs."""
+    """The log of a build, read while the deployment runs."""
 
     def __init__(self, api: Api, started: StartedDeployment, news: queue.SimpleQueue[_FollowedEvent]) -> None:
         self._api = api
@@ -256,15 +258,15 @@ class BuildLog:
         return self._reader is not None and self._reader.problem is None
 
     def follow(self) -> None:
-        """Starts to read the log, unless it is being read already. The deployment is not waited for less if
-        the server cannot read the log, as that of a service on another machine."""
+        """Starts to read the log, unless it is already being read. If the server cannot read the log, as for
+        a service on another machine, the command still waits for the deployment."""
         if self._reader is None:
             self._reader = _StreamReader(
                 StreamFollower(self._open_stream, None, quiet=True), self._news, _Source.BUILD
             )
 
     def show_rest(self, show: Any) -> None:
-        """Prints the remaining lines of a build whose deployment has ended."""
+        """Prints the remaining lines of the build log after the deployment has ended."""
         if self._reader is None:
             return
         if self._reader.problem is not None:

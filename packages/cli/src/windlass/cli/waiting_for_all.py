@@ -1,6 +1,6 @@
-"""Waits for the new deployments of an environment: prints the states of its services as they change.
+"""Waits for all new deployments of an environment: prints the states of its services as they change.
 
-Nothing is polled: the statuses of an environment have a stream. `waiting` waits for one deployment.
+The statuses of an environment are an event stream, so nothing is polled. `waiting` waits for one deployment.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from windlass.terminal.tables import plain
 
 
 class EnvironmentWait:
-    """Waits for the new deployments of an environment. Created before they start, to know the old ones."""
+    """Waits for the new deployments of an environment. Has to be created before they start, to tell them from
+    earlier deployments."""
 
     def __init__(self, api: Api, environment: ResolvedResource, *, cancelled: bool) -> None:
         self._api = api
@@ -44,7 +45,8 @@ class EnvironmentWait:
         self._shown: dict[str, tuple[str, str]] = {}
 
     def until_done(self, services: Mapping[str, StartedDeployment]) -> list[EndedDeployment]:
-        """Waits for the services of an environment, by id; raises `CommandFailed` if one of them fails."""
+        """Waits for deployments of these services, which are keyed by id. Raises `CommandFailed` if one of
+        them fails."""
         ended: list[EndedDeployment] = []
         waited: dict[str, StartedDeployment] = {}
         deleted: list[StartedDeployment] = []
@@ -58,13 +60,13 @@ class EnvironmentWait:
             ended += list(self._collect_ended(statuses, waited))
             if not waited:
                 break
-        # The stream ends before that if the environment itself is deleted.
+        # If the environment itself is deleted, the stream ends earlier.
         self._check_results(ended, [*deleted, *waited.values()])
         return ended
 
     def _changes(self) -> Iterator[dict[str, Any]]:
-        """Yields statuses of the environment: first all, then those that changed. Raises ServiceDeleted if it
-        is gone."""
+        """Yields statuses of the environment: first of all services, then of changed services. Raises
+        ServiceDeleted if the environment was deleted."""
 
         def ask(headers: Mapping[str, str]) -> ApiAnswer:
             return self._api.call("GET", f"{self._path}/status/stream", headers=headers)
@@ -81,7 +83,7 @@ class EnvironmentWait:
     def _started_services(
         self, now: Mapping[str, Any], services: Mapping[str, StartedDeployment]
     ) -> Iterator[tuple[str, StartedDeployment]]:
-        """Yields services with a new deployment, or with one that is to be cancelled."""
+        """Yields the services that have a new deployment, or whose deployment is being cancelled."""
         for id, status in now.items():
             deployment, before = status["deployment_request_id"], self._before.get(id)
             is_new = before is None or before["deployment_request_id"] != deployment
@@ -101,14 +103,14 @@ class EnvironmentWait:
                 continue
             deployment = self._read(started)
             if deployment is None:
-                continue  # deleted a moment ago: the next event of the stream reports it
+                continue  # just deleted: the next event of the stream reports it
             self._print_state(started, state_of(deployment))
             if deployment["status"] not in OPEN:
                 del waited[id]
                 yield EndedDeployment(started, deployment)
 
     def _read(self, started: StartedDeployment) -> Any:
-        """Returns the deployment, or None if it is gone with its service."""
+        """Returns the deployment. None if its service was deleted."""
         try:
             return retry_until_done(lambda: self._api.get(started.deployment_path), RetryTimer())
         except ApiRefused as refused:
@@ -117,7 +119,7 @@ class EnvironmentWait:
             raise
 
     def _print_state(self, started: StartedDeployment, state: str, waits: str = "") -> None:
-        """Prints a state, and why the service waits, unless that was printed last."""
+        """Prints the state of a service and why it waits, if they have changed."""
         before = self._shown.get(started.path, ("", ""))
         self._shown[started.path] = state, waits
         if before[0] != state:

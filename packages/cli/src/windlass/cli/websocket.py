@@ -1,4 +1,5 @@
-"""A websocket to the server, for commands that talk both ways. It does not block: one loop waits for all."""
+"""A non-blocking websocket to the server, for commands that send and receive. The caller's event loop waits
+for the socket."""
 
 from __future__ import annotations
 
@@ -31,27 +32,28 @@ from windlass.terminal.command_errors import CommandFailed
 _SECONDS: Final = 60
 _PIECE: Final = 65_536
 _LONGEST: Final = 32_768
-"""Bytes of one message: half of what the server takes."""
+"""Maximum bytes of a message, half of the server's limit."""
 _WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class CloseFrame(Struct, frozen=True):
-    """The end of a websocket: its code, and the reason that the server gives."""
+    """The end of a websocket: its code, and the server's reason."""
 
     code: int
     reason: str
 
 
 class CommandSocket:
-    """An open websocket: bytes and JSON both ways."""
+    """An open websocket that sends and receives bytes and JSON."""
 
     def __init__(self, api: Api, path: str, query: Mapping[str, Any]) -> None:
-        """Opens the websocket. Raises ApiRefused if the server refuses it, with its reason."""
+        """Opens the websocket. Raises ApiRefused with the server's reason if the handshake is rejected."""
         self._api = api
         self._protocol = WSConnection(ConnectionType.CLIENT)
         self._waiting = bytearray()
         self._early: list[Event] = []
-        """Events that came along with the answer to the opening, as from a command that has ended at once."""
+        """Events that arrived together with the handshake response, for example if the command ended
+        immediately."""
         self._socket = self._connect()
         with on_failure(self._socket.close):
             self._open(path, query)
@@ -62,7 +64,7 @@ class CommandSocket:
 
     @property
     def waiting(self) -> int:
-        """Bytes that the connection has not taken yet."""
+        """The number of bytes waiting to be sent."""
         return len(self._waiting)
 
     def send_bytes(self, data: bytes) -> None:
@@ -73,7 +75,7 @@ class CommandSocket:
         self._queue(TextMessage(json.dumps(message)))
 
     def flush(self) -> None:
-        """Sends as much as the connection takes now."""
+        """Sends as much as possible without blocking."""
         try:
             while self._waiting:
                 del self._waiting[: self._socket.send(self._waiting)]
@@ -83,12 +85,12 @@ class CommandSocket:
             raise self._connection_failure(error) from error
 
     def receive(self) -> Iterator[bytes | dict[str, Any] | CloseFrame]:
-        """Yields everything that has arrived: bytes, JSON, and the end."""
+        """Yields everything that has arrived: bytes, JSON, and the close frame."""
         early, self._early = self._early, []
         yield from filter(None, map(self._convert_event, early))
         while (data := self._read()) is not None:
             try:
-                # Without data, the connection is closed: wsproto takes None for that.
+                # Empty data means that the connection was closed, for which wsproto expects None.
                 self._protocol.receive_data(data or None)
                 events = [*self._protocol.events()]
             except ProtocolError as error:
@@ -121,7 +123,7 @@ class CommandSocket:
         self._waiting += self._protocol.send(event)
 
     def _read(self) -> bytes | None:
-        """Returns what has arrived, nothing at the end, and None if there is no more for now."""
+        """Returns the received bytes: empty at the end of the connection, None if nothing has arrived."""
         try:
             return self._socket.recv(_PIECE)
         except _WOULD_BLOCK:

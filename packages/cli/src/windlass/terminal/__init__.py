@@ -1,1 +1,1 @@
-"""Commands in a terminal: sections of options, tables, and how a command ends."""
+"""Building blocks of commands: option sections, tables, and errors that end a command."""

@@ -12,11 +12,11 @@ from windlass.terminal.tables import plain
 
 
 class CommandRefused(Exception):
-    """A command did nothing and changed nothing. The message says why, and what to do."""
+    """A command has refused to run and changed nothing. The message contains the reason and the remedy."""
 
 
 INTERRUPTED: Final = 130
-"""The exit code of a program that was ended with Ctrl-C, by the convention of shells."""
+"""The exit code of a command that was ended with Ctrl-C, as in shells."""
 
 
 class CommandFailed(click.ClickException):
@@ -29,19 +29,19 @@ class CommandFailed(click.ClickException):
 
 
 class InvalidUsage(CommandFailed):
-    """The command was used wrongly."""
+    """The command was called with wrong arguments."""
 
     exit_code = 2
 
 
 def in_sentence(message: str) -> str:
-    """Returns a message of the server or of a library as what follows `windlass: `."""
+    """Returns a message with a lowercase first letter, to follow the prefix `windlass: `."""
     return message[:1].lower() + message[1:]
 
 
 @contextmanager
 def ended_by_user(remark: str = "") -> Iterator[None]:
-    """Ends quietly on Ctrl-C, for commands that run until they are stopped: there it is no failure."""
+    """Ends the command quietly on Ctrl-C. For commands that run until the user stops them."""
     try:
         yield
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Options of a command, shown under headings instead of in one long list."""
+"""Shows the options of a command under headings instead of in one long list."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LAST = "Other options"
 
 
 class Option(click.Option):
-    """An option with the heading that it is listed under."""
+    """An option that is listed under the heading `section`."""
 
     def __init__(self, *args: Any, section: str = _LAST, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -19,10 +19,10 @@ class Option(click.Option):
 
 
 class Command(click.Command):
-    """A command whose help has a heading for each group of options, in the order of their first one."""
+    """A command whose help groups options under headings, in the order of first use."""
 
     unknown: Callable[[click.NoSuchOption, Collection[str]], NoReturn] | None = None
-    """Called with an unknown option and all that there are: raises a better error."""
+    """Called with an unknown option and all option names; raises a better error."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:

@@ -1,6 +1,6 @@
 """The output of commands: tables for people, JSON for programs.
 
-Text from elsewhere is made harmless before it is shown: control characters could move the cursor.
+Control characters in text from other sources are escaped, because they could move the cursor.
 """
 
 from __future__ import annotations
@@ -22,40 +22,40 @@ GAP: Final = 2
 """Blanks between columns."""
 
 FORM = "as_json"
-"""The name of the option `--json/--text`, of commands and of the whole command line."""
+"""The parameter name of `--json/--text`, both of commands and of `windlass` itself."""
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def wants_json(chosen: bool | None) -> bool:
-    """Returns whether JSON was asked for, at the command or before it. Otherwise a terminal gets text, and
-    a pipe JSON."""
+    """Returns whether to print JSON: as chosen by an option of the command or of `windlass`. By default, a
+    terminal gets text and a pipe gets JSON."""
     if chosen is None:
         chosen = click.get_current_context().find_root().params.get(FORM)
     return not sys.stdout.isatty() if chosen is None else chosen
 
 
 def print_json(value: Any) -> None:
-    """Prints the value, and escapes characters that a terminal would obey."""
+    """Prints a value as JSON. Escapes characters that a terminal would interpret."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     click.echo(_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 def plain(text: str) -> str:
-    """Returns text without colours, and with every other control character made visible."""
+    """Returns text without colours, in which all other control characters are escaped."""
     return _CONTROLS.sub(lambda match: repr(match[0])[1:-1], _COLOURS.sub("", text))
 
 
 def console(least: int = 0) -> Console:
     from rich.console import Console  # noqa: PLC0415 (a server must not wait for it)
 
-    # Without a height, rich chooses the width by itself.
+    # Without a height, rich ignores the given width.
     return Console(highlight=False, markup=False, emoji=False, width=max(least, room()), height=25)
 
 
 def paint(state: str) -> str:
-    """Returns a state in its colour: green is well, yellow is on its way, red has failed."""
+    """Returns a state in its colour: green for success, yellow for in progress, red for failure."""
     colour = colour_of(state)
     return click.style(plain(state), fg=colour) if colour else plain(state)
 
@@ -85,8 +85,8 @@ def table(
     rows: Iterable[Sequence[str]],
     states: Collection[int] = (),
 ) -> None:
-    """Prints columns under titles. Text that does not fit into its column wraps. `states` are columns to be
-    coloured."""
+    """Prints columns with titles. Text that is wider than its column wraps. `states`: the indices of columns
+    to colour."""
     from rich.table import Table  # noqa: PLC0415 (a server must not wait for it)
     from rich.text import Text  # noqa: PLC0415
 
@@ -97,7 +97,7 @@ def table(
         colours = [colour_of(cell) if place in states else None for place, cell in enumerate(row)]
         cells = zip(row, colours, strict=True)
         grid.add_row(*(Text(plain(cell), style=colour or "") for cell, colour in cells))
-    # Wider than the terminal rather than with ids broken in two.
+    # May be wider than the terminal, so that ids are not broken.
     screen = console(sum(widths) + GAP * len(widths))
     with screen.capture() as drawn:
         screen.print(grid)
@@ -106,9 +106,11 @@ def table(
 
 
 def pairs(rows: Iterable[tuple[str, str, str]], states: Callable[[str], bool] = lambda name: False) -> None:
-    """Prints names, values beside them, and remarks below the
-    values. A long word, such as a token, stays whole.
-    `states` decides by the name of a value whether it is coloured."""
+    """Prints names with their values, and remarks below the values. Long words, such as tokens, are not
+    broken.
+
+    `states`: returns whether the value with this name is coloured as a state.
+    """
     cells = list(rows)
     wide = max(len(plain(name)) for name, _, _ in cells) + GAP
     for name, value, remark in cells:
@@ -120,8 +122,8 @@ def pairs(rows: Iterable[tuple[str, str, str]], states: Callable[[str], bool] = 
 
 
 def wrap_indented(text: str, by: int, first: int = 0) -> str:
-    """Returns text that wraps in the terminal, indented by so many columns. `first` are the columns before
-    its first line, if they are not as many."""
+    """Returns text that is wrapped to the terminal's width and indented by `by` columns. `first`: the column
+    at which the first line begins, if it differs."""
     left = max(20, room() - by)
     start = " " * ((first or by) - by)
     lines = [

@@ -1,5 +1,5 @@
-"""The everyday commands of the command line: `windlass up`, `logs`, `env set …`. They mean the linked
+"""The everyday commands, such as `windlass up`, `logs` and `env set …`. By default, they act on the linked
 service.
 
-Everything else of the API is a command derived from its declarations; see `commands`.
+All other commands are derived from the declarations of the API; see `commands`.
 """

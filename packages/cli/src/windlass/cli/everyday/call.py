@@ -1,4 +1,5 @@
-"""One call of an everyday command: its server, and the service or environment that it acts on."""
+"""One call of an everyday command: the server that it calls, and the service or environment that it acts
+on."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ _MOST_NAMED: Final = 20
 
 
 class EnvironmentPlace(Struct, frozen=True):
-    """An environment on the server, or the whole organization if it has no id."""
+    """An environment on the server; without an id, the whole organization."""
 
     organization: str
     id: str = ""
@@ -41,14 +42,14 @@ class FoundService(Struct, frozen=True):
 
     name: str
     path: str
-    """Its path in the API: /application/…"""
+    """The API path of the service: /application/…"""
     row: Mapping[str, Any]
-    """The entry of the service in the list of services."""
+    """The service's entry in the list of services."""
 
 
 class EverydayCall:
-    """One call of an everyday command: the server, the linked folder, and the options that choose the
-    place."""
+    """One call of an everyday command: the server, the linked folder, and the options that choose service and
+    environment."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
@@ -66,7 +67,8 @@ class EverydayCall:
 
     @property
     def environment(self) -> str:
-        """The path of the environment as it was given, or that of the linked folder."""
+        """The path of the environment, from the option or from the linked folder; empty if neither names
+        one."""
         path = str(self._options.get("environment") or "")
         if self.linked is None:
             return path
@@ -94,12 +96,13 @@ class EverydayCall:
 
     @cached_property
     def rows(self) -> list[Any]:
-        """All services of the environment, or of the organization where none is named."""
+        """All services of the environment. If no environment is chosen, all services of the organization."""
         place = self.place
         return services_in(self.api, place.organization, **({"environment_id": place.id} if place.id else {}))
 
     def service(self, name: str | None = None) -> FoundService:
-        """Returns the service with this name, path or id; without a name, that of the linked folder."""
+        """Returns the service with this name, path or id. Without a name, returns the linked service, or the
+        only service."""
         wanted = name or (self.linked.link.application if self.linked else "")
         rows = self.rows
         if wanted:
@@ -124,7 +127,7 @@ class EverydayCall:
 
 
 def everyday(name: str, *params: click.Parameter, environment: bool = True) -> Callable[[C], click.Command]:
-    """Declares an everyday command, with the options that all of them have."""
+    """Declares an everyday command with the options that all everyday commands have."""
 
     def declare(callback: C) -> click.Command:
         where = [environment_option()] if environment else []

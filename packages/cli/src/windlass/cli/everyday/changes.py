@@ -102,7 +102,8 @@ def change(
     detach: bool,
     command: str = "",
 ) -> None:
-    """Starts an action on a service and shows its deployment to the end. A failure ends with `command`."""
+    """Starts an action on a service and shows its deployment until the end. `command`: the command line that
+    is suggested after a failure."""
     family = registry().service_of_type(service.row["service_type"])
     begun = start(call.api, service.path, service.name, action, body, command)
     follow_to_its_end(call.api, begun, family, as_json=call.as_json, detach=detach)
@@ -129,7 +130,7 @@ def _count_of(fields: dict[str, int]) -> str:
 
 
 def _scale_fields(text: str) -> tuple[str, dict[str, int]]:
-    """Returns the name of a service, or an empty text, and the fields that `web=2` means."""
+    """Parses `web=2`. Returns the name of the service, which may be empty, and the fields to change."""
     name, _, number = text.rpartition("=")
     match = _COUNT.fullmatch(number)
     if match is None or (text.startswith("=")):

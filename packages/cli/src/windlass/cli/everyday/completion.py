@@ -26,6 +26,6 @@ def completion(ctx: click.Context, shell: str) -> None:
     """
     completing = get_completion_class(shell)
     assert completing is not None, "click knows these shells"
-    # Not through the object, which would start bash to ask for its version.
+    # The method source() is not used, because it would start bash to check its version.
     script = completing(ctx.find_root().command, {}, "windlass", _VARIABLE)
     click.echo(completing.source_template % script.source_vars())

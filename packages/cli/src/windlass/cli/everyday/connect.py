@@ -1,4 +1,4 @@
-"""`windlass database connect`: a port of this machine that leads to a database."""
+"""`windlass database connect`: forwards a local port to a database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from windlass.terminal.tables import plain, print_json
 
 _PIECE: Final = 32_768
 _MOST_WAITING: Final = 262_144
-"""Bytes that may wait for the server before more is read."""
+"""Maximum bytes waiting to be sent to the server. Above this limit, the client is not read."""
 
 
 @everyday(
@@ -43,7 +43,7 @@ def connect(name: str | None, port: int, **options: Any) -> None:
         raise CommandFailed(f"choose another port with --port: {port} cannot be opened ({error})") from error
     with closing(listening), ended_by_user():
         host, number = listening.getsockname()
-        # One connection shows early whether the database is reachable.
+        # A test connection reports early whether the database is reachable.
         CommandSocket(call.api, f"{service.path}/connect", {}).close()
         if call.as_json:
             print_json({"host": host, "port": number})

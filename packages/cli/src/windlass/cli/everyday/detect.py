@@ -47,7 +47,7 @@ def _dockerfile(recipe: Recipe, tree: Tree) -> str:
 
 
 def _show_dockerfile(recipe: Recipe, text: str, as_json: bool) -> None:
-    """Prints the Dockerfile itself also in pipes, so that it can be written to a file."""
+    """Prints the Dockerfile as text even in pipes, so that it can be redirected to a file."""
     if as_json:
         print_json({**msgspec.to_builtins(recipe), "dockerfile": text})
     else:
@@ -55,7 +55,7 @@ def _show_dockerfile(recipe: Recipe, text: str, as_json: bool) -> None:
 
 
 def _print_recipe(recipe: Recipe) -> None:
-    is_web_alone = recipe.processes == [ProcessType(WEB, recipe.start)]  # the start command is enough
+    is_web_alone = recipe.processes == [ProcessType(WEB, recipe.start)]  # shown as the start command
     shown = [entry for entry in recipe.values if not (entry[0] == "processes" and is_web_alone)]
     if shown:
         pairs((name.replace("_", " "), value, reason) for name, value, reason in shown)

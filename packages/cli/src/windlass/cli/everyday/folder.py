@@ -1,4 +1,4 @@
-"""`windlass init`, `link` and `unlink`: a folder and the service that is deployed from it."""
+"""`windlass init`, `link` and `unlink`: link a folder to the service that is deployed from it."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from windlass.terminal.sections import Command, Option
 from windlass.terminal.tables import plain, print_json, wants_json
 
 _UNREADABLE: Final = frozenset({400, 409})
-"""Statuses of a server that cannot read a repository, or may not call its host."""
+"""Statuses of a server that cannot read a repository, or is not allowed to contact its host."""
 
 
 def source_of(api: Api, folder: Path, git: GitFolder | None, repository: str | None) -> dict[str, Any]:
-    """Returns the fields of an application for the source of its files: the repository, if the server
-    can read it, or else uploads of this folder, or of the one above to which it belongs."""
+    """Returns the source fields of an application: the git repository if the server can read it. Otherwise
+    the folder is uploaded, or the parent folder that contains the repository."""
     inner = _place_in(whole_folder(folder, git), folder)
     uploaded = {"source": "UPLOAD", **inner}
     url = repository or (git.remotes[0] if git and git.remotes else "")
@@ -60,8 +60,11 @@ def source_of(api: Api, folder: Path, git: GitFolder | None, repository: str | N
 
 
 def whole_folder(folder: Path, git: GitFolder | None) -> Path:
-    """Returns the repository that a folder belongs to, or the folder itself: without a repository, who wrote
-    the files above it is not known, and one that holds a home folder is not sent anywhere."""
+    """Returns the top folder of the folder's git repository, or the folder itself.
+
+    Without a repository, files in parent folders may belong to someone else. A repository that contains the
+    home folder is never uploaded.
+    """
     return git.top if git and not Path.home().is_relative_to(git.top) else folder
 
 
@@ -71,7 +74,7 @@ def _place_in(top: Path, folder: Path) -> dict[str, str]:
 
 
 def _why_unreadable(api: Api, source: Mapping[str, Any]) -> str:
-    """Returns the server's reason why it cannot read a repository, or an empty text if it can."""
+    """Returns why the server cannot read a repository; empty if the server can."""
     organization = api.get("/organization")["id"]
     try:
         api.call(
@@ -93,7 +96,7 @@ _MOST: Final = 8
 
 
 def hint_at_variables(folder: Path) -> str:
-    """Returns what to do about the variables that files of the folder name, or an empty text."""
+    """Returns how to set the variables that files in the folder declare; empty if there are none."""
     if (folder / _OWN).is_file():
         return f"{_OWN} is never uploaded. Set its variables with: windlass env import {_OWN}"
     for name in (*_EXAMPLES, _MANIFEST):
@@ -107,13 +110,13 @@ def hint_at_variables(folder: Path) -> str:
 def _names_in(folder: Path, name: str) -> list[str]:
     try:
         text = read_beginning(folder, name, _LARGEST).decode("utf-8", "replace")
-    except OSError:  # there is none, or it is a link, which may lead anywhere
+    except OSError:  # the file is missing, or it is a link, which could point anywhere
         return []
     return list(dict.fromkeys(_of_manifest(text) if name == _MANIFEST else _NAME.findall(text)))
 
 
 def _of_manifest(text: str) -> Iterator[str]:
-    """Yields the variables of an app.json that have no default value."""
+    """Yields the required variables of an app.json that have no default value."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -128,7 +131,7 @@ def _of_manifest(text: str) -> Iterator[str]:
 
 _USUAL_PORT: Final = 8080
 _MOST_PROCESSES: Final = 5
-"""Maximum number of processes of a Procfile that are shown with their commands."""
+"""Maximum number of other processes that are shown with their commands."""
 _MOST_FOLDERS: Final = 5
 _NONE: Final = "none"
 _AUTO: Final = "auto"
@@ -136,15 +139,15 @@ _MODES: Final = {"production": "PRODUCTION", "staging": "STAGING"}
 
 
 class InitAnswers(Struct, frozen=True):
-    """The answers to the three questions."""
+    """The answers to the questions of `windlass init`."""
 
     name: str
     place: str
     """The path of the environment."""
     port: str
-    """A number, `none`, or `auto`: the server decides."""
+    """A number, `none`, or `auto`, which lets the server choose the port."""
     follows_program: bool = False
-    """True if the number was detected, and another one on which the program listens may replace it."""
+    """Whether the port was detected. The server may replace it by the port on which the program listens."""
 
 
 @click.command(
@@ -238,7 +241,7 @@ def unlink() -> None:
 
 
 class ApplicationMaker:
-    """Creates an application, and the project and environment that it needs, unless they exist."""
+    """Creates an application with its project and environment, unless they exist."""
 
     def __init__(self, api: Api, note: Callable[[str], None]) -> None:
         self._api = api
@@ -290,7 +293,7 @@ class ApplicationMaker:
 def _init_answers(
     folder: Path, top: Path, recipe: Recipe, options: Mapping[str, Any], *, asks: bool
 ) -> InitAnswers:
-    """`top`: the folder that the project is named after."""
+    """Asks the questions of `windlass init`. `top`: the folder whose name is the default project name."""
     linked = find_linked_folder(folder)
     before = linked.link if linked and linked.folder == folder else None
     ask: Callable[[str, str], str] = _prompt if asks else lambda _question, default: default
@@ -303,7 +306,8 @@ def _init_answers(
         raise InvalidUsage(f"give a project and an environment, such as shop/production, and not {place!r}")
     detected = _port_of(recipe)
     port = _check_port(options["port"] or ask("Port on which it listens for HTTP, or none", detected))
-    # Only EXPOSE in a Dockerfile shows whether the server may choose: without it, the port would be lost.
+    # With a Dockerfile, the server chooses a port only if EXPOSE declares one. Otherwise the port would be
+    # lost.
     is_detected = not options["port"] and port == detected and not (folder / "Dockerfile").exists()
     return InitAnswers(name=name, place=place, port=port, follows_program=is_detected)
 
@@ -320,7 +324,7 @@ def _check_port(port: str) -> str:
 
 
 def _ports(answers: InitAnswers) -> dict[str, Any]:
-    """Returns the fields of an application for the port on which it listens."""
+    """Returns the fields for the application's port."""
     if answers.port == _AUTO:
         return {}
     if answers.port == _NONE:
@@ -330,7 +334,8 @@ def _ports(answers: InitAnswers) -> dict[str, Any]:
 
 
 def _port_of(recipe: Recipe) -> str:
-    """Returns the port to be proposed: that of the web process or the static site, none for workers."""
+    """Returns the proposed port: the port of the web process or static site, or none if there are only
+    workers."""
     if recipe.static_folder or (recipe.start and (recipe.port or _has_web(recipe))):
         return str(recipe.port or _USUAL_PORT)
     return _NONE if recipe.processes and not _has_web(recipe) else _AUTO
@@ -341,7 +346,7 @@ def _has_web(recipe: Recipe) -> bool:
 
 
 def _name_of(folder: Path) -> str:
-    """Returns the name of a folder as that of a service: also a part of its address."""
+    """Returns the folder's name in the form of a service name, which is also part of an address."""
     letters = unicodedata.normalize("NFKD", folder.name.lower())
     plain_letters = "".join(letter for letter in letters if not unicodedata.combining(letter))
     return re.sub(r"[^a-z0-9]+", "-", plain_letters).strip("-")[:63].strip("-") or "app"
@@ -351,7 +356,7 @@ def _name_of(folder: Path) -> str:
 
 
 def _refuse_without_application(folder: Path, recipe: Recipe, git: GitFolder | None) -> None:
-    """Refuses a folder that only holds the folders of applications."""
+    """Raises InvalidUsage if the folder is no application but contains folders with applications."""
     if recipe.is_runnable or recipe.processes or not recipe.candidates or (folder / "Dockerfile").exists():
         return
     folders = ", ".join(candidate.root_path.strip("/") for candidate in recipe.candidates[:_MOST_FOLDERS])
@@ -372,11 +377,11 @@ def _show_recipe(recipe: Recipe) -> None:
 
 
 def _show_other_processes(recipe: Recipe, link: FolderLink, application: Mapping[str, Any]) -> None:
-    """Prints how to deploy the other processes of the repository. For an existing application, only its
-    name is known."""
+    """Prints the commands that deploy the repository's other processes. Does nothing for an existing
+    application, of which only the name is known."""
     if "source" not in application:
         return
-    others = recipe.processes[1:] if recipe.start else recipe.processes  # the first is the one that starts
+    others = recipe.processes[1:] if recipe.start else recipe.processes  # start runs the first
     for name in (process.name for process in others[:_MOST_PROCESSES]):
         words = ["windlass", "application", "create", "--environment", link.place, "--name", name]
         words += ["--process", name, *_source_options(application)]

@@ -1,4 +1,4 @@
-"""`windlass login`, `logout` and `context`: servers, and tokens that are kept for them."""
+"""`windlass login`, `logout` and `context`: servers and their saved tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from windlass.terminal.sections import Command, Option
 from windlass.terminal.tables import FORM, plain, print_json, table, wants_json
 
 _LONGEST: Final = 16_384
-"""Characters of a token: one of an OpenID Connect issuer has some thousand."""
+"""Maximum characters of a token. Tokens of an OpenID Connect issuer can have several thousand."""
 _FORM: Final = partial(Option, [FORM, "--json/--text"], default=None, help="As JSON, or as text.")
 
 
@@ -122,7 +122,8 @@ context = Verbs(
 
 
 def _with_scheme(url: str) -> str:
-    """Returns an address that was typed without a scheme with the usual one."""
+    """Adds the default scheme to an address without a scheme: http for this machine, https for other
+    hosts."""
     if "://" in url:
         return url
     try:
@@ -159,7 +160,7 @@ def _read_token(from_stdin: bool, address: str) -> str:
 
 
 def _try(address: str, token: str) -> str:
-    """Returns the name of the token's organization; raises CommandFailed if the server refuses the token."""
+    """Returns the name of the token's organization. Raises CommandFailed if the server rejects the token."""
     try:
         answer = Api(address, token).get("/organization")
     except ApiRefused as refused:
@@ -185,7 +186,7 @@ def _refuse_another_server(contexts: Contexts, name: str, address: str) -> None:
 
 
 def _note_environment(environment: ServerAccess, address: str) -> None:
-    """Warns that environment variables of this terminal override the saved context."""
+    """Warns if environment variables override the saved context."""
     names = [
         variable
         for variable, value in (("WINDLASS_URL", environment.url), ("WINDLASS_TOKEN", environment.token))

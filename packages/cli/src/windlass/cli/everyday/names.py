@@ -25,18 +25,19 @@ from windlass.terminal.command_errors import CommandFailed
 _FRESH: Final = 30.0
 """Seconds for which names are cached, because completion runs at each key press."""
 _SECONDS: Final = 2.0
-"""Seconds that a completion waits for the server."""
+"""The timeout of a request for completion in seconds."""
 
 
 class KnownNames(Struct, frozen=True):
-    """Paths of the services of a server, each with its type, as one token sees them."""
+    """The services of a server that are visible to one token."""
 
     services: list[tuple[str, str, str, str]]
-    """Project, environment, name and type of each."""
+    """The project, environment, name and type of each service."""
 
 
 def complete_services(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Names of services that begin with these letters; in a linked folder, those of its environment."""
+    """Returns service names that begin with the typed text. In a linked folder, only services of its
+    environment are offered."""
     linked = _linked_place()
     items = []
     for project, environment, name, kind in _names(ctx):
@@ -50,7 +51,7 @@ def complete_services(ctx: click.Context, param: click.Parameter, typed: str) ->
 def complete_paths(
     ctx: click.Context, param: click.Parameter, typed: str, kind: str = ""
 ) -> list[CompletionItem]:
-    """Paths of all services of this kind, for commands that do not mean the linked folder."""
+    """Returns the paths of all services of this type, for commands that do not use the linked folder."""
     rows = [row for row in _names(ctx) if row[3] == kind]
     return _items((("/".join(row[:3]), kind.lower()) for row in rows), typed)
 
@@ -64,7 +65,7 @@ def _items(items: Iterable[tuple[str, str]], typed: str) -> list[CompletionItem]
     return [
         CompletionItem(text, help=about)
         for text, about in items
-        if text.startswith(typed) and text.isprintable()  # shells read one name from each line
+        if text.startswith(typed) and text.isprintable()  # shells read one name per line
     ]
 
 
@@ -77,8 +78,8 @@ def _linked_place() -> tuple[str, str] | None:
 
 
 def _names(ctx: click.Context) -> list[tuple[str, str, str, str]]:
-    """Returns the names that the server knows. A completion has no place for a message: without a server, no
-    names are offered."""
+    """Returns the services on the server. Returns none after an error, because completion cannot show
+    messages."""
     with ctx, suppress(CommandFailed, OSError, msgspec.MsgspecError, KeyError, TypeError):
         folder = find_linked_folder(current_folder())
         api = connect(ctx.params, linked=folder.link.url if folder else "", seconds=_SECONDS)

@@ -1,4 +1,4 @@
-"""`windlass run`: a command that runs once in the build of a service, with its output and its exit code."""
+"""`windlass run`: runs a command once in the build of a service, and returns its output and exit code."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ run.context_settings = {"ignore_unknown_options": True, "allow_interspersed_args
 
 
 def _show_output(api: Api, started: StartedDeployment, *, as_json: bool) -> None:
-    """Prints the log of the run until it has ended."""
+    """Prints the log of the run until the run has ended."""
 
     def ask(headers: Mapping[str, str]) -> ApiAnswer:
         query = {"follow": "true", "tail": _MOST_LINES}

@@ -1,5 +1,5 @@
-"""`windlass ps`, `logs`, `open` and `console`: running services, their output, their address, and a browser
-that is signed in to the console."""
+"""`windlass ps`, `logs`, `open` and `console`: list services, show logs, open a service's address, and sign a
+browser in to the console."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from windlass.terminal.tables import FORM, plain, print_json, wants_json
 
 
 def browse(url: str) -> None:
-    """Opens an address, unless it is no page, or only a browser for this terminal would show it."""
+    """Opens an address in the browser. Does nothing without a graphical display, or if the address is not a
+    web page."""
     if urlsplit(url).scheme not in {"http", "https"} or not (has_display() or sys.platform == "darwin"):
         return
     try:
@@ -59,7 +60,7 @@ def console(only_print: bool, as_json: bool | None) -> None:
     _, mark, code = str(answer["url"]).partition("/console/#")
     if not mark:
         raise CommandFailed(f"update the server: {api.url} answers with a link of another form")
-    link = f"{api.url}/console/#{code}"  # at the address that this command has reached
+    link = f"{api.url}/console/#{code}"  # use the address that this command has reached
     if wants_json(as_json):
         print_json({"url": link, "expires_at": answer["expires_at"]})
         return
@@ -150,8 +151,8 @@ def open_command(name: str | None, only_print: bool, **options: Any) -> None:
 
 
 def _without_place(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Omits columns that are the same for all services of one environment, so that messages have more
-    space."""
+    """Removes columns that are equal for all services of one environment, to leave more space for
+    messages."""
     return {name: value for name, value in row.items() if name not in _PLACE}
 
 

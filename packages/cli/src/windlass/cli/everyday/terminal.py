@@ -1,4 +1,4 @@
-"""`windlass exec` and `shell`: a command in an instance, with this terminal or with pipes."""
+"""`windlass exec` and `shell`: run a command in an instance, connected to this terminal or to pipes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from windlass.terminal.sections import Option
 from windlass.terminal.tables import plain
 
 NOT_FOUND: Final = (126, 127)
-"""The exit codes of a command whose program is not there."""
+"""The exit codes of a shell if the program is missing or not executable."""
 _PIECE: Final = 32_768
 _MOST_WAITING: Final = 262_144
-"""Bytes of input that may wait for the connection before more is read."""
+"""Maximum bytes of input waiting to be sent. Above this limit, standard input is not read."""
 
 
 def instance_option() -> Option:
@@ -86,14 +86,15 @@ def _run(
 
 
 def explain_name(command: Sequence[str], verb: str) -> None:
-    """Explains how to name a service, if the first word of a command that was not found looks like one."""
+    """Prints how to name a service if the first word of a failed command looks like a service name."""
     if "--" in command[1:2]:
         first, rest = plain(command[0]), plain(" ".join(command[2:]))
         say(f"If {first} is the service, write `windlass {verb} --application {first} -- {rest}`.")
 
 
 class TerminalRelay:
-    """Passes input to a command and its output back, until the command has ended."""
+    """Forwards standard input to a command, and the command's output to standard output, until the command
+    ends."""
 
     def __init__(self, connection: CommandSocket) -> None:
         self._connection = connection
@@ -102,10 +103,10 @@ class TerminalRelay:
         self._waker, self._wakes = os.pipe()
 
     def until_end(self) -> int:
-        """Returns the exit code of the command; raises CommandFailed if its connection ended before."""
+        """Returns the exit code of the command. Raises CommandFailed if the connection was lost before."""
         with _resizing(self._wakes):
             try:
-                ready: list[Any] = [self._connection]  # something may have come with its opening
+                ready: list[Any] = [self._connection]  # data may have arrived together with the handshake
                 while True:
                     for key in ready:
                         if (end := self._serve(key)) is not None:
@@ -125,7 +126,7 @@ class TerminalRelay:
             return [key.fileobj for key, _ in selector.select()]
 
     def _serve(self, source: Any) -> CloseFrame | None:
-        """Handles available input and output. Returns the close of the connection, if it has arrived."""
+        """Handles available input or output. Returns the close frame if the connection was closed."""
         if source == self._waker:
             os.read(self._waker, _PIECE)
             size = _size()
@@ -163,7 +164,8 @@ class TerminalRelay:
 
 
 def _size() -> os.terminal_size:
-    """Returns the real size: variables may have that of another terminal."""
+    """Returns the actual size of the terminal. The environment variables may contain another terminal's
+    size."""
     return os.get_terminal_size(sys.stdout.fileno()) if sys.stdout.isatty() else os.terminal_size((80, 24))
 
 
@@ -173,7 +175,8 @@ def _is_terminal() -> bool:
 
 @contextmanager
 def _raw_terminal() -> Iterator[None]:
-    """Puts the terminal into raw mode, which also passes on Ctrl-C, and restores it at the end."""
+    """Puts the terminal into raw mode, in which Ctrl-C is forwarded, too. Restores the terminal at the
+    end."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     ends = {number: signal.signal(number, _exit_on_signal) for number in (signal.SIGTERM, signal.SIGHUP)}
@@ -187,12 +190,12 @@ def _raw_terminal() -> Iterator[None]:
 
 
 def _exit_on_signal(number: int, _frame: Any) -> None:
-    sys.exit(128 + number)  # the terminal is brought back on the way
+    sys.exit(128 + number)  # the terminal is restored during the exit
 
 
 @contextmanager
 def _resizing(wakes: int) -> Iterator[None]:
-    """Wakes the loop when the terminal gets another size."""
+    """Wakes the event loop when the terminal is resized."""
     before = signal.signal(signal.SIGWINCH, lambda *_: os.write(wakes, b"."))
     try:
         yield

@@ -76,7 +76,8 @@ def _built_from_folders() -> Sequence[Family | None]:
 
 
 def _git_obstacle(git: GitFolder | None, settings: Mapping[str, Any]) -> str:
-    """Returns what to do so that the server can fetch the files from git; empty if it can."""
+    """Returns what the user has to do before the server can fetch the files from git; empty if the server
+    can."""
     url = str((settings.get("git_repository") or {}).get("url") or "")
     if not url:
         return "name a git_repository of the application: it has none"
@@ -92,7 +93,8 @@ def _git_obstacle(git: GitFolder | None, settings: Mapping[str, Any]) -> str:
 
 
 def folder_to_upload(folder: Path, git: GitFolder | None, settings: Mapping[str, Any]) -> Path:
-    """Returns the folder to upload: a parent folder, if the application is inside it."""
+    """Returns the folder to upload: the linked folder, or the parent folder whose subfolder the application
+    is."""
     source = settings.get("git_repository") or settings
     root = str(source.get("root_path") or "/").strip("/")
     if not root:

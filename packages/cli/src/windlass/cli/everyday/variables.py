@@ -1,4 +1,5 @@
-"""`windlass env` and `secrets`: the variables of the linked service, several at once or from a file."""
+"""`windlass env` and `secrets`: read and change variables of the linked service, one by one or from a
+file."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "$": "
 
 
 def parse_dotenv(text: str, source: str) -> dict[str, str]:
-    """Parses the variables of a dotenv text; the last line for a name wins. `source` names the text in
-    messages."""
+    """Parses the variables of a dotenv text. If a name occurs several times, the last line wins. `source`:
+    the name of the text in error messages."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     values: dict[str, str] = {}
     place = 0
@@ -52,7 +53,7 @@ def parse_dotenv(text: str, source: str) -> dict[str, str]:
 
 
 def _value(text: str, start: int, source: str) -> tuple[str, int]:
-    """Returns the value that begins here, and the place after it."""
+    """Returns the value at `start`, and the position after it."""
     mark = text[start : start + 1]
     if mark in ("'", '"'):
         quoted = (_SINGLE if mark == "'" else _DOUBLE).match(text, start)
@@ -78,16 +79,16 @@ _MOST: Final = 1000
 
 
 class VariableLevel(Struct, frozen=True):
-    """The place that variables are set at: a service, or its environment."""
+    """The level at which variables are set: a service, or its environment."""
 
     path: str
     word: str
-    """Its name in the field `scope`."""
+    """The level's value of the field `scope`."""
     name: str
 
 
 class VariableChanges(Struct, frozen=True):
-    """The difference between the variables of a level and those that are to be set."""
+    """The difference between the existing variables of a level and the new values."""
 
     created: list[str]
     changed: list[str]
@@ -99,7 +100,7 @@ class VariableChanges(Struct, frozen=True):
 
 
 class VariableCommands:
-    """The four commands for one kind of variables. Values of secrets are never shown."""
+    """The four commands for variables or secrets. Values of secrets are never printed."""
 
     def __init__(self, family: Family, noun: str, *, is_secret: bool) -> None:
         self.family = family
@@ -171,13 +172,13 @@ class VariableCommands:
         return key, self._read_value(key, taken)
 
     def _read_value(self, key: str, taken: set[str]) -> str:
-        """Reads a value without showing it: from the terminal, or from standard input."""
+        """Reads a value from the terminal without echo, or from standard input."""
         if sys.stdin.isatty():
             return str(click.prompt(f"Value of {key}", hide_input=True, err=True))
         return read_texts(key, ["-"], taken)[0]
 
     def _own_variables(self, call: EverydayCall, level: VariableLevel) -> dict[str, Mapping[str, Any]]:
-        """Returns the variables of the level itself, without inherited ones, by key."""
+        """Returns the variables of the level itself by key, without inherited variables."""
         rows = call.api.everything(f"{level.path}/{self.family.segment}")
         return {row["key"]: row for row in rows if row["scope"] == level.word}
 
@@ -195,7 +196,7 @@ class VariableCommands:
     def _write(
         self, call: EverydayCall, level: VariableLevel, values: Mapping[str, str], changes: VariableChanges
     ) -> None:
-        """Sets the variables that differ, all or nothing."""
+        """Sets the new and changed variables in one request, so that either all or none are set."""
         if len(changes.written) > _MOST:
             raise InvalidUsage(f"set at most {_MOST} at once")
         if changes.written:
