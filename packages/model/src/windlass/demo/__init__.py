@@ -1,7 +1,7 @@
-"""The application that `windlass demo` deploys, as a repository that needs no network.
+"""The application that `windlass demo` deploys, in a repository that needs no network.
 
-Its address is a name that, by the rules of the internet, can never be registered. `builders.git` fetches the
-repository that is made here instead of this address; no other address of the machine becomes reachable by it.
+The host name in its address can never be registered. `builders.git` uses the generated repository for this
+address only. No other repository on the machine becomes accessible through it.
 """
 
 from windlass.demo.repository import BRANCH, URL, repository

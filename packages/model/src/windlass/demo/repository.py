@@ -1,7 +1,7 @@
-"""A bare git repository with one commit, written by hand: the same files give the same commit, everywhere.
+"""Writes a bare git repository with one commit. The same files always result in the same commit.
 
-No program is run and no clock is read. Every file appears as a whole, the branch last, so that this may be
-interrupted at any point, repeated, and done by several at once.
+No program is run, and the current time is not used. Every file is written atomically and the branch last, so
+that writing may be interrupted, repeated, and done by several processes at the same time.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Final
 
 URL: Final = "https://windlass.invalid/demo.git"
-"""See RFC 2606, section 2: `.invalid` leads nowhere."""
+"""The domain `.invalid` never resolves; see RFC 2606, section 2."""
 BRANCH: Final = "main"
 
 FILES: Final = Path(__file__).with_name("application")
 _LEFT_OUT: Final = ("__pycache__",)
 _WRITTEN: Final = "Windlass <demo@windlass.invalid> 1767225600 +0000"
 _MESSAGE: Final = "A guestbook"
-# Commits are fetched by name, also those of an earlier version of Windlass.
+# Allows fetching commits by id, including commits of an earlier version of Windlass.
 _CONFIG: Final = """[core]
 \trepositoryformatversion = 0
 \tbare = true
@@ -32,7 +32,7 @@ _CONFIG: Final = """[core]
 
 
 def repository(folder: Path) -> Path:
-    """Puts the repository of this version of Windlass into this folder; earlier commits stay."""
+    """Writes this version's repository into a folder. Earlier commits are kept."""
     for name in ("objects", "refs/heads"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     _write(folder / "config", _CONFIG.encode())
@@ -69,7 +69,7 @@ def _object(folder: Path, kind: str, content: bytes) -> str:
 
 
 def _write(file: Path, content: bytes) -> None:
-    # Git sweeps files with this prefix.
+    # Git removes stale files with this prefix.
     descriptor, unfinished = tempfile.mkstemp(dir=file.parent, prefix="tmp_obj_")
     try:
         with os.fdopen(descriptor, "wb") as writing:

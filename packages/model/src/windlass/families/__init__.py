@@ -1,5 +1,7 @@
-"""One declarative file for each resource family. Files in this folder are found automatically, and so are the
-modules that installed packages name as entry points of the group `windlass.families`.
+"""The declarations of resource families, one module each.
+
+Modules in this folder are discovered automatically. Installed packages declare further modules as entry
+points of the group `windlass.families`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ def registry() -> Registry:
 
 
 def registry_of(*declarations: Declared) -> Registry:
-    """Returns the registry of these declarations. One that several files import counts once."""
+    """Returns the registry of these declarations. A declaration that several modules import is used once."""
     distinct = list({id(declaration): declaration for declaration in declarations}.values())
     return Registry(
         [declaration for declaration in distinct if isinstance(declaration, Family)],

@@ -26,7 +26,7 @@ from windlass.core.declare.resource import Family, Shown, Spec, clash
 from windlass.core.words.audit import AuditWords
 from windlass.families.organization import organization
 
-# Scope names are accepted in any case: the pattern serves documents and checks alike.
+# Scope names are case-insensitive. The pattern is used both by the OpenAPI document and by validation.
 ScopeWord = Annotated[
     str,
     Meta(
@@ -102,7 +102,7 @@ class ApiTokenListQuery(Paging):
 
 
 def normalise(spec: ApiToken) -> None:
-    """Reduces roles, scopes and the older `scope` to scopes. Without any, the token may read."""
+    """Converts roles, scopes and the deprecated `scope` to scopes. By default, the token may only read."""
     spec.description = spec.description or ""
     scopes = scopes_of(spec.scopes or ())
     roles = {id: scope for scope, id in ROLE_IDS.items()}

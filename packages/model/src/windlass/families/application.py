@@ -54,7 +54,7 @@ from windlass.core.declare.traits import (
 from windlass.families.environment import environment
 
 GIT = "GIT"
-"""The source of applications that are built from a repository."""
+"""The `source` of applications that are built from a git repository."""
 
 
 class Application(Program):
@@ -198,7 +198,7 @@ def _check_root_path(spec: Application) -> None:
 
 
 def _check_start(spec: Application) -> None:
-    """Refuses two answers to the question of what runs."""
+    """Raises Invalid if more than one setting determines what runs."""
     own_command = "arguments" if spec.arguments else "entrypoint" if spec.entrypoint else ""
     names = [name for name in ("static_folder", "start_command", "process") if getattr(spec, name)]
     names += [own_command] if own_command else []
@@ -207,7 +207,7 @@ def _check_start(spec: Application) -> None:
 
 
 def _check_builder(spec: Application) -> None:
-    """Refuses settings of a recipe where only a Dockerfile is built."""
+    """Raises Invalid for recipe settings if only a Dockerfile is built."""
     recipe = ("install_command", "build_command", "static_folder", "language_version", "system_packages")
     name = next((name for name in recipe if getattr(spec, name)), "")
     if spec.builder == "DOCKERFILE" and name:

@@ -50,7 +50,7 @@ PlaceName = Annotated[
 EngineWord = Literal["LOCAL", "DOCKER"]
 THIS_MACHINE: Final[EngineWord] = "LOCAL"
 _ELSEWHERE: Final[tuple[EngineWord, ...]] = ("DOCKER",)
-"""Engines at their own address: they need the address, and credentials."""
+"""Engines on other machines, which need an address and credentials."""
 Pem = Annotated[
     str,
     Meta(
@@ -148,7 +148,7 @@ class Cluster(Spec):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Returns whether its services run on an engine at another address."""
+        """Returns whether the cluster's services run on an engine at another address."""
         return self.engine in _ELSEWHERE
 
 
@@ -185,7 +185,7 @@ class ClusterStatus(Shown):
 
 
 def normalise(spec: Cluster) -> None:
-    """Refuses fields that exclude each other; names the first missing or superfluous field."""
+    """Raises Invalid for the first missing or superfluous field of the engine."""
     values = {
         "engine_address": spec.engine_address,
         "engine_ca_certificate": spec.engine_ca_certificate,
@@ -223,7 +223,7 @@ def _check_address(address: str) -> None:
 
 
 def _needed_fields(spec: Cluster) -> Mapping[str, bool]:
-    """Returns the fields that an engine takes, and whether it must have them."""
+    """Returns the fields that the engine uses, and whether each field is required."""
     if not spec.is_elsewhere:
         return {}
     required = ("engine_address", "engine_ca_certificate", "engine_certificate", "engine_key")
@@ -231,11 +231,11 @@ def _needed_fields(spec: Cluster) -> Mapping[str, bool]:
 
 
 _NETWORKS = {"aws_vpc_eks_id": "AWS_USER_PROVIDED_NETWORK", "vpc_name": "GCP_USER_PROVIDED_NETWORK"}
-"""The field by which the network of a vendor is known, in the full interface."""
+"""The type of a vendor's network in the full interface, by the field that identifies the network."""
 
 
 def _value_object(feature: dict[str, Any]) -> dict[str, Any]:
-    """Returns a feature with its value as clients of the full interface read it."""
+    """Returns a feature with its value in the form that clients of the full interface expect."""
     sent = feature.get("value_object") or {}
     value = feature.get("value", sent.get("value") if isinstance(sent, dict) else None)
     if value is None:

@@ -52,7 +52,7 @@ ImageName = Annotated[
     ),
 ]
 RegistryId = Annotated[Id, refers("containerRegistry", opens="image_name")]
-"""The registry of the sibling field `image_name`, which is relative to it."""
+"""The id of a registry. The sibling field `image_name` is relative to the registry."""
 _TAG = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
 _TAG_FORM = "must be a tag, such as 1.4.2: letters, digits, _, . and -"
 Tag = Annotated[
@@ -136,7 +136,7 @@ class ChosenContainer(Chosen):
 
 
 class ImageRegistry(Shown):
-    """The registry of the image, for engines that do not have it."""
+    """The registry from which engines pull the image."""
 
     id: Id
     name: Annotated[str, example("ghcr.io")]
@@ -150,7 +150,7 @@ class ContainerShown(ProgramShown):
 
 
 def check_image_name(field: str, name: str) -> None:
-    """Refuses names that an engine may read as those of images of other services."""
+    """Raises Invalid for names that an engine may interpret as another service's image."""
     if is_ours(name):
         raise clash(field, NOT_ITS_OWN)
     if names_an_id(name):

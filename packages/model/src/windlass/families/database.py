@@ -30,7 +30,7 @@ Kind = Literal["POSTGRESQL", "MYSQL", "MONGODB", "REDIS"]
 _CONTAINER_MEMORY = {"POSTGRESQL": 100, "REDIS": 100, "MYSQL": 512, "MONGODB": 256}
 _MANAGED_MEMORY = 100
 INSTANCE_TYPE = "standard"
-"""The type of a MANAGED database that asks for none: cpu and memory define its size."""
+"""The instance type of a MANAGED database that requests none. cpu and memory define its size."""
 
 
 class Database(Spec):

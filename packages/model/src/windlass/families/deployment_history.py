@@ -37,7 +37,7 @@ class DeployedVersion(Shown):
 
 
 class ServiceInHistory(DeployedVersion):
-    """A deployment of one service, as a part of one of its environment."""
+    """A deployment of a service, as part of a deployment of its environment."""
 
     id: Id
     created_at: Timestamp
@@ -66,7 +66,7 @@ class AuditingData(Shown):
 
 
 class DeployedService(Shown):
-    """Names a service, and one deployment of it."""
+    """A reference to a service and one of its deployments."""
 
     name: Annotated[str, example("web")]
     service_id: Id
@@ -125,7 +125,7 @@ class EnvironmentStagesEntry(Shown):
 
 
 class QueuedService(Shown):
-    """Names a service, and one deployment of it that has not ended."""
+    """A reference to a service and one of its deployments that is not finished."""
 
     deployment_request_id: Id
     service_id: Id

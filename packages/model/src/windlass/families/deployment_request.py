@@ -13,7 +13,7 @@ from windlass.core.declare.traits import CancelRequest
 
 
 class DeploymentRequestQuery(Spec):
-    """Selects a request of deployments."""
+    """Selects a deployment request."""
 
     deploymentRequestId: Annotated[
         Id,

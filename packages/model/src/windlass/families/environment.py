@@ -81,7 +81,8 @@ class EnvironmentStatus(Shown):
     deployment_status: Annotated[
         str, Meta(description="NEVER_DEPLOYED, OUT_OF_DATE or UP_TO_DATE"), example("UP_TO_DATE")
     ]
-    # Together with the other fields this is also a `Status`: existing clients read the answer to a deploy so.
+    # Existing clients read the response to a deployment as a `Status`, so the fields of `Status` are
+    # included.
     service_deployment_status: Annotated[
         str, Meta(description="The same as `deployment_status`"), example("UP_TO_DATE")
     ]
@@ -92,7 +93,7 @@ class EnvironmentStatus(Shown):
 
 
 LISTS = ("helms",)
-"""Lists of services that clients expect, of families that do not exist yet."""
+"""Names of service lists that clients expect although Windlass does not have these families."""
 
 
 class EnvironmentStatuses(Shown):
@@ -101,14 +102,14 @@ class EnvironmentStatuses(Shown):
 
 
 class EnvironmentChanges(EnvironmentStatuses):
-    """The environment and those of its services whose status has changed since the last message."""
+    """The status of an environment, and of its services that have changed since the last message."""
 
     complete: Annotated[bool, Meta(description="True if all services are listed, not only changed ones")]
     removed: Annotated[list[Id], Meta(description="Ids of deleted services")] = []
 
 
 class ChosenToDeploy(Spec):
-    """Services to deploy, with a version for those that have versions."""
+    """Services to deploy, each with a version if its kind has versions."""
 
 
 class ChosenServices(Spec):
@@ -292,7 +293,8 @@ ACTIONS = (
 
 
 def normalise(spec: Environment) -> None:
-    """Accepts `cluster`, the full interface's word for `cluster_id`; if both are sent, they must agree."""
+    """Accepts `cluster`, the full interface's name of `cluster_id`. Raises Invalid if both are sent and
+    differ."""
     if spec.cluster_id and spec.cluster and spec.cluster_id != spec.cluster:
         raise clash("cluster", "differs from cluster_id: send one of them")
     spec.cluster_id = spec.cluster_id or spec.cluster

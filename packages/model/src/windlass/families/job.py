@@ -77,7 +77,7 @@ class JobImage(Spec):
 
 
 class JobDocker(Spec):
-    """A repository that is built, by its Dockerfile or by the recipe of what it is written in."""
+    """A repository that is built with its Dockerfile or with a detected recipe."""
 
     git_repository: Annotated[Maybe[GitRepositoryRequest], shown_in_examples()] = absent
     dockerfile_path: Annotated[
@@ -197,7 +197,7 @@ class ChosenJob(Chosen):
 
 
 class ForcedEvent(Spec):
-    """The query of a deploy."""
+    """The query of a deployment: the event whose command runs."""
 
     force_event: Annotated[
         Maybe[Literal["START", "STOP", "DELETE", "CRON"]],
@@ -206,7 +206,7 @@ class ForcedEvent(Spec):
 
 
 class JobRunRequest(Spec):
-    """Overrides the command of one run. Omitted parts are those of the job."""
+    """Overrides the command of one run. Omitted fields default to the job's command."""
 
     arguments: Annotated[
         Maybe[Arguments],
@@ -252,7 +252,8 @@ def normalise(spec: Job) -> None:
 
 
 def _is_empty(part: Spec) -> bool:
-    """Returns True for `{}`, which existing clients send for the alternative that they do not use."""
+    """Returns whether the object is empty. Existing clients send `{}` for the alternative that they do not
+    use."""
     return all(getattr(part, name) in (UNSET, None, []) for name in part.__struct_fields__)
 
 

@@ -37,7 +37,8 @@ master_credentials = get(
     Credentials,
     "Read host, port, login and password",
     id="getDatabaseMasterCredentials",
-    # The only answer with a secret in it: reading a database's resource is not reading its data.
+    # Needs Admin because the response contains the password: permission to read the resource is not
+    # permission to read its data.
     need=Scope.ADMIN,
 )
 
@@ -46,7 +47,7 @@ configuration = get(
     list[Configuration],
     "List the types, versions and modes",
     id="listEnvironmentDatabaseConfiguration",
-    # Continues the path of the collection: /environment/{env_id}/databaseConfiguration
+    # Completes the path of the collection to /environment/{env_id}/databaseConfiguration
     suffix="Configuration",
     on_collection=True,
     paged=False,
@@ -61,4 +62,4 @@ version = get(
 )
 
 about_databases = (master_credentials, configuration, version, leads_in)
-"""All of them, for the family of databases."""
+"""The actions of the database family."""

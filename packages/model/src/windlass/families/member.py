@@ -90,7 +90,7 @@ class InvitationShown(Shown):
 
 
 def normalise(spec: Invitation) -> None:
-    """Accepts `role`, the older form of `role_id`; without either, the invited person may read."""
+    """Accepts `role`, the older form of `role_id`. By default, the invited person may only read."""
     if not spec.role_id:
         spec.role_id = ROLE_IDS[_OLD_ROLES[spec.role] if spec.role else Scope.READ]
 

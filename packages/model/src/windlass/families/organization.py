@@ -40,7 +40,7 @@ Plan = Literal[
 class Organization(Spec):
     name: Annotated[Name, example("Acme")]
     description: Annotated[Maybe[Description], example("Makers of rope")] = absent
-    # Existing clients cannot send it when they replace an organization.
+    # Kept if it is omitted, because existing clients cannot send it when they replace an organization.
     plan: Annotated[Plan, kept(), WITHOUT_EFFECT] = "FREE"
     website_url: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
     repository: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent

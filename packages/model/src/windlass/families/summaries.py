@@ -50,7 +50,7 @@ class EnvironmentOverview(Shown):
 
 
 class OrganizationEnvironment(Shown):
-    """An environment, with the ids of what it is in."""
+    """An environment, with the ids of its organization, project and cluster."""
 
     id: Id
     created_at: Timestamp
@@ -63,7 +63,7 @@ class OrganizationEnvironment(Shown):
 
 
 class ServiceOfAnyKind(Shown):
-    """A service, with the fields of its kind beside these."""
+    """A service, with additional fields that depend on its kind."""
 
     id: Id
     created_at: Timestamp

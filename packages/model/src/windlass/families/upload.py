@@ -12,7 +12,7 @@ from windlass.families.application import application
 
 OPEN, READY = "OPEN", "READY"
 LARGEST: Final = 2**40
-"""Bytes that no setting allows."""
+"""An upper limit in bytes, larger than any allowed value of the setting upload_bytes."""
 
 
 class Upload(Spec):
@@ -46,7 +46,7 @@ class UploadShown(Shown):
 
 
 class ContentPart(Spec):
-    """The query of a part."""
+    """The query of a request that uploads a part."""
 
     offset: Annotated[
         int, Meta(ge=0, le=LARGEST, description="Position of its first byte in the archive")

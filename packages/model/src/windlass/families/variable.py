@@ -62,7 +62,7 @@ class Secret(Spec):
 
     key: Annotated[Key, example("PAYMENT_KEY")]
     value: Annotated[Text, _VALUE, hidden(sent_to=()), example("correct horse battery staple")] = ""
-    # Existing clients cannot send it when they replace a secret.
+    # Kept if it is omitted, because existing clients cannot send it when they replace a secret.
     mount_path: Maybe[Annotated[MountPath, kept()]] = absent
     description: Annotated[Note | None, example("Key of the payment provider")] = ""
     enable_interpolation_in_file: Interpolates = None
@@ -72,7 +72,7 @@ LevelWord = Annotated[
     str,
     Meta(
         max_length=64,
-        # The handler knows the levels: a kind of service that is added is one.
+        # The handler validates levels, so that additional kinds of services are accepted.
         pattern=shaped(r"^[A-Z][A-Z0-9_]*\Z", "must be a level, such as PROJECT, ENVIRONMENT or APPLICATION"),
     ),
 ]
@@ -152,7 +152,7 @@ def normalise(spec: Variable | Secret) -> None:
 
 
 def in_full(document: dict[str, Any]) -> dict[str, Any]:
-    """Shows the key of its target as the value of an alias; some built-in values become placeholders."""
+    """Replaces the value of an alias by the key of its target, and some built-in values by placeholders."""
     if aliased := document.get("aliased_variable"):
         return {**document, "value": aliased["key"]}
     if document["scope"] == "BUILT_IN" and (instead := placeholder(document["key"])):

@@ -75,7 +75,7 @@ class WebhookShown(Shown):
 
 
 class Attempt(Shown):
-    """One attempt to deliver."""
+    """An attempt to deliver an event."""
 
     at: Timestamp
     target_url: str
@@ -130,7 +130,8 @@ class Rotated(Shown):
 
 
 def normalise(spec: Webhook) -> None:
-    """Accepts both vocabularies and stores one; each reader sees its own."""
+    """Accepts events in both vocabularies, and stores the contract's words. Responses use the reader's
+    vocabulary."""
     spec.vocabulary = spec.vocabulary or ("FULL" if any(map(is_full, spec.events)) else "PLAIN")
     spec.events = list(dict.fromkeys(plain(word) for word in spec.events))
     if spec.send_secret:

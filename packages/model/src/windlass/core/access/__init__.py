@@ -1,4 +1,4 @@
-"""Permission: `may(actor, need, where)` decides it, over scopes, roles, and the limits of tokens."""
+"""Permission checks: `may(actor, need, where)` decides from scopes, roles, and the limits of tokens."""
 
 from windlass.core.access.actor import (
     SYSTEM,

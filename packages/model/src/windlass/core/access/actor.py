@@ -1,4 +1,4 @@
-"""Actors, and the single function that decides what an actor may do at a place."""
+"""Actors, and the functions that decide what an actor may do at a place."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ class Actor(Struct, frozen=True, kw_only=True):
     id: str
     name: str
     subject: str
-    """Identifies the caller across all of its credentials."""
+    """Identifies the caller independent of the credential."""
     permits: Permits
     limited_to: frozenset[str] | None = None
-    """Ids of the only resources that this caller may use; None if it has no such limit."""
+    """Ids of the only resources that the caller may access; None if access is not limited."""
     limit: int | None = None
     expires: int | None = None
     token: str | None = None
-    """Id of the API token that the caller used, if any."""
+    """Id of the API token that authenticated the request; None if there is none."""
     session: str = ""
-    """Id of the browser's session that the caller used, if any."""
+    """Id of the browser session that authenticated the request; empty if there is none."""
 
     @property
     def budget(self) -> str:
-        """The name of the budget for its requests: browser pages have a separate budget beside that of
-        their token."""
+        """The key of the caller's request quota. Browser sessions have a quota separate from their token's
+        quota."""
         return f"browser:{self.subject}" if self.session else self.subject
 
     @property
@@ -44,16 +44,16 @@ class Actor(Struct, frozen=True, kw_only=True):
 
 
 SYSTEM = Actor(id="00000000-0000-4000-8000-000000000000", name="windlass", subject="windlass", permits={})
-"""Windlass itself, as the actor of automatic changes in the audit."""
+"""Windlass itself, the actor of automatic changes in the audit."""
 
 
 def may(actor: Actor, need: Scope, where: ResourceLocation) -> bool:
-    """Decides whether the actor may do something that needs this scope at this place."""
+    """Returns whether the actor has this scope at this place."""
     return may_below(actor, need, where) or (need is Scope.READ and _may_look(actor, where))
 
 
 def may_below(actor: Actor, need: Scope, where: ResourceLocation) -> bool:
-    """Decides the same for a place with everything below it: true only if `may` is true everywhere there."""
+    """Returns whether the actor has this scope at this place and everywhere below it."""
     if actor.limited_to is not None and not where.is_in(actor.limited_to):
         return False
     for permit in actor.permits.get(where.organization, ()):
@@ -63,7 +63,8 @@ def may_below(actor: Actor, need: Scope, where: ResourceLocation) -> bool:
 
 
 def may_somewhere(actor: Actor, need: Scope) -> bool:
-    """Returns false if `may` is false at every place: an early answer, before the place is known."""
+    """Returns whether the actor may have this scope anywhere. False allows an early refusal, before the place
+    is known."""
     for permits in actor.permits.values():
         for permit in permits:
             if permit.scopes.allows(need):
@@ -72,7 +73,7 @@ def may_somewhere(actor: Actor, need: Scope) -> bool:
 
 
 def scopes_somewhere(actor: Actor, org: str) -> Scope:
-    """Returns the scopes that a caller has for some part of an organization."""
+    """Returns all scopes that the caller has anywhere in the organization."""
     scopes = Scope(0)
     for permit in actor.permits.get(org, ()):
         for scope in Scope:
@@ -82,15 +83,20 @@ def scopes_somewhere(actor: Actor, org: str) -> Scope:
 
 
 def ids_to_look_up(actor: Actor, where: ResourceLocation) -> frozenset[str] | None:
-    """Returns ids that include all resources directly below a place that the actor may read, or None if there
-    is no such set. Lists then look up those ids instead of reading everything."""
+    """Returns ids that include all readable resources directly below a place. None if the ids are not
+    limited.
+
+    With such ids, lists look up single resources instead of reading all of them.
+    """
     limits = actor.limited_to
     return None if limits is None or where.is_in(limits) else limits
 
 
 def _may_look(actor: Actor, where: ResourceLocation) -> bool:
-    """Returns whether the place is the organization or the project of something that the actor may read. A
-    limited actor sees its organization, but no project around its limits."""
+    """Returns whether the place is the organization or project of a resource that the actor may read.
+
+    An actor with limited access sees its organization, but not the projects that contain its resources.
+    """
     if where.project and actor.limited_to is not None and not where.is_in(actor.limited_to):
         return False
     return where.holds_projects and any(

@@ -1,4 +1,4 @@
-"""The place of a resource inside its organization, for permission checks."""
+"""The location of a resource in its organization, for permission checks."""
 
 from __future__ import annotations
 
@@ -8,36 +8,37 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 LEVELS = frozenset({"organization", "project", "environment", "cluster"})
-"""Families that have a field in `ResourceLocation`."""
+"""Families with a field of their own in `ResourceLocation`."""
 
 
 class ResourceLocation(Struct, frozen=True, gc=False):
-    """The ids from the organization down to a resource. With the organization alone, the organization
-    itself."""
+    """The ids on the path from the organization to a resource. If only `organization` is set, the location is
+    the organization itself."""
 
     organization: str
     project: str = ""
     environment: str = ""
     mode: str = ""
-    """Mode of the environment: custom roles may allow more in STAGING than in PRODUCTION."""
+    """The mode of the environment. Custom roles may allow more in STAGING than in PRODUCTION."""
     service: str = ""
-    """A service, or any other resource directly in the environment."""
+    """The id of a service or of another resource directly in the environment."""
     cluster: str = ""
     item: str = ""
-    """A resource of another kind: a webhook, an API token, a variable of a project or service."""
+    """The id of any other resource, such as a webhook, an API token, or a variable of a project or
+    service."""
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids below the organization; some may be empty."""
+        """The ids below the organization. Ids of missing levels are empty."""
         return (self.project, self.environment, self.service, self.cluster, self.item)
 
     @property
     def holds_projects(self) -> bool:
-        """Returns True for the organization and for a project itself."""
+        """Returns whether the location is an organization or a project."""
         return not (self.environment or self.cluster or self.item)
 
     def below(self, family: str, id: str, mode: str = "") -> ResourceLocation:
-        """Returns the place of a resource directly below this one."""
+        """Returns the location of a resource directly below this location."""
         if family in LEVELS:
             return replace(self, mode=mode, **{family: id})
         if self.environment and not self.service:
@@ -45,7 +46,7 @@ class ResourceLocation(Struct, frozen=True, gc=False):
         return replace(self, item=id)
 
     def contains(self, other: ResourceLocation) -> bool:
-        """Returns whether the other place is this one or below it."""
+        """Returns whether the other location is equal to or below this one."""
         return (
             self.organization == other.organization
             and self.project in ("", other.project)
@@ -57,12 +58,13 @@ class ResourceLocation(Struct, frozen=True, gc=False):
         )
 
     def is_in(self, ids: Collection[str]) -> bool:
-        """Returns whether one of the ids names this place or one above it, other than the organization."""
+        """Returns whether the ids include this location or one of its parents, except the organization."""
         return any(id and id in ids for id in self.ids)
 
 
 def location_along(levels: Iterable[tuple[str, str, str]]) -> ResourceLocation:
-    """Returns the place at the end of a path: family, id and mode of each level, the organization first."""
+    """Returns the location at the end of a path. Each level consists of family, id and mode; the organization
+    comes first."""
     organization, *rest = levels
     where = ResourceLocation(organization[1])
     for family, id, mode in rest:

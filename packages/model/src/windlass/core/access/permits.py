@@ -1,4 +1,4 @@
-"""Scopes, the four permissions; permits, which are scopes at a place; and roles, which name permits."""
+"""Scopes are the four permissions. A permit grants scopes at a location. A role names permits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ADMIN = 8
 
 
 class Scope(IntFlag):
-    """A set of permissions. The need of an operation is exactly one of them."""
+    """A set of permissions. An operation requires exactly one permission."""
 
     READ = 1
     WRITE = 2
@@ -26,13 +26,14 @@ class Scope(IntFlag):
         return (self.name or "").capitalize()
 
     def allows(self, need: Scope) -> bool:
-        """Returns whether this set satisfies a need. Every scope allows reading; Admin allows everything."""
-        # Uses plain integers: enum flags cost microseconds, and every request asks this.
+        """Returns whether this set includes the required permission. Every scope allows reading; Admin allows
+        everything."""
+        # Uses plain integers, because enum flags take microseconds and every request is checked.
         return self._value_ & _ALLOWED_BY[need._value_] != 0
 
 
 _ALLOWED_BY = {1: 15, 2: 2 | _ADMIN, 4: 4 | _ADMIN, _ADMIN: _ADMIN}
-"""The scopes that allow each need."""
+"""The scopes that satisfy each required permission, as bit masks."""
 
 MEANINGS: Mapping[Scope, str] = {
     Scope.ADMIN: "full access to all resources",
@@ -44,7 +45,7 @@ WORDS = tuple(scope.word for scope in MEANINGS)
 
 
 def scopes_of(words: Iterable[str]) -> Scope:
-    """Converts `["Read", "deploy"]` to flags. An unknown word raises a KeyError."""
+    """Converts scope names, such as `["Read", "deploy"]`, to flags. Raises KeyError for an unknown name."""
     flags = Scope(0)
     for word in words:
         flags |= Scope[word.upper()]
@@ -56,34 +57,34 @@ def words_of(flags: Scope) -> list[str]:
 
 
 class Permit(Struct, frozen=True):
-    """Allows the scopes at a place and everywhere below it."""
+    """Grants scopes at a location and everywhere below it."""
 
     scopes: Scope
     at: ResourceLocation
 
 
 Permits = Mapping[str, tuple[Permit, ...]]
-"""Permits by the id of their organization."""
+"""Permits by organization id."""
 
 
 def permits_throughout(org: str, scopes: Scope) -> Permits:
-    """Returns the permits of a caller with the same scopes everywhere in one organization."""
+    """Returns permits with the same scopes everywhere in one organization."""
     return {org: (Permit(scopes, ResourceLocation(org)),)}
 
 
 _ROLES = uuid.UUID("6f2c1f0a-5c53-4b8e-9d43-6f4a5a0f7a11")
 ROLE_IDS: Mapping[Scope, str] = {scope: str(uuid.uuid5(_ROLES, scope.word)) for scope in MEANINGS}
-"""Role ids, the same in every organization and installation."""
+"""The ids of the built-in roles, which are equal in every organization and installation."""
 SCOPES: Mapping[str, Scope] = {id: scope for scope, id in ROLE_IDS.items()}
-"""Scopes of the built-in roles, by the id of the role."""
+"""The scopes of the built-in roles by role id."""
 
 
 def role_of(flags: Scope) -> Scope:
-    """Returns the built-in role that comes closest to these scopes."""
+    """Returns the built-in role that is closest to these scopes."""
     order = (Scope.ADMIN, Scope.WRITE, Scope.DEPLOY, Scope.READ)
     return next(scope for scope in order if flags & scope)
 
 
 def permits_of_role(org: str, role_id: str) -> tuple[Permit, ...]:
-    """Returns the permits that a role gives in an organization."""
+    """Returns the permits that a role grants in an organization."""
     return (Permit(SCOPES[role_id], ResourceLocation(org)),)

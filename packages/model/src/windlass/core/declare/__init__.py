@@ -1,1 +1,1 @@
-"""The language of families: fields, shapes, actions, traits, and the registry of all operations."""
+"""Declarations of resource families: fields, actions and traits, and the registry of all operations."""

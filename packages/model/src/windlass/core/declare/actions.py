@@ -17,76 +17,77 @@ from windlass.core.access import Scope
 from windlass.core.declare.spec import Chosen, Spec
 
 WORD: Final = ""
-"""A value in `ids` of an action: the parameter is a word, not the id of a resource."""
+"""A value in the `ids` of an action: the path parameter is a word instead of a resource id."""
 _NO_IDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Itself(Struct):
-    """Stands for a resource of the family that the action belongs to, as its answer."""
+    """A placeholder for the action's own family, used as an answer."""
 
 
 Answer: TypeAlias = type[Struct] | type[list[Any]] | None
-"""The answer of an action: a struct, a list of structs as `results`, or nothing."""
+"""The answer of an action: a struct, a list of structs (as `results`), or None for an empty body."""
 
 
 class Action(Struct, frozen=True, kw_only=True):
     """An operation on a resource beyond create, list, read, update and delete."""
 
     name: str
-    """Names the handler; with the family's title, also the operation."""
+    """The name of the handler. Together with the family's title, also the default operation id."""
     id: str = ""
-    """The name of the operation, if the derived one does not fit."""
+    """The operation id; empty for the default."""
     method: str
     suffix: str
-    """The part of the path after that of the resource, such as `/deploy`."""
+    """The part of the path that follows the resource's path, such as `/deploy`."""
     ids: Mapping[str, str] = _NO_IDS
-    """Parameters of the suffix, each with the family or the union whose id it is, or with WORD."""
+    """Path parameters in the suffix, each with the family or union that its id belongs to, or with WORD."""
     need: Scope
     summary: str
     body: type[Spec] | None = None
     query: type[Spec] | None = None
     answer: type[Struct] | None = None
     listing: bool = False
-    """True if the answer is `results`, each an `answer`."""
+    """Whether the response is a list of `answer` objects, in `results`."""
     paged: bool = True
-    """False if the list is answered whole, unless a page of it is asked for."""
+    """Whether the list is always paged. If not, the response is the whole list unless the request names a
+    page."""
     is_unpaged: bool = False
-    """True if the list has no pages at all, as that of regions."""
+    """Whether the list has no paging at all, like the list of regions."""
     is_array: bool = False
-    """True if the answer of a listing is the array itself, not an object with `results`."""
+    """Whether the response is the array itself instead of an object with `results`."""
     streams: bool = False
-    """True if it answers server-sent events, each with an `answer` as its data; the query decides whether
-    to follow."""
+    """Whether the response is always a stream of server-sent events, each with an `answer` as data. The query
+    decides whether the stream continues with new events."""
     is_raw: bool = False
-    """True if it is more than a request and an answer of JSON: it opens a websocket, or takes a stream of
-    bytes. It is in `Registry.raw`, apart from the other operations."""
+    """Whether the operation opens a websocket or receives a stream of bytes. Such operations are in
+    `Registry.raw`, separate from the others."""
     outside: bool = False
-    """True if it starts programs or calls other machines while the client waits: it ends when the client
-    disconnects."""
+    """Whether the operation starts programs or calls other machines during the request. It ends when the
+    client disconnects."""
     only_reads: bool = False
-    """True if it changes nothing, although its method is POST: its body is a question."""
+    """Whether the operation changes nothing although its method is POST, because its body is a query."""
     starts: bool = False
-    """True if the operation starts work in services that continues after the answer."""
+    """Whether the operation starts work in services that continues after the response."""
     status: int = 200
     also: tuple[int, ...] = ()
-    """Additional statuses of the operation: a success without a body, or a refusal that similar operations
-    do not have."""
+    """Additional response statuses: a success without a body, or an error that similar operations do not
+    have."""
     on_collection: bool = False
-    """True if its path is that of the collection, not that of one resource."""
+    """Whether the path begins with the collection's path instead of a resource's path."""
     unnested: bool = False
-    """True if its path omits the parent, although the family's own path has it: `/cluster/{id}/lock`."""
+    """Whether the path omits the parent although the family is nested: `/cluster/{id}/lock`."""
     description: str = ""
 
 
 class SubAction(Struct, frozen=True, kw_only=True):
-    """A part of a deployment that can be requested alone, such as only a plan."""
+    """A part of a deployment that can be requested separately, such as only a plan."""
 
     word: str
-    """The word for it in the status of the deployment."""
+    """The value of `sub_action` in the deployment's status."""
     trigger: str
-    """The word for its request in histories."""
+    """The value that represents the request in histories."""
     outcome: str
-    """The end of the line that is printed after a success: *the service* `is planned`."""
+    """The end of the message that is printed after a success: *the service* `is planned`."""
 
 
 class Trait(Struct, frozen=True, kw_only=True):
@@ -95,16 +96,16 @@ class Trait(Struct, frozen=True, kw_only=True):
     name: str
     actions: tuple[Action, ...] = ()
     chosen: type[Chosen] | None = None
-    """The struct that selects one of these among several to be deployed; None if the id is enough."""
+    """The struct that selects a service in a deployment of several services; None if the id is sufficient."""
     needs_behaviour: bool = False
-    """True if it needs a Behaviour in `control`, beyond handlers for its actions."""
+    """Whether the trait needs a Behaviour in `control`, in addition to the handlers of its actions."""
     ends_services: bool = False
-    """True if deleting a resource with this trait ends services: itself, or those below it."""
+    """Whether deleting a resource with this trait ends services: the resource itself or services below it."""
     runs_once: bool = False
-    """True if a deployment runs the service to its end, and nothing of it goes on running."""
+    """Whether a deployment runs the service's program to completion. Nothing keeps running afterwards."""
     sub_actions: tuple[SubAction, ...] = ()
     removal: type[Spec] | None = None
-    """The query of a deletion, if it has more fields than that of other services."""
+    """The query of a deletion, if it has more fields than deletions of other services."""
 
 
 class ActionOptions(TypedDict, total=False):
@@ -131,27 +132,29 @@ class ActionOptions(TypedDict, total=False):
 
 
 def get(name: str, answer: Answer, summary: str, about: str = "", **options: Unpack[ActionOptions]) -> Action:
-    """Declares an action that reads. Without a `suffix` its path ends with its name."""
+    """Declares an action that only reads. The default suffix is the action's name."""
     return _action("GET", name, answer, summary, about, {"need": Scope.READ, **options})
 
 
 def post(
     name: str, answer: Answer, summary: str, about: str = "", **options: Unpack[ActionOptions]
 ) -> Action:
-    """Declares an action that starts or creates something. One that needs Deploy starts something. One that
-    does and answers, answers 202."""
+    """Declares an action that starts or creates something.
+
+    By default, an action that needs Deploy starts work. If it also has an answer, its status is 202.
+    """
     starts = options.get("starts", options.get("need") is Scope.DEPLOY)
     status = 202 if starts and answer is not None else 200
     return _action("POST", name, answer, summary, about, {"starts": starts, "status": status, **options})
 
 
 def put(name: str, answer: Answer, summary: str, about: str = "", **options: Unpack[ActionOptions]) -> Action:
-    """Declares an action that replaces or moves something; it may be repeated."""
+    """Declares an idempotent action that replaces or moves something."""
     return _action("PUT", name, answer, summary, about, options)
 
 
 def delete(name: str, summary: str, about: str = "", **options: Unpack[ActionOptions]) -> Action:
-    """Declares an action that removes something. It needs Admin and answers 204."""
+    """Declares an action that removes something. By default, it needs Admin and responds with 204."""
     return _action("DELETE", name, None, summary, about, {"need": Scope.ADMIN, "status": 204, **options})
 
 

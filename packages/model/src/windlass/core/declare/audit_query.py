@@ -1,4 +1,4 @@
-"""The query parameters and answers of an organization's audit: declarations only."""
+"""Declares the query parameters and answers of an organization's audit."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Settings of a build: commands, versions, packages, and paths below the folder of the application.
+"""Settings of a build: commands, versions, packages, and paths relative to the application's folder.
 
-Patterns have one way to match a text, so that none backtracks.
+Each pattern can match a text in only one way, so that matching does not backtrack.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from windlass.core.declare.resource import Spec
 LONGEST_COMMAND: Final = 2000
 _NO_CONTROLS: Final = rf"[^{CONTROLS}]"
 _PART: Final = rf"\.?[^{CONTROLS}./\\][^{CONTROLS}/\\]*"
-"""A name in a path: `..` is none."""
+"""Matches a segment of a path, except `..`."""
 _PATH: Final = rf"(\./)?{_PART}(/{_PART})*"
 
 Command = Annotated[

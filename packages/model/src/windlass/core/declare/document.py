@@ -1,5 +1,4 @@
-"""Converts between the forms in which a client sends, the store keeps, and the API answers a resource.
-Pure."""
+"""Converts a resource between the representations of requests, of the store, and of responses. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from windlass.core.declare.structs import extra_of, struct_of, with_any_text
 from windlass.core.declare.validation import convert
 
 Document = dict[str, object]
-"""JSON on its way in or out. What is in it has to be decoded into a struct before it can be used."""
+"""A decoded but unchecked JSON object. It has to be converted to a struct before its fields are used."""
 
 _PLAIN: Final = (
     msgspec.inspect.StrType,
@@ -32,13 +31,13 @@ _PLAIN: Final = (
 
 
 REDACTED: Final = "***"
-"""Replaces the path of an address that may hold a secret. The characters are valid in an address, so the
-answer can be sent back."""
+"""Replaces the path of an address that may contain a secret. Its characters are valid in an address, so
+clients can send the response back."""
 _ADDRESS: Final = re.compile(r"(?P<origin>[^:/?#]+://[^/?#]*)/?(?P<path>.*)", re.DOTALL)
 
 
 def redact(address: str) -> str:
-    """Returns the part of an address that all callers may see: scheme and host, without the path."""
+    """Returns an address without its path, which may be secret. All callers may see the result."""
     match = _ADDRESS.fullmatch(address)
     if match is None:
         return REDACTED
@@ -50,10 +49,11 @@ def is_redacted(address: Any) -> bool:
 
 
 def view_of(family: Family, spec: Spec, extras: Mapping[str, Any]) -> Struct:
-    """Builds the answer: the spec without hidden fields, plus the fields that the server adds.
+    """Builds the response for a resource: the spec without hidden fields, plus the fields that the server
+    adds.
 
-    Plain values were validated when they arrived or come from the server. Structs are converted to the type
-    in the answer, which may have fewer or more fields.
+    Plain values are not converted, because they were validated on arrival or come from the server. Nested
+    structs are converted to the type in the response, which may have fewer or more fields.
     """
     document: Document = msgspec.to_builtins(spec)
     for path in family.hidden:
@@ -78,7 +78,7 @@ def _names(view: type[Struct]) -> frozenset[str]:
 
 @cache
 def _shapes(view: type[Struct]) -> Mapping[str, Any]:
-    """Returns the fields of an answer whose type is more than a plain value."""
+    """Returns the types of the fields that are more than plain values."""
     fields = msgspec.structs.fields(view)
     return {
         field.name: field.type for field in fields if not _is_plain(msgspec.inspect.type_info(field.type))
@@ -96,13 +96,13 @@ def _is_plain(info: msgspec.inspect.Type) -> bool:
 
 
 def hidden_of(family: Family, spec: Spec) -> dict[str, str]:
-    """Returns the fields that are encrypted instead of served."""
+    """Returns the values of fields that are encrypted instead of being part of the document."""
     values = {path: value_at(spec, path) for path in family.encrypted}
     return {path: value for path, value in values.items() if isinstance(value, str) and value}
 
 
 def value_at(whole: object, path: str) -> object:
-    """Returns a field of a spec or of a document, by its path; UNSET if there is none."""
+    """Returns the field of a spec or document at a path; UNSET if there is none."""
     for step in path.split("."):
         if isinstance(whole, dict):
             whole = whole.get(step, msgspec.UNSET)
@@ -112,7 +112,7 @@ def value_at(whole: object, path: str) -> object:
 
 
 def with_hidden(document: Mapping[str, Any], hidden: Mapping[str, str]) -> Document:
-    """Returns a document with hidden fields at their paths."""
+    """Returns a copy of a document with the hidden values inserted at their paths."""
     whole = dict(document)
     for path, value in hidden.items():
         first, dot, rest = path.partition(".")
@@ -129,14 +129,14 @@ def _remove(document: Document, path: str) -> None:
 
 
 def sent_in(edit: Spec) -> Document:
-    """Returns the fields of an edit, without those that were left out and have no default."""
+    """Returns the fields of an edit, without omitted fields that have no default."""
     return dict(msgspec.to_builtins(edit))
 
 
 def apply_patch(document: Mapping[str, Any], patch: Mapping[str, Any], spec: type[Struct]) -> Document:
-    """Applies a JSON merge patch (RFC 7396) to a document.
+    """Returns the document after a JSON merge patch (RFC 7396).
 
-    A field that is derived from a changed one is dropped with it, unless the patch sets it, too.
+    If a field changes, fields that are derived from it are removed, unless the patch sets them.
     """
     stale = {
         name
@@ -164,7 +164,7 @@ class _OpenObject(Struct):
 
 @cache
 def _nested_struct(spec: type[Struct], name: str) -> type[Struct]:
-    """Returns the struct that a field of a struct holds, also in a list."""
+    """Returns the struct type of a field, including a struct in a list."""
     types = {field.encode_name: field.type for field in msgspec.structs.fields(spec)}
     return (struct_of(types[name], in_lists=True) if name in types else None) or _OpenObject
 
@@ -172,7 +172,8 @@ def _nested_struct(spec: type[Struct], name: str) -> type[Struct]:
 def replace_spec(
     family: Family, stored: Document, hidden: Mapping[str, str], sent: Mapping[str, Any]
 ) -> Spec:
-    """Returns the spec that was sent; kept and hidden fields that were left out have their stored values."""
+    """Returns the spec after a PUT. Omitted fields keep their stored values if they are hidden or marked as
+    kept."""
     present = with_hidden(narrow_document(stored, family.spec), hidden)
     kept = {name: value for name, value in present.items() if name in family.kept}
     whole = {**kept, **sent}
@@ -181,7 +182,7 @@ def replace_spec(
 
 
 def _is_left_out(document: Document, path: str) -> bool:
-    """Returns whether a field is absent, and the object that would hold it is there."""
+    """Returns whether a field is missing although the object that would contain it is present."""
     above, dot, _ = path.rpartition(".")
     is_held = not dot or isinstance(value_at(document, above), dict)
     return is_held and value_at(document, path) is msgspec.UNSET
@@ -190,14 +191,16 @@ def _is_left_out(document: Document, path: str) -> bool:
 def merge_patched(
     family: Family, stored: Document, hidden: Mapping[str, str], changes: Mapping[str, Any]
 ) -> Spec:
-    """Returns the stored spec after a JSON merge patch."""
+    """Returns the stored spec with a JSON merge patch applied."""
     present = with_hidden(narrow_document(stored, family.spec), hidden)
     return _convert(apply_patch(present, changes, family.spec), present, family.spec)
 
 
 def _convert(document: Document, present: Document, spec: type[Spec]) -> Spec:
-    """Converts a document to a spec. A text equal to the stored one is not validated again: it may have been
-    stored under earlier rules, and a client that changes another field should not have to fix it."""
+    """Converts a document to a spec. Texts that equal the stored texts are not validated again.
+
+    A stored text may violate newer rules, and a client that changes another field should not have to fix it.
+    """
     try:
         return convert(document, spec)
     except Invalid:
@@ -208,7 +211,7 @@ def _convert(document: Document, present: Document, spec: type[Spec]) -> Spec:
 
 
 def narrow_document(document: Mapping[str, Any], spec: type[Struct]) -> Document:
-    """Returns a served document without the fields that a client cannot send, at every depth."""
+    """Removes fields that a client cannot send from a served document, at every depth."""
     fields = _types_of(spec)
     return {name: _narrow(value, fields[name]) for name, value in document.items() if name in fields}
 
@@ -219,8 +222,8 @@ def _types_of(spec: type[Struct]) -> Mapping[str, msgspec.inspect.Type]:
 
 
 def forgiven(document: Any, spec: type[Struct]) -> Any:
-    """Removes fields that other versions of clients send and this server does not accept: read-only and
-    unknown fields, and empty ids of list items, which are new then."""
+    """Removes fields that other client versions send but this server does not accept: read-only and unknown
+    fields, and empty ids of list items, which are new items."""
     if not isinstance(document, dict):
         return document
     return _without_empty_ids(narrow_document(document, spec), spec)
@@ -259,7 +262,7 @@ def _narrow(value: Any, info: msgspec.inspect.Type) -> Any:
 
 
 class FollowedField(Struct, frozen=True):
-    """The field from which another one is derived."""
+    """The source field from which another field is derived."""
 
     source: str
     when_named: bool
@@ -267,7 +270,7 @@ class FollowedField(Struct, frozen=True):
 
 @cache
 def followed_fields(spec: type[Struct]) -> Mapping[str, FollowedField]:
-    """Maps each field that can be derived to the field that it is derived from."""
+    """Maps each derived field to its source field."""
     named = {field.encode_name: extra_of(field.type) for field in msgspec.structs.fields(spec)}
     return {
         name: FollowedField(extra["follows"], extra["when_named"])

@@ -1,4 +1,4 @@
-"""Commands of services: beside the program of an instance, over a websocket, and in their own run."""
+"""Commands that run in services: in an instance over a websocket, or as a one-off run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ExecRequest(Spec):
 
 
 class ConnectRequest(Spec):
-    """The query of a websocket that leads to the port of a service."""
+    """The query of a websocket that connects to the port of a service."""
 
     instance: InstanceName = ""
 
@@ -46,7 +46,7 @@ class ConnectRequest(Spec):
 leads_in = get(
     "connect", None, "Connect to it from outside", need=Scope.DEPLOY, query=ConnectRequest, is_raw=True
 )
-"""A websocket that carries a connection to the port of a service, for those that nothing outside reaches."""
+"""A websocket that forwards a connection to a service's port, for services without a public port."""
 
 runs_commands = Trait(
     name="runs_commands",
@@ -54,7 +54,7 @@ runs_commands = Trait(
         get("exec", None, "Run a command in an instance", need=Scope.DEPLOY, query=ExecRequest, is_raw=True),
     ),
 )
-"""Services with this trait run a program, beside which further commands can run."""
+"""Services with this trait run a program. Further commands can run in its instances."""
 
 
 class RunRequest(Spec):
@@ -91,4 +91,4 @@ has_one_off_runs = Trait(
         ),
     ),
 )
-"""Services with this trait have builds or images in which other commands can run."""
+"""Services with this trait have a build or image in which other commands can run once."""

@@ -18,20 +18,20 @@ from windlass.core.words.naming import to_words, with_article
 T = TypeVar("T")
 
 Maybe: TypeAlias = T | UnsetType | None
-"""A field that is answered as it was sent: absent stays absent, null stays null."""
+"""A field that is returned as it was sent: an absent field stays absent, null stays null."""
 
 absent: Final[Any] = UNSET
 
-# Refused characters are spelled out: `\s` differs between Python and JSON Schema (ECMA 262). These characters
-# are invisible and change the meaning of text: direction marks, zero-width spaces, fillers, tags. Unicode has
-# some of them outside of its first plane.
+# Rejected characters are listed explicitly, because `\s` differs between Python and JSON Schema (ECMA 262).
+# These characters are invisible and change the meaning of text: direction marks, zero-width spaces, fillers
+# and tags. Some of them are outside of Unicode's basic plane.
 INVISIBLE: Final = (
     r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff"
     r"\uffa0\ufff9-\ufffb" + "\U000e0000-\U000e007f"
 )
 CONTROLS: Final = r"\x00-\x1f\x7f-\x9f\u2028\u2029" + INVISIBLE
 BLANKS: Final = r"\x20\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-# Joiners and selectors shape letters of several scripts, and emoji. Elsewhere they are invisible.
+# Joiners and variation selectors are needed in several scripts and in emoji. Elsewhere they are invisible.
 _JOINERS: Final = r"\u200c\u200d"
 _SELECTORS: Final = r"\ufe00-\ufe0f"
 _INNER_BLANKS: Final = r"\x20\xa0\u1680\u2000-\u200a\u202f\u205f\u3000"
@@ -40,17 +40,17 @@ _SIGN: Final = rf"([!-~]|{_SHAPED}([{_JOINERS}]{_SHAPED})*)"
 _NOT_SEEN: Final = re.compile(f"[{CONTROLS}]")
 
 FORMS: Final[dict[str, str]] = {}
-"""A description of the expected value for each pattern, used in messages."""
+"""The expected form of a value in words, by pattern. Error messages use it instead of the pattern."""
 
 
 def shaped(pattern: str, form: str) -> str:
-    """Registers a description for a pattern and returns the pattern. Refusals use the description."""
+    """Registers the expected form for a pattern and returns the pattern. Error messages contain the form."""
     FORMS[pattern] = form
     return pattern
 
 
 _VISIBLE: Final = shaped(
-    # schemathesis rewrites a repeated class with Python's escapes; it does not rewrite an alternative.
+    # schemathesis rewrites a repeated character class with Python's escapes, but not an alternative.
     rf"^([^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{INVISIBLE}]+|)\Z",
     "must have no control characters, and none that are not seen",
 )
@@ -88,12 +88,12 @@ Timestamp = Annotated[
         extra_json_schema={"format": "date-time"},
     ),
 ]
-# RFC 3986: non-ASCII characters are percent-encoded, hosts in punycode. So the host is unambiguous.
+# RFC 3986: non-ASCII characters are percent-encoded and host names use punycode, so the host is unambiguous.
 _URL_PART = "([A-Za-z0-9._~:@!$&'()*+,;=/?-]|%[0-9A-Fa-f]{2})*"
 _HEX = "[0-9A-Fa-f]{1,4}"
 _OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _LAST_32_BITS = rf"({_HEX}:{_HEX}|{_OCTET}(\.{_OCTET}){{3}})"
-# An IPv6 address by RFC 3986: `::` stands for one or more groups, so fewer are left beside it.
+# An IPv6 address as defined by RFC 3986: `::` stands for one or more groups, so fewer other groups remain.
 _IPV6 = "|".join(
     [
         f"({_HEX}:){{6}}{_LAST_32_BITS}",
@@ -141,7 +141,7 @@ Key = Annotated[
         extra={"exact": True},
     ),
 ]
-"""Unlike a Name, it is compared case-sensitively."""
+"""The name of a variable. Unlike a Name, it is case-sensitive."""
 Description = Annotated[
     str, Meta(max_length=65_536, pattern=_VISIBLE, description="Text for people, without effect")
 ]
@@ -153,18 +153,18 @@ WITHOUT_EFFECT: Final = Meta(
     description="Stored for other clients of this interface; has no effect here",
     extra_json_schema={"x-without-effect": True},
 )
-"""Marks a field that is stored and answered, and has no effect."""
+"""Marks a field that is stored and returned but has no effect."""
 
 
 def visible(text: str) -> str:
-    """Removes characters that names and descriptions refuse from a text of another party."""
+    """Removes characters that names and descriptions do not allow, for text from a third party."""
     return _NOT_SEEN.sub("", text)
 
 
 def refers(family: str, *, opens: str = "") -> Meta:
-    """Marks the id of an existing resource of the same organization that the caller may see.
+    """Marks the id of an existing resource in the same organization that the caller may see.
 
-    A credential is sent to an address: `opens` names the sibling field with that address.
+    `opens`: for a credential, the sibling field with the address that the credential is sent to.
     """
     extra = {"refers": family, "opens": opens}
     return Meta(
@@ -175,111 +175,120 @@ def refers(family: str, *, opens: str = "") -> Meta:
 
 
 SERVICE_OR_ABOVE: Final = "service or above"
-"""In the place of a family: any family of services, project or environment."""
+"""Used instead of a family: the id may belong to any service, project or environment."""
 
 
 def takes_names(family: str) -> Meta:
-    """Marks ids in a list: the command line accepts names instead."""
+    """Marks a list of ids for which the command line also accepts names."""
     return Meta(extra={"names": family})
 
 
 def hidden(flag: str = "", *, sent_to: tuple[str, ...]) -> Meta:
-    """Marks a field that is accepted, encrypted, and never answered. `flag` is the field of the answer that
-    shows whether it is set.
+    """Marks a field that is accepted and encrypted, but never returned. `flag`: the response field that shows
+    whether a value is set.
 
-    `sent_to` names the fields that decide where the server sends it, by their paths from the top of the body.
-    Changing one of them requires the value again. An empty tuple says that the server sends it to no
-    address. A hidden field may be inside an object, as `config.password`; it has no flag then.
+    `sent_to`: the paths of the fields that determine where the server sends the value. A change of such a
+    field requires the value to be sent again. An empty tuple means that the server never sends the value. A
+    hidden field may be nested, such as `config.password`; it then has no flag.
     """
     return Meta(extra={"hidden": flag, "sent_to": sent_to}, extra_json_schema={"writeOnly": True})
 
 
 def redacted() -> Meta:
-    """Marks an address whose path may be a secret: it is encrypted, and only Admins see all of it. Other
-    callers see its host."""
+    """Marks an address whose path may be secret. The address is encrypted. Only Admins see it completely;
+    other callers see only scheme and host."""
     return Meta(extra={"redacted": True})
 
 
 def short_form(option: str, sets: str, others: Mapping[str, object], meaning: str, *, written: str) -> Meta:
-    """Marks a list of objects of which most need one number: on the command line, `option` takes that number
-    for the field `sets` of an object, whose `others` are these. `written` is the list in JSON."""
+    """Marks a list of objects that usually need only one number. On the command line, `option` takes this
+    number.
+
+    The number sets the field `sets` of an object; `others` are the object's other fields. `written`: the list
+    as JSON.
+    """
     return Meta(extra={"short_form": (option, sets, others, meaning), "written": written})
 
 
 def several_lines() -> Meta:
-    """Marks a text that users keep in a file: the command line reads it from there, as it does secrets."""
+    """Marks a text that users keep in a file. The command line can read it from a file, like secrets."""
     return _LINES
 
 
 def shown_once() -> Meta:
-    """Marks a secret that one answer shows; answers under the same Idempotency-Key repeat it for a minute."""
+    """Marks a secret that only one response contains. Requests with the same Idempotency-Key return it for
+    one more minute."""
     return Meta(extra={"shown_once": True}, extra_json_schema={"x-shown-once": True})
 
 
 def always_refused(reason: str) -> Meta:
-    """Marks a field of the interface that this server always refuses, so that no form offers it."""
+    """Marks a field that this server always rejects, so that forms do not show it."""
     return Meta(description=f"Refused: {reason}", extra_json_schema={"x-refused": True})
 
 
 EXAMPLE_MARK: Final = "x-in-example"
-"""A keyword for the examples of the document. The document itself does not have it."""
+"""A schema keyword that controls examples. It is removed from the published document."""
 SHOWN: Final = "SHOWN"
 SUBJECT: Final = "SUBJECT"
 
 
 def example(value: Any) -> Meta:
-    """Sets the example of a field for the document."""
+    """Sets the example of a field in the OpenAPI document."""
     return Meta(examples=[value])
 
 
 def shown_in_examples() -> Meta:
-    """Makes examples of the document show an optional field: an id, an object, or a list of one item."""
+    """Includes an optional field in examples of the OpenAPI document: an id, an object, or a list with one
+    item."""
     return Meta(extra_json_schema={EXAMPLE_MARK: SHOWN})
 
 
 def usual_choice() -> Meta:
-    """Marks the default choice of fields that exclude each other: exactly one of them is sent."""
+    """Marks the default among mutually exclusive fields, of which exactly one is sent."""
     return Meta(extra={"usual_choice": True})
 
 
 def alternatives(fields: Mapping[str, Sequence[str]]) -> Meta:
-    """Marks an object whose fields exclude each other, for forms: each title is a choice, with its fields."""
+    """Marks an object with mutually exclusive fields. Forms show each title as a choice, with its fields."""
     return Meta(extra_json_schema={"x-alternatives": {title: [*names] for title, names in fields.items()}})
 
 
 def fields_by(sibling: str, fields: Mapping[str, Sequence[str]]) -> Meta:
-    """Marks an object whose allowed fields depend on the value of another field, for forms."""
+    """Marks an object whose allowed fields depend on the value of a sibling field. Forms show only these
+    fields."""
     by_value = {value: [*names] for value, names in fields.items()}
     return Meta(extra_json_schema={"x-fields-by": {"field": sibling, "values": by_value}})
 
 
 def id_of_subject() -> Meta:
-    """Marks the id of the resource that an operation is about."""
+    """Marks the id of the resource that an operation acts on."""
     return Meta(extra_json_schema={EXAMPLE_MARK: SUBJECT})
 
 
 def counts(family: str) -> Meta:
-    """Marks a count of resources of a family directly below this one; kept by the server."""
+    """Marks a counter of the direct child resources of a family. The server maintains it."""
     return Meta(extra={"counts": family})
 
 
 def counts_users() -> Meta:
-    """Marks a count of the resources that refer to this one; kept by the server."""
+    """Marks a counter of the resources that refer to this resource. The server maintains it."""
     return Meta(extra={"counts_users": True})
 
 
 def fixed() -> Meta:
-    """Marks a field that is chosen at creation and cannot be changed."""
+    """Marks a field that is set at creation and cannot be changed."""
     return Meta(extra={"fixed": True})
 
 
 def kept() -> Meta:
-    """Marks a field that keeps its value if a PUT leaves it out, although it has a default."""
+    """Marks a field that keeps its value if a PUT omits it, although it has a default."""
     return Meta(extra={"kept": True})
 
 
 def follows(field: str, *, when_named: bool = False) -> Meta:
-    """Marks a field that is derived from another one unless it is sent: a change of the other field
-    changes it, too. With `when_named`, sending the other field counts as a change, even with the same
-    value."""
+    """Marks a field that is derived from another field unless the client sends it. A change of the other
+    field updates it.
+
+    `when_named`: sending the other field counts as a change even if its value is the same.
+    """
     return Meta(extra={"follows": field, "when_named": when_named})

@@ -1,4 +1,4 @@
-"""Runs of jobs, as the API shows them."""
+"""Runs of jobs, as the API returns them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules of jobs: a timetable, or events of their environment."""
+"""Schedules of jobs: a timetable, or events of the job's environment."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class JobSchedule(Spec):
 
 
 def normalise_schedule(schedule: JobSchedule) -> None:
-    """Removes empty alternatives, which existing clients send, and checks the remaining one."""
+    """Removes empty alternatives, which existing clients send, and validates the remaining alternative."""
     events: dict[str, JobEvent] = {}
     for name in _EVENTS:
         event = getattr(schedule, name) or absent

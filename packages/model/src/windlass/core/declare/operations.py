@@ -1,4 +1,4 @@
-"""Operations: one method on one path each, derived from the verbs and actions of a family."""
+"""Operations, each a method on a path. They are derived from the verbs and actions of families."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _MERGE_PATCH = (
 
 
 class PathId(Struct, frozen=True, eq=False):
-    """One parameter of a path: the id of a resource, or a word."""
+    """A path parameter: the id of a resource, or a word."""
 
     param: str
     position: int
-    """Its position among the parameters of the path."""
+    """The position among the parameters of the path."""
     noun: str
     families: tuple[Family, ...]
-    """The families whose id it can be; empty for a word."""
+    """The families that the id may belong to; empty for a word."""
     name: str = ""
-    """The name of its family, or of the union."""
+    """The name of the family or union; empty for a word."""
 
 
 class Operation(Struct, frozen=True, kw_only=True, eq=False):
-    """One method on one path, with all its properties."""
+    """An operation of the API: a method on a path, with all its properties."""
 
     id: str
-    """Its name in the OpenAPI document and on the command line."""
+    """The operation's id in the OpenAPI document."""
     method: str
     path: str
     group: str
@@ -52,49 +52,51 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     handler: str
     status: int
     also: tuple[int, ...] = ()
-    """Additional statuses with which the operation may answer."""
+    """Additional statuses that the operation may respond with."""
     family: Family | None = None
     parent: Family | None = None
     ids: tuple[PathId, ...] = ()
-    """The parameters of the path."""
+    """The path parameters."""
     itself: PathId | None = None
-    """The parameter with the id of the resource that the operation is about."""
+    """The path parameter with the id of the resource that the operation acts on."""
     above: PathId | None = None
-    """The parameter with the id of its parent, or of the parent of the collection."""
+    """The path parameter with the id of the parent resource."""
     declared_body: type[Spec] | None = None
-    """The struct of the body, unless a verb of the family has one of its own."""
+    """The struct of the request body. Unused for PUT and PATCH, whose structs the family builds."""
     verb: Verb | None = None
     query: type[Spec] | None = None
     answer: type[Struct] | None = None
     listing: bool = False
     paged: bool = False
     is_array: bool = False
-    """True if the answer of a listing is the array itself, not an object with `results`."""
+    """Whether the response of a list is the array itself instead of an object with `results`."""
     streams: bool = False
-    """True if the answer is always server-sent events, each with an `answer` as its data."""
+    """Whether the response is always a stream of server-sent events, each with an `answer` as data."""
     is_raw: bool = False
-    """True if it opens a websocket, or takes a stream of bytes."""
+    """Whether the operation opens a websocket or receives a stream of bytes."""
     outside: bool = False
-    """True if it ends when the client disconnects, because it keeps programs or other machines busy."""
+    """Whether the operation ends when the client disconnects, because it occupies programs or other
+    machines."""
     only_reads: bool = False
-    """True if it changes nothing, whatever its method."""
+    """Whether the operation changes nothing, whatever its method."""
     starts: bool = False
-    """True if the operation starts work in services that continues after the answer."""
+    """Whether the operation starts work in services that continues after the response."""
     tagged: bool = False
-    """True if the answer is one resource, with an ETag."""
+    """Whether the response is one resource with an ETag."""
     conditional: bool = False
-    """True if `If-Match` is honoured."""
+    """Whether the operation supports `If-Match`."""
     description: str = ""
 
     @property
     def ends_something(self) -> bool:
-        """Returns whether it stops, cancels or deletes, which has to work on a full disk."""
+        """Returns whether the operation stops, cancels or deletes. Such operations have to work on a full
+        disk."""
         return self.method == "DELETE" or self.path.rpartition("/")[2].startswith(("stop", "cancel"))
 
     @property
     def body(self) -> type[Spec] | None:
-        """The struct of the body. Those of PUT and PATCH are built when they are first needed: all of them
-        would make each start longer."""
+        """The struct of the request body. Structs of PUT and PATCH are built on demand, because building all
+        of them would delay every start."""
         match self.verb:
             case Verb.UPDATE:
                 return self.own_family.edit
@@ -105,12 +107,12 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def shown_once(self) -> frozenset[str]:
-        """Fields of the answer that are shown once."""
+        """Names of response fields that are shown only once."""
         return _shown_once(self.answer) if self.answer else frozenset()
 
     @property
     def pages_if_asked(self) -> bool:
-        """Returns whether it is a list that is answered whole, unless a page of it is asked for."""
+        """Returns whether the response is a whole list unless the request names a page."""
         return self.query is not None and issubclass(self.query, PageOfWhole)
 
     @property
@@ -119,19 +121,19 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_repeatable(self) -> bool:
-        """Returns whether it honours an `Idempotency-Key`."""
+        """Returns whether the operation supports an `Idempotency-Key`."""
         return self.method == "POST" and not self.only_reads
 
     @property
     def own_family(self) -> Family:
-        """The family that it belongs to. Not for operations without one."""
+        """The family of the operation. Raises LookupError if the operation has none."""
         if self.family is None:
             raise LookupError(f"{self.id} belongs to no family")
         return self.family
 
     def subject(self, ids: Sequence[str]) -> str:
-        """Returns the id of the resource that it is about, or whose list it returns; empty if there is
-        none."""
+        """Returns the id of the resource that the operation acts on, or of the parent of the listed
+        resources; empty if there is none."""
         about = self.itself or self.above
         return ids[about.position] if about else ""
 
@@ -142,13 +144,14 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
 
 @cache
 def _shown_once(answer: type[Struct]) -> frozenset[str]:
-    """Cached, because many operations share an answer."""
+    """Cached, because many operations have the same answer."""
     names = (field.encode_name for field in fields_of(answer) if "shown_once" in extra_of(field.type))
     return frozenset(names)
 
 
 def _for_people(title: str) -> str:
-    """Converts to words of a summary. An organization is where most resources are: it is left out."""
+    """Converts a title to words for a summary. The word organization is omitted, because most resources
+    belong to one."""
     if title.isupper():
         return title.lower()
     return to_words(title).removeprefix("organization ").replace("api ", "API ")
@@ -219,7 +222,7 @@ def _goes_with_services(family: Family) -> bool:
 
 
 def of_action(action: Action, base: str, id: str, handler: str, group: str, noun: str = "") -> Operation:
-    """Returns the operation of an action; `noun` is its object, for the summary."""
+    """Returns the operation for an action. `noun`: the object that the summary mentions."""
     return Operation(
         id=id,
         method=action.method,
@@ -253,7 +256,7 @@ def _query_of_list(action: Action) -> type[Paging] | None:
 
 
 def action_id(action: Action, title: str) -> str:
-    """Returns the operation's id: `deploy` is deployApplication; a read is getApplicationStatus."""
+    """Returns the operation's id: deployApplication for `deploy`, getApplicationStatus for `status`."""
     name = action.name
     derived = f"get{title}{name[0].upper()}{name[1:]}" if name in {"status", "log"} else f"{name}{title}"
     return action.id or derived

@@ -1,4 +1,4 @@
-"""Fields that all services share that run a program: size, instances, probes, ports, volumes."""
+"""Fields that all services with a program share: size, instances, probes, ports, volumes."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ MaxInstances = Annotated[
     int, Meta(ge=-1, le=10_000, description="The most instances, whatever their load; -1 is no limit")
 ]
 VOLUME_DIGITS: Final = 8
+"""The number of leading digits of a storage id that form the volume's name."""
 MOST_PORTS: Final = 64
-"""Ports of one service: an engine starts programs for each."""
-"""The digits of a storage id that name its volume."""
+"""Maximum number of ports of a service, because an engine starts programs for each port."""
 
 
 class Program(Spec):
-    """The settings that all services share that run a program: size, instances, probes, ports, volumes."""
+    """The settings that all services with a program share: size, instances, probes, ports, volumes."""
 
     own_fields_follow = "description"
 
@@ -100,7 +100,7 @@ class Program(Spec):
 
 
 class ProgramShown(Shown):
-    """The fields that the server adds to them, or completes."""
+    """The fields that the server adds to a program's settings or completes."""
 
     own_fields_follow = "description"
 
@@ -118,8 +118,8 @@ class ProgramShown(Shown):
 
 
 def normalise_program(spec: Program, *, may_get_port: bool = False) -> None:
-    """Brings the shared settings into their final form, or raises Invalid. `may_get_port`: Windlass may add a
-    port."""
+    """Normalizes the shared settings. Raises Invalid if they break a rule. `may_get_port`: whether Windlass
+    may add a port."""
     check_instances(spec)
     normalise_ports(spec.ports or ())
     check_ids("storage", spec.storage, VOLUME_DIGITS)
@@ -145,7 +145,7 @@ def normalise_autoscaling(policy: Autoscaling) -> None:
 
 
 def normalise_ports(ports: Sequence[PortRequest]) -> None:
-    """Names every port. If none is marked as default, the first public one without a mark becomes it."""
+    """Gives every port a name, and chooses the default port: the marked port, or the first public one."""
     names: set[str] = set()
     if len(ports) > MOST_PORTS:
         raise clash("ports", f"name at most {MOST_PORTS} ports: a service cannot have {len(ports)}")
@@ -169,7 +169,7 @@ SYSTEM_FOLDERS: Final = frozenset({"dev", "proc", "sys"})
 
 
 def check_mounts(storage: Sequence[StorageRequest]) -> None:
-    """Refuses volumes that no engine can mount beside each other."""
+    """Raises Invalid for volumes that an engine cannot mount together."""
     seen: set[str] = set()
     for index, volume in enumerate(storage):
         folder = posixpath.normpath(volume.mount_point).lstrip("/")
@@ -188,7 +188,7 @@ def check_command(field: str, command: str) -> None:
 
 
 def check_probes(spec: Program) -> None:
-    """Refuses probes that name no port where the service has none."""
+    """Raises Invalid if a probe names no port and the service has no ports."""
     checks = spec.healthchecks
     for name, probe in (
         ("readiness_probe", checks.readiness_probe),
@@ -205,7 +205,8 @@ def check_probes(spec: Program) -> None:
 
 
 def check_ids(field: str, items: Sequence[PortRequest | StorageRequest], digits: int = 36) -> None:
-    """Refuses ids that begin with the same `digits`: both items would be one port, or one volume."""
+    """Raises Invalid if two ids have the same first `digits`, because both items would be the same port or
+    volume."""
     seen: set[str] = set()
     for index, item in enumerate(items):
         start = (item.id or "")[:digits]

@@ -1,4 +1,4 @@
-"""Query parameters of operations: pages of lists, lines of logs, and options of a deletion."""
+"""Query parameters of operations: pages of lists, selections of log lines, and options of deletions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windlass.core.declare.resource import Spec
 Moment = Annotated[
     str,
     Meta(
-        # A day that its month does not have is accepted: it counts as a day of the next month.
+        # Days that do not exist in a month are accepted and count as days of the next month.
         pattern=shaped(
             r"^([0-9]{1,14}|[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
             r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,3})?Z)?\Z",
@@ -25,7 +25,7 @@ Moment = Annotated[
 
 
 class Tail(Spec):
-    """Selects lines of a log, and whether to follow it."""
+    """Selects log lines, and whether to follow the log."""
 
     tail: Annotated[int, Meta(ge=1, le=10_000, description="Number of last lines")] = 1000
     since: Annotated[Moment, Meta(description="Only lines from this time on")] = ""
@@ -66,7 +66,7 @@ class Paging(Spec):
 
 
 class PageOfWhole(Paging):
-    """The query of a list that is answered whole, unless a page of it is asked for."""
+    """The query of a list that is returned as a whole unless the request names a page."""
 
     page: Annotated[
         int, Meta(ge=1, le=2**31 - 1, description="Page number, from 1. Without a page, the whole list")

@@ -1,8 +1,7 @@
-"""All operations, derived from the families: the source of routes, OpenAPI, the scope matrix, the command
-line and tests.
+"""All operations, derived from the families. Routes, the OpenAPI document, the scope matrix, the command line
+and tests are derived from it.
 
-A declaration that cannot be served, such as a second family with the same name, stops the start with a
-message.
+An invalid declaration, such as a second family with the same name, prevents the start with an error message.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ _PARAM: Final = re.compile(r"\{(\w+)\}")
 
 
 class AnyOf(Struct, frozen=True):
-    """Resources of all families with a trait, at one path: services of any kind at `/service/{id}`."""
+    """A union of all families with a trait, at one path, such as services of any kind at `/service/{id}`."""
 
     name: str
-    """The name in the path and in the `ids` of actions."""
+    """The name in paths and in the `ids` of actions."""
     trait: Trait
     noun: str
 
@@ -51,7 +50,8 @@ class AnyOf(Struct, frozen=True):
 
 
 class Actions(Struct, frozen=True):
-    """Actions that another file declares for a family, a union of families, or all families with a trait."""
+    """Actions that another module declares for a family, a union of families, or all families with a
+    trait."""
 
     of: Family | AnyOf | Trait
     group: str
@@ -59,7 +59,7 @@ class Actions(Struct, frozen=True):
 
 
 class StandaloneOperation(Struct, frozen=True, kw_only=True):
-    """An operation that belongs to no resource, such as a catalogue. It has its own path."""
+    """An operation that belongs to no resource, such as a catalogue. Its path is declared explicitly."""
 
     path: str
     group: str
@@ -91,7 +91,7 @@ class Registry:
         _refuse_duplicate_operations(declared)
         self.operations = [operation for operation in declared if not operation.is_raw]
         self.raw = [operation for operation in declared if operation.is_raw]
-        """Operations that open websockets, or take a stream of bytes."""
+        """Operations that open websockets or receive a stream of bytes."""
         self._by_id = {operation.id: operation for operation in self.operations}
         self._by_handler: dict[str, list[Operation]] = {}
         for operation in self.operations:
@@ -106,12 +106,11 @@ class Registry:
         return self._by_id[id]
 
     def handled_by(self, handler: str) -> Sequence[Operation]:
-        """Returns the operations of one handler, such as `secret.list`: one for each family that they hang
-        below."""
+        """Returns the operations with the same handler, such as `secret.list`: one for each parent family."""
         return self._by_handler.get(handler, ())
 
     def parents(self, family: Family) -> Sequence[Family | None]:
-        """Returns the parents of a family: a trait stands for every family that carries it."""
+        """Returns the parents of a family. If the parent is a trait, returns all families with that trait."""
         match family.parent:
             case Trait() as trait:
                 return self.carriers(trait)
@@ -123,12 +122,12 @@ class Registry:
 
     @cached_property
     def services(self) -> tuple[Family, ...]:
-        """The families of services: those that can be deployed."""
+        """The families of services, which can be deployed."""
         return tuple(family for family in self.families.values() if is_service(family))
 
     @cached_property
     def services_and_above(self) -> tuple[Family, ...]:
-        """Families of services, after those that contain them in an organization."""
+        """The families of services, preceded by the families that contain services in an organization."""
         by_name: dict[str, Family] = {}
         for family in self.services:
             while isinstance(family.parent, Family):
@@ -137,7 +136,7 @@ class Registry:
         return tuple(sorted(by_name.values(), key=self.services.__contains__))
 
     def service_of_type(self, service_type: str) -> Family:
-        """Returns the family of a service in a list of services of all kinds."""
+        """Returns the service family with this value of `service_type`."""
         return next(family for family in self.services if family.enum_value == service_type)
 
     def carriers(self, trait: Trait) -> list[Family]:
@@ -186,7 +185,7 @@ class Registry:
                 yield self._with_ids(operation, {**ids, **action.ids}, family.param, above)
 
     def _additions(self, subject: Family | AnyOf) -> Iterator[tuple[Action, str]]:
-        """Yields actions that other files declare for a family or a union, each with its group."""
+        """Yields the actions that other modules declare for a family or union, each with its group."""
         traits = subject.traits if isinstance(subject, Family) else ()
         for more in self._more:
             if more.of is subject or more.of in traits:
@@ -195,7 +194,7 @@ class Registry:
     def _with_ids(
         self, operation: Operation, ids: Mapping[str, str], itself: str = "", above: str = ""
     ) -> Operation:
-        """Returns the operation, with the meaning of each path parameter."""
+        """Returns the operation with its path parameters resolved to families."""
         params: list[str] = _PARAM.findall(operation.path)
         if len(set(params)) < len(params):
             raise ValueError(f"{operation.id}: two parameters of {operation.path} have the same name")
@@ -245,7 +244,7 @@ class Registry:
                     raise ValueError(f"{twins} have the same segment, {family.segment}, {where}")
 
     def _check_names(self, family: Family) -> None:
-        """Refuses fields and families that a declaration names and that do not exist."""
+        """Raises ValueError if a declaration names a field or family that does not exist."""
         names = {field.name for field in family.sent_fields}
         for secret, addresses in family.sent_to.items():
             if unknown := {address for address in addresses if address.partition(".")[0] not in names}:
@@ -259,8 +258,8 @@ class Registry:
 
 
 def _by_name(families: Iterable[Family], unions: Iterable[AnyOf]) -> dict[str, Family]:
-    """Returns the families by name. Refuses a second family with the same name, whose operations would
-    replace the first's."""
+    """Returns the families by name. Raises ValueError if two families have the same name, because the
+    operations of one would replace the other's."""
     by_name: dict[str, Family] = {}
     for family in families:
         other = by_name.setdefault(family.name, family)
@@ -292,7 +291,7 @@ def _refuse_duplicate_operations(operations: Sequence[Operation]) -> None:
 def _find_duplicates(
     operations: Iterable[Operation], key: Callable[[Operation], Any]
 ) -> list[tuple[Operation, Operation]]:
-    """Returns pairs of operations with the same key."""
+    """Returns pairs of operations with equal keys."""
     first: dict[Any, Operation] = {}
     pairs = [(first.setdefault(key(operation), operation), operation) for operation in operations]
     return [(first, other) for first, other in pairs if first is not other]
@@ -307,7 +306,8 @@ def runs_once(family: Family) -> bool:
 
 
 def sub_actions_of(family: Family) -> Mapping[str, SubAction]:
-    """Returns what deployments may do instead of all that they can, by the word in their status."""
+    """Returns the parts of a deployment that can be requested separately, keyed by their value in the
+    status."""
     return {action.word: action for trait in family.traits for action in trait.sub_actions}
 
 

@@ -1,7 +1,7 @@
 """Resource families: declarations from which everything else is derived.
 
-Nothing here runs. A family declares the fields that a client may send, those that the server adds, its place
-in the tree and its operations; `registry` derives the operations.
+A family declares the fields that clients send, the fields that the server adds, its parent and its
+operations. `registry` derives the operations.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Verb(StrEnum):
     READ = "read"
     UPDATE = "update"
     PATCH = "patch"
-    """The verb PATCH, which follows from `UPDATE`; families do not declare it."""
+    """Partial updates. Derived from `UPDATE`; families do not declare it."""
     DELETE = "delete"
 
 
@@ -51,15 +51,15 @@ ALL = frozenset(Verb)
 
 
 class ServiceLists(Struct, frozen=True):
-    """A struct with one list for each family of services. The registry builds it, because it knows all
+    """A struct with one list per service family. The registry builds it, because only the registry has all
     families."""
 
     base: type[Struct]
-    """The struct that actions name as their body or answer."""
+    """The placeholder struct that actions declare as body or answer."""
     field: Callable[[Family], tuple[str, Any]] | None = None
-    """A function from a family of services to the name and the type of its list."""
+    """Returns the name and type of the list for a service family."""
     inside: tuple[str, ServiceLists] | None = None
-    """The field with a list of such structs, if the lists are not in the struct itself."""
+    """The field that contains a list of such structs, if the struct itself has no lists."""
 
     def build(self, services: Iterable[Family]) -> type[Struct]:
         declared: list[tuple[Any, ...]] = []
@@ -77,8 +77,8 @@ Parent: TypeAlias = "Family | Trait | None"
 class Family:
     """A family of resources.
 
-    Title, group, parameter and path segment follow from the name unless they are given: `gitToken` is
-    GitToken, in the group GitTokens, at `/gitToken/{git_token_id}`.
+    Title, group, path parameter and segment are derived from the name by default: `gitToken` has the title
+    GitToken, the group GitTokens, and the path `/gitToken/{git_token_id}`.
     """
 
     def __init__(
@@ -107,15 +107,15 @@ class Family:
         audit: AuditWords = AUDIT_WORDS,
     ) -> None:
         self.name = name
-        """The unique name of the family, which is used for rows, handlers and commands."""
+        """The unique name of the family, used in rows, handlers and commands."""
         self.spec = spec
         self.parent = parent
         self.segment = segment or name
-        """Its segment in paths, such as `aws/credentials`. Unique among the children of a parent."""
+        """The path segment, such as `aws/credentials`. Unique among the families with the same parent."""
         self.param = param or f"{snake(name)}_id"
         self.title = title or name[0].upper() + name[1:]
         self.spoken = spoken
-        """Its display name, if the title is none."""
+        """The display name; empty if it is derived from the title."""
         self.group = group or plural(self.title)
         self.about = about
         self.shown = shown
@@ -123,18 +123,18 @@ class Family:
         self.traits = traits
         self.own_actions = actions
         self.nested = nested
-        """True if its own path goes through its parent: `/organization/{org_id}/webhook/{webhook_id}`."""
+        """Whether a resource's path includes its parent: `/organization/{org_id}/webhook/{webhook_id}`."""
         self.names = names
-        """The field whose value is unique among siblings."""
+        """The field that identifies a resource among its siblings; None if the family has no names."""
         self.list_query = list_query
-        """The query of its list, if that has more than a page."""
+        """The query of the list, if it has parameters besides paging."""
         self.created = created
-        """The status that answers a creation."""
+        """The status of a successful creation."""
         self.write_need = write_need
         self.normalise = normalise
-        """Brings a spec into its final form, or raises Invalid: rules between fields."""
+        """Normalizes a spec and checks rules between its fields; raises Invalid if a rule is broken."""
         self.in_full = in_full
-        """Converts a document to the full interface's words, if they differ."""
+        """Converts a document to the vocabulary of the full interface, if it differs."""
         self.audit = audit
 
     def __repr__(self) -> str:
@@ -147,7 +147,7 @@ class Family:
 
     @cached_property
     def enum_value(self) -> str:
-        """Its name as a value of fields, such as `service_type` and `scope`: `APPLICATION`."""
+        """The family's value in fields such as `service_type` and `scope`: `APPLICATION`."""
         return enum_value(self.name)
 
     @cached_property
@@ -170,32 +170,33 @@ class Family:
 
     @cached_property
     def hidden(self) -> frozenset[str]:
-        """Paths of fields that are encrypted and never answered, such as `token` or `config.password`."""
+        """Paths of fields that are encrypted and never returned, such as `token` or `config.password`."""
         return frozenset(self._hidden_fields)
 
     @cached_property
     def encrypted(self) -> tuple[str, ...]:
-        """Fields that are encrypted beside the document."""
+        """Paths of fields that are stored encrypted, separate from the document."""
         return tuple(sorted(self.hidden | self.redacted))
 
     @cached_property
     def exact_names(self) -> bool:
-        """Returns whether names that differ only in case are distinct."""
+        """Returns whether names are case-sensitive."""
         return any(entry.name == self.names and "exact" in entry.extra for entry in self.sent_fields)
 
     @cached_property
     def counts(self) -> Mapping[str, str]:
-        """Families whose resources below it are counted, each with the field for the count."""
+        """Child families whose resources are counted, each with the counter field."""
         return {entry.extra["counts"]: entry.name for entry in self.additions if "counts" in entry.extra}
 
     @cached_property
     def counts_users(self) -> str:
-        """The field with the number of resources that refer to one of the family; empty if none is kept."""
+        """The field that counts the resources referring to a resource of this family; empty if they are not
+        counted."""
         return next((entry.name for entry in self.additions if "counts_users" in entry.extra), "")
 
     @cached_property
     def flags(self) -> Mapping[str, str]:
-        """Maps a hidden field to the field of the answer that shows whether it is set."""
+        """Maps each hidden field to the response field that shows whether a value is set."""
         return {path: extra["hidden"] for path, extra in self._hidden_fields.items() if extra["hidden"]}
 
     @cached_property
@@ -204,27 +205,29 @@ class Family:
 
     @cached_property
     def sent_to(self) -> Mapping[str, tuple[str, ...]]:
-        """Maps a hidden field to the paths of the fields that decide where the server sends it."""
+        """Maps each hidden field to the paths of the fields that determine where the server sends its
+        value."""
         return {path: extra["sent_to"] for path, extra in self._hidden_fields.items()}
 
     @cached_property
     def redacted(self) -> frozenset[str]:
-        """Fields with an address that only Admin sees in full."""
+        """Fields with an address that only Admins see completely."""
         return frozenset(entry.name for entry in self.sent_fields if "redacted" in entry.extra)
 
     @cached_property
     def references(self) -> Mapping[str, ReferenceField]:
-        """Maps the path of a field, such as `git_repository.git_token_id`, to the reference that it holds."""
+        """Maps the path of each field with a resource id, such as `git_repository.git_token_id`, to its
+        reference."""
         return dict(references_of(self.spec, ""))
 
     @cached_property
     def owners(self) -> frozenset[str]:
-        """Fields of the answer that hold the id of a resource above."""
+        """Response fields that contain the id of a parent resource."""
         return frozenset(field.name for field in fields_of(self.shown) if _is_owner(field.type))
 
     @cached_property
     def view(self) -> type[Struct]:
-        """The struct that the API answers: base fields, then sent ones, then those that the server adds."""
+        """The struct of responses: base fields, then sent fields, then fields that the server adds."""
         own = {
             entry.info.name: declaration(entry.info)
             for entry in self.additions
@@ -238,18 +241,18 @@ class Family:
         flags = {flag: (flag, self._flag(field), False) for field, flag in self.flags.items()}
         base = {field.name: declaration(field) for field in fields_of(Base)}
         if own.keys() >= base.keys() and not sent:
-            return self.shown  # It declares all fields itself.
+            return self.shown  # The struct already declares all fields.
         declared = [*(base | sent | own | flags).values()]
         return build_struct(self.title, declared, Shown)
 
     def _flag(self, field: str) -> Any:
-        """Returns the type of a hidden field's flag: true for a required field."""
+        """Returns the type of a hidden field's flag. The example of a required field is true."""
         is_required = any(entry.info.required for entry in self.sent_fields if entry.name == field)
         return Annotated[bool, example(True)] if is_required else bool
 
     @cached_property
     def fresh(self) -> type[Struct]:
-        """The answer to a creation: the document, and the fields that are shown only once."""
+        """The struct of the response to a creation, including the fields that are shown only once."""
         shown_once = [entry.info for entry in self.additions if "shown_once" in entry.extra]
         if not shown_once:
             return self.view
@@ -258,13 +261,14 @@ class Family:
 
     @cached_property
     def kept(self) -> frozenset[str]:
-        """Fields that keep their value if a PUT leaves them out: they have no default."""
+        """Fields that keep their value if a PUT omits them, because they have no default."""
         marked = {entry.name for entry in self.sent_fields if "kept" in entry.extra or entry.info.required}
         return self.hidden | self.fixed | marked
 
     @cached_property
     def edit(self) -> type[Spec]:
-        """The body of a PUT: a whole spec, in which fields with a default and kept ones may be left out."""
+        """The body of a PUT: a whole spec, except that kept fields and fields with a default may be
+        omitted."""
         declared = [
             (entry.name, entry.info.type | UnsetType, UNSET)
             if entry.name in self.kept
@@ -275,15 +279,15 @@ class Family:
 
     @cached_property
     def patch(self) -> type[Spec]:
-        """The body of a PATCH: any part of the spec, at every depth; null removes a value."""
+        """The body of a PATCH: any part of the spec, at every depth. Null removes a value."""
         return partial_struct(self.spec, f"{self.title}Patch")
 
     def key_of(self, document: Mapping[str, Any]) -> str | None:
-        """Returns the name that must be unique among siblings."""
+        """Returns the name that must be unique among siblings; None if the family has no names."""
         return self._key(document[self.names]) if self.names else None
 
     def key_in(self, view: Struct) -> str | None:
-        """The same for an answer."""
+        """Returns the unique name of a resource in a response; None if the family has no names."""
         return self._key(getattr(view, self.names)) if self.names else None
 
     def _key(self, name: object) -> str:
@@ -295,5 +299,5 @@ def _is_owner(annotation: Any) -> bool:
 
 
 def clash(field: str, reason: str) -> Invalid:
-    """Returns the error that `normalise` raises for a broken rule between fields."""
+    """Returns the exception for a broken rule between fields, which `normalise` raises."""
     return Invalid(f"{field}: {reason}")

@@ -1,4 +1,4 @@
-"""The metrics of a service, as the API answers them."""
+"""The metrics of a service, as the API returns them."""
 
 from __future__ import annotations
 

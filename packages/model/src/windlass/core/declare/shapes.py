@@ -1,4 +1,4 @@
-"""Shapes that several families share: probes, ports, storage, git repositories, groups, scaling."""
+"""Structs and field types that several families share: probes, ports, storage, git repositories, scaling."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ can_be_cloned = Trait(
         ),
     ),
 )
-"""Services with this trait can be copied to an environment."""
+"""Services with this trait can be copied to another environment."""
 
 
 PATH_OF_FILE: Final = shaped(variables.FILE_PATTERN, variables.PATH_OF_FILE)
@@ -227,7 +227,7 @@ GitUrl = Annotated[
         examples=["https://github.com/acme/shop.git"],
     ),
 ]
-# Git's rules for refs, and no blanks of any kind.
+# Git's rules for refs, except that all blanks are rejected.
 _NOT_IN_REFS = rf"{CONTROLS}{BLANKS}~^:?*\[\\"
 Branch = Annotated[
     str,
@@ -333,9 +333,9 @@ _SHORTEST_TOKEN: Final = 20
 
 
 def repository_parts(url: str) -> tuple[GitProvider, str, str]:
-    """Returns provider, owner and name, as far as the address shows them; an unknown host counts as
-    GITHUB."""
-    # Not urlsplit, which refuses some addresses that the pattern allows: this must return something for each.
+    """Returns provider, owner and name of a repository, as far as the address contains them. The default
+    provider is GITHUB."""
+    # Does not use urlsplit, which rejects some addresses that the pattern allows.
     address = _SCP.match(url) or _ADDRESS.match(url)
     host, path = (address["host"], address["path"]) if address else (url, "")
     pieces = [piece for piece in path.removesuffix(".git").split("/") if piece]
@@ -353,19 +353,19 @@ def _has_credential(url: str) -> bool:
     address = _LOGIN.match(url)
     if address is None:
         return False
-    # Hosts offer addresses with a user's name; where it is long, users have put a token in its place.
+    # Hosts suggest addresses with a user name. A long user name is probably a token.
     is_token = address["scheme"] != "ssh" and len(address["login"]) >= _SHORTEST_TOKEN
     return is_token or ":" in address["login"]
 
 
 def normalise_repository(repository: GitRepositoryRequest, path: str = "git_repository") -> None:
-    """Fills in the fields that the contract leaves out. Refuses an address with a credential: the address is
-    shown to all who may read, and credentials in it are not used."""
+    """Completes fields that clients may omit. Raises Invalid for an address with a credential, because
+    everyone who may read sees the address, and its credentials are not used."""
     if _has_credential(repository.url):
         field = f"{path}.url".lstrip(".")
         raise clash(field, "leave out what stands before the @, and put it into a git token")
     provider, owner, name = repository_parts(repository.url)
     repository.provider = repository.provider or provider
-    # An address may be longer than a field; derived values must fit when they are sent back.
+    # An address may be longer than a field. Derived values must be short enough to be sent back.
     repository.owner = repository.owner or owner[:LONGEST_LINE]
     repository.name = repository.name or name[:LONGEST_LINE]

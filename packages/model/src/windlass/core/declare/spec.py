@@ -1,4 +1,4 @@
-"""The two kinds of struct that families are declared with: sent by clients, and added by the server."""
+"""The two base structs of family declarations: fields that clients send, and fields that the server adds."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from windlass.core.declare.fields import Id, Timestamp
 
 
 class _KeywordStruct(StructMeta):
-    """A metaclass for structs with keyword-only fields, in subclasses too (msgspec's own `kw_only` is not
-    inherited)."""
+    """A metaclass that makes all fields keyword-only, including fields of subclasses (msgspec's own `kw_only`
+    is not inherited)."""
 
     def __new__(
         mcls, name: str, bases: tuple[type, ...], space: dict[str, Any], **options: Any
@@ -25,21 +25,21 @@ class _KeywordStruct(StructMeta):
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
 class Spec(Struct, metaclass=_KeywordStruct, forbid_unknown_fields=True):
-    """The fields that a client may send: unknown fields are refused by name."""
+    """The base struct of fields that clients send. Unknown fields are rejected with their name."""
 
     own_fields_follow: ClassVar[str] = ""
-    """In a struct that families share: its field after which the fields of each family are shown."""
+    """For a shared struct: the name of the field after which each family's own fields are listed."""
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(msgspec.field,))
 class Shown(Struct, metaclass=_KeywordStruct):
-    """The fields that the server adds to an answer."""
+    """The base struct of fields that the server adds to a response."""
 
     own_fields_follow: ClassVar[str] = ""
 
 
 class Chosen(Spec):
-    """One of several services to be deployed, with the options of its own deploy."""
+    """One service in a deployment of several services, with the options of its own deployment."""
 
     @property
     def service(self) -> str:
@@ -48,7 +48,7 @@ class Chosen(Spec):
 
 
 class Owner(Struct):
-    """`{"id": …}` of a resource above, filled from the field's name."""
+    """A reference to a parent resource, `{"id": …}`. The field's name determines the family."""
 
     id: Id
 
@@ -64,7 +64,8 @@ _PARTS: Final = (Struct, list, dict)
 
 
 def copy_of(value: T) -> T:
-    """Copies a spec at every depth. It is not validated again, because the server may have completed it."""
+    """Returns a deep copy of a spec. The copy is not validated, because the server may have completed the
+    spec."""
     if isinstance(value, list):
         return cast(T, [copy_of(item) for item in value])
     if isinstance(value, dict):
@@ -80,12 +81,12 @@ def copy_of(value: T) -> T:
 
 @cache
 def fields_of(struct: type[Struct]) -> tuple[FieldInfo, ...]:
-    """Returns the fields of a struct. Cached: each time, msgspec evaluates all annotations."""
+    """Returns the fields of a struct. Cached, because msgspec evaluates all annotations each time."""
     return fields(struct)
 
 
 def ordered_fields(struct: type[Struct]) -> tuple[FieldInfo, ...]:
-    """Returns the fields of a struct in the order in which they are shown."""
+    """Returns the fields of a struct in display order."""
     declared = fields_of(struct)
     follows = getattr(struct, "own_fields_follow", "")
     if not follows:
@@ -95,7 +96,7 @@ def ordered_fields(struct: type[Struct]) -> tuple[FieldInfo, ...]:
     last = shared.index(follows)
 
     def place(field: FieldInfo) -> int:
-        """Sorting keeps the order of fields that have the same place."""
+        """Fields with equal keys keep their order, because sorting is stable."""
         return 1 if field.name not in shared else 0 if shared.index(field.name) <= last else 2
 
     return tuple(sorted(declared, key=place))

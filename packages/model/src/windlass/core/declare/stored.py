@@ -1,8 +1,8 @@
-"""Stored documents as the structs that declare them: what is decoded here has checked types.
+"""Decodes stored documents into the structs that declare them, so that types are checked.
 
-A document is the answer of the API, as JSON. It was valid when it was written, perhaps under earlier rules:
-patterns and limits are not checked again, a field that it lacks has its default, and fields that the struct
-does not declare are passed over. `rewritten` keeps those.
+A document is the API's response as JSON. It was valid when it was written, possibly under earlier rules.
+Therefore patterns and limits are not checked again, missing fields get their defaults, and unknown fields are
+ignored. `rewritten` preserves unknown fields.
 """
 
 from __future__ import annotations
@@ -22,31 +22,33 @@ T = TypeVar("T", bound=Struct)
 
 
 class NamedDocument(Struct):
-    """The part of a document that most families have."""
+    """A document of a family with names."""
 
     name: str
 
 
 def read(body: bytes, struct: type[T]) -> T:
-    """Decodes the part of a stored document that this struct declares, such as the spec of a family."""
+    """Decodes the fields of a stored document that the struct declares, such as the spec of a family."""
     return cast(T, _decoder(struct)(body))
 
 
 def read_decoded(document: Mapping[str, object], struct: type[T]) -> T:
-    """The same for a document that is decoded already."""
+    """Converts a decoded document to the struct, with the same leniency as `read`."""
     return cast(T, msgspec.convert(document, stored_form(struct)))
 
 
 def rewritten(body: bytes, changes: Mapping[str, object]) -> bytes:
-    """Returns a stored document with other values, at every depth. All else stays as it is stored."""
+    """Returns a stored document with changed values, at every depth. All other fields are preserved."""
     return msgspec.json.encode(_merge(msgspec.json.decode(body), changes))
 
 
 def with_unknown(
     new: dict[str, object], stored: Mapping[str, object], struct: type[Struct]
 ) -> dict[str, object]:
-    """Returns a new document with the fields of the stored one that the struct does not declare, as a later
-    version may have stored them, at every depth. Items of lists have no former self, and stay as they are."""
+    """Adds fields of the stored document that the struct does not declare to a new document, at every depth.
+
+    A later version may have stored such fields. Items of lists have no counterpart and stay unchanged.
+    """
     declared = _structs_of_fields(struct)
     for name, value in stored.items():
         if name not in declared:
@@ -60,12 +62,12 @@ def with_unknown(
 
 @cache
 def _structs_of_fields(struct: type[Struct]) -> Mapping[str, type[Struct] | None]:
-    """Returns for each field of a struct the struct that it holds, if any."""
+    """Maps the fields of a struct to their struct types; None for other fields."""
     return {field.encode_name: struct_of(field.type) for field in fields(struct)}
 
 
 def raise_count(body: bytes, field: str, step: int) -> bytes:
-    """Returns a stored document with a changed number in a counter field."""
+    """Returns a stored document with `step` added to a counter field."""
     present = msgspec.json.decode(body).get(field, 0)
     return rewritten(body, {field: present + step})
 
@@ -87,7 +89,7 @@ def _decoder(struct: type[Struct]) -> Callable[[bytes], Struct]:
 
 @cache
 def stored_form(struct: type[Struct]) -> type[Struct]:
-    """Returns a subclass that accepts whatever an earlier or a later version may have stored."""
+    """Returns a subclass that accepts values that earlier or later versions may have stored."""
     declared = [_declaration(field) for field in fields(struct)]
     space: dict[str, Any] = {
         "__annotations__": {name: annotation for name, annotation, _ in declared},
@@ -100,7 +102,10 @@ def stored_form(struct: type[Struct]) -> type[Struct]:
 
 
 def _declaration(field: FieldInfo) -> tuple[str, Any, Any]:
-    if extra_of(field.type).keys() & {"hidden", "shown_once"}:  # sealed beside the document, or not stored
+    if extra_of(field.type).keys() & {
+        "hidden",
+        "shown_once",
+    }:  # encrypted separately, or not stored
         return field.name, Any, UNSET
     annotation = _without_limits(field.type)
     if field.default_factory is not NODEFAULT:
@@ -109,7 +114,7 @@ def _declaration(field: FieldInfo) -> tuple[str, Any, Any]:
 
 
 def _without_limits(annotation: Any) -> Any:
-    """The same type without patterns and limits, at every depth."""
+    """Returns the type without patterns and limits, at every depth."""
     if isinstance(annotation, type) and issubclass(annotation, Struct):
         return stored_form(annotation)
     match get_origin(annotation), get_args(annotation):

@@ -1,4 +1,4 @@
-"""Looks into structs and builds new ones: fields with their annotations, partial forms, references."""
+"""Inspects structs and builds new ones: annotated fields, partial structs, references."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T", bound=Struct)
 
 
 class DeclaredField(NamedTuple):
-    """One field of a struct, with the extra information of its annotation."""
+    """A field of a struct, with the extra metadata of its annotation."""
 
     info: FieldInfo
     extra: Mapping[str, Any]
@@ -28,11 +28,11 @@ class DeclaredField(NamedTuple):
 
 
 class ReferenceField(NamedTuple):
-    """A field that holds the id of another resource."""
+    """A field that contains the id of another resource."""
 
     family: str
     opens: str
-    """For a credential: the path of the field with the address that it is sent to."""
+    """For a credential, the path of the field with the address that the credential is sent to."""
 
 
 def declared_fields(struct: type[Struct]) -> tuple[DeclaredField, ...]:
@@ -50,7 +50,7 @@ def partial_struct(spec: type[Spec], name: str) -> type[Spec]:
 
 
 def _partial(annotation: Any) -> Any:
-    """Returns the type with objects that may be sent in part. Items of lists are sent whole."""
+    """Returns the type with nested objects made partial. List items have to be sent whole."""
     if isinstance(annotation, type) and issubclass(annotation, Spec):
         return partial_struct(annotation, f"{annotation.__name__.removesuffix('Request')}Patch")
     match get_origin(annotation), get_args(annotation):
@@ -64,7 +64,7 @@ def _partial(annotation: Any) -> Any:
 
 @cache
 def with_any_text(spec: type[Spec], names: frozenset[str]) -> type[Spec]:
-    """Returns the spec with any text allowed in these fields: for values that were stored under earlier
+    """Returns the spec with all texts allowed in these fields, for values that were stored under earlier
     rules."""
     declarations = [declaration(field) for field in fields_of(spec) if field.encode_name in names]
     return build_struct(
@@ -83,7 +83,7 @@ def _any_text(annotation: Any) -> Any:
 
 
 def build_struct(name: str, declared: Iterable[tuple[Any, ...]], base: type[T]) -> type[T]:
-    """Builds a struct at run time. (msgspec.defstruct does not work with a metaclass.)"""
+    """Builds a struct at runtime. msgspec.defstruct is not used because it does not support metaclasses."""
     space: dict[str, Any] = {"__annotations__": {}, "__module__": __name__}
     for field, annotation, *default in declared:
         space["__annotations__"][field] = annotation
@@ -101,12 +101,13 @@ def declaration(field: FieldInfo) -> tuple[Any, ...]:
     return (field.name, field.type)
 
 
-# Annotations are read here, and not by `msgspec.inspect`, which describes everything below them as well: at
-# each start that would take as long as all the rest of the registry.
+# Annotations are read directly. `msgspec.inspect` also describes all nested types, which would take as long
+# as the rest of the registry at every start.
 
 
 def extra_of(annotation: Any) -> Mapping[str, Any]:
-    """Returns the metadata that `refers`, `hidden` and others put on an annotation, also inside a union."""
+    """Returns the extra metadata of an annotation, as set by `refers`, `hidden` and similar functions.
+    Includes the members of a union."""
     match get_origin(annotation), get_args(annotation):
         case origin, (inner, *metadata) if origin is Annotated:
             extras = [meta.extra for meta in metadata if isinstance(meta, Meta) and meta.extra]
@@ -128,7 +129,7 @@ def references_of(spec: type[Struct], above: str) -> Iterator[tuple[str, Referen
 
 
 def hidden_fields_of(spec: type[Struct], above: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields the path of each hidden field, such as `token` or `config.password`, with its marks."""
+    """Yields the path of each hidden field, such as `token` or `config.password`, with its metadata."""
     for info in fields_of(spec):
         extra, path = extra_of(info.type), above + info.encode_name
         if "hidden" in extra:
@@ -138,7 +139,7 @@ def hidden_fields_of(spec: type[Struct], above: str = "") -> Iterator[tuple[str,
 
 
 def struct_of(annotation: Any, *, in_lists: bool = False) -> type[Struct] | None:
-    """Returns the struct that a field holds, if any; `in_lists` also looks into lists."""
+    """Returns the struct type of a field; None if it has none. `in_lists`: whether structs in lists count."""
     if isinstance(annotation, type) and issubclass(annotation, Struct):
         return annotation
     match get_origin(annotation), get_args(annotation):

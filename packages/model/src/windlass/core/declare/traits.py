@@ -1,4 +1,4 @@
-"""Abilities that many families share. A trait declares; `control` handles."""
+"""Declares traits: abilities that many families share. `control` implements them."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class HistoryEntry(Shown):
 
 
 _ID_OR_VERSION: Final = rf"^({ids.PATTERN[1:-2]}|v[1-9][0-9]{{0,8}})\Z"
-"""The id of a deployment, or its version as lists and messages show it: `v` and its number."""
+"""Matches the id of a deployment, or its version as lists and messages show it, such as v3."""
 
 
 class Rollback(Spec):
@@ -236,7 +236,7 @@ _LIST_STATUSES: Final = get(
 
 
 DEPLOYABLE: Final = "deployable"
-"""The trait of services. Each of their families has a kind in `control/kinds`."""
+"""The name of the trait of services. Each family with this trait has a kind in `control/kinds`."""
 
 
 def deployable(
@@ -249,9 +249,11 @@ def deployable(
     removal: type[Removal] | None = None,
     uninstall_query: type[Spec] | None = None,
 ) -> Trait:
-    """Declares that resources can be deployed and have a status. What runs once cannot be restarted.
-    `sub_actions` are what a deployment may do instead of all that it can. `query` holds further choices of a
-    deploy and a redeploy; `removal` and `uninstall_query` are the queries of a deletion and of `uninstall`.
+    """Returns the trait of resources that can be deployed and have a status.
+
+    `runs_once`: services that run to completion, which cannot be restarted. `sub_actions`: parts of a
+    deployment that can be requested separately. `query`: the query of `deploy` and `redeploy`. `removal` and
+    `uninstall_query`: the queries of a deletion and of `uninstall`.
     """
     restart = _start("restart-service", Deployment, "Restart without building", _RESTART)
     return Trait(
@@ -322,10 +324,10 @@ _LOG: Final = (
 )
 
 holds_services = Trait(name="holds_services", ends_services=True)
-"""Resources with this trait are deleted after the last of the services below them."""
+"""A resource with this trait is deleted after the last of its services."""
 
 has_deployments = Trait(name="has_deployments")
-"""Resources with this trait keep their past deployments."""
+"""Resources with this trait store their past deployments."""
 
 has_links = Trait(name="has_links", actions=(get("link", list[Link], "List the addresses", paged=False),))
 
@@ -350,4 +352,4 @@ has_logs = Trait(
 )
 
 has_variables = Trait(name="has_variables")
-"""Resources with this trait carry variables and secrets, and inherit those from above."""
+"""Resources with this trait have variables and secrets, and inherit those of their parents."""

@@ -1,4 +1,4 @@
-"""Turns errors of msgspec into messages that name the field and say what it should be."""
+"""Converts msgspec errors to messages that name the field and its expected value."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from windlass.core.declare.structs import extra_of, struct_of
 T = TypeVar("T")
 
 _COMMON: Final = {"id", "at", "is", "name"}
-"""Words that occur in many fields and identify none."""
+"""Words that occur in many field names and do not indicate similarity."""
 
 
 def convert(value: Any, wanted: type[T]) -> T:
-    """Converts the value to the wanted type; Invalid names the first field that does not fit."""
+    """Converts a value to a type. Raises Invalid with the first field that does not match."""
     try:
         return msgspec.convert(value, wanted)
     except msgspec.ValidationError as error:
@@ -36,7 +36,8 @@ _MATCHING = "Expected `str` matching regex "
 
 
 def _pattern_of(text: str) -> str:
-    """Returns the pattern that did not match. msgspec quotes it as Python does."""
+    """Returns the pattern that did not match, which msgspec quotes as a Python literal; empty for other
+    errors."""
     return str(ast.literal_eval(text.removeprefix(_MATCHING))) if text.startswith(_MATCHING) else ""
 
 
@@ -61,9 +62,10 @@ _KINDS: Mapping[str, str] = {
 
 
 def explain(error: Exception, wanted: Any = None) -> str:
-    """Turns msgspec's message into a sentence that starts with the field, such as `ports[0].internal_port`.
+    """Converts an error of msgspec to a sentence that begins with the field, such as
+    `ports[0].internal_port`.
 
-    `wanted` is the expected type, to suggest fields for an unknown one.
+    `wanted`: the expected type, to suggest fields in place of an unknown one.
     """
     text = str(error)
     at = _AT.search(text)
@@ -97,7 +99,7 @@ def explain(error: Exception, wanted: Any = None) -> str:
 
 
 def _struct_at(path: str, wanted: Any) -> type[Struct] | None:
-    """Returns the struct at a path such as `ports[0]`."""
+    """Returns the struct type at a path such as `ports[0]`; None if there is none."""
     struct = struct_of(wanted)
     for name in re.findall(r"[A-Za-z_]\w*", path):
         types = {field.encode_name: field.type for field in fields_of(struct)} if struct else {}
@@ -106,17 +108,17 @@ def _struct_at(path: str, wanted: Any) -> type[Struct] | None:
 
 
 class _Shorthand(Struct, frozen=True):
-    """A list of objects that users often write shorter, such as `port` for `ports`."""
+    """The short form of a list of objects, such as `port` for `ports`."""
 
     option: str
     sets: str
     written: str
-    """The right form."""
+    """The correct form of the list as JSON."""
 
 
 def _in_right_form(path: str, text: str, wanted: Any) -> str:
-    """Returns the end of a message about a value where a list of objects, or one of its objects, is
-    expected: the right form, if the list has a short form."""
+    """Returns the end of an error message about a wrong type in a list with a short form: the correct form;
+    empty for other fields."""
     if not text.startswith(("Expected `array", "Expected `object")):
         return ""
     short = _short_form(path, wanted)
@@ -124,8 +126,8 @@ def _in_right_form(path: str, text: str, wanted: Any) -> str:
 
 
 def _written_instead(name: str, path: str, wanted: Any) -> str:
-    """Returns the end of a message about an unknown field that is the short form of a list of objects: the
-    list, or within one of its objects the field that has the value."""
+    """Returns the end of an error message about an unknown field that is a short form: the correct list, or
+    inside a list item the correct field; empty for other fields."""
     if (short := _short_form(path, wanted)) and short.option == name:
         return did_you_mean([short.sets])
     shape = _struct_at(path, wanted)
@@ -136,7 +138,7 @@ def _written_instead(name: str, path: str, wanted: Any) -> str:
 
 
 def _short_form(path: str, wanted: Any) -> _Shorthand | None:
-    """Returns the short form of the list at a path, or of the list with the item at that path."""
+    """Returns the short form of the list at a path, or of the list that contains the item at the path."""
     parent, _, name = re.sub(r"\[[^]]*\]$", "", path).rpartition(".")
     shape = _struct_at(parent, wanted)
     types = {field.encode_name: field.type for field in fields_of(shape)} if shape else {}
@@ -148,8 +150,8 @@ def _short_form(path: str, wanted: Any) -> _Shorthand | None:
 
 
 def written_out(document: Any, wanted: type[Struct]) -> Any:
-    """Returns a document in which each short form, such as `port`, is replaced by the whole list, such as
-    `ports`. None if it has no short form. Invalid if it has both."""
+    """Returns the document with each short form, such as `port`, replaced by its list, such as `ports`. None
+    if there is no short form. Raises Invalid if both are present."""
     if not isinstance(document, dict):
         return None
     whole = dict(document)
@@ -164,14 +166,14 @@ def written_out(document: Any, wanted: type[Struct]) -> Any:
 
 @cache
 def _short_forms(wanted: type[Struct]) -> Mapping[str, tuple[Any, ...]]:
-    """Returns the short form of each list that has one, unless that is also a field."""
+    """Returns the short forms of lists by field. Short forms that are themselves field names are left out."""
     extras = {field.encode_name: extra_of(field.type) for field in fields_of(wanted)}
     forms = {name: extra["short_form"] for name, extra in extras.items() if "short_form" in extra}
     return {name: form for name, form in forms.items() if form[0] not in wanted.__struct_encode_fields__}
 
 
 def _suggest(name: str, shape: type[Struct] | None) -> str:
-    """Suggests fields for an unknown `name`: those that share a word with it, or are spelled alike."""
+    """Suggests fields for an unknown `name`: fields that share a word with it, or have a similar spelling."""
     declared = sorted(fields_of(shape), key=lambda field: not field.required) if shape else []
     names = [field.encode_name for field in declared]
     words = set(name.lower().split("_")) - _COMMON
@@ -182,12 +184,12 @@ def _suggest(name: str, shape: type[Struct] | None) -> str:
 
 
 def did_you_mean(similar: Sequence[str]) -> str:
-    """Returns the end of a message that suggests these words, if there are any."""
+    """Returns the end of a message that suggests these words; empty if there are none."""
     return f"; did you mean {' or '.join(similar)}?" if similar else ""
 
 
 def _choices(path: str, shape: type[Struct] | None) -> list[str]:
-    """Returns the values that the field at the end of a path may have."""
+    """Returns the allowed values of the field at the end of a path."""
     name = re.sub(r"\[.*", "", path.rpartition(".")[2])
     types = [field.type for field in fields_of(shape) if field.encode_name == name] if shape else []
     return [str(value) for type in types for value in _literals(msgspec.inspect.type_info(type))]

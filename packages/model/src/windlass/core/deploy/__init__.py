@@ -1,1 +1,1 @@
-"""Decisions about deployments, and the values that they are made of."""
+"""Pure decisions about deployments, and the values that they use."""

@@ -1,4 +1,5 @@
-"""The port of a service for which no person named one: whether it has one, and its number. Pure."""
+"""Chooses the port of a service if the user configured none: whether the service has a port, and its number.
+Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +13,13 @@ from windlass.detect.recipe import WEB
 from windlass.engines.workload import Artifact, HealthProbe, Workload, WorkloadPort
 
 USUAL: Final = 8080
-"""The port of a web process that names none: it gets this one as PORT, or the one that stands for it."""
+"""The default port of a web process. The process receives it in the variable PORT."""
 STATIC: Final = 80
 _ASKS_FOR_PORT: Final = re.compile(r"\$(?:PORT\b|\{PORT\b)")
 _WORKER: Final = re.compile(
     r"(?<![\w-])(?:workers?|celery|sidekiq|resque|rq|dramatiq|huey|beat|scheduler|queue:work|good_job|bot)(?![\w-])"
 )
-"""Matches commands of programs that serve no requests, such as workers."""
+"""Matches commands of programs that do not listen, such as workers."""
 
 
 def choose_port(
@@ -30,10 +31,10 @@ def choose_port(
     probed: int | None = None,
     former: int = 0,
 ) -> int | None:
-    """Returns the port of the web process or static site of an artifact; None if it has neither.
+    """Returns the port of an artifact's web process or static site; None if the artifact has neither.
 
-    `process` and `command` are what a person chose to run instead, `probed` is the port that a probe asks (0
-    if it names none), and `former` the port that it had before, perhaps because it was found to listen there.
+    `process` and `command`: what the user chose to run instead. `probed`: the port of a probe, 0 if the probe
+    names none. `former`: the previous port, possibly one on which the program was found to listen.
     """
     if artifact.static and not (process or command):
         return STATIC
@@ -61,12 +62,13 @@ def _names_port(artifact: Artifact) -> bool:
 
 
 def marked_as_automatic(workload: Workload) -> Workload:
-    """Returns a workload whose ports were chosen by Windlass."""
+    """Returns the workload with its ports marked as chosen by Windlass."""
     return replace(workload, ports=tuple(replace(port, automatic=True) for port in workload.ports))
 
 
 def with_port(workload: Workload, number: int) -> Workload:
-    """Returns a workload whose only port has the number on which its program was found to listen."""
+    """Returns the workload with its only port changed to the number on which its program was found to
+    listen."""
     (port,) = workload.ports
     return replace(
         workload,
@@ -77,7 +79,7 @@ def with_port(workload: Workload, number: int) -> Workload:
 
 
 def name_of(number: int) -> str:
-    """Returns the name of a port that has no other."""
+    """Returns the default name of a port."""
     return f"p{number}"
 
 

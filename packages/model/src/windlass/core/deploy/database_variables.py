@@ -1,4 +1,4 @@
-"""Variables with which services reach a database. Pure."""
+"""The variables that contain a database's connection parameters for services. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from windlass.core.deploy.injected_variables import PREFIX, prefixes_of
 
 
 class ConnectionVariable(Struct, frozen=True):
-    """One of the variables with which services reach a database."""
+    """A variable with a connection parameter of a database."""
 
     word: str
-    """The end of the key, after `QOVERY_POSTGRESQL_Z…_`."""
+    """The suffix of the key after the prefix `QOVERY_POSTGRESQL_Z…_`."""
     friendly: str
-    """The end of the key after the database's own name."""
+    """The suffix of the key after a prefix that is derived from the database's name."""
     secret: bool
 
 
@@ -37,19 +37,19 @@ PARTS: Final = (
 def connection_variables(
     type: str, id: str, name: str, host: str, port: int, login: str, password: str, database: str
 ) -> dict[str, str]:
-    """Returns the variables of a connection, with the prefixes of clients, of Windlass, and of the database's
-    name."""
+    """Returns the variables of a connection. Each exists under three prefixes: the listed prefix, its twin,
+    and a prefix derived from the database's name."""
     values = dict(_values(type, host, port, login, password, database))
     return {key: values[part.word] for key, part in _keys(type, id, name)}
 
 
 def secret_keys(type: str, id: str, name: str) -> frozenset[str]:
-    """The keys of a connection that are secrets."""
+    """Returns the keys of a connection whose values are secret."""
     return frozenset(key for key, part in _keys(type, id, name) if part.secret)
 
 
 def keys(id: str, name: str) -> frozenset[str]:
-    """Returns all keys that a database of any type would provide to services."""
+    """Returns all keys that a database of any type could provide to services."""
     return frozenset(key for type in TYPES for key, _ in _keys(type, id, name))
 
 
@@ -82,11 +82,12 @@ _NOT_IN_KEYS = re.compile(r"[^A-Z0-9]+")
 
 
 def friendly_prefix(name: str, id: str) -> str:
-    """`main-db` → `MAIN_DB_`; the id replaces a name that has no letters allowed in a key."""
+    """Returns the key prefix for a database's name: `main-db` → `MAIN_DB_`. If the name has no ASCII letters
+    or digits, the id replaces it."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().upper()
     word = _NOT_IN_KEYS.sub("_", plain).strip("_")[:200].strip("_")
     if not word:
         return f"DB_{id[:8].upper()}_"
-    # A key begins with a letter, and the prefix of Windlass is reserved.
+    # A key begins with a letter, and Windlass reserves its own prefix.
     taken = word[0].isdigit() or f"{word}_".startswith(PREFIX)
     return f"DB_{word}_" if taken else f"{word}_"

@@ -1,4 +1,4 @@
-"""The properties of each type of database: how its image is started, probed and addressed. Pure."""
+"""The properties of each database type: image, start command, probes and addresses. Pure."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ MODES: Final[tuple[Mode, ...]] = ("CONTAINER", "MANAGED")
 
 
 class DatabaseType(Struct, frozen=True, kw_only=True):
-    """The properties of one type of database."""
+    """The properties of a database type."""
 
     type: Type
     port: int
     login: str
-    """Login of the superuser; empty if there is only a password."""
+    """The login of the superuser; empty if there is only a password."""
     database: str
-    """The name of the database that exists from the start."""
+    """The name of the initial database."""
     scheme: str
     query: str = ""
-    """The query of its URLs."""
+    """The query string of its URLs."""
     image: str
     versions: tuple[str, ...]
-    """Tags of the image, the newest first."""
+    """Image tags, newest first."""
     leaps: bool
-    """True if a new major version can use the data of an older one."""
+    """Whether a new major version can read the data of an older major version."""
     stepwise: bool = False
-    """True if an upgrade must not skip a major version."""
+    """Whether an upgrade must not skip major versions."""
 
 
 _KINDS: Final[Mapping[str, DatabaseType]] = {
@@ -92,7 +92,7 @@ def kind_of(type: str) -> DatabaseType:
 
 
 class DatabaseLogin(Struct, frozen=True):
-    """Credentials of the superuser."""
+    """The credentials of the superuser."""
 
     login: str
     password: str
@@ -107,7 +107,8 @@ def image(type: str, version: str) -> str:
 
 
 def environment(type: str, version: str, credentials: DatabaseLogin) -> dict[str, str]:
-    """Read by the image when there is no data yet, and by the probe always."""
+    """Returns the environment variables of the image. The image reads them when it initializes its data; the
+    probes always read them."""
     match type:
         case "POSTGRESQL":
             settings = {
@@ -115,7 +116,8 @@ def environment(type: str, version: str, credentials: DatabaseLogin) -> dict[str
                 "POSTGRES_PASSWORD": credentials.password,
                 "POSTGRES_DB": credentials.database,
             }
-            # A folder below the volume: its top may hold a lost+found, and then initdb refuses.
+            # A subfolder of the volume is used, because initdb rejects a non-empty folder, and the volume's
+            # top folder may contain lost+found.
             return settings if _own_place(version) else {**settings, "PGDATA": f"{_PGDATA}/pgdata"}
         case "MYSQL":
             return {"MYSQL_ROOT_PASSWORD": credentials.password, "MYSQL_DATABASE": credentials.database}
@@ -130,7 +132,7 @@ def environment(type: str, version: str, credentials: DatabaseLogin) -> dict[str
 
 
 def command(type: str, credentials: DatabaseLogin) -> tuple[str, ...]:
-    """The command instead of the image's own; empty to keep that one."""
+    """Returns the command that replaces the image's command; empty to keep the image's command."""
     if type != "REDIS":
         return ()
     return ("redis-server", "--requirepass", credentials.password, "--appendonly", "yes", "--dir", "/data")
@@ -140,14 +142,14 @@ _PGDATA: Final = "/var/lib/postgresql/data"
 
 
 def _own_place(version: str) -> bool:
-    """True from version 18 on: the image has a folder for each major version, and refuses a volume at
-    `data`."""
+    """Returns whether the image has a folder per major version and rejects a volume at `data`, as images from
+    version 18 on do."""
     major = _numbers(version)[0]
     return major is not None and major >= 18
 
 
 def mount(type: str, version: str) -> str:
-    """Returns the path of the data."""
+    """Returns the mount path of the data volume."""
     match type:
         case "POSTGRESQL":
             return "/var/lib/postgresql" if _own_place(version) else _PGDATA
@@ -159,15 +161,15 @@ def mount(type: str, version: str) -> str:
             return "/data"
 
 
-# While an image sets up its first data it already runs a server, which it then stops again. That one does not
-# listen on TCP (PostgreSQL, MySQL) or only at 127.0.0.1 (MongoDB): the probes ask where it does not answer.
+# While an image initializes its data, it runs a temporary server. This server does not listen on TCP
+# (PostgreSQL, MySQL) or only on 127.0.0.1 (MongoDB). The probes use addresses at which it does not respond.
 _QUESTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "POSTGRESQL": (
         "sh",
         "-c",
         'exec pg_isready -q -h 127.0.0.1 -p 5432 -U "$POSTGRES_USER" -d "$POSTGRES_DB"',
     ),
-    # `ping` exits with 0 if the login is refused, too; only its output differs.
+    # `ping` exits with 0 even if the login is rejected; only its output differs.
     "MYSQL": (
         "sh",
         "-c",
@@ -189,8 +191,8 @@ _QUESTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def ready(type: str) -> HealthProbe:
-    """The readiness command, which uses the variables of `environment`."""
-    # mongosh is a whole JavaScript engine, and takes seconds to start on a small machine.
+    """Returns the readiness probe, whose command uses the variables of `environment`."""
+    # mongosh contains a JavaScript engine and needs seconds to start on a small machine.
     slow = type == "MONGODB"
     return HealthProbe(
         kind=ProbeKind.EXEC,
@@ -202,7 +204,7 @@ def ready(type: str) -> HealthProbe:
 
 
 def alive(type: str) -> HealthProbe:
-    """Returns the liveness probe, which costs the database next to nothing."""
+    """Returns the liveness probe, which only opens a TCP connection."""
     return HealthProbe(
         kind=ProbeKind.TCP, port=kind_of(type).port, initial_delay=30.0, period=10.0, timeout=5.0, failures=9
     )
@@ -212,7 +214,7 @@ def alive(type: str) -> HealthProbe:
 
 
 def configurations() -> list[dict[str, object]]:
-    """Returns the types with their versions and modes."""
+    """Returns all database types with their versions and modes."""
     return [
         {
             "database_type": kind.type,
@@ -223,14 +225,14 @@ def configurations() -> list[dict[str, object]]:
 
 
 def upgrades(type: str, version: str) -> list[str]:
-    """Returns the known versions that can use the data of this one, the newest first."""
+    """Returns the versions that can read the data of this version, newest first."""
     versions = kind_of(type).versions
     return [name for name in versions if name != version and not obstacle(type, version, name)]
 
 
 def obstacle(type: str, old: str, new: str) -> str:
-    """Returns why `new` cannot use the data of `old`; empty if it can. Versions that are not numbers are not
-    compared."""
+    """Returns why version `new` cannot read the data of version `old`; empty if it can. Versions that are not
+    numeric are not compared."""
     kind, before, after = kind_of(type), _numbers(old), _numbers(new)
     if old == new or before[0] is None or after[0] is None:
         return ""
@@ -249,7 +251,7 @@ def obstacle(type: str, old: str, new: str) -> str:
 def _step(
     kind: DatabaseType, before: tuple[int | None, int | None], after: tuple[int | None, int | None]
 ) -> str:
-    """The version that must not be left out, if there is one."""
+    """Returns the intermediate version that an upgrade must not skip; empty if there is none."""
     assert before[0] is not None
     assert after[0] is not None
     if kind.type == "MYSQL" and before == (8, 0) and after[0] > 8:
@@ -258,7 +260,8 @@ def _step(
 
 
 def _numbers(version: str) -> tuple[int | None, int | None]:
-    """Returns major and minor, as far as they are given: `16` stands for the newest 16."""
+    """Returns the major and minor number of a version; None for a missing number. `16` stands for the newest
+    16."""
     match = re.match(r"(\d{1,9})(?:\.(\d{1,9}))?(?![0-9])", version)
     if match is None:
         return None, None

@@ -1,7 +1,7 @@
-"""Variables that Windlass injects: the keys and values for each kind of owner. Pure.
+"""Variables that Windlass injects: keys and values for each kind of owner. Pure.
 
-They are listed with the prefix `QOVERY_`, for existing clients. Running services get each with the prefix
-`WINDLASS_`, too.
+Lists show them with the prefix `QOVERY_`, for existing clients. Running services also get each variable with
+the prefix `WINDLASS_`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ _PLACEHOLDERS: Final = {f"{LISTED}PROJECT_ID": "||Q_PRJ_ID||"}
 
 
 def placeholder(key: str) -> str | None:
-    """Returns the text that existing clients get in lists instead of the value, if there is one."""
+    """Returns the text that lists show instead of the value, as existing clients expect; None if there is
+    none."""
     return _PLACEHOLDERS.get(key)
 
 
 class BuiltIn(Struct, frozen=True, kw_only=True):
-    """An injected variable of one project, environment or service."""
+    """An injected variable of a project, environment or service."""
 
     owner: str
     key: str
@@ -42,24 +43,26 @@ class BuiltIn(Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """The id of the variable: the same at every read and on every replica."""
+        """The id of the variable, which is the same in every response and on every replica."""
         return identity(self.owner, self.key)
 
 
 @lru_cache(4096)
 def identity(owner: str, key: str) -> str:
-    """Cached, because every service of an environment needs those of all its neighbours."""
+    """Returns the id of an injected variable. Cached, because every service of an environment needs the ids
+    of all other services' variables."""
     return str(uuid.uuid5(_IDS, f"{owner}/{key}"))
 
 
 def prefixes_of(word: str, id: str) -> tuple[str, str]:
-    """`POSTGRESQL`, `0c0b1dd2-…` → `QOVERY_POSTGRESQL_Z0C0B1DD2_`, and its twin."""
+    """Returns the key prefix for a service, and its twin: `POSTGRESQL`, `0c0b1dd2-…` →
+    `QOVERY_POSTGRESQL_Z0C0B1DD2_`, `WINDLASS_POSTGRESQL_Z0C0B1DD2_`."""
     rest = f"{word}_Z{id[:8].upper()}_"
     return LISTED + rest, TWIN + rest
 
 
 def output_word(name: str) -> str:
-    """Converts the name of an output to the end of its key: `bucket-name` → `BUCKET_NAME`."""
+    """Converts the name of an output to the suffix of its key: `bucket-name` → `BUCKET_NAME`."""
     return name.upper().replace("-", "_")
 
 
@@ -68,15 +71,16 @@ def twin(key: str) -> str:
 
 
 def of_level(family: str, id: str) -> list[BuiltIn]:
-    """Returns the ids of a project, an environment or a service, as variables for itself and everything
-    below."""
+    """Returns the variable with the id of a project, environment or service. The resource itself and
+    everything below it receive the variable."""
     return [BuiltIn(owner=id, key=f"{LISTED}{enum_value(family)}_ID", value=id)]
 
 
 def address_variables(
     family: str, id: str, host: str, port: int | None, outside: str | None
 ) -> list[BuiltIn]:
-    """Returns the variables with the addresses of a service; `outside` is given if its port is public."""
+    """Returns the variables with the addresses of a service. `outside`: the public address, if there is
+    one."""
     prefix, _ = prefixes_of(enum_value(family), id)
     values = [("HOST_INTERNAL", host)]
     if port is not None:
@@ -87,7 +91,7 @@ def address_variables(
 
 
 def without_secrets(variables: Iterable[BuiltIn]) -> list[BuiltIn]:
-    """Returns variables as lists show them."""
+    """Returns the variables with empty values in place of secrets, as lists show them."""
     return [replace(variable, value="") if variable.secret else variable for variable in variables]
 
 
@@ -103,7 +107,7 @@ def _compatible_variable(variable: BuiltIn) -> BuiltIn:
     return replace(variable, key=twin(variable.key))
 
 
-# Placeholders for lists, to which no client connects: existing clients read them.
+# Placeholders that existing clients read from lists. No client connects to them.
 
 
 def nominal_database_host(id: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Decides the next step of a service. Pure, total, tested as a table."""
+"""Decides the next step of a service's deployment. Pure and total; tested as a table."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from windlass.core.deploy.states import DeploymentStage, Do, Progress
 
 class Step(StrEnum):
     REST = "rest"
-    """End all instances of a service that should not run, and then do nothing."""
+    """End all instances of a service that should not run, then do nothing."""
     KEEP = "keep"
     """Keep the deployed release running."""
     BEGIN = "begin"
-    """Begin the oldest deployment that waits."""
+    """Begin the oldest queued deployment."""
     ABANDON = "abandon"
-    """Remove the instances of a cancelled deployment; the previous release continues to serve."""
+    """Remove the instances of a cancelled deployment. The previous release continues to serve."""
     BUILD = "build"
     RELEASE = "release"
     RUN = "run"
@@ -33,22 +33,22 @@ FIRST_STAGES: Final[Mapping[Step, DeploymentStage]] = {
     Step.RELEASE: DeploymentStage.START,
     Step.RUN: DeploymentStage.START,
 }
-"""The stage of a deployment in which a step begins."""
+"""The deployment stage in which a step begins."""
 
 
 class OpenDeployment(Struct, frozen=True):
-    """A deployment that has not ended."""
+    """A deployment that is not finished."""
 
     do: str
     progress: str
     cancelled: bool = False
     switched: bool = False
-    """True if its generation serves already: it is too late to cancel."""
+    """Whether the deployment's instances already serve, so that it can no longer be cancelled."""
 
 
 def plan(head: OpenDeployment | None, serving: bool) -> Step:
-    """Returns the next step. `head` is the oldest open deployment. After an interruption the step is the same
-    again."""
+    """Returns the next step. `head`: the oldest open deployment. The result is the same after an
+    interruption, so that the step is repeated."""
     if head is None:
         return Step.KEEP if serving else Step.REST
     if head.cancelled and not head.switched:
@@ -69,5 +69,5 @@ _STEPS: Final[Mapping[Do, Step]] = {
 
 
 def superseded_positions(waiting: Sequence[str]) -> list[int]:
-    """Returns the positions of the waiting deployments that a new one replaces."""
+    """Returns the positions of queued deployments that a new deployment supersedes."""
     return [position for position, status in enumerate(waiting) if status == Progress.QUEUED]

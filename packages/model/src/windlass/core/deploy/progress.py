@@ -1,4 +1,4 @@
-"""The stored body of a deployment, and the events that report it."""
+"""The stored document of a deployment, and the events that report its progress."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Initiator(Struct, frozen=True):
 
 
 class BuildResult(Struct, frozen=True, omit_defaults=True):
-    """The result of a build and its inputs: enough to know whether it must be repeated."""
+    """The result and inputs of a build, which show whether the build has to be repeated."""
 
     artifact: Artifact
     base: str = ""
-    """Digest of the commit and all build settings except build arguments."""
+    """A digest of the commit and of all build settings except build arguments."""
     arguments: tuple[str, ...] = ()
-    """The build arguments that it asked for."""
+    """The names of the build arguments that the build uses."""
     values: str = ""
-    """Digest of the values of the build arguments."""
+    """A digest of the values of the build arguments."""
 
 
 class CommitRecord(Struct, frozen=True):
-    """A commit, as the API shows it and as it is kept with a deployment."""
+    """A commit, as the API returns it and as a deployment stores it."""
 
     git_commit_id: str
     created_at: str
@@ -42,90 +42,92 @@ class CommitRecord(Struct, frozen=True):
 
 
 class ChosenVersion(Struct, frozen=True, kw_only=True):
-    """The version that a deployment starts, as far as it is chosen when the deployment is asked for."""
+    """The version to deploy, as far as the deployment request determines it."""
 
     git_commit_id: str | None = None
     upload: str | None = None
-    """The id of an upload that was asked for; its digest then takes the place of a commit."""
+    """The id of the requested upload, whose digest replaces a commit."""
     image_tag: str | None = None
     commit: CommitRecord | None = None
     made: BuildResult | None = None
     of: str | None = None
-    """The deployment that is repeated or gone back to."""
+    """The id of the deployment to repeat or to go back to."""
     command: tuple[str, ...] = ()
-    """The command of a one-off run in this version; empty for any other deployment."""
+    """The command of a one-off run; empty for other deployments."""
     sub_action: str = ""
-    """The action of a service that has several, in the full interface's words; empty for others."""
+    """The requested part of a deployment, in the vocabulary of the full interface; empty for a whole
+    deployment."""
     event: str = ""
-    """The event of a job whose command it runs; empty for the usual one."""
+    """The event of a job whose command runs; empty for the default command."""
 
 
 class RunReport(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The run of a workload that runs once: when it began, and how it ended."""
+    """The run of a workload that runs to completion: its start and its result."""
 
     started_at: int
     ended_at: int = 0
-    """0 while it runs."""
+    """The end time; 0 while the workload runs."""
     exit_code: int | None = None
     reason: str = ""
     output: tuple[str, ...] = ()
-    """The last lines that it wrote."""
+    """The last output lines."""
     is_timed_out: bool = False
     is_listed: bool = False
-    """True for a run of a job: it is a record of its own, in the list of runs."""
+    """Whether the run is a job run, which has its own record in the list of runs."""
 
 
 class Particulars(Struct, omit_defaults=True, kw_only=True):
-    """The document of a deployment."""
+    """The stored document of a deployment."""
 
     family: str
     actor: Initiator
     origin: str = "API"
     trace: str = ""
-    """The trace of the request that asked for it."""
+    """The trace id of the request that created the deployment."""
     git_commit_id: str | None = None
-    """The commit asked for."""
+    """The id of the requested commit."""
     image_tag: str | None = None
-    """The tag of an image that is not built here: asked for, or what it was."""
+    """The requested or actual tag of an image that Windlass does not build."""
     branch: str | None = None
     message: str = ""
     waits: str = ""
-    """The reason why it waits, such as an unavailable engine; empty while it makes progress."""
+    """The reason why the deployment waits, such as an unavailable engine; empty while it makes progress."""
     cancelled: bool = False
-    """True if a cancellation was requested."""
+    """Whether cancellation was requested."""
     commit: CommitRecord | None = None
-    """The commit that it was."""
+    """The deployed commit."""
     made: BuildResult | None = None
     digest: str = ""
     of: str | None = None
-    """The deployment that it repeats or goes back to."""
+    """The id of the deployment that is repeated or gone back to."""
     command: tuple[str, ...] = ()
-    """The command of a one-off run; empty for any other deployment. It changes nothing of the service."""
+    """The command of a one-off run, which does not change the service; empty for other deployments."""
     sub_action: str = ""
-    """The action of a service that has several; empty for others."""
+    """The requested part of a deployment; empty for a whole deployment."""
     event: str = ""
-    """The event of a job whose command was asked for; empty for the usual one."""
+    """The event of a job whose command was requested; empty for the default command."""
     request: str = ""
-    """The id of the request, which may include deployments of other services."""
+    """The id of the request, which may have created deployments of other services, too."""
     run: RunReport | None = None
-    """The result of a deployment that runs once."""
+    """The run of a deployment that runs to completion."""
     release: RunReport | None = None
-    """The run of its release command."""
+    """The run of the release command."""
     began: int = 0
     ended: int = 0
     server: str = ""
-    """The id of the server that began it, whose data directory has the log; empty if there is only one."""
+    """The id of the server that began the deployment and stores its log in its data directory; empty with a
+    single server."""
     host: str = ""
-    """The host by which public ports of that server are reached."""
+    """The host at which public ports of that server are reachable."""
 
     @property
     def commit_id(self) -> str | None:
-        """The id of the deployed commit, or else of the requested one."""
+        """The id of the deployed commit, or of the requested commit if nothing is deployed yet."""
         return self.commit.git_commit_id if self.commit else self.git_commit_id
 
 
 class DeploymentEvents(Struct, frozen=True):
-    """The events of one kind of deployment, by its progress."""
+    """The events of a kind of deployment: when it is queued, begins and ends."""
 
     queued: Event
     ended: Mapping[Progress, Event]
@@ -161,13 +163,14 @@ TOLD: Final[Mapping[Do, DeploymentEvents]] = {
             Progress.SUPERSEDED: Event.UNINSTALL_CANCELLED,
         },
     ),
-    # Nothing cancels or supersedes it, and with its success the service and its deployments are gone.
+    # A deletion cannot be cancelled or superseded. If it succeeds, the service and its deployments no longer
+    # exist.
     Do.DELETE: DeploymentEvents(Event.DELETE_QUEUED, {Progress.FAILED: Event.DELETE_FAILED}),
 }
 
 
 class BuiltArtifact(Struct, frozen=True):
-    """The artifact that a deployment starts, with its commit or tag."""
+    """The artifact of a deployment, with its commit or image tag."""
 
     made: BuildResult
     commit: CommitRecord | None = None

@@ -1,4 +1,4 @@
-"""Decides the number of instances from their load. Pure."""
+"""Decides the number of instances from their CPU load. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from windlass.base.clock import SECOND
 from windlass.engines.workload import Workload
 
 BUSY, IDLE, AIM = 0.8, 0.3, 0.6
-"""Shares of the processor time asked for: more than busy calls for more, less than idle for fewer."""
+"""Fractions of the CPU limit: above BUSY, instances are added; below IDLE, they are removed; AIM is the
+target load."""
 UP_AFTER, DOWN_AFTER = 30 * SECOND, 180 * SECOND
-"""Time after a change before the next one: new instances need time to take effect."""
+"""Minimum time between two changes, because new instances need time to take effect."""
 
 
 def scale(now: int, least: int, most: int, load: float, since_change: int) -> int:
-    """`load`: the mean CPU usage over all instances, as a fraction of their limit."""
+    """Returns the new number of instances. `load`: the mean CPU usage of all instances, as a fraction of
+    their limit."""
     within = max(least, min(now, most))
     if within != now or now == 0:
         return within
@@ -27,7 +29,7 @@ def scale(now: int, least: int, most: int, load: float, since_change: int) -> in
 
 
 def count_of(workload: Workload, asked: int) -> int:
-    """Returns the number of instances: the last request of scaling, within the bounds."""
+    """Returns the number of instances that autoscaling last requested, within the configured limits."""
     if workload.alone:
         return min(1, workload.instances)
     return max(workload.instances, min(asked, workload.most))

@@ -1,7 +1,7 @@
-"""The states of services and deployments, and their words for each vocabulary.
+"""The states of services and deployments, and their words in each vocabulary.
 
-Inside, the full interface's words are used. The contract's readers know RUNNING, STOPPED and ERROR;
-words for work in progress are the same in both.
+The code uses the words of the full interface. The contract uses RUNNING, STOPPED and ERROR instead of several
+of them. Words for work in progress are the same in both.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 OUTPUT_FOLLOWS: Final = "\nIts last lines were:\n"
-"""Stands in the message of a failed deployment between the reason and the last lines of the service."""
+"""Separates the reason from the service's last log lines in the message of a failed deployment."""
 
 
 class State(StrEnum):
@@ -47,7 +47,7 @@ class State(StrEnum):
 
 
 class Progress(StrEnum):
-    """The progress of a deployment. The last four are final."""
+    """The progress of a deployment. The last four values are final."""
 
     QUEUED = "QUEUED"
     BUILDING = "BUILDING"
@@ -59,12 +59,12 @@ class Progress(StrEnum):
 
 
 class DeploymentStage(StrEnum):
-    """A stage of a deployment, which the lines of its log name."""
+    """A stage of a deployment, which its log lines contain."""
 
     FETCH = "FETCH"
     BUILD = "BUILD"
     COMMAND = "COMMAND"
-    """The release command runs, or that of a one-off run."""
+    """The release command or the command of a one-off run is running."""
     START = "START"
 
 
@@ -76,7 +76,7 @@ class Do(StrEnum):
 
     DEPLOY = "DEPLOY"
     RUN = "RUN"
-    """Run the program to completion, once."""
+    """Run the program to completion once."""
     RESTART = "RESTART"
     STOP = "STOP"
     UNINSTALL = "UNINSTALL"
@@ -84,14 +84,14 @@ class Do(StrEnum):
 
 
 BUILDS: Final = frozenset({Do.DEPLOY, Do.RUN})
-"""Deployments that begin with a build, unless they repeat an earlier one."""
+"""Actions that begin with a build, unless the deployment repeats an earlier one."""
 
 RELEASES: Final = frozenset({Do.DEPLOY, Do.RESTART})
-"""Actions after which a version serves: the new or the previous one."""
+"""Actions after which a version serves: the new version or the previous one."""
 
 
 class ActionStates(NamedTuple):
-    """The states that a service goes through while something is done with it."""
+    """The states of a service during an action."""
 
     queued: State
     under_way: State
@@ -110,7 +110,7 @@ WORDS: Final[Mapping[Do, ActionStates]] = {
 
 UP: Final = frozenset({State.DEPLOYED, State.RESTARTED})
 AT_REST: Final = frozenset({State.READY, State.STOPPED})
-"""States of services of which nothing is meant to run."""
+"""States of services that should not have instances."""
 
 
 def is_failure(state: str) -> bool:
@@ -129,12 +129,13 @@ def contract_state(state: str) -> str:
 
 
 def full_state(state: str) -> str:
-    """Returns the full interface's word for a state. Its clients recognize waiting work by `_QUEUED`."""
+    """Returns the full interface's word for a state. Its clients recognize queued work by the suffix
+    `_QUEUED`."""
     return State.DEPLOYMENT_QUEUED if state == State.QUEUED else state
 
 
 def action_status(state: str) -> str:
-    """Returns the outcome of the last action on a service, in the full interface's words."""
+    """Returns the result of the last action on a service, in the vocabulary of the full interface."""
     if state == State.READY:
         return "NEVER"
     if is_failure(state):
@@ -147,7 +148,7 @@ def action_status(state: str) -> str:
 
 
 def logged(state: State) -> str:
-    """Returns the word for a state in logs of deployments, which have words of their own."""
+    """Returns the word for a state in deployment logs, which have their own vocabulary."""
     if state in _LOGGED:
         return _LOGGED[state]
     if is_failure(state):
@@ -166,19 +167,19 @@ _LOGGED: Final[Mapping[State, str]] = {
     State.STOPPED: "PAUSED",
     State.DELETING: "DELETE_IN_PROGRESS",
     State.DELETED: "DELETED",
-    State.READY: "DELETED",  # a deployment ends so that has removed the instances
+    State.READY: "DELETED",  # the end state of a deployment that has removed the instances
 }
 
 
 def full_action(state: str) -> str:
-    """Returns the last action on a service, in the full interface's words."""
+    """Returns the last action on a service, in the vocabulary of the full interface."""
     for word in ("RESTART", "STOP", "DELET"):
         if state.startswith(word):
             return "DELETE" if word == "DELET" else word
     return "UNKNOWN" if state == State.READY else "DEPLOY"
 
 
-# What is under way speaks louder than what is broken, and that louder than what is well.
+# States by precedence: work in progress, then failures, then states at rest.
 _LOUDEST = (
     *(state for state in State if state.endswith(("ING", "_QUEUED"))),
     State.QUEUED,
@@ -193,6 +194,6 @@ _LOUDEST = (
 
 
 def together(states: Iterable[str]) -> State:
-    """The state of a whole environment, from those of its services."""
+    """Returns the state of an environment: the state of its services with the highest precedence."""
     present = set(states)
     return next((state for state in _LOUDEST if state in present), State.READY)

@@ -1,1 +1,1 @@
-"""The words of the product, as data: events, audit, regions, databases, variables, host names."""
+"""Vocabularies and other data of the product: events, audit, regions, variables, timetables, names."""

@@ -1,7 +1,8 @@
 """The vocabulary of the audit: maps events, families and origins to the words of the full interface.
 
-Where the full interface has no word, ours is used. Its clients fail on a word that they do not know, so under
-`/compat` they get the nearest known one, with the exact word in `change`.
+Events without a word in the full interface have a word of Windlass. Clients of the full interface fail on
+unknown words, so responses under `/compat` contain the most similar known word. The exact word is then in
+`change`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ SUB_TARGETS: Final = (
     "TRANSFER_OWNERSHIP", "VARIABLE",
 )  # fmt: skip
 OURS, THEIRS = "WINDLASS", "QOVERY_INTERNAL"
-"""Origin of automatic changes: our word and the full interface's word."""
+"""The origin of automatic changes: Windlass's word and the full interface's word."""
 ORIGINS: Final = ("API", "CLI", "CONSOLE", "GIT", THEIRS, "SKILL", "TERRAFORM_PROVIDER", OURS)
 
 # Events that have another name in the full interface.
@@ -53,7 +54,7 @@ _EXACT: Final[Mapping[str, str]] = {
     Event.DEPLOYMENT_FAILED: "DEPLOY_FAILED",
 }
 _OF_A_RESTART: Final[Mapping[str, str]] = {"DEPLOYED": "RESTARTED", "DEPLOY_FAILED": "RESTART_FAILED"}
-# Events without a word in the full interface, with the nearest one.
+# The most similar words for events that the full interface does not have.
 _NEAREST: Final[Mapping[str, str]] = {
     Event.SIGNED_IN: "ACCEPT",
     Event.TOKEN_USED: "ACCEPT",
@@ -73,11 +74,12 @@ _NEAREST: Final[Mapping[str, str]] = {
 _OTHERWISE = "UPDATE"
 
 WORDS: Final = tuple(dict.fromkeys([*TYPES, *(event.value for event in Event)]))
-"""Every word that clients may filter by, including the contract's words for deployments."""
+"""All words that clients may filter by, including the contract's words for deployments."""
 
 
 def type_of(kind: str, action: str, *, full: bool) -> str:
-    """Returns the word for an event. `action` is the action of its deployment, if it has one."""
+    """Returns the word for an event. `action`: the action of the event's deployment; empty without a
+    deployment."""
     word = _EXACT.get(kind, kind)
     if full and word not in TYPES:
         word = _NEAREST.get(kind, _OTHERWISE)
@@ -85,7 +87,7 @@ def type_of(kind: str, action: str, *, full: bool) -> str:
 
 
 def kinds_of(word: str, *, full: bool) -> tuple[str, ...]:
-    """Returns the events that a word may stand for; our own words are accepted, too."""
+    """Returns the kinds of event that a word may stand for. Windlass's own words are accepted, too."""
     return tuple(
         kind
         for kind in Event
@@ -94,21 +96,22 @@ def kinds_of(word: str, *, full: bool) -> tuple[str, ...]:
 
 
 class AuditWords(Struct, frozen=True, kw_only=True):
-    """The audit's words for a family, if they do not follow from its name: `gitToken` is GIT_TOKEN."""
+    """The audit's words for a family, if they are not derived from its name, such as GIT_TOKEN from
+    `gitToken`."""
 
     target: str = ""
-    """One of TARGETS, for events about a resource of the family."""
+    """The target type of events about a resource of the family, one of TARGETS."""
     sub_target: str = ""
-    """One of SUB_TARGETS, for a resource that belongs to another one."""
+    """The sub-target type of events about a resource that belongs to another one, one of SUB_TARGETS."""
     is_part: bool = False
-    """True if its events are listed at its owner: those of a variable at its service."""
+    """Whether events are listed under the owner of the resource, such as a variable's service."""
 
 
 AUDIT_WORDS: Final = AuditWords()
 
 
 class AuditNames:
-    """The audit's words for all families, and back."""
+    """Maps families to the audit's words, and words to families."""
 
     def __init__(self, words: Mapping[str, AuditWords]) -> None:
         self._targets = {family: entry.target or enum_value(family) for family, entry in words.items()}
@@ -122,14 +125,15 @@ class AuditNames:
         return self._targets.get(family, enum_value(family))
 
     def families_of(self, target: str) -> tuple[str, ...]:
-        """Returns the names of all families with this audit word, or a name that matches nothing."""
+        """Returns the families with this target word. Without a match, returns the word itself, which matches
+        nothing."""
         return tuple(family for family, word in self._targets.items() if word == target) or (target,)
 
     def sub_target(self, family: str) -> str | None:
         return self._sub_targets.get(family)
 
     def family_of(self, sub_target: str) -> str | None:
-        """Returns the family of a sub-target, or None."""
+        """Returns the family with this sub-target word; None if there is none."""
         return next((family for family, word in self._sub_targets.items() if word == sub_target), None)
 
 
@@ -138,5 +142,5 @@ def origin_of(origin: str, *, full: bool) -> str:
 
 
 def origin_kept(origin: str) -> str:
-    """Returns the stored form of an origin, given in either vocabulary."""
+    """Returns the stored form of an origin from either vocabulary."""
     return OURS if origin == THEIRS else origin

@@ -1,7 +1,7 @@
-"""Timetables of cron: five fields or a macro, parsed into sets of minutes, hours, days and months. Pure.
+"""Parses cron timetables, five fields or a macro, into sets of minutes, hours, days and months. Pure.
 
-The syntax is that of cronie: lists, ranges, steps of `*` or of a range, and names of months and weekdays.
-`due_times` works out when a timetable is due.
+The syntax is the syntax of cronie: lists, ranges, steps of `*` or of a range, and names of months and
+weekdays. `due_times` computes when a timetable is due.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LONGEST_MONTH: Final = {
 
 
 class BadTimetable(ValueError):
-    """A text is not a timetable; the message shows the expected form."""
+    """A text is not a timetable. The message shows the expected form."""
 
 
 class TimetableField(Struct, frozen=True):
@@ -53,7 +53,7 @@ class TimetableField(Struct, frozen=True):
     most: int
     names: Sequence[str] = ()
     first_name: int = 0
-    """The number of the first of the names."""
+    """The number of the first name."""
     example: str = ""
 
 
@@ -67,7 +67,7 @@ FIELDS: Final = (
 
 
 class Timetable(Struct, frozen=True):
-    """A timetable as sets of numbers. Weekdays count from 0, which is Sunday."""
+    """A timetable as sets of numbers. Weekdays are numbered from 0, which is Sunday."""
 
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
@@ -75,16 +75,16 @@ class Timetable(Struct, frozen=True):
     months: frozenset[int]
     weekdays: frozenset[int]
     needs_both_days: bool
-    """True if the day of the month and the weekday must both match: one of the fields begins with `*`.
-    Otherwise one of them is enough."""
+    """Whether day of the month and weekday must both match, which is the case if one of the fields begins
+    with `*`. Otherwise one match is sufficient."""
     is_wildcard: bool
-    """True if the field of the minute or of the hour begins with `*`: it follows the clock when that is
-    changed. Otherwise its times are fixed: none is left out, and none comes twice."""
+    """Whether the minute or hour field begins with `*`. Such a timetable follows the clock during a time
+    change. Otherwise each due time occurs exactly once, even if the clock skips or repeats it."""
 
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Timetable:
-    """Raises BadTimetable, with the field that is wrong and what it should be."""
+    """Parses a timetable. Raises BadTimetable with the wrong field and its expected form."""
     words = MACROS.get(text.strip().lower(), text).split()
     if text.strip().startswith("@") and len(words) == 1:
         raise BadTimetable(

@@ -1,9 +1,10 @@
-"""The times at which a timetable is due, in the clock of a time zone. Pure.
+"""Computes when a timetable is due in a time zone. Pure.
 
-Where the clock is changed, it follows cronie. Timetables with a wildcard minute or hour follow the clock:
-they are not due in an hour that is skipped, and are due in both of an hour that is repeated. All others are
-due once for each of their times: those of a skipped hour right after it, and those of a repeated hour in the
-first of them. A change of three hours or more is a correction of the clock, which is not made up for.
+At time changes, the behaviour of cronie is followed. Timetables with a wildcard minute or hour follow the
+clock: they are not due in a skipped hour, and due in both occurrences of a repeated hour. Other timetables
+are due exactly once for each of their times: times in a skipped hour are due right after it, and times in a
+repeated hour are due in its first occurrence. A change of three hours or more is a correction of the clock,
+for which times are neither made up nor left out.
 
 Times are minutes since 1970, UTC.
 """
@@ -21,25 +22,26 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from windlass.core.words.cron import Timetable
 
 LONGEST_CHANGE: Final = 180
-"""Minutes above which a change of the clock is a correction, not daylight saving time."""
+"""Time changes of at least this many minutes are corrections of the clock, not daylight saving time."""
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 (the clock of a zone, which is given apart)
 _DAY: Final = timedelta(days=1)
 _FARTHEST: Final = 366 * 9
-"""Maximum number of days to look ahead: 29 February may be eight years away."""
+"""Maximum number of days to look ahead, because 29 February may be eight years away."""
 
 
 class UnknownZone(Exception):
-    """Raised for a time zone that this machine does not know, although another machine or an earlier
-    version of its data did. The message is for the person whose job it is."""
+    """A time zone is missing on this machine, although another machine or an earlier version of the tz
+    database had it. The message is for the owner of the job."""
 
 
 def is_zone(name: str) -> bool:
-    """Returns True for names of the IANA database, letter by letter: file systems may ignore case."""
+    """Returns whether the name is in the IANA database. Case-sensitive, although some file systems are
+    not."""
     return name in _zones()
 
 
 def similar_zones(name: str) -> list[str]:
-    """Returns the names that a misspelled one is nearest to, in letters of any case."""
+    """Returns the names that are most similar to a misspelled name, ignoring case."""
     by_key = {zone.casefold(): zone for zone in sorted(_zones())}
     return [by_key[key] for key in get_close_matches(name.casefold(), by_key, 2, 0.8)]
 
@@ -51,7 +53,7 @@ def _zones() -> frozenset[str]:
 
 @lru_cache(maxsize=1024)
 def zone(name: str) -> ZoneInfo:
-    """May raise UnknownZone."""
+    """Returns a time zone. Raises UnknownZone if it is missing on this machine."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -62,8 +64,8 @@ def zone(name: str) -> ZoneInfo:
 
 
 def next_due(timetable: Timetable, where: ZoneInfo, after: int) -> int | None:
-    """Returns the first due time after this minute; None if there is none in the next years."""
-    # A clock that is set back over midnight has times of the day before again.
+    """Returns the first due time after a minute; None if there is none in the next nine years."""
+    # After the clock is set back over midnight, times of the previous day occur again.
     day = datetime.fromtimestamp(after * 60, UTC).astimezone(where).date() - _DAY
     farthest = day + _FARTHEST * _DAY
     while day < farthest:
@@ -79,7 +81,7 @@ def next_due(timetable: Timetable, where: ZoneInfo, after: int) -> int | None:
 
 
 def due_times(timetable: Timetable, where: ZoneInfo, after: int, until: int) -> Iterator[int]:
-    """Yields the due times after a minute, up to and including another one."""
+    """Yields the due times after the minute `after`, up to and including the minute `until`."""
     due = next_due(timetable, where, after)
     while due is not None and due <= until:
         yield due
@@ -91,13 +93,13 @@ def _next_month(day: date) -> date:
 
 
 def _matches(timetable: Timetable, day: date) -> bool:
-    """Returns whether a day of a right month is a right one."""
+    """Returns whether a day matches the timetable. Its month must match already."""
     in_days, in_weekdays = day.day in timetable.days, day.isoweekday() % 7 in timetable.weekdays
     return in_days and in_weekdays if timetable.needs_both_days else in_days or in_weekdays
 
 
 def _first_after(timetable: Timetable, where: ZoneInfo, day: date, after: int) -> int | None:
-    """Returns the first due time of a day after a minute."""
+    """Returns the first due time of a day after the minute `after`; None if there is none."""
     offset = _only_offset(where, day)
     if offset is None:
         return next((due for due in _all_of(timetable, where, day) if due > after), None)
@@ -116,7 +118,7 @@ def _first_after(timetable: Timetable, where: ZoneInfo, day: date, after: int) -
 
 @lru_cache(maxsize=8192)
 def _only_offset(where: ZoneInfo, day: date) -> int | None:
-    """Returns the minutes by which the clock of a zone is ahead on a day; None if it is changed on it."""
+    """Returns the UTC offset of a zone on a day in minutes; None if the offset changes on that day."""
     first = datetime(day.year, day.month, day.day)  # noqa: DTZ001
     before, later = _offset(where, first, 0), _offset(where, first + _DAY, 1)
     return before if before == later else None
@@ -124,7 +126,7 @@ def _only_offset(where: ZoneInfo, day: date) -> int | None:
 
 @lru_cache(maxsize=1024)
 def _all_of(timetable: Timetable, where: ZoneInfo, day: date) -> tuple[int, ...]:
-    """Returns all due times of a day on which the clock is changed."""
+    """Returns all due times of a day on which the UTC offset changes."""
     times: set[int] = set()
     for hour in timetable.hours:
         for minute in timetable.minutes:
@@ -134,21 +136,22 @@ def _all_of(timetable: Timetable, where: ZoneInfo, day: date) -> tuple[int, ...]
 
 
 def _due_at(timetable: Timetable, where: ZoneInfo, local: datetime) -> Iterator[int]:
-    """Yields the minutes in which a time of the clock is due: none, one or two."""
+    """Yields the minutes at which a local time is due: none, one or two."""
     first, second = _offset(where, local, 0), _offset(where, local, 1)
     minute = _minutes(local)
     if first == second:
         yield minute - first
-    elif first > second:  # The clock is set back, and shows it twice.
+    elif first > second:  # The clock is set back, so the local time occurs twice.
         yield minute - first
         if timetable.is_wildcard or first - second >= LONGEST_CHANGE:
             yield minute - second
-    elif not timetable.is_wildcard and second - first < LONGEST_CHANGE:  # It is skipped.
+    elif not timetable.is_wildcard and second - first < LONGEST_CHANGE:  # The clock skips the local time.
         yield _change_between(where, minute - second, minute - first)
 
 
 def _change_between(where: ZoneInfo, before: int, after: int) -> int:
-    """Returns the first minute with the new offset, between one with the former and one with the new one."""
+    """Returns the first minute with the new offset. `before` has the former offset, and `after` the new
+    one."""
     new = _offset_at(where, after)
     while after - before > 1:
         middle = (before + after) // 2

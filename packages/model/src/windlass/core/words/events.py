@@ -1,4 +1,4 @@
-"""The kinds of event, and the two vocabularies for events that webhooks subscribe to."""
+"""The kinds of event, and the two vocabularies of events that webhooks can subscribe to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Event(StrEnum):
-    """A kind of event. Events are written in the transaction of the change."""
+    """A kind of event. An event is stored in the transaction of the change that it reports."""
 
     CREATED = "CREATE"
     UPDATED = "UPDATE"
@@ -58,7 +58,7 @@ class Event(StrEnum):
     SEALING_KEY_RETIRED = "SEALING_KEY_RETIRED"
 
 
-# The contract's word first, then the full interface's word for the same event.
+# The contract's word, and the full interface's word for the same event.
 _WORDS: Final[Mapping[str, str]] = {
     "DEPLOYMENT_STARTED": "DEPLOYMENT_STARTED",
     "DEPLOYMENT_SUCCEEDED": "DEPLOYMENT_SUCCESSFUL",
@@ -68,11 +68,11 @@ _WORDS: Final[Mapping[str, str]] = {
 _BACK: Final[Mapping[str, str]] = {full: plain for plain, full in _WORDS.items()}
 
 SUBSCRIBABLE: Final = tuple(dict.fromkeys([*_WORDS, *_BACK]))
-"""Every word accepted in a subscription, from both vocabularies."""
+"""All words that subscriptions accept, from both vocabularies."""
 
 
 def is_full(word: str) -> bool:
-    """Returns whether only the full interface has this word."""
+    """Returns whether a word exists only in the full interface."""
     return word in _BACK and word not in _WORDS
 
 

@@ -1,10 +1,10 @@
 """Masks the values of secrets in text with `••••`. Pure.
 
-The cost for a text does not depend on the number of secrets. First comes a filter: for each secret one window
-is chosen such that every occurrence contains at least one aligned word of four bytes (two, for the shortest)
-of a known set. A text without secrets costs one look-up for each four bytes. Only a text that does not pass
-is searched: at each position for the first six characters of any secret, then for the longest secret that
-begins there.
+The cost for a text does not depend on the number of secrets, because a filter comes first. For each secret,
+one window of bytes is chosen so that every occurrence of the secret contains at least one aligned four-byte
+word of a known set (a two-byte word for the shortest secrets). A text without secrets costs one look-up per
+four bytes. Only a text that does not pass the filter is searched for secrets: at each position, first for the
+first six characters of any secret, then for the longest secret that begins there.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from windlass.core.words.pattern_search import PatternSearch as PatternSearch
 MASK: Final = "••••"
 
 SHORTEST_LINE: Final = 12
-"""Minimum length of a line in a value of several lines, such as a key or a settings file."""
+"""Minimum length of a masked line in a multi-line value, such as a key or a settings file."""
 LONGEST: Final = 64
-"""Longer values are masked in pieces of at most this many characters."""
+"""Maximum length of a pattern in characters. Longer values are masked in pieces."""
 MOST: Final = 4000
-"""Maximum of patterns of one deployment; larger secret files are masked by their first lines."""
+"""Maximum number of patterns per deployment. Larger secret files are masked only by their first lines."""
 CUT: Final = 16 * 1024 - 8
 """A message of at least this many bytes may be a part of a longer line."""
 
@@ -46,7 +46,7 @@ _FRAME: Final = ("-----BEGIN ", "-----END ")
 
 
 class Mask:
-    """Masks the secrets of one deployment."""
+    """Masks the secrets of a deployment."""
 
     def __init__(self, values: Iterable[str]) -> None:
         self.values = tuple(dict.fromkeys(values))
@@ -64,10 +64,10 @@ class Mask:
         return _without_spans(text, list(self._search.spans(text)), 0, len(text))
 
     def messages(self, messages: list[str], before: str = "") -> tuple[list[str], str]:
-        """Masks messages in order; some may be parts of one line that was cut.
+        """Masks messages in order. Consecutive messages may be parts of one line that was cut.
 
-        `before` is the end of an unfinished line, which the last call returned. Returns the masked messages
-        (the same list if there is nothing to mask) and the end of an unfinished line for the next call.
+        `before`: the held-back end of an unfinished line from the previous call. Returns the masked messages
+        (the same list if nothing is masked), and the held-back end of an unfinished line for the next call.
         """
         if not before and not any(map(_is_cut, messages)) and not self._may_hold("\n".join(messages)):
             return messages, ""
@@ -78,10 +78,11 @@ class Mask:
         return masked, before
 
     def _line(self, parts: Sequence[str], before: str) -> tuple[list[str], str]:
-        """Masks the parts of one line. A secret may span two parts, and the second comes later.
+        """Masks the parts of one line. A secret may span two parts, of which the second arrives later.
 
-        So the end of an unfinished line is always held back. Holding it back only where a secret may begin
-        would let a writer of long lines find out, letter by letter, how the secret begins.
+        Therefore the end of an unfinished line is always held back. If it were held back only where a secret
+        may begin, a program that writes long lines could find out, character by character, how the secret
+        begins.
         """
         unfinished = _is_cut(parts[-1])
         if len(parts) == 1 and not before and not unfinished:
@@ -97,7 +98,7 @@ class Mask:
         return masked, whole[end:]
 
     def _holding_point(self, whole: str, spans: Sequence[tuple[int, int]]) -> int:
-        """Returns the position from which the end of an unfinished line is held back: never within a
+        """Returns the position from which the end of an unfinished line is held back. It is never inside a
         secret."""
         end = max(len(whole) - self._longest + 1, 0)
         return next((last for first, last in spans if first < end < last), end)
@@ -110,8 +111,7 @@ class Mask:
 
     @cached_property
     def _search(self) -> PatternSearch:
-        """Returns the search for all secrets. It is built when first needed: most services never print
-        one."""
+        """The search for all secrets. Built on demand, because most services never print a secret."""
         return PatternSearch(self.patterns)
 
     @cached_property
@@ -139,11 +139,11 @@ def _patterns(values: Iterable[str]) -> tuple[str, ...]:
 
 
 class _WholePiece(str):
-    """A pattern as it is searched for, which is not cut again."""
+    """A pattern that is not split into pieces."""
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yields the value as programs may write it: plain, quoted or encoded."""
+    """Yields the forms in which programs may print a value: plain, quoted or encoded."""
     lines = [line.strip() for line in value.splitlines()]
     if len(lines) > 1:
         yield from _forms_of_lines(lines)
@@ -175,8 +175,12 @@ def _forms_of_lines(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _in_base64(value: str) -> Iterator[str]:
-    """Yields its base64 form at each of the three offsets, without digits that depend on other bytes.
-    Where nothing follows, the last digit depends on the value alone: it has its own form."""
+    """Yields the base64 forms of a value at each of the three offsets, without digits that depend on adjacent
+    bytes.
+
+    If the value is at the end of the encoded text, the last digit depends only on the value. This is a
+    separate form.
+    """
     raw = value.encode(errors="replace")
     for offset in range(3):
         encoded = base64.b64encode(bytes(offset) + raw).rstrip(b"=").decode()
@@ -193,7 +197,8 @@ _URLSAFE: Final = str.maketrans("+/", "-_")
 
 
 def _password(value: str) -> str:
-    """Returns the password in an address such as `postgres://user:password@host/name`."""
+    """Returns the password in an address such as `postgres://user:password@host/name`; empty if there is
+    none."""
     if "://" not in value:
         return ""
     try:
@@ -203,7 +208,7 @@ def _password(value: str) -> str:
 
 
 def _pieces(value: str) -> Iterator[str]:
-    """Cuts a long value into pieces of about equal length."""
+    """Splits a long value into pieces of about equal length."""
     number = -(-len(value) // LONGEST)
     size = -(-len(value) // number)
     for start in range(0, len(value), size):
@@ -216,7 +221,7 @@ def _pieces(value: str) -> Iterator[str]:
 
 
 def _window(raw: bytes) -> bytes:
-    """Returns the seven most unusual bytes of a value, or all of a shorter one."""
+    """Returns the seven most unusual consecutive bytes of a value, or the whole value if it is shorter."""
     if len(raw) <= 7:
         return raw
     windows = [raw[start : start + 7] for start in range(len(raw) - 6)]
@@ -224,7 +229,7 @@ def _window(raw: bytes) -> bytes:
 
 
 def _words_in(windows: Iterable[bytes]) -> Iterator[int]:
-    """Yields words of four bytes: any seven bytes contain one aligned word."""
+    """Yields the four-byte words in each window. Any seven bytes contain one aligned word."""
     for window in windows:
         if len(window) >= 7:
             yield from (_number(window[start : start + 4]) for start in range(4))
@@ -233,8 +238,8 @@ def _words_in(windows: Iterable[bytes]) -> Iterator[int]:
 def _pairs_in(windows: Iterable[bytes]) -> Iterator[int]:
     for window in windows:
         if len(window) < 7:
-            # Two neighbouring pairs at either alignment would be more selective; a window of six bytes allows
-            # one pair.
+            # Two adjacent pairs would be more selective, but a window of six bytes guarantees only one
+            # aligned pair.
             yield from (_number(window[start : start + 2]) for start in range(2))
 
 
@@ -257,7 +262,7 @@ def _is_cut(message: str) -> bool:
 
 
 def _lines(messages: Sequence[str]) -> Iterator[list[str]]:
-    """Groups messages that are parts of one line."""
+    """Groups messages that are parts of the same line."""
     line: list[str] = []
     for message in messages:
         line.append(message)

@@ -1,4 +1,4 @@
-"""Converts names between forms: for people, for paths, and for parameters."""
+"""Converts names between forms: for display, for paths, and for parameters."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from typing import Final
 
 
 def kebab(name: str) -> str:
-    """Returns a name in kebab case: `environmentVariable` → `environment-variable`."""
+    """Converts a name to kebab case: `environmentVariable` → `environment-variable`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", "-", name).lower()
 
 
 PLACE_NAME: Final = r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?\Z"
-"""Pattern of names that operators give to machines."""
+"""Matches names that operators give to machines."""
 
 
 @cache
 def snake(name: str) -> str:
-    """Converts to snake case: `apiToken` → `api_token`."""
+    """Converts a name to snake case: `apiToken` → `api_token`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def enum_value(name: str) -> str:
-    """Converts to the value of a field, such as `service_type` or `scope`: `gitToken` → `GIT_TOKEN`."""
+    """Converts a name to an enum value of fields such as `service_type` or `scope`: `gitToken` →
+    `GIT_TOKEN`."""
     return snake(name).upper()
 
 
 def to_words(title: str) -> str:
-    """Converts to words: `EnvironmentVariable` → `environment variable`, `APIToken` → `API token`."""
+    """Converts a title to words: `EnvironmentVariable` → `environment variable`, `APIToken` → `API token`."""
     out = ""
     for place, letter in enumerate(title):
         following = title[place + 1 : place + 2]
@@ -39,8 +40,10 @@ def to_words(title: str) -> str:
 
 
 def plural(title: str) -> str:
-    """Converts to plural: `Project` → `Projects`, `ContainerRegistry` → `ContainerRegistries`;
-    `AwsCredentials` stays."""
+    """Returns the plural of a title: `Project` → `Projects`, `ContainerRegistry` → `ContainerRegistries`.
+
+    Titles that end with s, such as `AwsCredentials`, are not changed.
+    """
     if title.endswith("s"):
         return title
     return re.sub(r"(?<=[^aeiou])y$", "ie", title) + "s"

@@ -1,6 +1,7 @@
-"""Operations of the full interface that Windlass refuses on purpose, each with the reason.
+"""Operations of the full interface that Windlass deliberately does not offer, each with the reason.
 
-A path that is in neither this list nor the registry is not served yet, or belongs to no interface.
+A path that is neither in this list nor in the registry is not implemented yet, or does not exist in the full
+interface.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ NOT_OFFERED: Final[Mapping[str, Sequence[str]]] = {
         "PUT /organization/{}/cluster/{}/karpenterPrivateSubnetIds",
     ),
 }
-"""Operations by the reason for their refusal; `{}` is any segment."""
+"""Operations by the reason why they are not offered. `{}` stands for any path segment."""
 
 
 def _pattern(operation: str) -> str:
@@ -151,6 +152,6 @@ _REFUSED: Final = [
 
 
 def why_not_offered(method: str, path: str) -> str:
-    """Returns the reason why Windlass refuses an operation of the full interface; empty for other paths."""
+    """Returns why Windlass does not offer an operation of the full interface; empty for other paths."""
     asked = f"{'GET' if method == 'HEAD' else method} {path}"
     return next((reason for reason, pattern in _REFUSED if pattern.fullmatch(asked)), "")

@@ -14,8 +14,8 @@ logs unreadable."""
 class PatternSearch:
     """Finds the longest pattern at each position of a text.
 
-    The length is found by binary search: for each pattern, those beginnings are known that a search for its
-    length visits. So a position costs a few look-ups, for any number of patterns and any text.
+    The length is found by binary search. For each pattern, the prefixes that the binary search for its length
+    visits are stored. A position therefore needs only a few look-ups, whatever the number of patterns.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
@@ -24,10 +24,10 @@ class PatternSearch:
         self._heads = re.compile(_alternatives(_tree(pattern[:SHORTEST] for pattern in sorted(whole))))
         beginnings = {beginning for pattern in whole for beginning in self._beginnings(pattern)}
         self.known = {beginning: self._longest_of(whole, beginning) for beginning in beginnings}
-        """Beginnings of patterns, each with the length of the longest pattern that starts with it."""
+        """Stored prefixes, each with the length of the longest pattern that it begins with."""
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yields beginning and end of each match, from left to right, without overlaps."""
+        """Yields the start and end of each match, from left to right, without overlaps."""
         place = 0 if self.lengths else len(text) + 1
         while place <= len(text) and (head := self._heads.search(text, place)) is not None:
             start = head.start()
@@ -37,7 +37,7 @@ class PatternSearch:
             place = start + (length or 1)
 
     def _length(self, text: str, start: int) -> int:
-        """Returns the length of the longest pattern at a position, or 0."""
+        """Returns the length of the longest pattern at a position; 0 if there is none."""
         low, high, length = 0, len(self.lengths), 0
         while low < high:
             middle = (low + high) // 2
@@ -74,7 +74,7 @@ def _tree(patterns: Iterable[str]) -> dict[str, Any]:
 
 
 def _alternatives(node: Mapping[str, Any]) -> str:
-    """Returns the tree as a regular expression that prefers longer matches."""
+    """Returns a regular expression for the tree that prefers longer matches."""
     branches = [_chain(sign, below) for sign, below in sorted(node.items()) if sign]
     if not branches:
         return ""

@@ -78,8 +78,8 @@ def region(name: str, code: str, city: str, *, arm: bool, zones: tuple[str, ...]
 
 
 def aws(name: str, code: str, city: str, letters: str = "abc") -> CloudRegion:
-    """Declares an AWS region. Zones are eu-west-3a, eu-west-3b ...; Graviton is assumed everywhere, also in
-    China and GovCloud."""
+    """Declares an AWS region. Zones are eu-west-3a, eu-west-3b ...; Graviton is assumed to be available
+    everywhere, including China and GovCloud."""
     return region(name, code, city, arm=True, zones=tuple(name + letter for letter in letters))
 
 
@@ -104,7 +104,7 @@ def scaleway(name: str, code: str, city: str, *, arm: bool = False) -> CloudRegi
 AWS = (
     aws("us-east-1", "US", "Northern Virginia", "abcdef"),
     aws("us-east-2", "US", "Ohio"),
-    aws("us-west-1", "US", "Northern California"),  # an account sees two of the three
+    aws("us-west-1", "US", "Northern California"),  # an account can use two of the three zones
     aws("us-west-2", "US", "Oregon", "abcd"),
     aws("ca-central-1", "CA", "Montréal", "abd"),
     aws("ca-west-1", "CA", "Calgary"),
@@ -136,7 +136,7 @@ AWS = (
     aws("ap-southeast-5", "MY", "Kuala Lumpur"),
     aws("ap-southeast-6", "NZ", "Auckland"),
     aws("ap-southeast-7", "TH", "Bangkok"),
-    # China and GovCloud are partitions with accounts of their own.
+    # China and GovCloud are partitions with separate accounts.
     aws("cn-north-1", "CN", "Beijing", "abd"),
     aws("cn-northwest-1", "CN", "Zhongwei"),
     aws("us-gov-east-1", "US", "Ohio"),

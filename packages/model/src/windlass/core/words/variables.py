@@ -1,7 +1,7 @@
-"""Computes the variables and files that a service runs with, from the declarations at its levels. Pure.
+"""Computes the variables and files that a service runs with from the declarations at all levels. Pure.
 
-A value may reference names, as in `postgres://{{DB_USER}}@{{DB_HOST}}`. References are resolved among all
-visible names, and resolved values may contain references, too. An inserted value is not scanned again.
+A value may reference other variables, as in `postgres://{{DB_USER}}@{{DB_HOST}}`. References can name all
+visible variables, and referenced values may contain references, too. An inserted value is not scanned again.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-# Linux gives a process no single variable above 128 KiB, including `KEY=` and the end, and about 2 MiB in
-# all.
+# Linux limits a single variable to 128 KiB, including `KEY=` and the final NUL, and all variables to about 2
+# MiB.
 MOST_OF_ONE: Final = 128 * 1024 - 2
 MOST_OF_ALL: Final = 1024 * 1024
 MOST_OF_A_FILE: Final = 1024 * 1024
@@ -26,11 +26,11 @@ PATH_OF_FILE: Final = (
     "and not end with a slash"
 )
 PART_OF_PATH: Final = r"(\.{0,2}[^/.\x00-\x1f][^/\x00-\x1f]*|\.{3}[^/\x00-\x1f]*)"
-"""Pattern of a part of a path, other than . and .., which engines would read in their own ways."""
+"""Matches a path segment other than . and .., which engines would interpret differently."""
 FILE_PATTERN: Final = rf"^(/{PART_OF_PATH})+\Z"
-"""Pattern of a path that every engine takes as it is written."""
+"""Matches a path that every engine uses unchanged."""
 DEEPEST: Final = 32
-"""Maximum depth of references from a value to the last one it depends on."""
+"""Maximum length of a chain of references."""
 
 _ALIKE: Final = 0.85
 _MOST_COMPARED: Final = 1000
@@ -39,31 +39,32 @@ _MENTION = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}")
 
 
 def has_references(value: str) -> bool:
-    """Returns whether a part of the value stands for the value of another variable."""
+    """Returns whether the value contains a reference to another variable."""
     return _MENTION.search(value) is not None
 
 
 class UnresolvableVariable(Exception):
-    """Raised if no process can run with these variables. The message is for the person who deployed."""
+    """A process cannot run with these variables. The message is for the person who deployed."""
 
 
 class DeclaredVariable(Struct, frozen=True, kw_only=True):
-    """A variable or a secret as declared at one level."""
+    """A variable or secret as declared at one level."""
 
     id: str
     key: str
     value: str = ""
     secret: bool = False
     mount_path: str = ""
-    """If set, the value is the content of a file, and the variable holds the path of the file."""
+    """The path of a file with the value as content; the variable then contains this path. Empty for no
+    file."""
     interpolated: bool = True
-    """True if references in the value are resolved."""
+    """Whether references in the value are resolved."""
     stands_for: str = ""
-    """For an alias, the id of the entry whose value it has, instead of its own."""
+    """The id of the aliased entry, whose value replaces the alias's own; empty if the entry is no alias."""
 
 
 class Inputs(Struct, frozen=True, kw_only=True):
-    """The variables and files that a service runs with, and a digest of them all."""
+    """The variables and files that a service runs with, and a digest of all of them."""
 
     variables: dict[str, str]
     files: dict[str, bytes]
@@ -71,18 +72,18 @@ class Inputs(Struct, frozen=True, kw_only=True):
     secrets: frozenset[str]
     """Names of variables that must not appear in build logs and images."""
     secret_files: frozenset[str] = frozenset()
-    """Paths of files with the same rule."""
+    """Paths of files that must not appear in build logs and images."""
     arguments: dict[str, str]
     """Build arguments: all variables that are not secret."""
     declared: frozenset[str] = frozenset()
-    """Names of the variables that users declared; the others are built in."""
+    """Names of variables that users declared; all others are built in."""
     warnings: tuple[str, ...] = ()
     """Warnings for the build log."""
     digest: str
 
     @property
     def hidden(self) -> list[str]:
-        """The values of secrets, to be masked in logs."""
+        """The values of secrets, which are masked in logs."""
         files = [self.files[path].decode(errors="replace") for path in self.secret_files]
         return [*(self.variables[key] for key in self.secrets), *files]
 
@@ -91,19 +92,19 @@ class ResolvedVariables(Struct, frozen=True):
     variables: dict[str, str]
     files: dict[str, bytes]
     secrets: frozenset[str]
-    """Keys whose values are secret, or contain a secret."""
+    """Keys whose values are secret or contain a secret."""
     warnings: tuple[str, ...]
     secret_files: frozenset[str] = frozenset()
-    """Paths of files that are secret, or contain a secret."""
+    """Paths of files that are secret or contain a secret."""
     used: frozenset[str] = frozenset()
-    """Ids of entries that others reference or alias."""
+    """Ids of entries that other entries reference or alias."""
     missing: frozenset[str] = frozenset()
-    """Referenced names that no entry has."""
+    """Referenced names that do not exist."""
 
 
 def resolve(levels: Sequence[Sequence[DeclaredVariable]]) -> ResolvedVariables:
-    """Resolves all levels. The nearest level comes first, the built-in variables last; the first level with a
-    key wins."""
+    """Resolves the variables of all levels. The nearest level comes first, and built-in variables come last.
+    The first level with a key takes precedence."""
     warnings: list[str] = []
     used: set[str] = set()
     chosen = _choose(levels, warnings, used)
@@ -124,7 +125,8 @@ def resolve(levels: Sequence[Sequence[DeclaredVariable]]) -> ResolvedVariables:
 def _choose(
     levels: Sequence[Sequence[DeclaredVariable]], warnings: list[str], used: set[str]
 ) -> dict[str, DeclaredVariable]:
-    """Returns the effective entry of each key; an alias carries the aliased entry, which is `used`."""
+    """Returns the effective entry of each key. Aliases receive the value of the aliased entry, whose id is
+    added to `used`."""
     entries = {entry.id: entry for level in levels for entry in level}
     chosen: dict[str, DeclaredVariable] = {}
     for entry in (entry for level in levels for entry in level):
@@ -141,8 +143,7 @@ def _choose(
 def _follow_aliases(
     entry: DeclaredVariable, entries: Mapping[str, DeclaredVariable], used: set[str]
 ) -> DeclaredVariable | None:
-    """Follows aliases, also of aliases, to the entry with the value; None if one leads nowhere or to
-    itself."""
+    """Follows a chain of aliases to the entry with the value. None if the chain is broken or circular."""
     other, passed = entry, set[str]()
     while other.stands_for:
         passed.add(other.id)
@@ -171,7 +172,7 @@ class _Text(NamedTuple):
 
 
 class _Expansion:
-    """Replaces references in values by the values of the variables; each name is resolved once."""
+    """Replaces references in values by the values of the variables. Each variable is resolved only once."""
 
     def __init__(self, entries: Mapping[str, DeclaredVariable]) -> None:
         self.warnings: list[str] = []
@@ -180,10 +181,10 @@ class _Expansion:
         self._entries = entries
         self._done: dict[str, _Text] = {}
         self._way: list[str] = []
-        """The keys from the first reference to the present one."""
+        """The keys of the current chain of references."""
 
     def of(self, key: str) -> _Text:
-        """Returns the resolved value of this key."""
+        """Returns the resolved value of a key."""
         if key not in self._done:
             self._done[key] = self._read(self._entries[key])
         return self._done[key]
@@ -215,7 +216,8 @@ class _Expansion:
         self._way.append(key)
 
     def fill(self, entry: DeclaredVariable, most: int) -> _Text:
-        """Returns a value with its references replaced, if the result is not too long."""
+        """Returns the value with its references replaced. Raises UnresolvableVariable if the result is too
+        long."""
         if not entry.interpolated:
             return _check_size(entry, [_text(entry.value, secret=entry.secret)], most)
         parts: list[_Text] = []
@@ -241,7 +243,7 @@ class _Expansion:
                 yield _text(f"{{{{{piece}}}}}", secret=entry.secret)
 
     def _warn(self, entry: DeclaredVariable, name: str) -> None:
-        # In a secret, text that looks like a reference may be a part of the secret.
+        # In a secret, text that looks like a reference may be part of the secret, so it is not shown.
         what = "a name" if entry.secret else f"{{{{{name}}}}}"
         alike = (
             [] if entry.secret else get_close_matches(name, islice(self._entries, _MOST_COMPARED), 1, _ALIKE)
@@ -269,8 +271,8 @@ def _check_size(entry: DeclaredVariable, parts: Sequence[_Text], most: int) -> _
 
 
 def _texts(chosen: Iterable[str], reading: _Expansion) -> dict[str, _Text]:
-    """Expands the chosen variables. Stops at the limit, because thousands of short values may refer to a
-    long one."""
+    """Resolves the chosen variables. Stops at the size limit, because thousands of short values may refer to
+    a long value."""
     texts: dict[str, _Text] = {}
     whole = 0
     for key in chosen:
@@ -292,7 +294,7 @@ def _files(
     secret: set[str] = set()
     owners: dict[str, str] = {}
     size = 0
-    # An alias holds the path of the file of its target; it creates its own file only if no other entry does.
+    # An alias contains the path of its target's file. It creates a file only if no other entry does.
     for entry in sorted(chosen.values(), key=lambda entry: bool(entry.stands_for)):
         if not entry.mount_path:
             continue

@@ -1,4 +1,4 @@
-"""The body of a webhook delivery: its content and its formats. Pure."""
+"""Formats the body of a webhook delivery. Pure."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class NamedRun(Struct, frozen=True):
 
 
 class WebhookPayload(Struct, frozen=True, kw_only=True):
-    """One event of one deployment, with its service, environment, project and organization at that moment."""
+    """An event of a deployment, with its service, environment, project and organization at that time."""
 
     kind: str
-    """The event, in the contract's words."""
+    """The event, in the contract's vocabulary."""
     at: str
     family: str
     service: NamedId
@@ -47,7 +47,7 @@ class WebhookPayload(Struct, frozen=True, kw_only=True):
     ended: str | None = None
     test: bool = False
     run: NamedRun | None = None
-    """The run that the event is about, if it is not about the deployment itself."""
+    """The run that the event is about; None if it is about the deployment."""
 
     @property
     def path(self) -> str:
@@ -57,7 +57,7 @@ class WebhookPayload(Struct, frozen=True, kw_only=True):
 
 
 class Subscription(Struct):
-    """The part of a webhook that selects events and sets the format."""
+    """The fields of a webhook that select events and set the format."""
 
     target_url: str
     events: list[str]
@@ -81,8 +81,8 @@ def concerns(webhook: Subscription, news: WebhookPayload) -> bool:
 
 
 def matches_pattern(pattern: str, name: str) -> bool:
-    """Returns whether a name has the parts of a pattern in their order. Takes the first place of each, and
-    never another: a regular expression would try them all."""
+    """Returns whether a name matches a pattern with `*`. Uses the first occurrence of each part, without the
+    backtracking of a regular expression."""
     begin, *others = pattern.casefold().split("*")
     name = name.casefold()
     if not others:
@@ -100,7 +100,7 @@ def matches_pattern(pattern: str, name: str) -> bool:
 
 
 def render(webhook: Subscription, news: WebhookPayload, base: str) -> dict[str, Any]:
-    """Returns the body of a delivery; `base` is the address of this server."""
+    """Returns the body of a delivery. `base`: the address of this server."""
     link = base.rstrip("/") + news.path
     return _slack(news, link) if webhook.kind == "SLACK" else _standard(webhook, news, link)
 
@@ -109,7 +109,7 @@ def _standard(webhook: Subscription, news: WebhookPayload, link: str) -> dict[st
     word = full(news.kind) if webhook.vocabulary == "FULL" else news.kind
     payload: dict[str, Any] = {
         f"{news.family}_id": news.service.id,
-        "application_id": news.service.id,  # the contract has it in every payload
+        "application_id": news.service.id,  # the contract requires it in every payload
         "service_id": news.service.id,
         "service_kind": enum_value(news.family),
         "service_name": news.service.name,
@@ -147,7 +147,7 @@ _SAYS: Final[Mapping[str, tuple[str, str]]] = {
 }
 _OF_A_RUN: Final = (":x:", "failed in a run of its timetable")
 _LONGEST = 2500
-"""Maximum length of a message in characters; a block of Slack holds 3,000."""
+"""Maximum length of a message in characters. A Slack block is limited to 3,000."""
 
 
 def _slack(news: WebhookPayload, link: str) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def _section(text: str) -> dict[str, Any]:
 
 
 def _escape(text: str) -> str:
-    """Escapes text that Slack would read as a link, a mention or an entity."""
+    """Escapes characters that Slack would interpret as a link, mention or entity."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -190,7 +190,7 @@ def _first_line(text: str) -> str:
 
 
 def _cut(text: str) -> str:
-    """Shortens a text in the middle: the cause is at the beginning, and the last output at the end."""
+    """Shortens a text in the middle, because the cause is at the beginning and the last output at the end."""
     if len(text) <= _LONGEST:
         return text
     half = _LONGEST // 2

@@ -21,7 +21,7 @@ _MOST = 4096
 
 
 class Server(ThreadingHTTPServer):
-    # Requests under way are answered before it ends.
+    # Waits for requests in progress before the server ends.
     daemon_threads = False
     request_queue_size = 128
 
@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     options = parser.parse_args()
     server = Server(options.host, int(os.environ.get("PORT", "8080")), os.environ)
-    # Not in the signal handler: it runs in the thread that serves, which would wait for itself.
+    # A separate thread is needed: the signal handler runs in the serving thread, which would wait for itself.
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
     print(f"guestbook {VERSION} listens on {options.host}:{server.server_port}", flush=True)
     with server:

@@ -1,4 +1,4 @@
-"""Stores the visits: how many there were, and what visitors wrote."""
+"""Stores the number of visits and the entries of visitors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TABLES = (
     " (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at timestamptz NOT NULL DEFAULT now(),"
     " name text NOT NULL, message text NOT NULL)",
 )
-# Instances that start at once must not make the same table at once.
+# Prevents instances that start at the same time from creating the same table.
 _ALONE = "SELECT pg_advisory_lock(7230)"
 _COUNT = """INSERT INTO visits (count) VALUES (1)
 ON CONFLICT (one) DO UPDATE SET count = visits.count + 1 RETURNING count"""
@@ -35,7 +35,7 @@ class Book:
         self._ready = False
 
     def visit(self) -> tuple[int, list[Entry]]:
-        """Counts a visit, and returns the number of all and the latest entries."""
+        """Counts a visit. Returns the total number of visits and the latest entries."""
         with self._open() as database:
             [(count,)] = database.execute(_COUNT)
             rows = database.execute(_NEWEST)
@@ -55,7 +55,8 @@ class Book:
 
 
 def address_in(variables: Mapping[str, str]) -> str:
-    """Returns DATABASE_URL, or the first variable with the address of a PostgreSQL, or an empty text."""
+    """Returns DATABASE_URL, or the first variable with the address of a PostgreSQL database; empty if there
+    is none."""
     if url := variables.get("DATABASE_URL"):
         return url
     values = (variables[name] for name in sorted(variables))

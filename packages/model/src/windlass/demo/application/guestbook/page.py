@@ -1,4 +1,4 @@
-"""The page of the guestbook, without anything from other servers."""
+"""Renders the guestbook's page, which loads nothing from other servers."""
 
 from __future__ import annotations
 

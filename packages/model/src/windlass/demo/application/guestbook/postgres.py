@@ -1,4 +1,4 @@
-"""A client for PostgreSQL, as small as it can be: log in, execute with parameters, hang up."""
+"""A minimal PostgreSQL client: logs in, executes statements with parameters, and disconnects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = tuple["str | None", ...]
 
 
 class DatabaseError(Exception):
-    """The server answered with an error."""
+    """The server responded with an error."""
 
 
 class DatabaseConnection:
@@ -39,7 +39,7 @@ class DatabaseConnection:
         self._socket.close()
 
     def execute(self, statement: str, *values: str) -> list[Row]:
-        """Returns the rows of a statement, in which $1 stands for the first value."""
+        """Executes a statement, in which $1 stands for the first value. Returns its rows."""
         parameters = b"".join(struct.pack("!i", len(value.encode())) + value.encode() for value in values)
         self._send(b"P", _texts("", statement) + b"\0\0")
         self._send(b"B", _texts("", "") + struct.pack("!HH", 0, len(values)) + parameters + b"\0\0")
@@ -77,7 +77,7 @@ class DatabaseConnection:
 
 
 def _proof(password: str, bare: str, challenge: str) -> bytes:
-    """Returns the proof of SCRAM-SHA-256, see RFC 7677."""
+    """Returns the client's final message of SCRAM-SHA-256, see RFC 7677."""
     parts = dict(part.split("=", 1) for part in challenge.split(","))
     salt, rounds = base64.b64decode(parts["s"]), int(parts["i"])
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, rounds)
