@@ -61,7 +61,7 @@ class Field(Struct, frozen=True, kw_only=True):
     default: Any = NODEFAULT
     required: bool = False
     is_read_from_files: bool = False
-    """Whether the value may be read from a file, as for secrets and texts of several lines."""
+    """Returns whether the value may be read from a file, as for secrets and texts of several lines."""
     short: ShortForm | None = None
 
     @property

@@ -34,9 +34,9 @@ class GitFolder(Struct, frozen=True, kw_only=True):
     """Addresses of the remotes in a form that the server can use, beginning with the upstream branch's
     remote."""
     has_changes: bool = False
-    """Whether a file of the application differs from the commit."""
+    """Returns whether a file of the application differs from the commit."""
     is_pushed: bool = False
-    """Whether a remote contained the commit at the last fetch or push."""
+    """Returns whether a remote contained the commit at the last fetch or push."""
 
 
 def git_folder(folder: Path) -> GitFolder | None:

@@ -50,7 +50,7 @@ class ConsoleFile(Struct, frozen=True):
     content_type: bytes
     etag: bytes
     is_forever: bool
-    """Whether the content at the file's address never changes."""
+    """Returns whether the content at the file's address never changes."""
     headers: tuple[tuple[bytes, bytes], ...]
 
 

@@ -46,9 +46,9 @@ class NodeFramework(Struct, frozen=True, kw_only=True):
     missing: str = ""
     """The remedy, if the build produces neither a server nor static files."""
     is_single_page: bool = False
-    """Whether the static files are a single-page application, which may route in the browser."""
+    """Returns whether the static files are a single-page application, which may route in the browser."""
     ignores_start: bool = False
-    """Whether the usual start script runs a development server."""
+    """Returns whether the usual start script runs a development server."""
 
 
 def _config(files: KnownFiles, name: str) -> str:

@@ -33,7 +33,7 @@ class Toolchain(Struct, frozen=True, kw_only=True):
     wheel_programs: str = "bin"
     """The program folder in the installed wheel."""
     is_needed_to_run: bool = False
-    """Whether one of these programs starts the application."""
+    """Returns whether one of these programs starts the application."""
     version: tuple[str, ...] = ()
     """The command that prints the version; empty if versions older than the requested one are accepted."""
     version_files: tuple[str, ...] = ()

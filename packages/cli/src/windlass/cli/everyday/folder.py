@@ -60,11 +60,8 @@ def source_of(api: Api, folder: Path, git: GitFolder | None, repository: str | N
 
 
 def whole_folder(folder: Path, git: GitFolder | None) -> Path:
-    """Returns the top folder of the folder's git repository, or the folder itself.
-
-    Without a repository, files in parent folders may belong to someone else. A repository that contains the
-    home folder is never uploaded.
-    """
+    """Returns the top folder of the git repository, or the folder itself without one: parent folders may
+    belong to someone else. A repository that contains the home folder is never uploaded."""
     return git.top if git and not Path.home().is_relative_to(git.top) else folder
 
 
@@ -147,7 +144,7 @@ class InitAnswers(Struct, frozen=True):
     port: str
     """A number, `none`, or `auto`, which lets the server choose the port."""
     follows_program: bool = False
-    """Whether the port was detected. The server may replace it by the port on which the program listens."""
+    """Returns whether the port was detected, so that the port on which the program listens may replace it."""
 
 
 @click.command(
@@ -306,8 +303,7 @@ def _init_answers(
         raise InvalidUsage(f"give a project and an environment, such as shop/production, and not {place!r}")
     detected = _port_of(recipe)
     port = _check_port(options["port"] or ask("Port on which it listens for HTTP, or none", detected))
-    # With a Dockerfile, the server chooses a port only if EXPOSE declares one. Otherwise the port would be
-    # lost.
+    # With a Dockerfile, the server may choose only if EXPOSE declares a port. Otherwise it would be lost.
     is_detected = not options["port"] and port == detected and not (folder / "Dockerfile").exists()
     return InitAnswers(name=name, place=place, port=port, follows_program=is_detected)
 
@@ -334,8 +330,7 @@ def _ports(answers: InitAnswers) -> dict[str, Any]:
 
 
 def _port_of(recipe: Recipe) -> str:
-    """Returns the proposed port: the port of the web process or static site, or none if there are only
-    workers."""
+    """Returns the port to propose: of the web process or static site, or `none` if there are only workers."""
     if recipe.static_folder or (recipe.start and (recipe.port or _has_web(recipe))):
         return str(recipe.port or _USUAL_PORT)
     return _NONE if recipe.processes and not _has_web(recipe) else _AUTO

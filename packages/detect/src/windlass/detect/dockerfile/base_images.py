@@ -34,9 +34,9 @@ class BaseImages(Struct, frozen=True, kw_only=True):
     versions: tuple[str, ...] = ()
     """Available versions, oldest first. A version range selects one of them."""
     takes_patches: bool = False
-    """Whether the language requires exactly the patch version that the repository declares."""
+    """Returns whether the language requires exactly the patch version that the repository declares."""
     at_least: bool = False
-    """Whether a newer version of the language builds every project that declares an older version."""
+    """Returns whether a newer version of the language builds every project that declares an older version."""
 
     def version_for(self, wish: str) -> str:
         """Returns the version in the image tag for a version or range that a repository declares."""

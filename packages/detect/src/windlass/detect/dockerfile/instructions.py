@@ -26,7 +26,7 @@ class CacheMount(Struct, frozen=True):
     id: str
     target: str
     is_locked: bool = False
-    """Whether builds use the folder one at a time, for tools that cannot share it."""
+    """Returns whether builds use the folder one at a time, for tools that cannot share it."""
 
     def __str__(self) -> str:
         sharing = ",sharing=locked" if self.is_locked else ""

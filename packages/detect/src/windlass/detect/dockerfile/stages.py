@@ -72,7 +72,7 @@ class DockerfileOptions(Struct, frozen=True, kw_only=True):
     variables: tuple[str, ...] = ()
     """Names of the variables that are passed to the build."""
     caches: bool = True
-    """Whether the engine supports cache mounts."""
+    """Returns whether the engine supports cache mounts."""
     own: str = "app"
     """The prefix of cache ids that belong to this application only."""
     mounts: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class DockerfileOptions(Struct, frozen=True, kw_only=True):
     below: str = ""
     """The application's folder, relative to its workspace. All files of the workspace are sent."""
     works_below: bool = False
-    """Whether commands run in the application's folder instead of the workspace's folder."""
+    """Returns whether commands run in the application's folder instead of the workspace's folder."""
 
     @property
     def folder(self) -> str:

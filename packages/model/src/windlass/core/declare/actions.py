@@ -47,35 +47,36 @@ class Action(Struct, frozen=True, kw_only=True):
     query: type[Spec] | None = None
     answer: type[Struct] | None = None
     listing: bool = False
-    """Whether the response is a list of `answer` objects, in `results`."""
+    """Returns whether the response is a list of `answer` objects, in `results`."""
     paged: bool = True
-    """Whether the list is always paged. If not, the response is the whole list unless the request names a
-    page."""
+    """Returns whether the list is always paged. If not, the response is the whole list unless the request
+    names a page."""
     is_unpaged: bool = False
-    """Whether the list has no paging at all, like the list of regions."""
+    """Returns whether the list has no paging at all, like the list of regions."""
     is_array: bool = False
-    """Whether the response is the array itself instead of an object with `results`."""
+    """Returns whether the response is the array itself instead of an object with `results`."""
     streams: bool = False
-    """Whether the response is always a stream of server-sent events, each with an `answer` as data. The query
-    decides whether the stream continues with new events."""
+    """Returns whether the response is always a stream of server-sent events, each with an `answer` as data.
+    The query decides whether the stream continues with new events."""
     is_raw: bool = False
-    """Whether the operation opens a websocket or receives a stream of bytes. Such operations are in
+    """Returns whether the operation opens a websocket or receives a stream of bytes. Such operations are in
     `Registry.raw`, separate from the others."""
     outside: bool = False
-    """Whether the operation starts programs or calls other machines during the request. It ends when the
-    client disconnects."""
+    """Returns whether the operation starts programs or calls other machines during the request. It ends when
+    the client disconnects."""
     only_reads: bool = False
-    """Whether the operation changes nothing although its method is POST, because its body is a query."""
+    """Returns whether the operation changes nothing although its method is POST, because its body is a
+    query."""
     starts: bool = False
-    """Whether the operation starts work in services that continues after the response."""
+    """Returns whether the operation starts work in services that continues after the response."""
     status: int = 200
     also: tuple[int, ...] = ()
     """Additional response statuses: a success without a body, or an error that similar operations do not
     have."""
     on_collection: bool = False
-    """Whether the path begins with the collection's path instead of a resource's path."""
+    """Returns whether the path begins with the collection's path instead of a resource's path."""
     unnested: bool = False
-    """Whether the path omits the parent although the family is nested: `/cluster/{id}/lock`."""
+    """Returns whether the path omits the parent although the family is nested: `/cluster/{id}/lock`."""
     description: str = ""
 
 
@@ -98,11 +99,14 @@ class Trait(Struct, frozen=True, kw_only=True):
     chosen: type[Chosen] | None = None
     """The struct that selects a service in a deployment of several services; None if the id is sufficient."""
     needs_behaviour: bool = False
-    """Whether the trait needs a Behaviour in `control`, in addition to the handlers of its actions."""
+    """Returns whether the trait needs a Behaviour in `control`, in addition to the handlers of its
+    actions."""
     ends_services: bool = False
-    """Whether deleting a resource with this trait ends services: the resource itself or services below it."""
+    """Returns whether deleting a resource with this trait ends services: the resource itself or services
+    below it."""
     runs_once: bool = False
-    """Whether a deployment runs the service's program to completion. Nothing keeps running afterwards."""
+    """Returns whether a deployment runs the service's program to completion. Nothing keeps running
+    afterwards."""
     sub_actions: tuple[SubAction, ...] = ()
     removal: type[Spec] | None = None
     """The query of a deletion, if it has more fields than deletions of other services."""

@@ -69,22 +69,23 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     listing: bool = False
     paged: bool = False
     is_array: bool = False
-    """Whether the response of a list is the array itself instead of an object with `results`."""
+    """Returns whether the response of a list is the array itself instead of an object with `results`."""
     streams: bool = False
-    """Whether the response is always a stream of server-sent events, each with an `answer` as data."""
+    """Returns whether the response is always a stream of server-sent events, each with an `answer` as
+    data."""
     is_raw: bool = False
-    """Whether the operation opens a websocket or receives a stream of bytes."""
+    """Returns whether the operation opens a websocket or receives a stream of bytes."""
     outside: bool = False
-    """Whether the operation ends when the client disconnects, because it occupies programs or other
+    """Returns whether the operation ends when the client disconnects, because it occupies programs or other
     machines."""
     only_reads: bool = False
-    """Whether the operation changes nothing, whatever its method."""
+    """Returns whether the operation changes nothing, whatever its method."""
     starts: bool = False
-    """Whether the operation starts work in services that continues after the response."""
+    """Returns whether the operation starts work in services that continues after the response."""
     tagged: bool = False
-    """Whether the response is one resource with an ETag."""
+    """Returns whether the response is one resource with an ETag."""
     conditional: bool = False
-    """Whether the operation supports `If-Match`."""
+    """Returns whether the operation supports `If-Match`."""
     description: str = ""
 
     @property

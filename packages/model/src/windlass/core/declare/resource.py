@@ -123,7 +123,8 @@ class Family:
         self.traits = traits
         self.own_actions = actions
         self.nested = nested
-        """Whether a resource's path includes its parent: `/organization/{org_id}/webhook/{webhook_id}`."""
+        """Returns whether a resource's path includes its parent:
+        `/organization/{org_id}/webhook/{webhook_id}`."""
         self.names = names
         """The field that identifies a resource among its siblings; None if the family has no names."""
         self.list_query = list_query

@@ -31,9 +31,9 @@ class DatabaseType(Struct, frozen=True, kw_only=True):
     versions: tuple[str, ...]
     """Image tags, newest first."""
     leaps: bool
-    """Whether a new major version can read the data of an older major version."""
+    """Returns whether a new major version can read the data of an older major version."""
     stepwise: bool = False
-    """Whether an upgrade must not skip major versions."""
+    """Returns whether an upgrade must not skip major versions."""
 
 
 _KINDS: Final[Mapping[str, DatabaseType]] = {

@@ -43,7 +43,7 @@ class OpenDeployment(Struct, frozen=True):
     progress: str
     cancelled: bool = False
     switched: bool = False
-    """Whether the deployment's instances already serve, so that it can no longer be cancelled."""
+    """Returns whether the deployment's instances already serve, so that it can no longer be cancelled."""
 
 
 def plan(head: OpenDeployment | None, serving: bool) -> Step:

@@ -73,7 +73,7 @@ class RunReport(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The last output lines."""
     is_timed_out: bool = False
     is_listed: bool = False
-    """Whether the run is a job run, which has its own record in the list of runs."""
+    """Returns whether the run is a job run, which has its own record in the list of runs."""
 
 
 class Particulars(Struct, omit_defaults=True, kw_only=True):
@@ -93,7 +93,7 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     waits: str = ""
     """The reason why the deployment waits, such as an unavailable engine; empty while it makes progress."""
     cancelled: bool = False
-    """Whether cancellation was requested."""
+    """Returns whether cancellation was requested."""
     commit: CommitRecord | None = None
     """The deployed commit."""
     made: BuildResult | None = None

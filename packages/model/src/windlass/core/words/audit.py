@@ -104,7 +104,7 @@ class AuditWords(Struct, frozen=True, kw_only=True):
     sub_target: str = ""
     """The sub-target type of events about a resource that belongs to another one, one of SUB_TARGETS."""
     is_part: bool = False
-    """Whether events are listed under the owner of the resource, such as a variable's service."""
+    """Returns whether events are listed under the owner of the resource, such as a variable's service."""
 
 
 AUDIT_WORDS: Final = AuditWords()

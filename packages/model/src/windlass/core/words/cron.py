@@ -75,11 +75,11 @@ class Timetable(Struct, frozen=True):
     months: frozenset[int]
     weekdays: frozenset[int]
     needs_both_days: bool
-    """Whether day of the month and weekday must both match, which is the case if one of the fields begins
-    with `*`. Otherwise one match is sufficient."""
+    """Returns whether day of the month and weekday must both match, which is the case if one of the fields
+    begins with `*`. Otherwise one match is sufficient."""
     is_wildcard: bool
-    """Whether the minute or hour field begins with `*`. Such a timetable follows the clock during a time
-    change. Otherwise each due time occurs exactly once, even if the clock skips or repeats it."""
+    """Returns whether the minute or hour field begins with `*`. Such a timetable follows the clock during a
+    time change. Otherwise each due time occurs exactly once, even if the clock skips or repeats it."""
 
 
 @lru_cache(maxsize=4096)

@@ -58,7 +58,7 @@ class DeclaredVariable(Struct, frozen=True, kw_only=True):
     """The path of a file with the value as content; the variable then contains this path. Empty for no
     file."""
     interpolated: bool = True
-    """Whether references in the value are resolved."""
+    """Returns whether references in the value are resolved."""
     stands_for: str = ""
     """The id of the aliased entry, whose value replaces the alias's own; empty if the entry is no alias."""
 
