@@ -93,7 +93,8 @@ class ImageToDeploy(Spec):
 
 
 class AutoDeployment(Status):
-    """The deployments of a new tag in an organization, with the id of the organization."""
+    """The deployments that a new image tag has started in an organization, with the id of the
+    organization."""
 
     id: Annotated[Id, id_of_subject()]
     deployments: list[Deployment] = []
@@ -106,14 +107,14 @@ class ImageCheck(Spec):
 
 
 class CheckedImage(Shown):
-    """An image that its registry has."""
+    """An image that exists in its registry."""
 
     image: Annotated[str, example("ghcr.io/acme/shop:1.4.2")]
     digest: Annotated[str, example("sha256:" + "9f" * 32)]
 
 
 class ImageVersion(Shown):
-    """A tag that is newer than the one of a container."""
+    """An image tag that is newer than the container's tag."""
 
     name: Annotated[str, example("1.5.0")]
     digest: Annotated[

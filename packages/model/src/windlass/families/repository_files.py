@@ -44,7 +44,7 @@ class GitFileCheck(Spec):
 
 
 class CheckedFiles(Shown):
-    """Files that a repository has."""
+    """Files that exist in a repository."""
 
     files: Annotated[list[str], example(["values.yaml"])]
 

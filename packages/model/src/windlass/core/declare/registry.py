@@ -1,5 +1,5 @@
-"""All operations, derived from the families. Routes, the OpenAPI document, the scope matrix, the command line
-and tests are derived from it.
+"""The registry of all operations, which are derived from the families. Routes, the OpenAPI document, the
+scope matrix, the command line and tests are derived from the registry.
 
 An invalid declaration, such as a second family with the same name, prevents the start with an error message.
 """

@@ -3,8 +3,8 @@
 At time changes, the behaviour of cronie is followed. Timetables with a wildcard minute or hour follow the
 clock: they are not due in a skipped hour, and due in both occurrences of a repeated hour. Other timetables
 are due exactly once for each of their times: times in a skipped hour are due right after it, and times in a
-repeated hour are due in its first occurrence. A change of three hours or more is a correction of the clock,
-for which times are neither made up nor left out.
+repeated hour are due in its first occurrence. A change of three hours or more is treated as a
+correction of the clock, which all timetables follow.
 
 Times are minutes since 1970, UTC.
 """
