@@ -1,4 +1,4 @@
-"""An API token: gives a machine access, for a limited time and to limited resources if wanted."""
+"""An API token: gives a program access, optionally for a limited time or to selected resources only."""
 
 from typing import Annotated, Literal
 

@@ -1,6 +1,6 @@
 """A cluster: machines that run services, reached through an engine.
 
-A cluster without an engine is kept and shown, but nothing reaches it: nothing is deployed there.
+A cluster without an engine is only a record: services cannot be deployed on it.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,4 +1,4 @@
-"""A container: an image that is there already, run as it is."""
+"""A container: an existing image that is run unchanged."""
 
 from typing import Annotated
 

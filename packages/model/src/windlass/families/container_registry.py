@@ -1,4 +1,4 @@
-"""A container registry: where images come from, and the login that it takes."""
+"""A container registry: a source of images, and the login for it."""
 
 from typing import Annotated, Any, Literal
 

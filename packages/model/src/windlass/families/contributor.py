@@ -12,7 +12,7 @@ from windlass.families.application import application
 
 
 class Contributor(Shown):
-    """The author of a commit, as the commit names them."""
+    """The author of a commit, as recorded in the commit."""
 
     first_name: Annotated[str, example("Ada")]
     last_name: Annotated[

@@ -1,4 +1,4 @@
-"""A database: a server of a known kind, with storage that outlives its containers."""
+"""A database: a server of a supported type, with storage that outlives its containers."""
 
 from typing import Annotated, Literal
 

@@ -11,7 +11,7 @@ from windlass.core.declare.traits import Deployment as Shown
 
 
 class DeploymentSpec(Spec):
-    """A deployment: one attempt to change the state of a service. Actions of services make it."""
+    """A deployment: one attempt to change the state of a service. Actions of services create it."""
 
 
 _BUILD_LOG: Final = (

@@ -26,7 +26,7 @@ class HistoryQuery(Spec):
 
 
 class DeployedVersion(Shown):
-    """The version that a deployment deployed, with the fields that services of its kind have."""
+    """The deployed version. The kind of the service determines which fields are present."""
 
     commit: Maybe[Commit] = absent
     image_name: Maybe[str] = absent

@@ -1,4 +1,4 @@
-"""A request that has started deployments: of one service, or of many of an environment."""
+"""A request that has started deployments of one or several services of an environment."""
 
 from typing import Annotated, Final
 

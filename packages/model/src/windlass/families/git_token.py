@@ -1,4 +1,4 @@
-"""A git token: lets Windlass read private repositories. It is encrypted, and never answered."""
+"""A git token: lets Windlass read private repositories. It is encrypted and never returned."""
 
 from typing import Annotated, Literal
 

@@ -69,7 +69,7 @@ LONGEST_RUN: Final = 30 * 24 * 3600
 
 
 class JobImage(Spec):
-    """An image that is there already."""
+    """An existing image."""
 
     image_name: Annotated[Maybe[ImageName], shown_in_examples()] = absent
     tag: Annotated[Maybe[Tag], shown_in_examples()] = absent

@@ -12,7 +12,7 @@ from windlass.families.job import job
 
 
 class JobRunSpec(Spec):
-    """A run of a job. The job makes it."""
+    """A run of a job, created by the job."""
 
 
 _LOG: Final = "The lines that it wrote, oldest first; `follow=true` continues with new lines until it ends."

@@ -1,4 +1,4 @@
-"""Operations on databases beyond those of services: credentials, configurations and versions."""
+"""Operations that only databases have: credentials, configurations and versions."""
 
 from typing import Annotated
 

@@ -58,7 +58,7 @@ class Variable(Spec):
 
 
 class Secret(Spec):
-    """Secrets: variables with values that are never answered, and masked in logs."""
+    """Secrets: variables whose values are never returned, and are masked in logs."""
 
     key: Annotated[Key, example("PAYMENT_KEY")]
     value: Annotated[Text, _VALUE, hidden(sent_to=()), example("correct horse battery staple")] = ""

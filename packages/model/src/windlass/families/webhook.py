@@ -86,7 +86,7 @@ class Attempt(Shown):
 
 
 class Delivery(Shown):
-    """One event that is sent to one receiver. The receiver gets `id` as `webhook-id`."""
+    """The delivery of an event to a receiver. The receiver gets `id` as `webhook-id`."""
 
     id: Id
     created_at: Timestamp

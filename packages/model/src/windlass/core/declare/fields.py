@@ -1,7 +1,7 @@
-"""The kinds of field that families share, each with its limits declared once.
+"""The field types that families share, with their limits.
 
-The same annotation validates a request, documents it in OpenAPI and labels it on the command line. `\\Z` in a
-pattern is printed as `$`, which in JSON Schema matches only at the end.
+An annotation validates the field in requests, documents it in OpenAPI, and is its help text on the command
+line. `\\Z` in a pattern is printed as `$`, which in JSON Schema matches only at the end.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _VISIBLE: Final = shaped(
     rf"^([^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{INVISIBLE}]+|)\Z",
     "must have no control characters, and none that are not seen",
 )
-"""Pattern of a text: several lines and tabs are allowed."""
+"""Matches a text of visible characters, in which line ends and tabs are allowed."""
 
 Id = Annotated[
     str,

@@ -23,7 +23,7 @@ RunArguments = Annotated[
 
 
 class JobEvent(Spec):
-    """The command of an event."""
+    """The command that runs at an event of the environment."""
 
     arguments: RunArguments = []
     entrypoint: Entrypoint = absent

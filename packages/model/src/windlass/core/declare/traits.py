@@ -82,7 +82,7 @@ class Commit(Shown):
 
 
 class RunResult(Shown):
-    """The result of a service's run to its end."""
+    """The result of a program that runs to completion."""
 
     started_at: Timestamp
     ended_at: Annotated[Timestamp | None, Meta(description="null while it runs"), example(None)] = None
@@ -96,7 +96,7 @@ class RunResult(Shown):
 
 
 class Deployment(Shown):
-    """One attempt to change the state of a service, with the service's status keys beside its own."""
+    """One attempt to change the state of a service. Includes the fields of the service's status."""
 
     id: Id
     action: Annotated[str, Meta(description="DEPLOY, RUN, RESTART, STOP, UNINSTALL or DELETE")] = "DEPLOY"
