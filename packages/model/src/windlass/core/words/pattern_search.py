@@ -14,8 +14,8 @@ logs unreadable."""
 class PatternSearch:
     """Finds the longest pattern at each position of a text.
 
-    The length is found by binary search. For each pattern, the prefixes that the binary search for its length
-    visits are stored. A position therefore needs only a few look-ups, whatever the number of patterns.
+    A binary search over the pattern lengths finds the longest match. The prefixes that this search visits are
+    stored for each pattern. A position therefore needs only a few look-ups, whatever the number of patterns.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
