@@ -195,7 +195,7 @@ async def test_without_the_chase_such_a_program_would_not_always_end(rig, monkey
 
     async def end_later(stats: list[Any]) -> None:
         """What was listed is ended late: on a busy machine the program is slow, and would be found."""
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.2)
         await end_these(stats)
 
     monkeypatch.setattr(kill, "end_these", end_later)
