@@ -23,6 +23,14 @@ class Program:
         self._world, self._status, self._line = world, status, line
         self.hosts: list[str] = []
         self.knows, self.page = "", "x"
+        self.answering = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.answering += 1
+        try:
+            await self.answer(reader, writer)
+        finally:
+            self.answering -= 1
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -44,9 +52,11 @@ class Program:
 @asynccontextmanager
 async def answering(world: World, status: int | str, line: str = "") -> AsyncIterator[Program]:
     program = Program(world, status, line)
-    async with await asyncio.start_server(program.answer, "127.0.0.1", 0) as server:
+    async with await asyncio.start_server(program.serve, "127.0.0.1", 0) as server:
         world.engine.answers_at = server.sockets[0].getsockname()[1]
         yield program
+        while program.answering:  # noqa: ASYNC110 (a client may hang up before the answer is complete)
+            await asyncio.sleep(0.01)
 
 
 @pytest.fixture
