@@ -139,7 +139,7 @@ async def test_an_application_lives_from_the_first_commit_to_its_end_without_a_r
             before = [len(seen) for seen in visitors.seen]
             asked = [await page(url) for _ in range(20)]
             # With the visitors' requests: they take turns with these, so that one instance may get all 20.
-            visited = [page for seen, start in zip(visitors.seen, before, strict=True) for page in seen[start:]]
+            visited = [page for seen, n in zip(visitors.seen, before, strict=True) for page in seen[n:]]
             assert len({page.text for page in (*asked, *visited)}) == 2
         assert {page.status for page in visitors.pages} == {200}
         for seen in visitors.seen:
