@@ -301,7 +301,7 @@ ROWS = [
             "language_version": ">=5.36",
             "framework": "Mojolicious",
             "package_manager": "cpanm",
-            "install": "cpanm --from ${PERL_CARTON_MIRROR:-https://cpan.metacpan.org} -L local --notest "
+            "install": 'cpanm --from "${PERL_CARTON_MIRROR:-https://cpan.metacpan.org}" -L local --notest '
             "--installdeps .",
             "start": "perl script/shop prefork -m production -l http://0.0.0.0:${PORT:-3000}",
             "port": 3000,
@@ -322,7 +322,7 @@ ROWS = [
             "package_manager": "carton",
             "system_packages": ["libpq-dev"],
             "added_packages": [],
-            "install": "env PERL_CARTON_MIRROR=${PERL_CARTON_MIRROR:-https://cpan.metacpan.org} "
+            "install": 'env PERL_CARTON_MIRROR="${PERL_CARTON_MIRROR:-https://cpan.metacpan.org}" '
             "carton install --deployment --without develop",
             "start": "./local/bin/plackup -E production -s Starlet --host 0.0.0.0 --port ${PORT:-5000} "
             "-I lib bin/app.psgi",
@@ -335,7 +335,7 @@ ROWS = [
         {
             "language": "Perl",
             "added_packages": ["Starman"],
-            "install": "cpanm --from ${PERL_CARTON_MIRROR:-https://cpan.metacpan.org} -L local --notest "
+            "install": 'cpanm --from "${PERL_CARTON_MIRROR:-https://cpan.metacpan.org}" -L local --notest '
             "Starman",
             "start": "./local/bin/plackup -E production -s Starman --host 0.0.0.0 --port ${PORT:-5000} "
             "app.psgi",

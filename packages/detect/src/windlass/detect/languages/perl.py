@@ -37,7 +37,7 @@ _SYSTEM: Final = {
 }
 _PSGI: Final = ("app.psgi", "bin/app.psgi", "script/app.psgi", "*.psgi")
 _PROGRAMS: Final = ("app.pl", "main.pl", "server.pl")
-_MIRROR: Final = "${PERL_CARTON_MIRROR:-https://cpan.metacpan.org}"
+_MIRROR: Final = '"${PERL_CARTON_MIRROR:-https://cpan.metacpan.org}"'
 """The package mirror. By default, both tools would download modules over plain HTTP without checksums."""
 
 
