@@ -167,7 +167,7 @@ def test_for_processes_the_doctor_lists_the_available_databases(found):
     told = found(engine="process")
     assert told["PostgreSQL"][0] == "ok"
     assert "(from a wheel)" in told["PostgreSQL"][1]
-    assert told["MongoDB"] == ("ok", "runs only on the engine docker")
+    assert told["MongoDB"] == ("ok", "runs only on the Docker engine")
 
 
 def without_programs(**settings):

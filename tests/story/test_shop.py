@@ -90,8 +90,8 @@ def blocks(section: int) -> Sequence[str]:
 def engine_of(section: int) -> str:
     """The engine that the heading of a section names; empty if it is for both."""
     title = re.split(r"^## ", PAGE, flags=re.MULTILINE)[section].splitlines()[0]
-    named = re.search(r"\(engine (\w+)\)$", title)
-    return named[1] if named else ""
+    named = re.search(r"\((\w+) engine\)$", title)
+    return named[1].lower() if named else ""
 
 
 @pytest.fixture(params=["process", *slow("docker")])

@@ -119,7 +119,7 @@ async def _tells(server: Machine, path: str, state: str) -> bool:
 
 @asynccontextmanager
 async def scene(folder: Path, pair: PostgresPair, code: Code, *, docker: str = "") -> AsyncIterator[Scene]:
-    """With the engine process, each machine is a place of its own. With docker, the two share an engine."""
+    """With the process engine, each machine is a place of its own. With docker, the two share an engine."""
     ports = Ports.chosen()
     shared = {"database_url": pair.url, "key": KEY, "public_url": f"http://127.0.0.1:{ports.api}"}
     own: Sequence[dict[str, str]] = (

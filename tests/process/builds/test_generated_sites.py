@@ -1,4 +1,4 @@
-"""A build on the engine process follows the recipe of a site that a generator makes."""
+"""A build on the process engine follows the recipe of a site that a generator makes."""
 
 from __future__ import annotations
 

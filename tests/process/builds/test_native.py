@@ -228,7 +228,7 @@ async def test_a_dependency_that_needs_compiling_is_refused_with_a_way_out(site)
         settings=BuildSettings(builder="DOCKERFILE"),
     )
     assert "Dockerfile makes /server in line 4 (RUN go build -o /out/server .)" in said
-    assert "engine docker" in said
+    assert "Docker engine" in said
 
 
 async def test_without_a_start_command_the_message_names_what_to_add(site):

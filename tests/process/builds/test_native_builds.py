@@ -210,5 +210,5 @@ async def test_a_program_that_is_missing_is_to_be_added_to_the_dependencies(site
 async def test_a_dockerfile_whose_program_is_missing_may_be_built_by_docker(site):
     said = await site.refused({"Dockerfile": 'FROM python:3.11\nCMD ["./start.sh"]\n'})
     assert said.endswith(
-        " Or deploy to a cluster with the engine docker, which builds the whole Dockerfile."
+        " Or deploy to a cluster with the Docker engine, which builds the whole Dockerfile."
     ), said

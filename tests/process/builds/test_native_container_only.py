@@ -1,4 +1,4 @@
-"""A Dockerfile that needs a container engine is refused at once on the engine process, with the way out."""
+"""A Dockerfile that needs a container engine is refused at once on the process engine, with the way out."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ REFUSED = [
     (
         "a program that a step compiles",
         {**GO, "Dockerfile": 'FROM golang\nCOPY . .\nRUN go build -o /srv/shop\nCMD ["/srv/shop"]\n'},
-        r"^Set builder to RECIPE, or deploy to a cluster with the engine docker: Dockerfile makes /srv/shop "
-        r"in line 3 \(RUN go build -o /srv/shop\), and the engine process runs no instruction of a "
+        r"^Set builder to RECIPE, or deploy to a cluster with the Docker engine: Dockerfile makes /srv/shop "
+        r"in line 3 \(RUN go build -o /srv/shop\), and the process engine runs no instruction of a "
         r"Dockerfile\. The recipe of these files is Go: it is built with `go build -o bin/ \.` and started "
         r"with `\./bin/shop`\.$",
     ),
@@ -60,7 +60,7 @@ REFUSED = [
     (
         "a program that a package of Debian brings",
         {"Dockerfile": "FROM debian\nRUN apt-get install -y nonesuchd\nCMD nonesuchd --port 80\n"},
-        r"^Deploy to a cluster with the engine docker, or set builder to RECIPE and start_command: "
+        r"^Deploy to a cluster with the Docker engine, or set builder to RECIPE and start_command: "
         r"Dockerfile makes nonesuchd in line 2",
     ),
     (

@@ -49,7 +49,7 @@ async def test_another_major_version_is_not_taken_but_named(tmp_path):
     postgresql(tmp_path, "16.4")
     servers = NativeDatabases(tmp_path / "home", machine(tmp_path))
     for wanted in ("15", "1", "160", "next"):
-        with pytest.raises(BuildError, match=r"it has PostgreSQL 16\.4.*engine docker"):
+        with pytest.raises(BuildError, match=r"it has PostgreSQL 16\.4.*Docker engine"):
             await servers.artifact("POSTGRESQL", wanted, "db")
 
 
@@ -59,7 +59,7 @@ async def test_another_major_version_is_not_taken_but_named(tmp_path):
 )
 async def test_a_missing_database_server_is_reported_with_its_package(tmp_path, type, package):
     servers = NativeDatabases(tmp_path, NOWHERE)
-    with pytest.raises(BuildError, match=f"`{package}`.*engine docker"):
+    with pytest.raises(BuildError, match=f"`{package}`.*Docker engine"):
         await servers.artifact(type, "16", "db")
 
 

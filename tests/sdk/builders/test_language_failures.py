@@ -186,7 +186,7 @@ LIBRARIES = [
 @pytest.mark.parametrize(("line", "package", "missing"), LIBRARIES)
 def test_a_missing_program_or_header_is_reported_with_its_debian_package(line, package, missing):
     message = build_remedy(1, [line])
-    assert message.startswith(f"Add {package} to system_packages on the engine docker, ask the operator")
+    assert message.startswith(f"Add {package} to system_packages on the Docker engine, ask the operator")
     assert message.endswith(f"{missing} is missing.")
     of_image = build_remedy(1, [line], is_image=True)
     assert of_image.startswith(

@@ -172,7 +172,7 @@ class DockerProvider:
             return fail("Docker", str(found), "or choose another engine with --engine")
         if isinstance(found, EngineRefused):
             return warn("Docker", str(found), _CONTAINERS)
-        return ok("Docker", f"nothing answers at {settings.host}; only the engine docker needs it")
+        return ok("Docker", f"nothing answers at {settings.host}; only the Docker engine needs it")
 
     async def diagnose(self, settings: DockerSettings) -> AsyncIterator[Finding]:
         yield ok("Databases", "PostgreSQL, MySQL, MongoDB and Redis run from their images, in any version")

@@ -115,7 +115,7 @@ def _kind(type: str) -> ServerKind:
     if type not in KINDS:
         raise NoServer(
             "type",
-            f"Choose one of the types {', '.join(KINDS)}, or a cluster with the engine docker: a database of "
+            f"Choose one of the types {', '.join(KINDS)}, or a cluster with the Docker engine: a database of "
             f"type {type} runs only in containers, and the engine of this cluster has none.",
         )
     return KINDS[type]
@@ -133,7 +133,7 @@ def _choose(kind: ServerKind, version: str, servers: Sequence[InstalledServer]) 
         raise NoServer(
             "type",
             f"Install {kind.advice}, which need not run as a service: there is no {kind.name} on the machine "
-            "that runs Windlass. Or use a cluster with the engine docker, which brings its own.",
+            "that runs Windlass. Or use a cluster with the Docker engine, which brings its own.",
         )
     major = _major(version)
     fitting = [server for server in servers if version.lower() in ANY or _major(server.version) == major]
@@ -144,7 +144,7 @@ def _choose(kind: ServerKind, version: str, servers: Sequence[InstalledServer]) 
             "version",
             f"Set the version to {majors} or `latest`: there is no {kind.name} {version} on the machine that "
             f"runs Windlass; it has {had}. Or install {kind.advice} in the version wanted, or use a cluster "
-            "with the engine docker, which has every version.",
+            "with the Docker engine, which has every version.",
         )
     return fitting[0]
 

@@ -173,7 +173,7 @@ async def _native_databases() -> AsyncIterator[Finding]:
     installed = await asyncio.gather(*(servers(type, ServerFolders()) for type in KINDS))
     for kind, candidates in zip(KINDS.values(), installed, strict=True):
         yield _native(kind, candidates)
-    yield ok("MongoDB", "runs only on the engine docker")
+    yield ok("MongoDB", "runs only on the Docker engine")
 
 
 def _native(kind: ServerKind, servers: list[InstalledServer]) -> Finding:

@@ -13,7 +13,7 @@ class OwnProcessSettings(Struct, frozen=True, kw_only=True):
     isolation: Annotated[
         str,
         says(
-            "Whether services of the engine process are kept apart: required, auto (as far as the machine "
+            "Whether services of the process engine are kept apart: required, auto (as far as the machine "
             "allows), off",
             pattern=r"^(required|auto|off)\Z",
             after="place",
@@ -44,7 +44,7 @@ class OwnProcessSettings(Struct, frozen=True, kw_only=True):
     build_cache_days: Annotated[
         int,
         says(
-            "Days that the engine process keeps a build cache after a build last used it",
+            "Days that the process engine keeps a build cache after a build last used it",
             ge=1,
             le=3650,
             after="build_cache_bytes",
@@ -53,7 +53,7 @@ class OwnProcessSettings(Struct, frozen=True, kw_only=True):
     build_memory: Annotated[
         int,
         says(
-            "MiB of memory for the build steps of an environment together, on the engine process; all of an "
+            "MiB of memory for the build steps of an environment together, on the process engine; all of an "
             "organization have half as much again. 0 is half of the memory of the machine",
             ge=0,
             le=16_777_216,

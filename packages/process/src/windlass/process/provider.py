@@ -20,7 +20,7 @@ NAME: Final = "process"
 ONE_USER: Final = SharedResource(
     "share a user: one service can use up the kernel's limits of that user, such as epoll watches, and stop "
     "all others and Windlass",
-    "run Windlass as root, or use the engine docker, unless these organizations trust each other",
+    "run Windlass as root, or use the Docker engine, unless these organizations trust each other",
 )
 
 

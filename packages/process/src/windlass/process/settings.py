@@ -53,12 +53,12 @@ def isolation_of(settings: ProcessSettings) -> Isolation:
         first = missing[0]
         raise BadSetting(
             f"isolation: a service would not have {first.what} on this machine ({first.why}). To continue: "
-            f"{first.advice}; or use the engine docker; or set isolation to auto"
+            f"{first.advice}; or use the Docker engine; or set isolation to auto"
         )
     if mode == "required" and (why := isolation.why_no_egress()):
         raise BadSetting(
             f"isolation: build steps would share the network of this machine ({why}). To continue: "
-            f"{isolation.egress_advice()}; or use the engine docker; or set isolation to auto"
+            f"{isolation.egress_advice()}; or use the Docker engine; or set isolation to auto"
         )
     return isolation
 
@@ -112,6 +112,6 @@ def concerns(isolation: Isolation) -> list[str]:
     if os.geteuid() == 0 and "identity" in {part.part for part in missing}:
         warnings.append(
             "EVERY SERVICE RUNS AS ROOT: this machine allows neither users nor user namespaces for them. "
-            "Deploy only code that you trust fully, or use the engine docker"
+            "Deploy only code that you trust fully, or use the Docker engine"
         )
     return warnings

@@ -49,7 +49,7 @@ _LIBRARIES: Final = {
 }
 """Error messages about a missing program or header, each with the Debian package that contains it."""
 _LIBRARY: Final = {
-    package: f"Add {package} to system_packages on the engine docker, ask the operator to install it, or "
+    package: f"Add {package} to system_packages on the Docker engine, ask the operator to install it, or "
     "depend on a package that comes built: {0} is missing."
     for package in _LIBRARIES.values()
 }

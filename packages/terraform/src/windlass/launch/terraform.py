@@ -88,7 +88,7 @@ _HINTS: Final = (
     (
         "Failed to query available provider packages",
         "a provider cannot be fetched: ask the operator to put it into the folder terraform_providers (on "
-        "the engine docker, into the image), or to let this machine reach its registry",
+        "the Docker engine, into the image), or to let this machine reach its registry",
     ),
     (
         "Unsupported Terraform Core version",

@@ -152,7 +152,7 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     share_machine: Annotated[
         bool,
         says(
-            "Whether several organizations may deploy on the engine process where services share a network, "
+            "Whether several organizations may deploy on the process engine where services share a network, "
             "a user or memory, so that one can take the ports of another or stop it"
         ),
     ] = False
@@ -211,7 +211,7 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     disk_reserve_bytes: Annotated[
         int,
         says(
-            "Bytes of the disk that sites, and services and builds of the engine process, leave free, at "
+            "Bytes of the disk that sites, and services and builds of the process engine, leave free, at "
             "most a twentieth of the disk. With less, nothing is built, and the service that holds most is "
             "ended if it holds a considerable part",
             ge=0,
@@ -231,7 +231,7 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     build_cache_bytes: Annotated[
         int,
         says(
-            "Bytes of build caches that the engine process keeps for each organization; the least recently "
+            "Bytes of build caches that the process engine keeps for each organization; the least recently "
             "used go first",
             ge=0,
         ),

@@ -45,7 +45,7 @@ class UsedSpace(Struct):
 
 
 _RESERVE: Final = (
-    "free disk space: less than the reserve (disk_reserve_bytes) is free, so the engine process builds "
+    "free disk space: less than the reserve (disk_reserve_bytes) is free, so the process engine builds "
     "nothing and ends the service that holds most"
 )
 

@@ -140,7 +140,7 @@ def _refuse_missing(program: str, site: Site, file: str = "") -> NoReturn:
         why = f"there is no {missing}, and it may be made by what is not executed here: {lines}."
         raise container_only.refusal(site.layout.app, why)
     why = f" It may be made by what is not executed here: {lines}." if lines else ""
-    whole = " Or deploy to a cluster with the engine docker, which builds the whole Dockerfile."
+    whole = " Or deploy to a cluster with the Docker engine, which builds the whole Dockerfile."
     otherwise = why + whole * site.layout.image
     if file:
         raise BuildError(

@@ -97,7 +97,7 @@ _NEUTRAL: Final = {
 _OF_SERVER: Final = re.compile(r"LISTEN_PORT|(?:NGINX|STATIC|UWSGI)_[A-Z_]+")
 """Variables for the web server in `uwsgi-nginx` images. A recipe starts its own server, which does not need
 them."""
-_ELSEWHERE: Final = "deploy to a cluster with the engine docker"
+_ELSEWHERE: Final = "deploy to a cluster with the Docker engine"
 
 
 class NeedsContainer(BuildError):
@@ -145,7 +145,7 @@ def check_start(hinted: Hints, layout: Layout, name: Path, installs: bool) -> No
     base = missing.rpartition("/")[2]
     step = next((step for step in steps if base in step.shown), steps[-1])
     reason = (
-        f"{name} makes {missing} in line {step.line} ({step.shown[:80]}), and the engine process runs no "
+        f"{name} makes {missing} in line {step.line} ({step.shown[:80]}), and the process engine runs no "
         "instruction of a Dockerfile."
     )
     if "/" not in missing and _PIP.search(step.shown):
@@ -158,7 +158,7 @@ def check_web_server(hinted: Hints, layout: Layout, name: Path) -> None:
     other files."""
     if starts_web_server(hinted.image, _argv_of(hinted.command) if hinted.command else []):
         image = name_of_image(hinted.image)
-        reason = f"{name} starts the web server of the image {image}, and the engine process has no images."
+        reason = f"{name} starts the web server of the image {image}, and the process engine has no images."
         raise refusal(layout.app, reason)
 
 
@@ -170,7 +170,7 @@ def check_global_program(hinted: Hints, layout: Layout, name: Path, package: Pac
     for step in hinted.skipped:
         if argv[0] in " ".join(_GLOBALLY.findall(step.shown)).split():
             reason = (
-                f"{name} installs {argv[0]} in line {step.line}, and the engine process runs no instruction "
+                f"{name} installs {argv[0]} in line {step.line}, and the process engine runs no instruction "
                 "of a Dockerfile."
             )
             raise refusal(layout.app, reason)

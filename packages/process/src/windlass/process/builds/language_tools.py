@@ -23,7 +23,7 @@ from windlass.process.builds.tools import Tools, find_program, machine_path
 _PARTS: Final = re.compile(r"&&|\|\||[;|\n]")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 _WHEEL: Final = "wheel"
-OR_DOCKER: Final = " Or add a Dockerfile, and deploy to a cluster with the engine docker."
+OR_DOCKER: Final = " Or add a Dockerfile, and deploy to a cluster with the Docker engine."
 
 
 class FoundToolchain(Struct, frozen=True):

@@ -95,7 +95,7 @@ def _fallback(present: str, wanted: str, named_by: str, missing: MissingToolchai
     if not present:
         raise BuildError(
             f"{_advice(wanted, named_by)}, there is none, and it could not be fetched: {missing} Or deploy "
-            "to a cluster with the engine docker."
+            "to a cluster with the Docker engine."
         ) from missing
     return NodeRuntime(version=present, complaint=_complaint(wanted, named_by, present))
 

@@ -92,7 +92,7 @@ def read(order: Order) -> Sources:
 def _of_system_packages(order: Order) -> Iterator[str]:
     if names := " ".join(order.settings.system_packages):
         yield (
-            f"Ask the operator to run `apt-get install {names}`, if it is missing: the engine process "
+            f"Ask the operator to run `apt-get install {names}`, if it is missing: the process engine "
             "installs no system_packages."
         )
 

@@ -21,7 +21,7 @@ available_versions = StandaloneOperation(
         "listTerraformVersions",
         list[AvailableVersion],
         "List the installed versions of Terraform and OpenTofu",
-        "Those that the machine of this server has; with the engine docker, those of the images in its "
+        "Those that the machine of this server has; with the Docker engine, those of the images in its "
         "settings.",
         paged=False,
     ),
