@@ -19,7 +19,7 @@ from windlass.families import find_declarations, registry_of
 
 GROWTH = float(os.environ.get("GROWTH", "3"))
 WRITTEN_DOWN = {
-    "test_the_written_matrix_is_that_of_the_registry",
+    "test_the_committed_access_matrix_matches_the_registry",
     "test_every_operation_has_a_row_in_the_matrix",
 }
 PARENTS = ("organization", "project", "environment")

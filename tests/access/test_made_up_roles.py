@@ -85,7 +85,7 @@ async def ground():
         yield made
 
 
-async def test_a_made_up_role_does_what_its_permits_say(ground: Ground):
+async def test_a_custom_role_allows_exactly_what_its_permits_grant(ground: Ground):
     role = ground.roles()["viewer of a project, deployer of an environment, admin of a cluster"]
     cluster = f"/organization/{ground.world.org}/cluster"
     for method, path, status in [
@@ -111,7 +111,7 @@ async def test_a_made_up_role_does_what_its_permits_say(ground: Ground):
     assert changed.status == 200, changed
 
 
-async def test_environments_of_one_mode_can_be_managed_and_no_others(ground: Ground):
+async def test_a_permit_for_one_environment_mode_gives_no_access_to_other_modes(ground: Ground):
     world, path = ground.world, f"/project/{ground.shop}/environment"
     manager = ground.roles()["manager of the environments of one mode"]
     for mode, status in [("STAGING", 201), ("PRODUCTION", 403)]:
@@ -137,7 +137,7 @@ async def listed(ground: Ground, path: str, token: str) -> set[str]:
     return {one["id"] for one in answer["results"]} if answer.status == 200 else set()
 
 
-async def test_a_list_has_exactly_the_items_that_can_be_read_one_by_one(ground: Ground):
+async def test_a_list_shows_exactly_the_resources_that_the_caller_may_read(ground: Ground):
     org = ground.world.org
     shown_by_some: set[str] = set()
     for path, item in [
@@ -166,7 +166,7 @@ async def test_a_list_has_exactly_the_items_that_can_be_read_one_by_one(ground: 
     assert {ground.shop, ground.trial, ground.live_web, ground.east} <= shown_by_some
 
 
-async def test_names_lead_exactly_to_what_can_be_read(ground: Ground):
+async def test_lookup_by_name_finds_only_resources_that_the_caller_may_read(ground: Ground):
     wanted: list[tuple[str, str, str]] = [
         ("project", "blog", ground.blog),
         ("environment", "shop/trial", ground.trial),
@@ -187,7 +187,9 @@ async def test_names_lead_exactly_to_what_can_be_read(ground: Ground):
                 assert got == [id], (path, name, found)
 
 
-async def test_the_audit_shows_only_events_of_places_that_can_be_read_whole(ground: Ground):
+async def test_the_audit_lists_only_events_of_resources_that_the_caller_may_read_with_all_their_children(
+    ground: Ground,
+):
     world, roles = ground.world, ground.roles()
     things = {
         world.org,
@@ -211,7 +213,7 @@ async def test_the_audit_shows_only_events_of_places_that_can_be_read_whole(grou
     assert refused.status == 403
 
 
-async def test_a_repeated_answer_is_refused_after_leaving_the_organization(ground: Ground):
+async def test_an_idempotent_replay_is_refused_after_the_caller_left_the_organization(ground: Ground):
     """The first request is a member's. Before the repetition, the caller stops being one."""
     world = ground.world
     other, _ = await world.organization()

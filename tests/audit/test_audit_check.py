@@ -64,7 +64,7 @@ async def test_events_that_retention_deletes_are_not_missing(small_parts):
         assert await faults(world) == 0
 
 
-def test_a_walk_goes_on_where_another_one_ended():
+def test_chain_verification_resumes_from_a_recorded_head():
     rows = [*chain_rows(Head(0, bytes(32)), [(f"event {number}",) for number in range(6)])]
     walk = ChainWalk(Head(0, bytes(32)))
     assert [walk.step(row) for row in rows[:3]] == [[]] * 3

@@ -36,7 +36,7 @@ async def test_an_untouched_chain_is_valid(written: Place):
     assert (await verdict(written, found.head)).faults == []
 
 
-async def test_the_hash_needs_no_secret(written: Place):
+async def test_the_chain_hash_is_reproducible_from_the_documented_columns_without_a_secret(written: Place):
     """From the description alone, with another implementation of what it names."""
     before = bytes(32)
     columns = (
@@ -61,7 +61,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_a_changed_event_is_named(written: Place, change: str):
+async def test_verification_reports_the_number_of_a_modified_event(written: Place, change: str):
     await written.sql(CHANGES[change])
     assert (await verdict(written)).faults[0].startswith("Event 5 ")
 
@@ -74,7 +74,7 @@ async def test_a_removed_event_is_named(written: Place, which: str, said: str):
     assert (await verdict(written)).faults == [said]
 
 
-async def test_the_first_event_cannot_be_removed_unseen(written: Place):
+async def test_verification_reports_the_removal_of_the_first_event(written: Place):
     await written.sql("DELETE FROM event WHERE seq = 1")
     assert (await verdict(written)).faults == ["Event 1: removed."]
 
@@ -102,7 +102,7 @@ async def test_events_that_changed_places_are_named(written: Place):
     assert faults[1].startswith("Event 5 ")
 
 
-async def test_an_end_that_was_cut_off_shows_by_the_count(written: Place):
+async def test_verification_detects_truncation_at_the_end_by_the_event_count(written: Place):
     await written.sql("DELETE FROM event WHERE seq > 7")
     assert (await verdict(written)).faults == ["Events 8 to 9: removed, at the end."]
 
@@ -141,7 +141,7 @@ async def test_a_malformed_note_is_refused(written: Place, head: str):
         await verdict(written, head)
 
 
-async def test_entries_written_after_tampering_hide_nothing(written: Place):
+async def test_events_written_after_a_truncation_do_not_hide_it(written: Place):
     """Later entries hide nothing."""
     await written.sql("DELETE FROM event WHERE seq > 7")
     async with written.opened() as store:
@@ -152,7 +152,7 @@ async def test_entries_written_after_tampering_hide_nothing(written: Place):
 # The command
 
 
-def test_the_command_says_what_it_found_and_ends_with_1_if_it_is_broken(tmp_path: Path):
+def test_the_audit_verify_command_prints_the_head_and_exits_with_1_for_a_broken_chain(tmp_path: Path):
     place = Place("", tmp_path)
 
     async def fill() -> None:

@@ -34,21 +34,21 @@ async def test_a_creation_is_recorded_with_caller_origin_and_subject(world: Worl
     assert event["original_change"] is None
 
 
-async def test_an_update_says_what_it_was_before(world: World):
+async def test_an_update_event_contains_the_old_and_the_new_document(world: World):
     project = await world.project(name="before")
     await world.put(f"/project/{project}", {"name": "after"})
     event = await newest(world, "UPDATE")
     assert (told(event)["name"], json.loads(event["original_change"])["name"]) == ("after", "before")
 
 
-async def test_a_request_without_effect_is_no_event(world: World):
+async def test_an_update_that_changes_nothing_records_no_event(world: World):
     project = await world.project(name="same")
     count = len(await events(world))
     assert (await world.put(f"/project/{project}", {"name": "same"})).status == 200
     assert len(await events(world)) == count
 
 
-async def test_a_refused_change_is_no_change(world: World):
+async def test_a_refused_creation_records_no_event(world: World):
     await world.project(name="taken")
     count = len(await events(world))
     again = await world.post(f"/organization/{world.org}/project", {"name": "taken"})
@@ -69,7 +69,7 @@ async def test_deleted_resources_keep_their_names_in_the_audit(world: World):
     assert (gone["target_name"], told(gone)) == ("shop", None)
 
 
-async def test_a_variable_is_an_event_of_its_service(world: World):
+async def test_changes_of_variables_and_secrets_are_events_of_their_service(world: World):
     app = await world.application()
     await world.made(f"/application/{app}/environmentVariable", {"key": "COLOUR", "value": "red"})
     await world.made(f"/application/{app}/secret", {"key": "PASSWORD", "value": "canary-of-a-secret"})
@@ -98,7 +98,7 @@ async def test_events_report_the_start_and_the_end_of_a_deployment(world: World)
     assert len(await events(world, targetId=app, eventType="DEPLOYMENT_SUCCEEDED")) == 2
 
 
-async def test_clients_of_the_full_interface_hear_only_its_words(world: World):
+async def test_event_types_and_origins_under_compat_are_those_of_the_full_interface(world: World):
     app = await world.application()
     await world.post(f"/application/{app}/deploy")
     await world.settle()
@@ -121,7 +121,7 @@ async def test_clients_of_the_full_interface_hear_only_its_words(world: World):
 # Filters
 
 
-async def test_filters_leave_only_what_they_name(world: World):
+async def test_each_filter_returns_only_matching_events(world: World):
     first, second = await world.project(), await world.project()
     env = await world.environment(first)
     app = await world.application(env)
@@ -187,7 +187,7 @@ async def test_a_page_of_events_takes_one_token_only():
 # Pages
 
 
-async def test_pages_lead_to_the_beginning_and_back_while_events_come(world: World):
+async def test_event_pages_can_be_followed_to_the_end_and_back_while_events_are_added(world: World):
     for number in range(12):
         await world.project(name=f"p{number:02d}")
     shown = [await page(world, pageSize=5, targetType="PROJECT")]
@@ -293,7 +293,7 @@ async def test_a_limited_token_sees_what_happened_in_its_part(world: World):
 # Targets
 
 
-async def test_targets_are_what_events_were_about(world: World):
+async def test_the_list_of_targets_has_the_resources_that_events_refer_to(world: World):
     project = await world.project(name="shop")
     env = await world.environment(project, name="production")
     app = await world.application(env, name="web")

@@ -28,14 +28,14 @@ async def test_a_token_at_a_new_address_is_an_event(world: World):
     assert found[0]["user_agent"] == "curl/8"
 
 
-async def test_a_session_is_a_sign_in(world: World):
+async def test_creating_a_session_records_a_sign_in_event(world: World):
     robot = await world.new_token("Read", name="robot")
     await world.post("/account/session", token=robot, address="198.51.100.3")
     (found,) = await events(world, eventType="SIGN_IN")
     assert (found["triggered_by"], found["address"]) == ("robot", "198.51.100.3")
 
 
-async def test_every_refused_permission_is_an_event(world: World):
+async def test_a_request_refused_with_403_records_an_event_with_its_operation_and_path(world: World):
     project = await world.project(name="shop")
     reader = await world.new_token("Read", name="reader")
     for _ in range(2):
@@ -55,7 +55,9 @@ async def test_every_refused_permission_is_an_event(world: World):
     assert facts["message"] == answer.message
 
 
-async def test_a_refusal_about_what_is_not_ones_own_stays_with_ones_own(world: World):
+async def test_a_refused_request_to_another_organization_is_recorded_only_in_the_callers_organization(
+    world: World,
+):
     foreign, stranger = await world.organization()
     reader = (
         await world.post(
@@ -71,7 +73,7 @@ async def test_a_refusal_about_what_is_not_ones_own_stays_with_ones_own(world: W
     assert refusal["project_id"] is None
 
 
-async def test_a_revoked_token_that_is_used_is_known(world: World):
+async def test_use_of_a_revoked_token_is_recorded_once_an_hour_and_address(world: World):
     robot = await world.new_token("Read", name="robot")
     (made,) = await events(world, subTargetType="API_TOKEN", eventType="CREATE")
     await world.delete(f"/organization/{world.org}/apiToken/{told(made)['id']}")
@@ -85,7 +87,7 @@ async def test_a_revoked_token_that_is_used_is_known(world: World):
     assert len(await events(world, eventType="TOKEN_REFUSED")) == 2, "once an hour and address"
 
 
-async def test_an_expired_token_that_is_used_is_known(world: World):
+async def test_use_of_an_expired_token_is_recorded(world: World):
     robot = await world.new_token("Read", name="robot", expires_at="2026-09-21T15:00:00Z")
     world.clock.turn(7 * 86_400)
     assert (await world.get("/organization", token=robot)).status == 401
@@ -96,14 +98,14 @@ async def test_an_expired_token_that_is_used_is_known(world: World):
     )
 
 
-async def test_a_stranger_is_no_event(world: World):
+async def test_a_request_with_an_unknown_token_records_no_event(world: World):
     count = len(await events(world))
     for header in ("Token nonsense", "Bearer a.b.c", "Token wdl_" + "x" * 42):
         assert (await world.get("/organization", token=header)).status == 401
     assert len(await events(world)) == count
 
 
-async def test_a_graceful_stop_loses_nothing(tmp_path):
+async def test_a_graceful_stop_writes_pending_security_events(tmp_path):
     async with make_world(folder=tmp_path) as world:
         reader = await world.new_token("Read", name="reader")
         assert (
@@ -138,7 +140,7 @@ def refuse(world: World, seen: SecurityEvents, times: int = 1) -> None:
         )
 
 
-async def test_a_failed_write_is_repeated_once(world: World):
+async def test_a_security_event_whose_write_failed_is_written_once_on_retry(world: World):
     ctx = world.installation.ctx
     seen = SecurityEvents(replace(ctx, store=AwayOnce(ctx.store)))
     refuse(world, seen)
@@ -150,7 +152,7 @@ async def test_a_failed_write_is_repeated_once(world: World):
     assert len(await events(world, eventType="ACCESS_REFUSED")) == 1
 
 
-async def test_a_stop_during_a_write_duplicates_nothing(world: World):
+async def test_cancelling_a_write_of_security_events_duplicates_none(world: World):
     seen = SecurityEvents(world.installation.ctx)
     refuse(world, seen)
     noting = asyncio.create_task(seen.note())
@@ -161,7 +163,7 @@ async def test_a_stop_during_a_write_duplicates_nothing(world: World):
     assert len(await events(world, eventType="ACCESS_REFUSED")) == 1
 
 
-async def test_a_flood_is_counted_where_it_cannot_be_kept():
+async def test_security_events_beyond_the_queue_limit_are_counted_in_the_last_one():
     async with make_world() as world:
         seen = SecurityEvents(world.installation.ctx)
         refuse(world, seen, MOST_WAITING + 5)

@@ -44,7 +44,7 @@ async def test_a_change_that_fails_stores_no_event(place: Place):
     assert (found.events, found.faults) == (8, [])
 
 
-async def test_a_group_that_could_not_be_committed_leaves_no_link_behind(tmp_path: Path):
+async def test_a_failed_transaction_does_not_advance_the_chain(tmp_path: Path):
     """On SQLite another program holds the file for a moment."""
     place = Place("", tmp_path)
     async with place.opened() as store:
@@ -101,7 +101,7 @@ def brood() -> Iterator[Brood]:
         yield made
 
 
-async def test_a_killed_server_leaves_a_chain_that_holds(brood: Brood, tmp_path: Path):
+async def test_the_chain_is_valid_after_the_server_was_killed_during_writes(brood: Brood, tmp_path: Path):
     place, head = Place("", tmp_path), ""
     for round in range(2):
         server = Server(brood, place)
@@ -182,7 +182,7 @@ async def test_a_chain_stays_valid_after_retention(place: Place):
         assert (await verdict(place)).faults == []
 
 
-async def test_the_newest_event_always_stays(place: Place):
+async def test_retention_never_deletes_the_newest_event(place: Place):
     async with aged(place) as let_go:
         assert await let_go(-1) == 19
         assert await let_go(-1) == 0
@@ -199,7 +199,7 @@ async def test_retention_hides_no_further_deletion(place: Place):
     assert (await verdict(place)).faults == ["Event 13: removed."]
 
 
-async def test_a_note_that_is_too_old_cannot_be_compared(place: Place):
+async def test_a_recorded_head_older_than_retention_asks_for_a_newer_one(place: Place):
     async with aged(place) as let_go:
         (row,) = await place.sql("SELECT hash FROM event WHERE seq = 3")
         (last,) = await place.sql("SELECT hash FROM event WHERE seq = 12")
@@ -221,7 +221,7 @@ async def test_the_hourly_sweep_deletes_events_past_their_retention(database_url
         assert org["organization_plan"]["audit_logs_retention_in_days"] == 30
 
 
-async def test_without_a_limit_everything_stays(tmp_path: Path):
+async def test_without_audit_retention_old_events_are_kept(tmp_path: Path):
     async with make_world(audit_retention_days=0) as world:
         project = await world.project()
         world.clock.turn(20 * 365 * 86_400)

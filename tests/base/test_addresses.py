@@ -86,17 +86,17 @@ NOT_PUBLIC = [
 
 
 @rows("text", PUBLIC)
-def test_an_address_that_was_handed_out_is_public(text):
+def test_an_allocated_address_is_public(text):
     assert is_public(ip_address(text))
 
 
 @rows("text", NOT_PUBLIC)
-def test_an_address_with_another_purpose_is_not_public(text):
+def test_a_special_purpose_address_is_not_public(text):
     assert not is_public(ip_address(text))
     assert not Reach().admits(ip_address(text))
 
 
-def test_the_operator_reaches_further_by_naming_networks():
+def test_allowed_networks_admit_only_their_own_private_addresses():
     reach = Reach(["10.1.0.0/16", "192.168.7.7", "fd00::/8"])
     for text in ("10.1.2.3", "192.168.7.7", "fd00:ec2::254"):
         assert reach.admits(ip_address(text))
@@ -107,7 +107,7 @@ def test_the_operator_reaches_further_by_naming_networks():
     assert not reach.names(ip_address("1.1.1.1"))
 
 
-def test_loopback_can_be_allowed_alone():
+def test_allowing_loopback_admits_no_other_private_address():
     reach = Reach(loopback=True)
     assert reach.admits(ip_address("127.0.0.1"))
     assert reach.admits(ip_address("::1"))
@@ -172,12 +172,12 @@ def test_a_host_is_a_name_or_an_address_in_its_usual_form(text, meant):
         "[]",
     ],
 )
-def test_anything_else_is_not_a_host(text):
+def test_a_malformed_host_is_refused(text):
     with pytest.raises(BadHost):
         host(text)
 
 
-async def test_a_name_is_looked_up_to_each_of_its_addresses_once():
+async def test_resolving_a_name_returns_each_address_once():
     found = await resolve("localhost", 80)
     assert found
     assert all(each.is_loopback for each in found)
@@ -209,7 +209,7 @@ async def test_an_abandoned_lookup_ends_without_a_warning():
     assert await resolve("localhost", 80)
 
 
-def test_where_public_addresses_need_an_allowance_only_named_ones_are_reached():
+def test_without_public_access_only_allowed_networks_are_admitted():
     reach = Reach(["198.51.100.7"], public=False)
     assert reach.admits(ip_address("198.51.100.7"))
     assert not reach.admits(ip_address("8.8.8.8"))

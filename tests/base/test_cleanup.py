@@ -12,21 +12,21 @@ from windlass.base.cleanup import on_failure
 @pytest.mark.parametrize(
     "kind", [OSError, KeyboardInterrupt, SystemExit, asyncio.CancelledError, GeneratorExit]
 )
-def test_any_exception_undoes_the_work_and_goes_on(kind: type[BaseException]) -> None:
+def test_on_failure_runs_the_cleanup_for_any_exception_and_reraises(kind: type[BaseException]) -> None:
     undone: list[str] = []
     with pytest.raises(kind), on_failure(lambda: undone.append("undone")):
         raise kind
     assert undone == ["undone"]
 
 
-def test_work_that_succeeds_stays() -> None:
+def test_on_failure_runs_no_cleanup_after_success() -> None:
     undone: list[str] = []
     with on_failure(lambda: undone.append("undone")):
         pass
     assert not undone
 
 
-def test_work_that_returns_early_stays() -> None:
+def test_on_failure_runs_no_cleanup_after_an_early_return() -> None:
     undone: list[str] = []
 
     def work() -> int:

@@ -51,7 +51,7 @@ def test_links_are_erased_and_what_they_lead_to_stays(tmp_path):
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["else", "kept"]
 
 
-def test_folders_that_are_closed_are_erased(tmp_path):
+def test_folders_without_write_permission_are_erased(tmp_path):
     """As a user who is stopped by closed folders, which root is not."""
     made = tmp_path / "it" / "a" / "b"
     made.mkdir(parents=True)

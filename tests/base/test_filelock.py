@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "lock"
 
 
-def test_a_lock_that_another_process_holds_is_not_taken_and_is_free_when_that_process_is_killed(path):
+def test_a_file_lock_held_by_another_process_is_released_when_that_process_is_killed(path):
     with holder(path) as process:
         assert filelock.try_hold(path) is None
         process.kill()
@@ -76,7 +76,7 @@ def test_shared_locks_exclude_only_exclusive_ones(path):
         os.close(fd)
 
 
-def test_a_file_that_was_replaced_or_removed_is_not_the_one_at_its_path(path):
+def test_an_open_lock_file_is_recognized_as_removed_or_replaced(path):
     fd = filelock.open_lock_file(path)
     assert filelock.is_at(fd, path)
     path.unlink()

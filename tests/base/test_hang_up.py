@@ -12,7 +12,7 @@ from windlass.base.sighup import handle_hang_ups
 
 
 @pytest.mark.parametrize("before", [signal.SIG_IGN, signal.SIG_DFL])
-async def test_sighup_is_logged_also_under_nohup(before, caplog):
+async def test_sighup_is_logged_and_ignored_even_under_nohup(before, caplog):
     former = signal.signal(signal.SIGHUP, before)
     try:
         handle_hang_ups()

@@ -15,6 +15,6 @@ def test_a_set_of_too_many_keys_is_refused_before_any_is_read():
         parse_key_set({"keys": [KEY] * (MAX_KEYS + 1)})
 
 
-def test_a_set_of_as_many_keys_as_may_be_is_read():
+def test_a_key_set_of_the_maximum_size_is_accepted():
     """Otherwise the test above would show nothing."""
     assert len(parse_key_set({"keys": [KEY] * MAX_KEYS})) == MAX_KEYS

@@ -40,7 +40,7 @@ async def test_the_event_loop_runs_during_a_blocking_call(lane):
     assert await waiting
 
 
-async def test_a_caller_gets_the_error_of_its_call_and_the_next_call_is_made(lane):
+async def test_a_failed_call_raises_to_its_caller_and_later_calls_still_run(lane):
     with pytest.raises(ZeroDivisionError):
         await lane.run(lambda: 1 // 0)
     with pytest.raises(SystemExit):
@@ -66,7 +66,7 @@ async def test_a_call_is_completed_after_its_caller_was_cancelled():
     await asyncio.sleep(0)  # its outcome is ignored
 
 
-def test_a_call_that_outlives_its_event_loop_ends_without_an_error():
+def test_a_call_still_running_when_its_event_loop_closes_completes():
     lane, go_on, done = CommitThread("test"), threading.Event(), threading.Event()
 
     def deed() -> None:

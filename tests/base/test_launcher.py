@@ -23,7 +23,7 @@ def main(path):
 @pytest.mark.parametrize(
     "is_answered", [False, True], ids=["before the answer", "before it reads the answer"]
 )
-def test_a_server_that_is_killed_during_a_request_has_the_process_left_behind(
+def test_a_process_started_by_the_launcher_keeps_running_if_the_server_is_killed_during_the_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_answered: bool
 ):
     (tmp_path / "left_behind.py").write_text(LEAVES)

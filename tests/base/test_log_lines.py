@@ -35,10 +35,10 @@ def test_an_error_that_quotes_a_client_looks_like_no_record_and_sends_no_command
 
 
 @rows("text", HARMFUL, ids=ascii)
-def test_a_line_of_json_has_the_text_as_it_was_sent(text):
+def test_a_json_log_line_preserves_the_original_text(text):
     assert json.loads(JsonLines().format(record(f"GET /{text}")))["message"] == f"GET /{text}"
 
 
-def test_other_letters_are_written_as_they_are():
+def test_letters_of_other_alphabets_are_logged_unescaped():
     """The control of the tests above."""
     assert TextLines().format(record("GET /Übersicht/日本")).endswith("GET /Übersicht/日本")

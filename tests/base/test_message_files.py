@@ -112,7 +112,7 @@ def open_descriptors() -> int:
 
 
 @pytest.mark.parametrize("make", [send_without_text, send_out_of_band, send_before_it_is_accepted])
-def test_a_file_that_cannot_be_copied_from_its_message_is_known_to_be_hidden(hold, make, tmp_path):
+def test_a_file_that_cannot_be_read_from_a_socket_message_is_reported_as_hidden(hold, make, tmp_path):
     pids = hold(make)
     with pytest.raises(UnseenFiles):
         sizes(pids)
@@ -122,7 +122,9 @@ def test_a_file_that_cannot_be_copied_from_its_message_is_known_to_be_hidden(hol
 
 
 @pytest.mark.parametrize("make", [send_without_text, send_out_of_band])
-def test_without_the_count_of_the_kernel_it_would_not_be_known(hold, make, monkeypatch, tmp_path):
+def test_without_the_kernels_count_of_file_references_a_hidden_file_would_be_missed(
+    hold, make, monkeypatch, tmp_path
+):
     monkeypatch.setattr(message_files, "_count_own", lambda file: 0)
     pids = hold(make)
     assert SIZE not in sizes(pids)
@@ -130,11 +132,11 @@ def test_without_the_count_of_the_kernel_it_would_not_be_known(hold, make, monke
 
 
 @pytest.mark.parametrize("options", [(), (PASS_CREDENTIALS,), (PASS_CREDENTIALS, PASS_LABEL, PASS_PROCESS)])
-def test_all_files_of_a_message_are_seen_with_whatever_else_it_brings(hold, options):
+def test_all_files_in_a_socket_message_are_found_beside_other_control_messages(hold, options):
     assert sizes(hold(lambda: send(options, MOST)))[-1] == SIZE
 
 
-def test_files_that_are_cut_from_a_message_are_known_to_be_hidden(hold, monkeypatch):
+def test_truncated_control_messages_are_reported_as_hidden_files(hold, monkeypatch):
     """As all were, where only the descriptors themselves had room."""
     monkeypatch.setattr(message_files, "_ROOM", socket.CMSG_SPACE(MOST * 4))
     assert SIZE in sizes(hold(lambda: send((), MOST)))
@@ -149,7 +151,7 @@ def test_every_descriptor_that_comes_with_a_message_is_closed(hold):
     assert open_descriptors() == before
 
 
-def test_without_a_look_for_descriptors_of_processes_each_message_would_leave_one(hold, monkeypatch):
+def test_without_the_check_for_process_descriptors_each_message_leaks_one(hold, monkeypatch):
     monkeypatch.setattr(message_files, "_SCM_PIDFD", 1 << 20)
     pids = hold(lambda: send((PASS_CREDENTIALS, PASS_PROCESS), messages=9))
     before = open_descriptors()
@@ -192,7 +194,7 @@ def test_a_program_that_moves_the_peek_offset_is_treated_as_hiding_files(hold, t
 
 
 @pytest.mark.parametrize("most", [10_000, 1 << 60])
-def test_without_a_look_at_the_position_the_first_message_would_be_copied_without_end(
+def test_without_the_check_of_the_peek_offset_the_first_message_would_be_read_forever(
     hold, moved, monkeypatch, most
 ):
     """As long as there was no limit of messages."""
@@ -203,7 +205,7 @@ def test_without_a_look_at_the_position_the_first_message_would_be_copied_withou
 
 
 @pytest.mark.parametrize(("disturbed", "expected"), [(0, does_not_raise()), (1, pytest.raises(UnseenFiles))])
-def test_a_program_that_reads_meanwhile_is_not_taken_for_one_that_hides_files(
+def test_a_program_that_reads_its_messages_meanwhile_is_not_reported_as_hiding_files(
     hold, monkeypatch, disturbed, expected
 ):
     """Unless it reads during one attempt more than are made."""

@@ -27,13 +27,13 @@ def test_an_outage_is_two_lines_with_the_number_of_attempts(outage, caplog):
     assert lines(caplog) == [("it waits", None), ("it goes on", 100)]
 
 
-def test_another_reason_in_an_outage_is_another_line(outage, caplog):
+def test_a_new_reason_during_an_outage_is_logged_once(outage, caplog):
     for reason in ("away", "starting", "away"):
         outage.note(reason)
     assert [vars(record)["error"] for record in caplog.records] == ["away", "starting"]
 
 
-def test_reasons_that_are_always_new_do_not_fill_the_log(outage, caplog):
+def test_an_outage_with_ever_changing_reasons_logs_at_most_5_lines(outage, caplog):
     for number in range(100):
         outage.note(f"connection {number} was lost")
     assert len(caplog.records) == 5
@@ -46,6 +46,6 @@ def test_each_outage_is_logged_at_its_beginning_and_end(outage, caplog):
     assert lines(caplog) == [("it waits", None), ("it goes on", 1)] * 2
 
 
-def test_attempts_that_succeed_leave_no_line(outage, caplog):
+def test_an_outage_end_without_a_beginning_is_not_logged(outage, caplog):
     outage.end()
     assert caplog.records == []

@@ -102,7 +102,7 @@ OWN = {"hosts": "10.0.0.1 neighbour", "resolv.conf": "nameserver 10.0.0.2", "win
 
 @pytest.mark.parametrize("name", OWN)
 @pytest.mark.parametrize("stays", [True, False])
-def test_a_file_that_the_machine_replaces_stays_covered(tmp_path, machine, name, stays):
+def test_a_covered_settings_file_stays_covered_when_the_machine_replaces_it(tmp_path, machine, name, stays):
     (machine / "windlass.toml").chmod(0o600)
     it = cell(tmp_path, ["/etc/windlass.toml"])
     if stays:
@@ -133,7 +133,7 @@ def replace_folder(folder: Path) -> None:
 
 @pytest.mark.parametrize("what", ["appears", "is replaced"])
 @pytest.mark.parametrize("is_ordinary", [True, False])
-def test_a_service_of_an_ordinary_user_sees_no_folder_that_appears_at_the_top(
+def test_a_service_in_a_user_namespace_sees_no_new_top_level_folder_of_the_machine(
     tmp_path, machine, top, what, is_ordinary
 ):
     it = cell(tmp_path, [])
@@ -146,7 +146,7 @@ def test_a_service_of_an_ordinary_user_sees_no_folder_that_appears_at_the_top(
 
 
 @pytest.mark.parametrize("is_copy", [True, False])
-def test_a_private_file_that_appears_later_is_in_no_copy_of_the_settings(tmp_path, machine, is_copy):
+def test_a_copy_of_etc_contains_no_private_file_that_appears_later(tmp_path, machine, is_copy):
     it = cell(tmp_path, [])
     (machine / "folder").mkdir()
     (machine / "folder" / "for all").write_text("for all")
@@ -166,7 +166,7 @@ def test_a_private_file_that_appears_later_is_in_no_copy_of_the_settings(tmp_pat
     ]
 
 
-def test_a_copy_of_the_settings_follows_them(tmp_path, machine, monkeypatch):
+def test_a_copy_of_etc_is_updated_when_files_of_the_machine_change(tmp_path, machine, monkeypatch):
     monkeypatch.setattr(module, "_STAYS", -1)
     copy = Path(copied(tmp_path, machine)["/etc"])
     before = (copy / "hosts").stat().st_ino
@@ -182,7 +182,7 @@ def test_a_copy_of_the_settings_follows_them(tmp_path, machine, monkeypatch):
     assert (copy / "resolv.conf").readlink() == Path("/run/resolv.conf")
 
 
-def test_what_is_mounted_below_stays_visible(tmp_path, machine):
+def test_a_file_system_mounted_below_etc_is_visible_to_services(tmp_path, machine):
     (machine / "certificates").mkdir()
     mounted = tmp_path / "mounted"
     mounted.mkdir()

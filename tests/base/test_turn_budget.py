@@ -38,7 +38,7 @@ async def test_requests_go_on_between_the_steps_of_background_work() -> None:
     assert await steps_between_turns(TurnBudget(ALWAYS_SPENT)) <= 2
 
 
-async def test_without_a_budget_all_that_is_ready_runs_first() -> None:
+async def test_without_a_budget_all_ready_steps_run_before_the_next_request() -> None:
     assert await steps_between_turns(None) >= PIECES
 
 
@@ -46,7 +46,7 @@ async def test_short_steps_share_a_turn() -> None:
     assert await steps_between_turns(TurnBudget(60.0)) >= PIECES
 
 
-async def test_work_goes_on_in_its_order() -> None:
+async def test_steps_of_background_work_run_in_order() -> None:
     budget, order = TurnBudget(ALWAYS_SPENT), list[tuple[int, int]]()
 
     async def piece(number: int) -> None:
@@ -58,7 +58,7 @@ async def test_work_goes_on_in_its_order() -> None:
     assert order == sorted(order)
 
 
-async def test_work_gets_what_it_awaits_and_its_caller_gets_its_answer() -> None:
+async def test_background_work_may_await_tasks_and_returns_its_result() -> None:
     async def later() -> int:
         await asyncio.sleep(0)
         return 41
@@ -69,7 +69,7 @@ async def test_work_gets_what_it_awaits_and_its_caller_gets_its_answer() -> None
     assert await TurnBudget(ALWAYS_SPENT).run(work()) == 42
 
 
-async def test_work_gets_failures_and_may_continue() -> None:
+async def test_background_work_may_catch_an_exception_and_continue() -> None:
     async def fails() -> None:
         await asyncio.sleep(0)
         raise ValueError("gone")
@@ -85,7 +85,7 @@ async def test_work_gets_failures_and_may_continue() -> None:
     assert await TurnBudget(ALWAYS_SPENT).run(work()) == "gone"
 
 
-async def test_a_limit_of_time_ends_work() -> None:
+async def test_asyncio_timeout_works_inside_background_work() -> None:
     async def work() -> str:
         try:
             async with asyncio.timeout(0):
@@ -118,7 +118,7 @@ async def test_work_that_waits_for_its_turn_can_be_cancelled_and_the_others_go_o
     assert done == [number for number in range(PIECES) if number != 3]
 
 
-async def test_a_failure_of_work_is_its_callers() -> None:
+async def test_an_exception_of_background_work_is_raised_to_its_caller() -> None:
     async def work() -> None:
         await asyncio.sleep(0)
         raise ValueError("broken")

@@ -36,7 +36,9 @@ async def ask(path: Path) -> bytes:
     return answer
 
 
-async def test_the_socket_of_a_killed_server_is_replaced_and_that_of_a_later_one_stays(tmp_path, port):
+async def test_a_new_forwarder_replaces_the_socket_of_a_killed_one_which_then_does_not_remove_it(
+    tmp_path, port
+):
     path = tmp_path / ("deep" * 30) / "socket"
     killed, later = UnixForwarder(path, "127.0.0.1", 1), UnixForwarder(path, "127.0.0.1", port)
     await killed.open()
@@ -61,7 +63,9 @@ with socket.socket(socket.AF_UNIX) as connected:
 
 
 @pytest.mark.parametrize(("is_in_own_cell", "answer"), [(True, "HELLO"), (False, "")])
-async def test_another_cell_of_the_same_user_has_connections_left(tmp_path, port, is_in_own_cell, answer):
+async def test_connections_of_one_cell_do_not_use_up_those_of_another_cell_of_the_same_user(
+    tmp_path, port, is_in_own_cell, answer
+):
     path = tmp_path / "socket"
     forwarder = UnixForwarder(path, "127.0.0.1", port)
     await forwarder.open()
@@ -79,7 +83,7 @@ async def test_another_cell_of_the_same_user_has_connections_left(tmp_path, port
     await forwarder.close()
 
 
-async def test_a_cell_has_fewer_connections_the_fewer_others_leave(tmp_path, port, monkeypatch):
+async def test_a_cells_connection_limit_shrinks_as_the_total_fills(tmp_path, port, monkeypatch):
     monkeypatch.setattr(unix_forwarder, "_MOST", 128)
     path = tmp_path / "socket"
     forwarder = UnixForwarder(path, "127.0.0.1", port)
@@ -93,7 +97,7 @@ async def test_a_cell_has_fewer_connections_the_fewer_others_leave(tmp_path, por
     await forwarder.close()
 
 
-async def test_one_cell_has_few_connections_at_a_time(tmp_path, port):
+async def test_connections_of_a_cell_beyond_its_limit_are_closed(tmp_path, port):
     path = tmp_path / "socket"
     forwarder = UnixForwarder(path, "127.0.0.1", port)
     await forwarder.open()

@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_name_in_a_copied_command_is_one_word_of_it(
+def test_a_hostile_resource_name_in_a_copied_command_is_a_single_shell_word(
     server: Server, new_page: Callable[..., Page], repository: Repository, folder: Path
 ) -> None:
     environment = server.environment(project="Commands")

@@ -16,7 +16,7 @@ NewPage = Callable[..., Page]
 
 
 @pytest.mark.parametrize("name", ["constructor", "toString"])
-def test_a_list_with_the_name_of_a_part_of_every_object_is_not_there(
+def test_a_page_path_named_like_an_object_prototype_property_is_not_found(
     server: Server, new_page: NewPage, watch, name: str
 ) -> None:
     watch.expected += ["status of 404", "not in the OpenAPI document"]
@@ -25,7 +25,9 @@ def test_a_list_with_the_name_of_a_part_of_every_object_is_not_there(
 
 
 @pytest.mark.parametrize("kind", ["constructor", "__proto__", "nothing", "../project"])
-def test_a_kind_that_is_not_offered_is_not_taken(server: Server, new_page: NewPage, kind: str) -> None:
+def test_an_unknown_kind_in_the_address_selects_the_default_kind(
+    server: Server, new_page: NewPage, kind: str
+) -> None:
     page = new_page(f"/new?{urlencode({'kind': kind})}")
     expect(page.locator(".switch-row [aria-pressed=true]")).to_have_text("Application from git")
 
@@ -46,7 +48,9 @@ def test_a_new_service_comes_into_the_environment_that_is_shown(
     assert sent.value.url == f"{server.url}/environment/{first}/application"
 
 
-def test_an_id_of_an_address_stays_an_id(server: Server, new_page: NewPage, watch) -> None:
+def test_a_crafted_id_in_the_address_cannot_change_the_request_path(
+    server: Server, new_page: NewPage, watch
+) -> None:
     watch.expected += ["status of 404", "not in the OpenAPI document"]
     made = server.call("POST", f"/organization/{server.org}/project", {"name": "Stays"})
     crafted = {"app_id": f"../project/{made['id']}?", "org_id": "00000000-0000-4000-8000-000000000000"}

@@ -94,7 +94,9 @@ def test_edits_that_are_saved_and_deployed_lead_to_the_deployment_at_once(edited
     expect(edited.get_by_role("heading", name="Deploy v1")).to_be_visible()
 
 
-def test_a_derived_form_asks_as_well(server: Server, new_page: Callable[..., Page]) -> None:
+def test_a_generated_form_with_unsaved_edits_asks_before_leaving(
+    server: Server, new_page: Callable[..., Page]
+) -> None:
     body = {"target_url": "https://example.com/hook", "kind": "STANDARD", "events": ["DEPLOYMENT_FAILURE"]}
     hook = server.call("POST", f"/organization/{server.org}/webhook", body)["id"]
     page = new_page(f"/organization/{server.org}/webhook/{hook}")
@@ -104,7 +106,9 @@ def test_a_derived_form_asks_as_well(server: Server, new_page: Callable[..., Pag
     expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
 
 
-def test_an_invitation_says_who_is_signed_in(new_page: Callable[..., Page]) -> None:
+def test_the_invitation_page_says_who_is_signed_in_and_offers_to_sign_out(
+    new_page: Callable[..., Page],
+) -> None:
     page = new_page("/invitation/00000000-0000-4000-8000-000000000000")
     expect(page.locator("main")).to_contain_text("You are signed in as")
     page.get_by_role("button", name="Sign out, and sign in with it").click()

@@ -32,7 +32,7 @@ def test_the_page_of_a_service_that_another_person_deletes_says_so(
     expect(above.get_by_role("heading", name="Overview", level=1)).to_be_visible()
 
 
-def test_a_session_that_ends_leads_to_signing_in_also_where_a_page_only_follows(
+def test_a_page_that_only_follows_a_stream_shows_the_sign_in_page_when_the_session_ends(
     server: Server, new_page: NewPage, watch: Watch
 ) -> None:
     watch.expected += ["status of 401", "ERR_INCOMPLETE"]
@@ -45,7 +45,7 @@ def test_a_session_that_ends_leads_to_signing_in_also_where_a_page_only_follows(
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
 
 
-def test_a_deployment_says_that_its_stream_is_broken(
+def test_a_deployment_page_shows_when_its_stream_is_broken(
     server: Server, new_page: NewPage, watch: Watch, repository: Repository
 ) -> None:
     watch.expected.append("Failed to load")
@@ -63,7 +63,7 @@ def test_a_deployment_says_that_its_stream_is_broken(
     expect(page.locator(".service-line")).to_contain_text("cancelled")
 
 
-def test_a_log_that_is_left_while_it_is_read_is_not_followed(
+def test_leaving_the_log_page_while_it_loads_starts_no_log_stream(
     server: Server, new_page: NewPage, repository: Repository
 ) -> None:
     app = server.application(server.environment(project="Left"), repository, "left")

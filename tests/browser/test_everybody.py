@@ -93,7 +93,7 @@ def test_axe_finds_nothing_serious_in_dialogs_and_in_the_palette(server: Server,
     assert findings(page) == []
 
 
-def test_axe_finds_what_is_wrong(new_page) -> None:
+def test_axe_reports_a_button_without_a_name(new_page) -> None:
     page = new_page("/", bypass_csp=True)
     page.evaluate("document.body.append(document.createElement('button'))")
     assert any("button-name" in finding for finding in findings(page))
@@ -114,7 +114,7 @@ def test_nothing_is_wider_than_the_window(server: Server, new_page, looked_at, w
 
 
 @pytest.mark.nightly
-def test_no_short_word_of_a_table_is_broken_in_a_usual_window(server: Server, new_page, places) -> None:
+def test_no_short_word_in_a_table_is_wrapped_at_1280_pixels(server: Server, new_page, places) -> None:
     page = new_page("/", viewport={"width": 1280, "height": 800})
     broken: dict[str, list[str]] = {}
     for name, place in places.items():
@@ -129,7 +129,7 @@ def test_no_short_word_of_a_table_is_broken_in_a_usual_window(server: Server, ne
     assert page.evaluate(f"(() => {{ {narrow}; return {BROKEN_WORDS} }})()")  # before the page is drawn again
 
 
-def test_the_keyboard_alone_searches_opens_and_goes_back(server: Server, new_page, places) -> None:
+def test_search_navigation_and_help_work_with_the_keyboard_alone(server: Server, new_page, places) -> None:
     page = new_page("/")
     page.keyboard.press("/")
     page.keyboard.type("orders")
@@ -152,7 +152,7 @@ def test_the_keyboard_alone_searches_opens_and_goes_back(server: Server, new_pag
     assert outline != "none"
 
 
-def test_the_first_page_is_small(server: Server, new_page, watch) -> None:
+def test_the_first_page_loads_at_most_150_kb_in_10_requests(server: Server, new_page, watch) -> None:
     """150 KB in at most ten requests with all that it asks for, and the document of the API is not among
     them."""
     page = new_page("/")
@@ -194,12 +194,12 @@ def pages_without_request(page: Page, server: Server, places: Mapping[str, str])
 
 
 @pytest.mark.nightly
-def test_every_page_has_its_request_and_its_command(server: Server, new_page, places) -> None:
+def test_every_page_shows_its_api_request_and_its_command(server: Server, new_page, places) -> None:
     expected = UNNAMED | {name for name in places if name.startswith("a new ")}
     assert pages_without_request(new_page("/"), server, places) == expected
 
 
 @pytest.mark.nightly
-def test_pages_of_an_organization_have_their_request_and_command(server: Server, new_page, places) -> None:
+def test_organization_pages_show_their_api_request_and_command(server: Server, new_page, places) -> None:
     some = {name: places[name] for name in ("members", "variables", "nothing")}
     assert pages_without_request(new_page("/"), server, some) == {"nothing"}

@@ -39,9 +39,7 @@ def test_a_service_whose_requests_mostly_fail_shows_a_warning(
         expect(page.locator(".attention li", has_text=project)).to_contain_text(told)
 
 
-def test_the_overview_learns_by_itself_that_requests_fail(
-    server: Server, new_page: Callable[..., Page]
-) -> None:
+def test_the_overview_polls_for_failing_requests(server: Server, new_page: Callable[..., Page]) -> None:
     page = new_page("/")
     page.clock.install()
     page.reload()

@@ -40,7 +40,9 @@ _LINKS = """async ([base, sentences]) => {
 }"""
 
 
-def test_the_first_button_does_what_the_first_sentence_says(new_page: Callable[..., Page]) -> None:
+def test_the_first_button_beside_a_failure_matches_the_first_sentence_of_the_message(
+    new_page: Callable[..., Page],
+) -> None:
     page = new_page("/")
     base = page.evaluate("document.querySelector('script').src.replace('/js/main.js', '')")
     assert page.evaluate(_LINKS, [base, list(SENTENCES)]) == list(SENTENCES.values())

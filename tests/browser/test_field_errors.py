@@ -89,7 +89,7 @@ def test_a_new_application_shows_errors_at_the_field(
         field.fill(before)
 
 
-def test_a_variable_has_a_name_that_the_api_takes(
+def test_the_variable_dialog_refuses_missing_malformed_and_duplicate_names(
     server: Server, new_page: NewPage, environment: str, repository: Repository
 ) -> None:
     page = new_page(f"/application/{server.application(environment, repository, 'names')}/variables")
@@ -135,9 +135,7 @@ def test_text_that_is_typed_in_a_dialog_is_not_lost_without_a_question(
     expect(dialogs).to_have_count(0)
 
 
-def test_a_new_service_that_is_filled_in_is_left_after_a_question(
-    new_page: NewPage, environment: str
-) -> None:
+def test_a_filled_in_new_service_form_asks_before_leaving(new_page: NewPage, environment: str) -> None:
     page = new_page(f"/new?environment={environment}&kind=database")
     page.get_by_label("Name").fill("orders")
     page.get_by_role("button", name="Job", exact=True).click()

@@ -36,7 +36,7 @@ def test_choices_name_existing_fields() -> None:
         assert set(names) <= set(inner["properties"])
 
 
-def test_a_field_that_decides_on_others_knows_each_of_its_values() -> None:
+def test_a_field_that_selects_other_fields_covers_all_of_its_enum_values() -> None:
     found = list(marked("x-fields-by"))
     assert found
     for schema, inner, rule in found:
@@ -45,7 +45,7 @@ def test_a_field_that_decides_on_others_knows_each_of_its_values() -> None:
         assert {name for fields in rule["values"].values() for name in fields} <= set(inner["properties"])
 
 
-def test_a_job_is_made_with_the_fields_of_its_choices(
+def test_the_job_form_shows_only_the_fields_of_the_chosen_source_and_schedule(
     server: Server, new_page: Callable[..., Page], repository: Repository
 ) -> None:
     environment = server.environment(project="Forms of jobs")
@@ -81,7 +81,9 @@ def test_a_job_is_made_with_the_fields_of_its_choices(
     assert not schedule.get("on_start")
 
 
-def test_the_kind_of_a_registry_decides_its_fields(server: Server, new_page: Callable[..., Page]) -> None:
+def test_the_container_registry_form_shows_only_the_fields_of_its_kind(
+    server: Server, new_page: Callable[..., Page]
+) -> None:
     page = new_page(f"/organization/{server.org}/containerRegistry")
     page.get_by_role("button", name="New container registry").first.click()
     dialog = page.locator("dialog[open]")
@@ -113,7 +115,7 @@ def test_a_terraform_module_chooses_where_its_state_is_kept(
     expect(page.get_by_label("Dockerfile fragment")).to_have_count(0)  # always refused
 
 
-def test_a_pasted_line_that_is_no_variable_is_named(
+def test_pasting_a_malformed_env_line_shows_an_error_with_its_line_number(
     server: Server, new_page: Callable[..., Page], repository: Repository
 ) -> None:
     app = server.application(server.environment(project="Pasted"), repository, "pasted")
@@ -124,7 +126,7 @@ def test_a_pasted_line_that_is_no_variable_is_named(
     expect(page.locator("dialog .field-error")).to_have_text("Line 2: write it as KEY=value.")
 
 
-def test_a_moment_in_a_form_is_in_the_zone_of_the_reader(
+def test_a_date_field_is_shown_in_the_browsers_time_zone_and_sent_in_utc(
     server: Server, new_page: Callable[..., Page]
 ) -> None:
     page = new_page("/", timezone_id="Asia/Tokyo")
@@ -143,7 +145,7 @@ def test_a_moment_in_a_form_is_in_the_zone_of_the_reader(
     assert shown == ["2030-01-31T18:05", "2030-01-31T09:05:00.000Z"]
 
 
-def test_things_of_the_organization_are_chosen_by_their_names(
+def test_references_to_organization_resources_are_chosen_from_a_list_of_names(
     server: Server, new_page: Callable[..., Page], repository: Repository
 ) -> None:
     body = {"name": "of the shop", "type": "GITHUB", "token": "secret"}
@@ -177,7 +179,9 @@ def test_hints_and_errors_name_fields_by_their_titles(
     expect(page.locator("details.section[open]")).not_to_contain_text("internal_port")
 
 
-def test_a_token_is_changed_by_its_scopes_alone(server: Server, new_page: Callable[..., Page]) -> None:
+def test_the_token_form_edits_scopes_and_hides_role_id_and_scope(
+    server: Server, new_page: Callable[..., Page]
+) -> None:
     made = server.call(
         "POST", f"/organization/{server.org}/apiToken", {"name": "changed", "scopes": ["Read"]}
     )
@@ -204,7 +208,9 @@ def test_a_delivery_that_failed_says_why_in_its_row(server: Server, new_page: Ca
     expect(deliveries.locator("tbody tr").first).to_contain_text("127.0.0.1")
 
 
-def test_an_empty_list_says_that_it_is_empty(server: Server, new_page: Callable[..., Page]) -> None:
+def test_an_empty_list_page_says_so_and_explains_its_resource(
+    server: Server, new_page: Callable[..., Page]
+) -> None:
     project = server.call("POST", f"/organization/{server.org}/project", {"name": "Empty"})["id"]
     environment = server.call("POST", f"/project/{project}/environment", {"name": "bare"})["id"]
     job = server.example(environment, "job")

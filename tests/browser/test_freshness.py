@@ -30,7 +30,7 @@ def later(page: Page, server: Server, path: str) -> None:
     expect(page.locator("main h1")).to_be_visible()
 
 
-def test_each_page_without_a_stream_says_of_which_moment_it_is(
+def test_each_page_without_a_stream_shows_when_it_was_loaded(
     server: Server, new_page, watch, places: dict[str, str]
 ) -> None:
     watch.expected += ["Failed to load"]
@@ -42,7 +42,7 @@ def test_each_page_without_a_stream_says_of_which_moment_it_is(
         expect(page.locator(".age"), name).to_have_count(int(aged))
 
 
-def test_additions_of_another_person_are_seen_without_a_reload(server: Server, new_page) -> None:
+def test_pages_without_a_stream_refresh_after_a_minute_and_by_their_button(server: Server, new_page) -> None:
     page, seen = new_page("/"), new_page("/")
     tokens = f"/organization/{server.org}/apiToken"
     later(page, server, tokens)
@@ -54,7 +54,7 @@ def test_additions_of_another_person_are_seen_without_a_reload(server: Server, n
     expect(seen.get_by_role("row", name="by another")).to_be_visible()
 
 
-def test_pages_say_that_the_server_is_away_and_come_back(
+def test_pages_show_that_the_server_is_unreachable_and_recover(
     server: Server, new_page, watch, repository: Repository
 ) -> None:
     watch.expected += ENDS

@@ -26,7 +26,9 @@ LINES: Final = [
 ]
 
 
-def test_no_line_of_a_log_hides_the_others(server: Server, new_page, watch, repository: Repository) -> None:
+def test_no_output_line_hides_other_lines_or_changes_text_direction(
+    server: Server, new_page, watch, repository: Repository
+) -> None:
     program = (repository.folder / "app.py").read_text()
     lines = "".join(f"print({line!a}, flush=True)\n" for line in ["the first", *LINES, "the last"])
     repository.commit({"app.py": lines + program}, "Says more")
@@ -53,7 +55,9 @@ def test_no_line_of_a_log_hides_the_others(server: Server, new_page, watch, repo
 
 
 @pytest.mark.parametrize("name", ["constructor", "__proto__", "toString"])
-def test_a_name_of_every_object_is_no_text_of_the_console(server: Server, new_page, name: str) -> None:
+def test_a_problem_code_named_like_an_object_prototype_property_shows_no_text(
+    server: Server, new_page, name: str
+) -> None:
     page = new_page(f"/?x#problem={name}", signed_in=False)
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     assert page.locator("p.trouble").text_content() == ""

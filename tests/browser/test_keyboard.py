@@ -56,7 +56,9 @@ def test_escape_closes_an_open_menu_before_it_leaves_the_page(server: Server, ne
     expect(page.get_by_role("heading", name="Menus", level=1)).to_be_visible()
 
 
-def test_j_and_k_move_from_row_to_row(server: Server, new_page: NewPage, repository: Repository) -> None:
+def test_j_and_k_move_the_focus_between_table_rows(
+    server: Server, new_page: NewPage, repository: Repository
+) -> None:
     """A row may have several links, such as its address."""
     environment = server.environment(project="Rows")
     for name in ("first", "second"):
@@ -68,7 +70,7 @@ def test_j_and_k_move_from_row_to_row(server: Server, new_page: NewPage, reposit
         expect(page.locator("tbody").get_by_role("link", name=name, exact=True)).to_be_focused()
 
 
-def test_a_dialog_ends_with_its_page(server: Server, new_page: NewPage) -> None:
+def test_a_dialog_closes_when_its_page_is_left(server: Server, new_page: NewPage) -> None:
     """Otherwise it would act on a page that is not seen."""
     page = new_page("/")
     page.get_by_role("link", name="Account").first.click()
@@ -80,7 +82,7 @@ def test_a_dialog_ends_with_its_page(server: Server, new_page: NewPage) -> None:
     expect(page.locator("dialog")).to_have_count(0)
 
 
-def test_a_key_that_a_terminal_takes_does_nothing_else(
+def test_a_shortcut_typed_in_a_terminal_does_not_open_the_palette(
     server: Server, new_page: NewPage, repository: Repository
 ) -> None:
     app = server.application(server.environment(project="Shells"), repository, "shell")

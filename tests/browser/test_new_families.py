@@ -90,7 +90,9 @@ def test_each_list_and_reading_of_a_tab_is_in_the_api() -> None:
     assert {tab: set(names) - read for tab, names in shown.items() if set(names) - read} == {}
 
 
-def test_every_kind_of_service_has_its_pages(server: Server, new_page, watch) -> None:
+def test_every_kind_of_service_has_pages_generated_from_the_api_document(
+    server: Server, new_page, watch
+) -> None:
     """Made from the example of the document: the console names no kind."""
     watch.expected.append("/runbook")
     environment = server.environment(project="Kinds")

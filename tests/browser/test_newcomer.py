@@ -27,7 +27,7 @@ def tab(page: Page, name: str) -> None:
     page.locator(".tabs").get_by_role("link", name=name).click()
 
 
-def test_a_newcomer_gets_from_signing_in_to_an_address_and_back_from_a_failure(
+def test_a_new_user_signs_in_deploys_and_recovers_from_a_failed_deployment(
     server: Server, new_page, watch, repository: Repository
 ) -> None:
     page = new_page(signed_in=False)

@@ -55,7 +55,7 @@ def app(server: Server, tmp_path_factory: pytest.TempPathFactory) -> str:
     return app
 
 
-def test_pages_say_that_the_database_is_away_and_since_when(
+def test_pages_show_that_the_database_is_unavailable_and_since_when(
     server: Server, new_page: NewPage, watch, app: str, outage: Path
 ) -> None:
     watch.expected += ENDS
@@ -84,7 +84,7 @@ def test_pages_say_that_the_database_is_away_and_since_when(
     expect(late.get_by_role("heading", name="Sign in")).to_be_visible()
 
 
-def test_the_time_at_which_a_server_was_last_seen_stays_while_it_is_away(
+def test_the_last_seen_time_does_not_change_while_the_server_is_unreachable(
     server: Server, new_page: NewPage, watch
 ) -> None:
     watch.expected += ENDS
@@ -134,7 +134,7 @@ def test_the_page_of_signing_in_says_why_the_session_has_ended(
             expect(page.locator(".trouble")).to_contain_text(reason)
 
 
-def test_a_followed_log_that_may_not_be_read_any_more_says_so(
+def test_a_log_stream_refused_with_403_shows_the_reason_in_the_log(
     server: Server, new_page: NewPage, watch, app: str
 ) -> None:
     watch.expected.append("status of 403")

@@ -69,7 +69,7 @@ def test_a_request_without_an_answer_times_out_with_a_message_and_takes_effect_o
     expect(page.locator(".field-error, #notices .bad").first).to_be_visible()
 
 
-def test_an_answer_in_time_is_no_reason_for_a_notice(server: Server, new_page: Callable[..., Page]) -> None:
+def test_a_timely_answer_shows_no_timeout_notice(server: Server, new_page: Callable[..., Page]) -> None:
     page = form(server, new_page, "In time")
     page.locator("main .button.main").click()
     expect(page.get_by_role("heading", name="Answer")).to_be_visible()
@@ -78,7 +78,7 @@ def test_an_answer_in_time_is_no_reason_for_a_notice(server: Server, new_page: C
     assert projects(server, "In time") == 1
 
 
-def test_a_proxy_that_gave_up_waiting_does_not_pass_for_a_refusal(
+def test_a_gateway_timeout_is_shown_as_an_unknown_outcome_and_a_500_as_a_failure(
     server: Server, new_page: Callable[..., Page], watch
 ) -> None:
     watch.expected.append("status of 50")
@@ -91,7 +91,7 @@ def test_a_proxy_that_gave_up_waiting_does_not_pass_for_a_refusal(
         expect(page.locator("#notices .notice", has_text=UNSURE)).to_have_count(unsure)
 
 
-def test_a_page_without_an_answer_says_so_and_comes_by_itself(
+def test_a_page_whose_request_times_out_says_so_and_retries_by_itself(
     server: Server, new_page: Callable[..., Page]
 ) -> None:
     page = new_page("/")

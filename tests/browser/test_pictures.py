@@ -61,7 +61,7 @@ HIDE = """(rules) => {
 
 
 @pytest.mark.timeout(900)
-def test_every_page_looks_as_it_did_when_it_was_looked_at(
+def test_every_page_matches_its_recorded_screenshot_fingerprint(
     server: Server, new_page: Callable[..., Page], places: dict[str, str], tmp_path: Path
 ) -> None:
     before, found = kept(), {FONTS: fonts(new_page("/"))}
@@ -93,7 +93,7 @@ def differences(before: dict[str, str], found: dict[str, str]) -> dict[str, floa
     return {name: value for name, value in sorted(far.items()) if value > TOLERANCE}
 
 
-def test_a_page_that_looks_different_is_seen(
+def test_a_changed_theme_or_hidden_element_changes_the_screenshot_fingerprint(
     server: Server, new_page: Callable[..., Page], places: dict[str, str]
 ) -> None:
     """The negative control: the other theme, a missing side bar, and an empty page are seen."""

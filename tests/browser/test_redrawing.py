@@ -19,7 +19,7 @@ NewPage = Callable[..., Page]
 NO_CLIPBOARD = "Object.defineProperty(Navigator.prototype, 'clipboard', { value: undefined })"
 
 
-def test_a_search_of_an_environment_shows_what_it_searches_for(
+def test_the_search_field_of_an_environment_keeps_its_text_when_the_page_is_redrawn(
     server: Server, new_page: NewPage, repository: Repository
 ) -> None:
     environment = server.environment(project="Searched")
@@ -50,7 +50,7 @@ def test_a_new_service_keeps_the_chosen_token(
     expect(page.get_by_label("Token for a private one").locator("option:checked")).to_have_text("ours")
 
 
-def test_settings_that_are_saved_keep_the_edits_of_other_sections(
+def test_saving_one_settings_section_keeps_unsaved_edits_of_other_sections(
     server: Server, new_page: NewPage, repository: Repository
 ) -> None:
     app = server.application(server.environment(project="Sections"), repository, "edited")
@@ -72,7 +72,7 @@ def test_settings_that_are_saved_keep_the_edits_of_other_sections(
     assert (saved["description"], saved["release_command"]) == ("sells rope", "python migrate.py")
 
 
-def test_variables_that_are_not_saved_stay_while_another_page_is_looked_at(
+def test_unsaved_variables_survive_a_visit_to_another_tab(
     server: Server, new_page: NewPage, repository: Repository
 ) -> None:
     app = server.application(server.environment(project="Unsaved"), repository, "unsaved")
@@ -93,7 +93,7 @@ def test_variables_that_are_not_saved_stay_while_another_page_is_looked_at(
     assert [row["value"] for row in found if row["key"] == "GREETING"] == ["hello"]
 
 
-def test_settings_are_compared_with_those_that_are_edited(
+def test_a_settings_conflict_is_detected_against_the_version_at_the_start_of_the_edit(
     server: Server, new_page: NewPage, watch: Watch, repository: Repository
 ) -> None:
     """The page reads the service again when its state changes; the edit began with what was there before."""
@@ -109,7 +109,7 @@ def test_settings_are_compared_with_those_that_are_edited(
     expect(page.locator("dialog[open]")).to_contain_text("theirs")
 
 
-def test_a_text_is_copied_also_without_https(server: Server, new_page: NewPage) -> None:
+def test_the_copy_button_works_without_https(server: Server, new_page: NewPage) -> None:
     """Browsers offer the clipboard over https only."""
     page = new_page("/")
     page.add_init_script(NO_CLIPBOARD)
@@ -121,11 +121,11 @@ def test_a_text_is_copied_also_without_https(server: Server, new_page: NewPage) 
     assert page.evaluate("window.copied") == f"windlass api GET /organization/{server.org}/apiToken"
 
 
-def test_one_place_knows_how_a_text_is_copied() -> None:
+def test_only_parts_js_uses_the_clipboard() -> None:
     assert uses_of_the_clipboard(ROOT / "js") == ["parts.js"]
 
 
-def test_another_way_to_copy_is_found(tmp_path: Path) -> None:
+def test_the_search_for_clipboard_use_finds_a_call_in_another_file(tmp_path: Path) -> None:
     (tmp_path / "page.js").write_text("navigator.clipboard.writeText('rope');\n")
     assert uses_of_the_clipboard(tmp_path) == ["page.js"]
 
@@ -134,7 +134,7 @@ def uses_of_the_clipboard(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*.js") if "navigator.clipboard" in path.read_text())
 
 
-def test_a_variable_that_is_refused_leads_to_the_variables_of_the_new_service(
+def test_a_refused_variable_of_a_new_service_leads_to_the_variables_page_of_that_service(
     server: Server, new_page: NewPage, watch: Watch, repository: Repository
 ) -> None:
     """The service is there, and is not made again: what was typed on the former page would be lost on it."""

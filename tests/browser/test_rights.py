@@ -52,7 +52,7 @@ def test_a_role_with_the_right_finds_the_action_enabled(
     expect(page.get_by_role("button", name="Save", exact=True).first).to_be_disabled()
 
 
-def test_the_refusal_of_the_server_is_shown_where_a_right_does_not_hold_everywhere(
+def test_an_action_outside_a_tokens_limits_shows_the_servers_refusal(
     server: Server, new_page, watch, repository: Repository
 ) -> None:
     """A token that is limited to one environment may deploy there; elsewhere the server refuses."""
@@ -79,7 +79,7 @@ def test_the_refusal_of_the_server_is_shown_where_a_right_does_not_hold_everywhe
 NEEDS_DEPLOY = "You may not do this: it needs the right Deploy or Admin. Ask an admin of the organization."
 
 
-def test_a_button_that_does_two_things_needs_the_rights_for_both(
+def test_save_and_deploy_requires_both_the_write_and_the_deploy_right(
     server: Server, new_page, repository: Repository
 ) -> None:
     """Else the first would be done, and the second refused."""
@@ -101,7 +101,7 @@ def test_a_button_that_does_two_things_needs_the_rights_for_both(
     expect(page.get_by_role("button", name="Create only", exact=True)).to_be_enabled()
 
 
-def test_a_shell_needs_the_right_that_its_button_asks_for() -> None:
+def test_the_shell_operation_requires_the_same_right_as_restart_which_its_button_checks() -> None:
     """The document has no websockets: the button asks for the right of another operation."""
     needs = {operation.handler: operation.need for operation in (*registry().operations, *registry().raw)}
     shells = [handler for handler in needs if handler.endswith(".exec")]
@@ -111,7 +111,7 @@ def test_a_shell_needs_the_right_that_its_button_asks_for() -> None:
     ]
 
 
-def test_each_kind_of_service_needs_the_right_that_the_ways_to_a_new_one_ask_for() -> None:
+def test_creating_any_kind_of_service_requires_the_same_right() -> None:
     """The pages do not know the kind yet, and ask for the right to create an application."""
     creations = [
         operation
@@ -125,7 +125,7 @@ def test_each_kind_of_service_needs_the_right_that_the_ways_to_a_new_one_ask_for
 NEW_SERVICE = "You may not do this: it needs the right Write or Admin. Ask an admin of the organization."
 
 
-def test_a_reader_finds_no_action_for_which_the_right_is_missing(
+def test_a_read_only_user_sees_all_write_actions_disabled(
     server: Server, new_page, repository: Repository
 ) -> None:
     environment = server.environment(project="Looked at")
@@ -159,7 +159,9 @@ def test_a_reader_finds_no_action_for_which_the_right_is_missing(
     page.keyboard.press("Escape")
 
 
-def test_an_admin_finds_the_same_actions(server: Server, new_page, repository: Repository) -> None:
+def test_an_admin_sees_the_actions_enabled_that_a_reader_sees_disabled(
+    server: Server, new_page, repository: Repository
+) -> None:
     environment = server.environment(project="Administered")
     app = server.application(environment, repository, "administered")
     server.deploy(app)

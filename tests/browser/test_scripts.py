@@ -199,7 +199,9 @@ def with_payloads(data: Any, payloads: Iterator[str]) -> Any:
 
 
 @pytest.mark.timeout(600)
-def test_no_text_of_any_answer_becomes_a_script(new_page: Callable[..., Page], watch, town: Town) -> None:
+def test_no_text_of_any_api_answer_is_executed_as_a_script(
+    new_page: Callable[..., Page], watch, town: Town
+) -> None:
     """Pages do not rely on the server, which would refuse some of these texts."""
     watch.expected += ["status of 404", "not in the OpenAPI document: GET /console", "Failed to load"]
     payloads = cycle(PAYLOADS)
@@ -244,7 +246,9 @@ def test_no_text_of_any_answer_becomes_a_script(new_page: Callable[..., Page], w
         assert not was_hit(page), place
 
 
-def test_a_script_of_a_text_that_is_read_as_html_would_be_seen(new_page: Callable[..., Page], watch) -> None:
+def test_without_the_content_security_policy_a_script_payload_is_executed(
+    new_page: Callable[..., Page], watch
+) -> None:
     """The negative control: without the policy of the page, a payload hits."""
     watch.expected += ["Trusted", "require-trusted-types", "Content Security Policy", "Failed to load"]
     page = new_page("/", bypass_csp=True)

@@ -81,7 +81,7 @@ def test_all_tabs_forget_the_person_who_signs_out(
     assert PRIVATE not in variables.content()
 
 
-def test_the_button_back_shows_nothing_of_the_person_who_signed_out(
+def test_the_back_button_shows_nothing_of_a_signed_out_person(
     context: BrowserContext, server: Server, project: str, variables: Page
 ) -> None:
     page = open_page(context, f"{server.url}/console{project}/variables")
@@ -93,7 +93,7 @@ def test_the_button_back_shows_nothing_of_the_person_who_signed_out(
     assert PRIVATE not in page.content()
 
 
-def test_a_tab_sends_nothing_as_the_next_person_who_signs_in(
+def test_a_tab_discards_its_edits_when_another_person_signs_in(
     context: BrowserContext, server: Server, variables: Page, bea: str
 ) -> None:
     other = sign_out(context, server)
@@ -103,7 +103,7 @@ def test_a_tab_sends_nothing_as_the_next_person_who_signs_in(
     expect(variables.get_by_text("DRAFT")).to_have_count(0)
 
 
-def test_a_tab_that_shows_another_person_begins_again_without_a_sign_out(
+def test_a_tab_reloads_when_the_session_belongs_to_another_person_without_a_sign_out(
     context: BrowserContext, server: Server, variables: Page, bea: str
 ) -> None:
     """As after a session that ended: its page of signing in leads to another person."""

@@ -31,7 +31,9 @@ def another_session(server: Server, name: str) -> tuple[str, str]:
         return cookie, json.loads(answer.read())["page_key"]
 
 
-def test_looking_at_a_link_does_not_use_it_up(server: Server, new_page: Callable[..., Page]) -> None:
+def test_head_get_and_prefetch_requests_do_not_consume_a_sign_in_link(
+    server: Server, new_page: Callable[..., Page]
+) -> None:
     link = server.link()
     for method in ("HEAD", "GET"):
         urllib.request.urlopen(urllib.request.Request(link, method=method)).close()
@@ -80,7 +82,7 @@ def test_a_sign_in_link_with_the_key_of_another_session_is_refused(
     expect(page.locator(".facts").first).to_contain_text("mallory")
 
 
-def test_a_browser_that_keeps_nothing_is_signed_in_as_long_as_the_page(
+def test_without_browser_storage_the_session_lasts_until_the_page_is_reloaded(
     server: Server, new_page: Callable[..., Page]
 ) -> None:
     page = new_page(signed_in=False)
@@ -97,7 +99,7 @@ def test_a_browser_that_keeps_nothing_is_signed_in_as_long_as_the_page(
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
 
 
-def test_a_sign_in_that_was_given_up_does_not_wait_for_the_key_of_a_link(
+def test_an_abandoned_sign_in_does_not_accept_a_page_key_from_a_link(
     server: Server, new_page: Callable[..., Page]
 ) -> None:
     _, key = another_session(server, "trudy")

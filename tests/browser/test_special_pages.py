@@ -119,7 +119,7 @@ def test_a_job_is_run_with_other_arguments_and_its_log_is_read(
     expect(page.get_by_role("button", name="Cancel run")).to_have_count(0)
 
 
-def test_a_service_without_a_port_says_so_and_leads_to_its_ports(
+def test_the_page_of_a_service_without_a_port_links_to_its_port_settings(
     server: Server, new_page: Callable[..., Page], repository: Repository
 ) -> None:
     app = server.application(server.environment(project="Ports"), repository, "hidden")
@@ -152,7 +152,7 @@ def test_charts_name_the_version_of_an_instance_and_draw_the_runs_of_a_job_as_on
         )
 
 
-def test_a_plan_is_seen_before_it_is_applied(
+def test_a_terraform_plan_can_be_reviewed_before_it_is_applied(
     server: Server, new_page: Callable[..., Page], repository: Repository
 ) -> None:
     needs_program()
@@ -200,7 +200,7 @@ def test_a_plan_is_seen_before_it_is_applied(
     assert "The resources of its Terraform modules are destroyed." in question(page, "Delete")
 
 
-def test_a_new_module_says_what_it_asks_for(
+def test_the_form_of_a_new_terraform_module_shows_its_input_variables(
     server: Server, new_page: Callable[..., Page], repository: Repository
 ) -> None:
     needs_program()

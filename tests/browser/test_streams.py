@@ -48,7 +48,7 @@ def test_two_people_see_each_others_changes_without_a_reload(
     expect(bea.locator(".service-line")).to_contain_text("stopped")
 
 
-def test_nothing_is_missed_when_the_tab_that_reads_for_all_is_closed(
+def test_no_event_is_lost_when_the_tab_that_holds_the_shared_stream_closes(
     server: Server, new_page, repository: Repository
 ) -> None:
     app = server.application(server.environment(project="Tabs"), repository, "handed")
@@ -68,7 +68,7 @@ def test_nothing_is_missed_when_the_tab_that_reads_for_all_is_closed(
     expect(card.get_by_role("img", name="handed: running")).to_be_visible()
 
 
-def test_two_people_who_change_the_same_settings_lose_nothing_unseen(
+def test_saving_settings_that_another_person_changed_shows_the_conflict_first(
     server: Server, new_page, watch, repository: Repository
 ) -> None:
     watch.expected.append("status of 412")

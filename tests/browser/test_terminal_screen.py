@@ -62,12 +62,12 @@ def test_a_long_line_wraps_as_in_other_terminals(shown: Callable[..., list[str]]
     assert shown("one\r\ntwo\x1b[10;Gx") == ["one", "two      x" + cursor]
 
 
-def test_a_sign_that_is_not_known_hides_no_text_after_it(shown: Callable[..., list[str]]) -> None:
+def test_an_unknown_escape_sequence_hides_no_following_text(shown: Callable[..., list[str]]) -> None:
     for name, sign in UNKNOWN.items():
         assert shown(sign + "\r\n$ ")[-1].endswith("$ \u2588"), name
 
 
-def test_a_sign_may_come_in_two_parts(shown: Callable[..., list[str]]) -> None:
+def test_an_escape_sequence_may_be_split_over_two_chunks(shown: Callable[..., list[str]]) -> None:
     for sign in ("\x1b[3D", "\x1b]0;title\x07\x1b[3D", "\x1b]0;title\x1b\\\x1b[3D", "\x1b(B\x1b[3D"):
         for at in range(len(sign)):
             assert shown(["abc" + sign[:at], sign[at:] + "X"]) == ["X\u2588c"], (sign, at)

@@ -34,7 +34,7 @@ def tabs(server: Server, first: Page, path: str, count: int) -> list[Page]:
     return made
 
 
-def test_pages_load_while_many_others_follow_a_log_and_all_of_them_show_the_present(
+def test_many_tabs_that_follow_a_log_all_load_and_show_the_current_state(
     server: Server, new_page, repository: Repository
 ) -> None:
     app = server.application(server.environment(project="Turns"), repository, "turns")
@@ -44,7 +44,7 @@ def test_pages_load_while_many_others_follow_a_log_and_all_of_them_show_the_pres
         expect(page.locator(".service-line")).to_contain_text("running")
 
 
-def test_a_hidden_page_reads_nothing_and_another_one_reads_for_all(
+def test_a_hidden_tab_passes_the_shared_stream_to_a_visible_one(
     server: Server, new_page, repository: Repository
 ) -> None:
     environment = server.environment(project="Hidden tabs")

@@ -76,7 +76,7 @@ def test_a_page_without_its_modules_says_what_to_do(server: Server, new_page, wa
     expect(page.get_by_text("load the page again")).to_be_visible()
 
 
-def test_a_file_of_another_version_is_left_to_other_servers(server: Server) -> None:
+def test_a_console_file_of_another_version_is_refused(server: Server) -> None:
     for name in ("js/main.js", "js/pages/audit.js", "style/console.css", "js/no_such.js"):
         with pytest.raises(Refused, match="Load the page again"):
             server.call("GET", f"/console/{'0' * 16}/{name}")

@@ -81,7 +81,9 @@ def test_the_graph_shows_which_services_use_each_other_and_links_to_each(
     expect(page.get_by_role("heading", name="search", level=1)).to_be_visible()
 
 
-def test_services_that_name_all_others_are_drawn(server: Server, new_page: NewPage) -> None:
+def test_a_dependency_graph_of_40_mutually_dependent_services_is_drawn(
+    server: Server, new_page: NewPage
+) -> None:
     """Ways through 40 such services cannot be counted, so that no drawing may follow each of them."""
     names = [f"s{number}" for number in range(40)]
     services = [

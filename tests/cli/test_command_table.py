@@ -38,14 +38,14 @@ def test_a_changed_declaration_makes_a_new_table(compute, monkeypatch):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"digest": 1}', b"\xff"])
-def test_a_table_that_cannot_be_read_is_computed_again(compute, tmp_path, content):
+def test_an_unreadable_command_table_cache_is_recomputed(compute, tmp_path, content):
     table = command_table(compute)
     (tmp_path / "cache/windlass/commands.json").write_bytes(content)
     assert command_table(compute) == table
     assert compute.count == 2
 
 
-def test_a_table_is_computed_each_time_where_it_cannot_be_kept(compute, tmp_path):
+def test_without_a_writable_cache_the_command_table_is_computed_each_time(compute, tmp_path):
     (tmp_path / "cache").write_text("a file in the place of the folder")
     command_table(compute)
     assert command_table(compute).groups["shop"].about == "A shop"

@@ -92,7 +92,7 @@ def test_a_command_calls_the_nearest_address_with_the_token_of_that_address(
     assert choose_access(options, environment, lambda: contexts, context=context, linked=linked) == chosen
 
 
-def test_two_tokens_for_one_address_are_not_guessed():
+def test_an_address_with_two_saved_tokens_requires_a_context():
     contexts = Contexts("", {"a": PROD, "b": SavedContext(PROD.url, "another")})
     with pytest.raises(InvalidUsage, match="--context: a, b"):
         choose_access(ServerAccess(PROD.url), NONE, lambda: contexts)
@@ -100,7 +100,7 @@ def test_two_tokens_for_one_address_are_not_guessed():
     assert choose_access(ServerAccess(PROD.url), NONE, lambda: contexts).token == "another"
 
 
-def test_an_address_and_a_context_are_not_both_taken():
+def test_an_address_and_a_context_together_are_refused():
     with pytest.raises(InvalidUsage, match="not both"):
         choose_access(ServerAccess(PROD.url), NONE, saved, context="prod")
 
@@ -113,7 +113,7 @@ def test_an_address_and_a_context_are_not_both_taken():
         ("https://example.com/windlass/", "https://example.com/windlass"),
     ],
 )
-def test_an_address_has_one_form(typed, address):
+def test_server_addresses_are_normalized(typed, address):
     assert normal_url(typed) == address
 
 
@@ -159,31 +159,31 @@ def test_only_the_user_can_read_file_and_folder(file):
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
-def test_a_file_that_others_can_read_is_refused(file, mode):
+def test_a_context_file_readable_by_others_is_refused(file, mode):
     file.path.chmod(mode)
     with pytest.raises(CommandFailed, match=r"^run `chmod 600 "):
         file.read()
 
 
-def test_a_folder_that_others_can_write_is_refused(file):
+def test_a_context_folder_writable_by_others_is_refused(file):
     file.path.parent.chmod(0o777)
     with pytest.raises(CommandFailed, match=r"^run `chmod 700 "):
         file.read()
 
 
-def test_a_file_of_another_user_is_refused(file, monkeypatch):
+def test_a_context_file_of_another_user_is_refused(file, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: file.path.stat().st_uid + 1)
     with pytest.raises(CommandFailed, match="belongs to another user"):
         file.read()
 
 
-def test_a_file_that_is_not_as_it_was_written_is_named(file):
+def test_a_malformed_context_file_is_reported_with_its_path(file):
     file.path.write_text("{")
     with pytest.raises(CommandFailed, match=rf"move .*{FILE} away"):
         file.read()
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+def test_a_context_folder_that_cannot_be_created_is_reported_with_its_path(tmp_path):
     (tmp_path / "config").write_text("a file in its place")
     with (
         pytest.raises(CommandFailed, match=r"^let this user write .*/config/windlass: "),
@@ -196,7 +196,7 @@ def _changing(folder):
     return ContextFile(folder / "config/windlass").changing()
 
 
-def test_contexts_saved_at_once_are_all_kept(file):
+def test_concurrent_saves_of_contexts_lose_none(file):
     def save(name: str) -> None:
         with file.changing() as contexts:
             contexts.save(name, HERE)

@@ -35,7 +35,7 @@ def test_detect_shows_a_command_once_and_names_every_process_but_a_web_process_a
     assert "worker: python app.py" in CliRunner().invoke(main, ["detect", str(folder), "--text"]).output
 
 
-def test_detect_answers_programs_in_json(folder):
+def test_detect_prints_json_when_piped(folder):
     shown = CliRunner().invoke(main, ["detect", str(folder)])
     recipe = json.loads(shown.stdout)
     assert recipe["framework"] == "Flask"
@@ -52,7 +52,7 @@ def test_detect_ends_with_1_and_names_the_folders_of_a_monorepo(folder, tmp_path
     assert "/api" in shown.stdout
 
 
-def test_detect_prints_the_dockerfile_of_the_recipe_as_it_is_also_in_a_pipe(folder):
+def test_detect_prints_the_generated_dockerfile_unchanged_even_when_piped(folder):
     shown = CliRunner().invoke(main, ["detect", str(folder), "--dockerfile"])
     assert shown.exit_code == 0
     assert read(shown.stdout).stages[-1].base == "python:3.13-slim-bookworm"

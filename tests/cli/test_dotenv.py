@@ -36,12 +36,12 @@ def test_a_file_of_variables_is_read(text, values):
 @pytest.mark.parametrize(
     ("text", "line"), [("A=1\nnothing", 2), ("=1", 1), ("1A=2", 1), ('A="open', 1), ("\nA='a' b", 2)]
 )
-def test_a_line_that_is_none_is_named(text, line):
+def test_a_malformed_dotenv_line_is_reported_with_its_number(text, line):
     with pytest.raises(InvalidUsage, match=rf"^\.env: fix line {line}: "):
         parse_dotenv(text, ".env")
 
 
-def test_a_message_never_shows_the_value():
+def test_a_dotenv_error_never_shows_the_value():
     with pytest.raises(InvalidUsage) as caught:
         parse_dotenv("KEY s3cret", ".env")
     assert "s3cret" not in str(caught.value)
@@ -49,6 +49,6 @@ def test_a_message_never_shows_the_value():
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("blank", [" ", "\t", "\r"])
-def test_a_value_with_many_blanks_is_read_at_once(blank):
+def test_a_dotenv_value_with_300000_blanks_is_parsed_in_linear_time(blank):
     """The limit of time is the negative control."""
     assert parse_dotenv(f"A=a{blank * 300_000}b\nB=c{blank * 300_000}#d\n", "f")["B"] == "c"

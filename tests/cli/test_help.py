@@ -48,7 +48,7 @@ def test_no_two_groups_of_commands_have_the_same_help_text():
     assert [text for text, count in Counter(texts).items() if count > 1] == []
 
 
-def test_an_option_with_nothing_but_marks_is_found():
+def test_an_option_whose_help_has_only_defaults_or_markers_is_reported():
     options: list[click.Parameter] = [
         click.Option(["--size"], help="[10]  May be repeated."),
         click.Option(["--kind"], help="One of A, B.  [required]"),

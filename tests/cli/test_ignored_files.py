@@ -36,7 +36,7 @@ def make(folder: Path, *files: str) -> Path:
 
 
 @pytest.mark.parametrize("rules", RULES)
-def test_a_rule_of_git_means_what_git_says(tmp_path, rules):
+def test_gitignore_rules_exclude_the_same_files_as_git(tmp_path, rules):
     make(tmp_path, *TREE)
     (tmp_path / ".gitignore").write_text(rules)
     (tmp_path / "sub/.gitignore").write_text("*.dat\n/only.log\n")
@@ -49,7 +49,7 @@ def test_a_rule_of_git_means_what_git_says(tmp_path, rules):
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("file", [".gitignore", ".dockerignore", ".windlassignore"])
 @pytest.mark.parametrize("rule", ["*a" * 40 + "b", "**/" * 40 + "b", "**/a*/" * 20 + "b", "a**" * 40 + "b"])
-def test_rules_of_many_stars_take_no_time(tmp_path, file, rule):
+def test_ignore_rules_with_many_stars_are_matched_in_linear_time(tmp_path, file, rule):
     """The limit of time is the negative control: an expression that backtracks takes years."""
     name = "a/" * 40 + "a" * 150 + "c"
     make(tmp_path, name)
@@ -57,7 +57,7 @@ def test_rules_of_many_stars_take_no_time(tmp_path, file, rule):
     assert name in {*uploaded_files(tmp_path)}
 
 
-def test_rules_of_folders_above_hold_in_a_linked_folder_of_a_repository(tmp_path):
+def test_gitignore_rules_of_parent_folders_apply_to_a_linked_subfolder(tmp_path):
     make(tmp_path, "api/a.log", "api/out/x", "api/app.py", "api/tmp/y", ".git/info/none")
     (tmp_path / ".gitignore").write_text("*.log\n/api/out\n/tmp\n")
     assert [*uploaded_files(tmp_path / "api")] == ["app.py", "tmp/y"]
@@ -97,7 +97,9 @@ def test_a_rule_of_windlassignore_wins_over_git(tmp_path):
         ("./doc/", {"doc/a.md", "doc/b.txt"}),
     ],
 )
-def test_a_rule_for_docker_begins_at_the_top_and_keeps_what_builds(tmp_path, rules, left_out):
+def test_dockerignore_rules_are_rooted_and_never_exclude_the_dockerfile_or_themselves(
+    tmp_path, rules, left_out
+):
     files = {"a.md", "doc/a.md", "doc/b.txt", "app.py", "Dockerfile", ".dockerignore"}
     make(tmp_path, *files)
     (tmp_path / ".dockerignore").write_text(rules)
@@ -119,7 +121,7 @@ def test_a_long_dockerignore_stops_the_upload(tmp_path, text, told):
         pass
 
 
-def test_a_dockerignore_within_the_limits_is_followed_whole(tmp_path):
+def test_a_dockerignore_within_the_size_limits_is_applied_completely(tmp_path):
     """Negative control."""
     make(tmp_path, "app.py", "last")
     (tmp_path / ".dockerignore").write_text("x\n" * 999 + "last\n#" + "c" * 200_000)

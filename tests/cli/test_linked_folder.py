@@ -26,14 +26,14 @@ def link_of(folder: Path) -> FolderLink | None:
 
 
 @pytest.mark.parametrize("inner", ["", "src", "src/deep"])
-def test_a_link_holds_in_the_folder_and_below_it(repository, inner):
+def test_a_folder_link_applies_to_the_folder_and_its_subfolders(repository, inner):
     write_link(repository, LINK)
     linked = find_linked_folder(repository / inner)
     assert linked is not None
     assert (linked.folder, linked.link, linked.link.path) == (repository, LINK, "shop/production/web")
 
 
-def test_the_nearest_link_holds(repository):
+def test_the_nearest_folder_link_applies(repository):
     write_link(repository, LINK)
     other = FolderLink(project="shop", environment="production", application="worker")
     write_link(repository / "src", other)
@@ -42,7 +42,7 @@ def test_the_nearest_link_holds(repository):
     assert link_of(repository / "src/deep") == LINK
 
 
-def test_a_link_above_the_root_of_the_repository_does_not_hold(repository):
+def test_a_folder_link_above_the_repository_root_is_ignored(repository):
     write_link(repository.parent, LINK)
     assert link_of(repository) is None
     (repository / ".git").rmdir()
@@ -65,14 +65,14 @@ def owned_by_another(monkeypatch, *others: Path) -> None:
     monkeypatch.setattr("os.fstat", lambda opened: foreign(fstat(opened)))
 
 
-def test_a_file_of_another_user_is_not_believed_and_said(repository, monkeypatch, capsys):
+def test_a_folder_link_of_another_user_is_ignored_with_a_warning(repository, monkeypatch, capsys):
     file = write_link(repository, LINK)
     owned_by_another(monkeypatch, file)
     assert link_of(repository / "src") is None
     assert "is ignored: it belongs to the user" in capsys.readouterr().err
 
 
-def test_nothing_in_a_folder_of_another_user_above_is_believed(repository, monkeypatch):
+def test_a_folder_link_inside_a_folder_of_another_user_is_ignored(repository, monkeypatch):
     (repository / ".git").rmdir()
     write_link(repository, LINK)
     assert link_of(repository / "src") == LINK
@@ -89,7 +89,7 @@ def test_nothing_in_a_folder_of_another_user_above_is_believed(repository, monke
         'project = 1\nenvironment = "production"\napplication = "web"',
     ],
 )
-def test_a_file_that_is_not_as_it_should_be_is_named(repository, text):
+def test_a_malformed_folder_link_is_reported_with_its_path(repository, text):
     (repository / FILE).write_text(text)
     with pytest.raises(CommandFailed, match=FILE):
         find_linked_folder(repository)
@@ -103,7 +103,7 @@ def test_an_address_with_a_password_is_refused(repository):
         find_linked_folder(repository)
 
 
-def test_a_name_with_quotes_is_written_as_it_is_read(repository):
+def test_a_folder_link_preserves_names_with_quotes_and_control_characters(repository):
     link = FolderLink(project='a "b" \\', environment="ü\u007f", application="c")
     write_link(repository, link)
     assert link_of(repository) == link

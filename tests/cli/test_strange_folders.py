@@ -36,7 +36,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("place", ["config", "included"])
-def test_no_program_of_its_settings_is_run(folder, tmp_path, name, place):
+def test_reading_a_git_folder_runs_no_program_of_its_git_config(folder, tmp_path, name, place):
     canary = tmp_path / "canary"
     file = folder / ".git" / place
     git(folder, "config", "--file", str(file), name, SETTINGS[name].format(canary=canary))
@@ -53,7 +53,7 @@ def test_no_program_of_its_settings_is_run(folder, tmp_path, name, place):
     assert canary.exists() or name == "filter.a=b.clean"
 
 
-def test_an_unchanged_folder_is_seen_as_such(folder):
+def test_an_unchanged_git_folder_has_no_changes(folder):
     found = git_folder(folder)
     assert found is not None
     assert not found.has_changes

@@ -58,7 +58,7 @@ def test_a_purge_says_how_many_runs_it_has_deleted(answer: Any, words: str, line
     assert shown(answer, *words.split(), JOB).out.splitlines() == [line]
 
 
-def test_an_empty_answer_says_so():
+def test_an_empty_answer_prints_a_notice_on_standard_error():
     said = shown({"scheduled_at": "", "timezone": "", "due_at": []}, "job", "due-times", JOB)
     assert (said.code, said.out, said.err) == (0, "", "There is nothing to show.\n")
 
@@ -78,7 +78,7 @@ def test_due_times_are_rows_with_the_clock_of_the_reader_and_that_of_the_job():
     assert not re.search(r"\dT\d", "".join(lines))
 
 
-def test_a_plan_is_counted_named_by_its_deployment_and_printed_whole():
+def test_a_terraform_plan_is_shown_with_its_counts_and_the_text_of_the_newest_plan():
     row = {
         "deployment_id": RUN, "created_at": WHEN, "added": 1, "changed": 0, "destroyed": 2,
         "applicable": True, "resources": [{"address": "random_pet.box", "action": "create"}],

@@ -28,13 +28,13 @@ APP = """{"env": {"MAIL": {"description": "of the admin"}, "KEY": {"generator": 
         ({"app.py": "A=1\n"}, ""),
     ],
 )
-def test_init_names_the_variables_of_a_folder(tmp_path, files, hint):
+def test_init_lists_the_variables_that_files_of_the_folder_use(tmp_path, files, hint):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     assert hint_at_variables(tmp_path) == hint
 
 
-def test_no_value_of_a_file_is_shown(tmp_path):
+def test_init_shows_no_value_of_an_env_file(tmp_path):
     (tmp_path / ".env").write_text("KEY=s3cret-1\n")
     (tmp_path / ".env.sample").write_text("KEY=s3cret-2\n")
     assert "s3cret" not in hint_at_variables(tmp_path)

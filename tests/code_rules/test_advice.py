@@ -12,12 +12,12 @@ def test_each_advice_finds_its_example_and_passes_plain_words():
     assert (missed, wrong) == ([], [])
 
 
-def test_the_page_of_the_rules_lists_each_advice():
+def test_the_rules_page_lists_every_piece_of_advice():
     page = PAGES["docs/contributing-rules.md"]
     assert [rule.name for rule in advice.ADVICE if f"| {rule.name} |" not in page] == []
 
 
-def test_advice_names_its_place_and_fails_nothing(monkeypatch, capsys):
+def test_advice_is_printed_with_file_and_line_and_fails_nothing(monkeypatch, capsys):
     rule = advice.ADVICE[0]._replace(files={"a.py": f"pass\n\n\n{advice.ADVICE[0].bad}"})
     monkeypatch.setattr(advice, "ADVICE", [rule])
     advice.main()

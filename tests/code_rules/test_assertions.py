@@ -147,7 +147,7 @@ def missing(test: str) -> list[str]:
     return [*Suite({"tests.helpers": HELPERS, "tests.test_it": text}).without_assertion()]
 
 
-def test_an_assertion_is_found_through_helpers():
+def test_an_assertion_in_a_called_helper_counts():
     for body in (
         "assert make(1)",
         "check(make(1))",
@@ -170,7 +170,7 @@ def test_a_fixture_that_asserts_is_no_assertion_of_its_tests():
     assert missing(f"{fixture}def test_it(ready): make(ready)") == ["tests.test_it:5 test_it"]
 
 
-def test_an_assertion_about_the_setup_does_not_count():
+def test_an_assertion_in_setup_code_does_not_count():
     texts = {SETUP: "def make_world(): assert 1", "tests.test_it": f"from {SETUP} import make_world\n"}
     texts["tests.test_it"] += "def test_it(): make_world()"
     assert [*Suite(texts).without_assertion()] == ["tests.test_it:2 test_it"]

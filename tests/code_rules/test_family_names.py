@@ -137,7 +137,7 @@ def test_each_such_comparison_is_found() -> None:
     assert missed == []
 
 
-def test_a_family_is_named_in_what_belongs_to_it() -> None:
+def test_comparisons_with_a_familys_name_are_allowed_in_its_own_modules() -> None:
     compares = 'yes = row.family == "application"'
     wrong = [
         text for text in OWN_MODULES if [*found_in(f"{IMPORTS}{text}\n{compares}\n", "control/anywhere.py")]
@@ -154,16 +154,16 @@ def derived_capitals(source: str) -> Iterator[int]:
                     yield node.lineno
 
 
-def test_a_family_gives_its_name_in_capitals_itself() -> None:
+def test_only_family_enum_value_derives_a_family_name_in_capitals() -> None:
     lines = [(file, line) for file in modules() for line in derived_capitals(folder_of(file).read_text())]
     assert lines == [], "use Family.enum_value or naming.enum_value"
 
 
-def test_a_name_of_a_family_in_capitals_is_found() -> None:
+def test_the_search_finds_derivations_of_a_family_name_in_capitals() -> None:
     names = ("row.family", "family.name", "snake(family)", "event.row.family.name")
     assert [name for name in names if [*derived_capitals(f"x = {name}.upper()")] != [1]] == []
 
 
-def test_every_family_is_looked_for() -> None:
+def test_the_search_covers_every_family() -> None:
     assert all(isinstance(family, Family) for family in FAMILIES.values())
     assert len(FAMILIES) > 10

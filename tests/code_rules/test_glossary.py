@@ -89,7 +89,7 @@ def test_no_two_classes_share_a_name():
     assert shared(classes_of({"a.py": "class Queue: ...", "b.py": "class _Queue: ..."})) == ["Queue"]
 
 
-def test_a_term_stands_once_with_one_meaning():
+def test_each_glossary_term_and_each_meaning_appears_once():
     assert len(TERMS) > 80
     assert repeated(term.name.casefold() for term in TERMS) == []
     assert repeated(term.meaning.casefold() for term in TERMS) == []
@@ -117,11 +117,11 @@ def misplaced(terms: Iterable[Term], known: Iterable[tuple[str, str]]) -> Iterat
             )
 
 
-def test_the_classes_of_a_term_are_in_its_folders():
+def test_classes_of_a_glossary_term_are_in_the_folders_of_its_section():
     assert [*misplaced(TERMS, classes())] == []
 
 
-def test_a_term_in_another_folder_and_one_without_its_class_are_found():
+def test_the_check_reports_terms_whose_class_or_folder_is_missing_or_elsewhere():
     term = Term("engine", "Runs workloads", ("Engine", "Motor"), folders=("engines", "no/folder"))
     assert [*misplaced([term, Term("x", "y")], [("Engine", "api/engine.py")])] == [
         "engine: there is no folder no/folder",
@@ -131,18 +131,18 @@ def test_a_term_in_another_folder_and_one_without_its_class_are_found():
     ]
 
 
-def test_a_class_that_is_called_like_a_term_has_its_meaning():
+def test_a_class_named_like_a_glossary_term_is_listed_for_that_term():
     assert strangers(TERMS, classes()) == []
     engine = Term("engine", "Runs workloads", ("Engine",))
     assert strangers([engine], [("Engine", "engines/engine.py")]) == []
     assert strangers([engine._replace(classes=("Docker",))], [("Engine", "search/engine.py")])
 
 
-def test_every_family_has_a_line():
+def test_every_family_is_listed_in_the_glossary():
     names = {spec for term in TERMS for spec in term.classes}
     assert sorted({family.spec.__name__ for family in registry().families.values()} - names) == []
 
 
-def test_every_table_of_the_store_is_in_one_line():
+def test_every_database_table_is_listed_once_in_the_glossary():
     tables = re.findall(r"CREATE TABLE (\w+)", MIGRATIONS)
     assert sorted(table for term in TERMS for table in term.tables) == sorted(tables)

@@ -37,7 +37,7 @@ def test_names_in_commands_are_quoted():
     assert bare == set()
 
 
-def test_a_bare_name_is_found():
+def test_the_check_reports_an_unquoted_name_in_a_command():
     assert list(bare_names('f"{name} runs: see `windlass logs {name}`"')) == ["name"]
     assert list(bare_names('f"See: windlass log --job {plain(job)}"')) == ["plain(job)"]
     assert list(bare_names('f"See `windlass logs {quote(name)}`: {name} runs"')) == []

@@ -64,7 +64,7 @@ def test_no_pattern_has_a_possessive_group_with_a_choice_inside():
     assert found == set(), "write the group without + behind its repeat: its pieces begin differently anyway"
 
 
-def test_groups_with_a_choice_are_found_and_others_are_not():
+def test_the_check_reports_possessive_groups_with_a_choice_and_no_others():
     assert not is_safe(r"(?:a|bc)*+")
     assert not is_safe(rb"x(?:(?:a\d*)?+|b)")
     assert not is_safe(r'(?:"(?:a*)")++')

@@ -109,6 +109,6 @@ def test_the_table_of_refusals_is_not_empty():
     assert sum(len([*refusals(file.read_text())]) for file in SOURCES) > 40
 
 
-def test_a_refusal_without_a_remedy_is_found():
+def test_the_check_reports_a_refusal_without_a_remedy():
     bad = 'raise Conflict(f"{name} is being deleted")\nraise Missing("List them first: there is none")'
     assert without_remedy(bad) == ["… is being deleted"]

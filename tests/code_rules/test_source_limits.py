@@ -58,7 +58,7 @@ def test_broad_excepts_have_their_reason_on_their_line() -> None:
     assert not places, "\n".join(places)
 
 
-def test_each_way_to_catch_everything_is_found() -> None:
+def test_the_check_counts_every_form_of_a_broad_except_and_no_narrow_one() -> None:
     def is_counted(handler: str) -> bool:
         return [*broad_excepts(f"try:\n    f()\n{handler}\n    pass")] == [3]
 
@@ -74,7 +74,7 @@ def test_each_way_to_catch_everything_is_found() -> None:
     assert [*map(is_counted, broad + narrow)] == [True] * len(broad) + [False] * len(narrow)
 
 
-def test_the_name_of_a_rule_is_not_a_reason() -> None:
+def test_a_noqa_code_without_a_text_is_no_reason_for_a_broad_except() -> None:
     without = ("except Exception:", "except Exception:  # noqa: BLE001", "except Exception:  # why")
     assert not any(map(has_reason, without))
     assert has_reason("except Exception:  # noqa: BLE001 - the loop outlives its items")

@@ -53,16 +53,16 @@ def naming_files() -> Iterator[str]:
         )
 
 
-def test_only_the_files_with_a_reason_name_a_kind_of_a_package() -> None:
+def test_only_the_allowed_files_name_a_service_kind_of_a_package() -> None:
     assert {*naming_files()} == {*ALLOWED}
 
 
-def test_the_kinds_of_packages_are_known() -> None:
+def test_kinds_by_package_finds_the_kind_of_the_terraform_package() -> None:
     assert kinds_by_package()["terraform"] == {"terraform"}
 
 
 @pytest.mark.parametrize(
     "text", ["from windlass.terraform.kind import x", '"terraform"', "TERRAFORM", "class TerraformKind"]
 )
-def test_each_form_of_a_name_is_found(text: str) -> None:
+def test_the_search_finds_every_form_in_which_a_kind_is_named(text: str) -> None:
     assert named_in(text, {"terraform"})

@@ -23,7 +23,7 @@ async def measured(windlass) -> None:
 
 
 @pytest.mark.parametrize("width", [60, 140])
-async def test_metrics_are_rows_with_the_present_and_the_highest_number(windlass, width):
+async def test_metrics_are_shown_as_rows_with_current_and_highest_value(windlass, width):
     await measured(windlass)
     said = await windlass("application", "metrics", "web", "--text", width=width)
     head, *rows = [re.split("  +", line) for line in said.out.splitlines()]
@@ -37,13 +37,13 @@ async def test_metrics_are_rows_with_the_present_and_the_highest_number(windlass
     assert max(map(len, said.out.splitlines())) <= width
 
 
-async def test_metrics_for_programs_are_those_of_the_api(windlass):
+async def test_metrics_as_json_equal_the_api_answer(windlass):
     await measured(windlass)
     found = await windlass.done("application", "metrics", "web")
     assert found["instances"][0]["cpu"] == [None, 10.0, 200.0]
 
 
-async def test_a_service_that_was_not_measured_is_said_to_have_no_metrics(windlass):
+async def test_a_service_without_metrics_prints_a_notice_on_standard_error(windlass):
     await shop(windlass)
     said = await windlass("application", "metrics", "web", "--text")
     assert (said.code, said.out, said.err) == (0, "", "Nothing was measured in the last hour.\n")

@@ -61,7 +61,7 @@ async def test_the_demonstration_is_removed_and_removal_can_be_repeated(windlass
 
 
 @pytest.mark.parametrize("words", [(), ("--remove",)])
-async def test_an_unrelated_project_of_the_same_name_is_kept(windlass, words):
+async def test_demo_refuses_to_use_an_existing_unrelated_project_named_demo(windlass, words):
     await windlass.done("project", "create", "--name", "Demo", "--description", "Mine")
     said = await demo(windlass, *words)
     assert said.code == 1

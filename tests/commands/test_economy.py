@@ -168,7 +168,7 @@ async def test_a_deployment_that_is_waited_for_outlives_a_429(windlass, part):
     assert said.out.startswith("web is live")
 
 
-async def test_without_waiting_a_429_ends_the_command(windlass):
+async def test_a_429_ends_a_command_that_does_not_wait(windlass):
     await shop(windlass)
     async with counted(windlass) as app:
         app.refusals["/deploy"] = [HTTPStatus.TOO_MANY_REQUESTS]
@@ -191,7 +191,7 @@ async def test_a_stream_that_is_cut_is_taken_up_again(windlass, cut):
     assert shown == [line["message"] for line in log["results"]]
 
 
-async def test_an_environment_that_is_waited_for_outlives_a_cut_stream(windlass):
+async def test_waiting_for_an_environment_survives_a_broken_stream(windlass):
     await shop(windlass)
     async with counted(windlass) as app:
         app.cut = "/status/stream"
@@ -200,6 +200,6 @@ async def test_an_environment_that_is_waited_for_outlives_a_cut_stream(windlass)
     assert said.json["state"] == "RUNNING"
 
 
-def test_a_long_wait_says_how_long_and_until_when():
+def test_a_long_retry_pause_is_announced_with_its_length_and_end():
     assert re.fullmatch(r"Waiting 36 minutes, until \d\d:\d\d:\d\d\. .+", announcement(2146))
     assert announcement(1) == "Trying again…"

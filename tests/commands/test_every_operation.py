@@ -76,7 +76,7 @@ def options(value: Any, free: set[str], path: str = "") -> list[str]:
 
 
 @operations()
-def test_every_operation_has_one_command_and_nested_lists_a_word_of_the_family_above(operation):
+def test_every_operation_has_exactly_one_command_and_nested_lists_an_alias(operation):
     short = {"listJobRuns": ("job", "runs"), "listUploads": ("application", "uploads")}.get(operation.id)
     commands = {(deed.group, deed.word) for deed, _ in ways(operation)}
     assert len(commands - {short}) == 1
@@ -84,7 +84,7 @@ def test_every_operation_has_one_command_and_nested_lists_a_word_of_the_family_a
 
 
 @operations()
-def test_the_command_of_an_operation_makes_its_call(operation, server):
+def test_each_command_sends_the_method_and_path_of_its_operation(operation, server):
     for deed, way in ways(operation):
         server.heard.clear()
         said = say(*words(deed, way), *(["--yes"] if operation.method == "DELETE" else []), url=server.url)
@@ -95,7 +95,7 @@ def test_the_command_of_an_operation_makes_its_call(operation, server):
 
 
 @operations(lambda operation: operation.body)
-def test_every_field_of_its_example_has_an_option(operation, server):
+def test_every_field_of_an_operations_example_has_an_option(operation, server):
     for deed, way in ways(operation):
         server.heard.clear()
         example = body(operation)["example"]

@@ -142,7 +142,7 @@ async def test_up_deploys_the_pushed_commit_and_ends_with_the_address(linked, fo
         ("https://git.example:port/acme/shop", ""),
     ],
 )
-def test_a_remote_is_given_to_the_server_without_credentials(remote, url):
+def test_credentials_are_removed_from_a_git_remote_before_it_is_sent(remote, url):
     assert for_server(remote) == url
 
 
@@ -182,7 +182,7 @@ async def test_open_says_of_each_kind_how_it_gets_an_address_if_it_can_have_one(
     assert "windlass application edit web --port NUMBER" in (await linked("open", "web")).err
 
 
-async def test_deploy_with_detach_does_not_wait(linked):
+async def test_deploy_with_detach_returns_at_once_and_names_the_status_command(linked):
     said = await linked("deploy", "--detach", "--text")
     follow = "It continues in the background: `windlass ps` shows its state."
     assert said.out == f"web: DEPLOY v2 is QUEUED. {follow}\n"
@@ -204,7 +204,9 @@ async def test_an_unknown_service_is_answered_with_the_nearest_name(linked):
 # ps, logs, open
 
 
-async def test_a_token_that_is_limited_to_a_project_sees_the_services_of_it(linked, monkeypatch, tmp_path):
+async def test_ps_with_a_token_limited_to_a_project_lists_the_services_of_that_project(
+    linked, monkeypatch, tmp_path
+):
     words = ("--name", "ci", "--scopes", "Read", "--limited-to", "shop")
     token = (await linked.done("api-token", "create", *words))["token"]
     for folder in (tmp_path, tmp_path.parent):
@@ -236,7 +238,7 @@ async def test_open_prints_the_address(linked):
     assert (await linked.done("open"))["url"] == said.out.strip()
 
 
-async def test_a_word_takes_another_environment_of_the_same_project(linked):
+async def test_an_everyday_command_accepts_another_environment_of_the_linked_project(linked):
     await linked.done("environment", "create", "--project", "shop", "--name", "staging")
     assert (await linked.done("ps", "-e", "staging"))["results"] == []
     said = await linked("logs", "-e", "staging")
@@ -314,7 +316,7 @@ async def test_scale_sets_the_instances_and_deploys_the_same_version_again(linke
     assert (now["min_running_instances"], now["max_running_instances"]) == (1, 3)
 
 
-async def test_scale_to_zero_says_that_nothing_answers_and_how_to_start_again(linked):
+async def test_scale_to_zero_prints_the_command_that_starts_the_service_again(linked):
     said = await meanwhile(linked, "scale", "0", "--text")
     assert said.err.endswith("web has no instances now. Start one with: windlass scale web=1\n"), said
     assert "has no instances" not in (await meanwhile(linked, "scale", "1", "--text")).err
@@ -334,7 +336,7 @@ def test_an_invalid_number_of_instances_is_refused_without_a_request(words):
     assert (said.code, said.err.startswith("windlass: give ")) == (2, True), said
 
 
-async def test_rollback_goes_back_to_a_version(linked):
+async def test_rollback_deploys_the_given_version(linked):
     linked.world.git.push("second")
     assert (await meanwhile(linked, "deploy")).code == 0
     said = await meanwhile(linked, "rollback", "v1", "--text")

@@ -21,7 +21,7 @@ from windlass.operate.serving import first_steps, print_first_steps
 WEB = ("application", "create", "--name", "web", "--git-repository.url", REPOSITORY)
 
 
-async def test_a_port_alone_is_a_public_port_for_http(windlass):
+async def test_the_port_option_creates_a_public_http_port(windlass):
     await windlass.done("project", "create", "--name", "shop")
     await windlass.done("environment", "create", "--project", "shop", "--name", "production")
     made = await windlass.done(*WEB, "--environment", "production", "--port", "8080", "--port", "9090")
@@ -49,7 +49,7 @@ async def test_a_refusal_names_the_option_that_was_typed(windlass, words, begins
     assert (said.code, said.err.startswith(f"windlass: {begins}")) == (1, True), said.err
 
 
-async def test_a_refusal_of_a_missing_field_or_of_a_query_names_the_option(windlass):
+async def test_a_refusal_of_a_missing_field_or_query_parameter_names_the_cli_option(windlass):
     await windlass.done("project", "create", "--name", "shop")
     said = await windlass("environment", "create", "--project", "shop")
     assert said.err.startswith("windlass: --name: is required"), said.err
@@ -57,7 +57,7 @@ async def test_a_refusal_of_a_missing_field_or_of_a_query_names_the_option(windl
     assert (said.code, said.err.startswith("windlass: --page-size: must be")) == (1, True), said.err
 
 
-async def test_a_refusal_of_a_missing_field_names_the_others_that_are_missing(windlass):
+async def test_a_refusal_of_a_missing_field_lists_all_other_missing_fields(windlass):
     await windlass.done("project", "create", "--name", "shop")
     await windlass.done("environment", "create", "--project", "shop", "--name", "production")
     words = ("database", "create", "--environment", "production", "--name", "main-db")
@@ -68,7 +68,7 @@ async def test_a_refusal_of_a_missing_field_names_the_others_that_are_missing(wi
     assert said.err == "windlass: --version: is required\n"
 
 
-async def test_a_missing_place_is_answered_with_the_existing_ones(windlass):
+async def test_a_missing_project_or_environment_is_refused_with_the_existing_ones(windlass):
     said = await windlass("environment", "list")
     assert said.err == (
         "windlass: choose one with --project: there is none yet; `windlass project create` makes one\n"
@@ -111,7 +111,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-async def test_init_prints_the_commands_that_create_and_deploy_the_worker(windlass, folder):
+async def test_the_commands_that_init_prints_create_and_deploy_the_worker_process(windlass, folder):
     said = await windlass("init", "-e", "shop/production", "--name", "web", "--text")
     create, up = (shlex.split(line) for line in said.err.splitlines() if line.startswith("  windlass "))
     made = await windlass.done(*create[1:])
@@ -166,7 +166,7 @@ async def test_a_package_of_a_workspace_is_uploaded_with_it(windlass, workspace,
 
 
 @pytest.mark.parametrize(("words", "follows"), [((), True), (("--port", "8080"), False)])
-async def test_the_port_that_init_detects_follows_the_program_and_a_chosen_one_stays(
+async def test_a_port_detected_by_init_is_automatic_and_a_chosen_port_is_fixed(
     windlass, folder, words, follows
 ):
     await windlass.done("init", "-e", "shop/production", "--name", "web", *words)
@@ -174,7 +174,7 @@ async def test_the_port_that_init_detects_follows_the_program_and_a_chosen_one_s
     assert ([port["internal_port"] for port in made["ports"]], made["automatic_port"]) == ([8080], follows)
 
 
-async def test_the_port_beside_a_dockerfile_stays(windlass, folder):
+async def test_the_port_of_a_folder_with_a_dockerfile_is_fixed(windlass, folder):
     (folder / "Dockerfile").write_text("FROM python:3.11\nCMD python app.py\n")
     await windlass.done("init", "-e", "shop/production", "--name", "web")
     made = await windlass.done("application", "get", "web")
@@ -249,12 +249,12 @@ async def test_ps_without_services_says_how_to_make_one(windlass, tmp_path, monk
         ("version", "`windlass --version` shows the version."),
     ],
 )
-def test_a_word_of_another_tool_is_answered_with_the_right_one(words, answer):
+def test_a_command_name_of_another_tool_is_answered_with_the_windlass_command(words, answer):
     said = say(*words.split())
     assert (said.code, said.err.splitlines()[-1].endswith(answer)) == (2, True), said
 
 
-def test_an_option_of_earlier_clients_is_answered_with_its_successor():
+def test_an_option_of_earlier_clients_is_answered_with_its_replacement():
     said = say("api-token", "create", "--name", "ci", "--scope", "Deploy")
     assert (said.code, "'--scopes'" in said.err.splitlines()[-1]) == (2, True), said
 
@@ -262,7 +262,7 @@ def test_an_option_of_earlier_clients_is_answered_with_its_successor():
 @pytest.mark.parametrize(
     ("state", "begins"), [("ERROR", "Look at its log, "), ("RUNNING", "web is live at ")]
 )
-def test_a_service_that_fails_right_after_its_deployment_is_not_called_live(state, begins):
+def test_a_service_that_fails_right_after_its_deployment_is_not_reported_as_live(state, begins):
     at = "2026-01-31T09:05:00.000Z"
     deployment = {"action": "DEPLOY", "status": "SUCCEEDED", "state": state, "number": 2, "instances": 1}
     ended = EndedDeployment(

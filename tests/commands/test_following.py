@@ -92,7 +92,7 @@ async def applications(windlass):
     return (await windlass.done("application", "list", "--environment", "production"))["results"]
 
 
-async def test_for_programs_a_followed_log_is_a_line_of_json_for_each_line_as_it_comes(windlass):
+async def test_a_piped_followed_log_prints_one_json_object_per_line_as_it_arrives(windlass):
     await shop(windlass)
     await logging(windlass, "before")
     with at_a_terminal(windlass.url, "application", "log", "web", "--follow", piped=True) as terminal:
@@ -105,7 +105,9 @@ async def test_for_programs_a_followed_log_is_a_line_of_json_for_each_line_as_it
         windlass.world.installation.app.stop_streams()
 
 
-async def test_for_people_a_followed_log_says_when_and_which_instance_in_colours(windlass):
+async def test_a_followed_log_on_a_terminal_shows_time_and_instance_in_colour_and_escapes_control_characters(
+    windlass,
+):
     await shop(windlass)
     with at_a_terminal(windlass.url, "application", "log", "web", "--follow") as terminal:
         await logging(windlass, "hello \x1b[2J there")
@@ -132,7 +134,7 @@ async def test_a_build_log_is_followed_to_the_end_of_its_build(windlass):
     assert any(message.startswith("Building ") for message in shown(said))
 
 
-async def test_the_followed_log_of_what_is_deleted_ends(windlass):
+async def test_following_the_log_of_a_deleted_service_ends(windlass):
     app = await shop(windlass)
     following = asyncio.create_task(windlass("application", "log", "web", "--follow"))
     assert (await windlass.world.delete(f"/application/{app}")).status == 204
@@ -159,7 +161,7 @@ async def test_each_event_is_a_line_and_for_programs_a_line_of_json(windlass):
         windlass.world.installation.app.stop_streams()
 
 
-async def test_statuses_are_a_line_for_each_service_that_changed(windlass):
+async def test_the_status_stream_prints_one_line_for_each_changed_service(windlass):
     await shop(windlass)
     [web] = [one["id"] for one in await applications(windlass) if one["name"] == "web"]
     said = await windlass("environment", "status/stream", "production", "--no-follow", "--text")
@@ -178,7 +180,7 @@ async def test_an_event_with_only_an_id_is_not_shown_and_advances_the_position()
 
 
 @pytest.mark.parametrize("breaks", [True, False], ids=["killed", "stopped"])
-def test_a_server_that_went_away_is_asked_to_go_on_after_the_last_line(breaks):
+def test_a_broken_log_stream_is_resumed_after_the_last_received_line(breaks):
     said, asked = followed(Turn([line("one"), line("two")], breaks=breaks), Turn([line("three"), END]))
     assert said.code == 0
     assert shown(said) == ["one", "two", "three"]
@@ -187,7 +189,7 @@ def test_a_server_that_went_away_is_asked_to_go_on_after_the_last_line(breaks):
     assert said.err.endswith("Continuing.\n")
 
 
-def test_a_line_that_came_in_half_is_not_shown_and_comes_once_more():
+def test_a_truncated_log_line_is_not_printed_and_is_received_again_after_the_reconnect():
     whole = line("two")
     said, asked = followed(Turn([line("one"), whole[:20]], breaks=True), Turn([whole, END]))
     assert shown(said) == ["one", "two"]
@@ -200,14 +202,14 @@ def test_following_resumes_from_the_start_if_nothing_was_seen():
 
 
 @pytest.mark.parametrize("status", [429, 502, 503])
-def test_a_server_that_is_only_just_coming_back_is_waited_for(status):
+def test_following_retries_while_a_restarting_server_answers_with_an_error(status):
     said, _ = followed(Turn([line("one")], breaks=True), Turn(status=status), Turn([line("two"), END]))
     assert (said.code, shown(said)) == (0, ["one", "two"])
     assert said.err.count("Trying again") == 1
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_a_server_that_comes_back_and_refuses_has_the_last_word(status):
+def test_following_ends_with_the_message_of_a_refusal_after_a_reconnect(status):
     said, _ = followed(Turn([line("one")], breaks=True), Turn(status=status))
     assert (said.code, shown(said)) == (1, ["one"])
     assert f"windlass: no, {status}" in said.err
@@ -223,7 +225,7 @@ def test_missing_lines_are_announced_on_standard_error():
     assert said.err == "some are no longer kept\n"
 
 
-def test_the_end_of_a_log_is_the_end_of_the_command():
+def test_following_ends_with_exit_code_0_at_the_end_of_the_log():
     said, asked = followed(Turn([line("one"), END, line("two")]))
     assert (said.code, said.err, shown(said), len(asked)) == (0, "", ["one"], 1)
 

@@ -37,7 +37,7 @@ async def test_init_writes_the_name_of_a_folder_in_plain_letters(windlass, folde
     assert (said.code, said.json["application"]) == (0, "cafe-uni"), said
 
 
-async def test_init_names_the_variables_that_the_folder_asks_for(windlass, folder):
+async def test_init_prints_the_env_set_command_for_variables_of_the_env_example(windlass, folder):
     (folder / ".env.example").write_text("GREETING=\n")
     words = ("init", "--name", "web", "-e", "shop/production", "--repository", REPOSITORY)
     assert "windlass env set 'GREETING=…'" in (await windlass(*words)).err

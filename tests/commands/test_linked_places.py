@@ -38,7 +38,9 @@ async def test_a_service_is_created_in_the_environment_of_the_linked_folder(link
     assert (await linked.done("project", "get", project["project"]["id"]))["name"] == "shop"
 
 
-async def test_outside_of_a_linked_folder_an_environment_has_to_be_named(linked, tmp_path, monkeypatch):
+async def test_outside_a_linked_folder_a_create_command_requires_an_environment(
+    linked, tmp_path, monkeypatch
+):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / ".windlass.toml").unlink()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -46,7 +48,7 @@ async def test_outside_of_a_linked_folder_an_environment_has_to_be_named(linked,
     assert (said.code, "choose one with --environment" in said.err) == (2, True)
 
 
-async def test_a_list_of_services_is_of_all_environments_also_in_a_linked_folder(linked):
+async def test_a_list_of_services_covers_all_environments_even_in_a_linked_folder(linked):
     await linked.done(*DATABASE, "--mode", "CONTAINER", "--environment", "shop/staging")
     assert [row["name"] for row in (await linked.done("database", "list"))["results"]] == ["orders"]
 
@@ -56,7 +58,7 @@ async def test_a_missing_choice_is_reported_with_the_allowed_values(linked):
     assert said.err == "windlass: --mode: is required; it must be one of CONTAINER, MANAGED\n"
 
 
-async def test_a_run_is_named_by_its_number_and_the_newest_needs_no_name(linked):
+async def test_a_job_run_is_selected_by_its_number_and_defaults_to_the_newest(linked):
     create = ("job", "create", "--name", "nightly", "--field", f"source={SOURCE}")
     await linked.done(*create, "--field", f"schedule={SCHEDULE}")
     said = await linked("job-run", "get", "--job", "nightly")

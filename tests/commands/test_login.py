@@ -44,7 +44,7 @@ async def test_after_a_login_commands_need_neither_address_nor_token(login):
     assert ADMIN not in said.out + said.err
 
 
-async def test_a_token_that_the_server_refuses_is_not_kept(login):
+async def test_login_does_not_save_a_token_that_the_server_refuses(login):
     said = await login("login", login.url, "--token-stdin", stdin="wrong")
     assert (said.code, said.err) == (
         1,
@@ -53,7 +53,7 @@ async def test_a_token_that_the_server_refuses_is_not_kept(login):
     assert kept(login) == {}
 
 
-async def test_a_server_that_does_not_answer_is_not_kept(login):
+async def test_login_does_not_save_an_unreachable_server(login):
     said = await login("login", "http://127.0.0.1:1", "--token-stdin", stdin=ADMIN)
     assert said.code == 1
     assert kept(login) == {}
@@ -70,7 +70,7 @@ async def test_without_a_terminal_the_token_comes_from_standard_input(login):
     assert (said.code, "--token-stdin" in said.err) == (2, True), said
 
 
-async def test_a_person_is_asked_for_the_token_which_is_not_shown(login):
+async def test_login_prompts_for_the_token_without_echo(login):
     shown = await asyncio.to_thread(
         on_a_terminal,
         *("login", login.url),
@@ -102,7 +102,7 @@ async def test_a_saved_token_goes_to_no_other_address(login):
         assert not any("authorization" in {name.lower() for name in one.headers} for one in other.heard)
 
 
-async def test_variables_of_the_environment_win_over_a_login(login):
+async def test_environment_variables_take_precedence_over_a_saved_login(login):
     await login("login", login.url, "--token-stdin", stdin=ADMIN)
     with listening() as other:
         await login("project", "list", url=other.url, token="of-the-environment")
@@ -122,7 +122,7 @@ async def test_contexts_are_listed_chosen_and_removed(login):
     assert (said.code, said.err) == (2, "windlass: choose another context than 'b': a\n")
 
 
-async def test_a_name_is_not_given_to_a_second_server(login):
+async def test_a_context_name_in_use_for_another_server_is_refused(login):
     await login("login", login.url, "--token-stdin", "--name", "mine", stdin=ADMIN)
     said = await login(
         "login", login.url.replace("127.0.0.1", "localhost"), "--token-stdin", "--name", "mine", stdin=ADMIN
@@ -130,7 +130,7 @@ async def test_a_name_is_not_given_to_a_second_server(login):
     assert (said.code, "--name" in said.err) == (2, True), said
 
 
-async def test_variables_that_still_win_are_named(login):
+async def test_login_warns_about_environment_variables_that_take_precedence(login):
     said = await login("login", login.url, "--token-stdin", stdin=ADMIN, token=ADMIN)
     assert said.err.endswith(
         "Run `unset WINDLASS_TOKEN` to use it in this terminal: variables win over it.\n"

@@ -33,7 +33,7 @@ async def test_a_name_or_a_path_of_names_finds_a_service_of_any_family(windlass)
     assert await resolved(windlass, "web") == (await windlass.done("application", "get", "web"))["id"]
 
 
-async def test_a_name_that_services_of_two_families_have_is_refused_with_both(windlass):
+async def test_a_name_shared_by_services_of_two_families_is_refused_with_both_ids(windlass):
     await shop(windlass)
     id = await database(windlass, "web")
     with pytest.raises(
@@ -43,7 +43,7 @@ async def test_a_name_that_services_of_two_families_have_is_refused_with_both(wi
     assert id in str(said.value)
 
 
-async def test_a_name_that_no_service_has_is_refused_with_the_families(windlass):
+async def test_an_unknown_service_name_is_refused(windlass):
     await shop(windlass)
     with pytest.raises(InvalidUsage, match=r"^check the name 'nothing', or give an id: there is none of "):
         await resolved(windlass, "nothing")

@@ -58,7 +58,7 @@ async def test_the_runs_of_a_job_are_listed_by_its_name(windlass):
     assert (await windlass("job", "runs", "nothing")).err == "windlass: There is no job 'nothing' here\n"
 
 
-async def test_a_name_that_several_have_is_not_guessed(windlass):
+async def test_an_ambiguous_environment_name_is_refused_with_the_candidates(windlass):
     await shop(windlass)
     await windlass.done("project", "create", "--name", "blog")
     await windlass.done("environment", "create", "--project", "blog", "--name", "production")
@@ -86,7 +86,7 @@ async def test_an_unknown_project_is_named_before_things_below_it(windlass):
     assert (said.code, said.err) == (1, "windlass: There is no project 'nothing' here\n")
 
 
-async def test_an_ambiguous_place_has_to_be_named(windlass):
+async def test_listing_environments_without_a_project_is_a_usage_error(windlass):
     said = await windlass("environment", "list")
     assert said.code == 2
     assert "--project" in said.err
@@ -102,7 +102,7 @@ async def test_a_secret_goes_to_the_lowest_level_that_is_named(windlass):
     assert inherited["scope"] == "ENVIRONMENT"
 
 
-async def test_a_secret_without_a_level_is_asked_for_one(windlass):
+async def test_listing_secrets_without_a_level_is_a_usage_error(windlass):
     said = await windlass("secret", "list")
     assert said.code == 2
     assert all(option in said.err for option in ("--project", "--environment", "--application"))
@@ -115,7 +115,7 @@ async def test_a_variable_is_found_by_its_key(windlass):
     assert (await windlass.done(*words))["value"] == "2"
 
 
-async def test_an_edit_of_a_part_leaves_the_rest_of_that_part(windlass):
+async def test_editing_one_nested_field_keeps_the_other_fields_of_its_object(windlass):
     await shop(windlass)
     await windlass.done("application", "edit", "web", "--git-repository.root-path", "/web")
     after = await windlass.done(
@@ -126,7 +126,7 @@ async def test_an_edit_of_a_part_leaves_the_rest_of_that_part(windlass):
     assert (after["cpu"], after["memory"]) == (250, 512)
 
 
-async def test_a_reference_may_be_a_name(windlass):
+async def test_a_reference_option_accepts_a_name(windlass):
     await windlass.done("project", "create", "--name", "shop")
     words = ("environment", "create", "--project", "shop", "--name", "production", "--cluster-id", "local")
     assert (await windlass.done(*words))["cluster_name"] == "local"
@@ -172,7 +172,7 @@ async def test_a_token_for_ci_deploys_until_it_is_revoked(windlass):
     assert (await windlass("application", "deploy", "web", token=token)).code == 1
 
 
-async def test_a_second_organization_is_announced_with_its_token(windlass):
+async def test_creating_an_organization_prints_its_admin_token(windlass):
     made = await windlass("organization", "create", "--name", "acme")
     assert "admin_token" in made.err
     assert (await windlass.done("organization", "get", token=made.json["admin_token"]))["name"] == "acme"
@@ -189,7 +189,7 @@ async def test_a_stale_version_is_not_overwritten(windlass):
     assert (await windlass.done("project", "get", "shop"))["name"] == "shop"
 
 
-async def test_any_call_can_be_made_and_its_answer_is_not_touched(windlass):
+async def test_the_api_command_sends_any_request_and_prints_the_answer_unchanged(windlass):
     said = await windlass("api", "GET", "/aws/region")
     assert said.json == (await windlass.world.get("/aws/region")).json
     home = windlass.world.org
@@ -204,7 +204,7 @@ async def test_any_call_can_be_made_and_its_answer_is_not_touched(windlass):
 # What goes wrong
 
 
-async def test_the_message_of_the_server_is_shown_with_the_option_and_nothing_else(windlass):
+async def test_a_server_error_is_printed_on_standard_error_with_the_option_name(windlass):
     await windlass.done("project", "create", "--name", "shop")
     said = await windlass("project", "create", "--name", "shop")
     assert said.code == 1
@@ -246,7 +246,7 @@ async def test_global_options_stand_before_or_after_the_command(windlass, place)
     assert said.json == {"results": []}
 
 
-async def test_the_token_goes_to_no_other_server():
+async def test_the_token_is_not_sent_to_a_redirect_target():
     with listening() as other, listening() as first:
         first.answer = (302, {"location": f"{other.url}/organization"}, b"")
         said = await asyncio.to_thread(say, "organization", "list", url=first.url)
@@ -287,13 +287,13 @@ async def test_a_server_that_is_not_windlass_is_recognised():
         ("application edit web --git-repository {}", "--field git_repository=JSON"),
     ],
 )
-def test_a_slip_or_the_word_of_another_tool_is_answered_with_what_to_type(words, instead):
+def test_a_typo_or_a_command_of_another_tool_is_answered_with_a_suggestion(words, instead):
     said = say(*words.split(), url="http://127.0.0.1:1")
     assert said.code == 2
     assert re.search(rf"(Did you mean|Possible options:?) [^\n]*{instead}", said.err), said.err
 
 
-def test_a_word_that_means_nothing_gets_no_suggestion():
+def test_an_unknown_command_without_a_near_match_gets_no_suggestion():
     said = say("xyzzy", url="http://127.0.0.1:1")
     assert said.code == 2
     assert said.err.endswith("No such command 'xyzzy'.\n")
@@ -311,7 +311,7 @@ async def test_on_a_terminal_a_list_is_a_table_and_elsewhere_json(windlass):
     assert (await windlass("project", "list")).json["results"][0]["name"] == "shop"
 
 
-async def test_text_and_json_can_be_asked_for_anywhere(windlass):
+async def test_the_text_and_json_options_work_before_and_after_the_command(windlass):
     await windlass.done("project", "create", "--name", "shop")
     assert (await windlass("--text", "project", "get", "shop")).out.startswith("id ")
     assert (await windlass("project", "get", "shop", "--text")).out.startswith("id ")
@@ -356,7 +356,7 @@ async def test_ids_are_shown_with_wide_alone_and_never_broken(windlass, width):
     assert id in (await windlass("project", "list", "--text", "--wide", width=width)).out
 
 
-async def test_an_empty_list_says_so_aside(windlass):
+async def test_an_empty_list_prints_a_notice_on_standard_error(windlass):
     said = await windlass("project", "list", "--text")
     assert (said.out, said.err) == ("", "There are none.\n")
 
@@ -370,7 +370,7 @@ async def test_a_person_is_asked_before_something_is_deleted(windlass):
     assert (await windlass("project", "get", "shop")).code == 1
 
 
-async def test_a_script_is_not_asked(windlass):
+async def test_delete_in_a_script_asks_for_no_confirmation(windlass):
     await shop(windlass)
     await windlass.done("project", "delete", "shop")
     assert (await windlass("project", "get", "shop")).code == 1

@@ -108,7 +108,7 @@ async def test_wide_shows_every_field_with_ids(windlass):
         assert re.search(rf"^{field} ", said.out, re.MULTILINE), said.out
 
 
-async def test_without_an_environment_all_services_are_listed(windlass):
+async def test_without_an_environment_the_services_of_all_environments_are_listed(windlass):
     await running(windlass)
     await windlass.done("environment", "create", "--project", "shop", "--name", "staging")
     where = ("--environment", "staging", "--git-repository.url", REPOSITORY)
@@ -126,7 +126,7 @@ async def test_without_an_environment_all_services_are_listed(windlass):
     assert (await windlass.done("database", "list")) == {"results": []}
 
 
-async def test_for_programs_the_list_of_an_environment_is_that_of_the_api(windlass):
+async def test_a_service_list_as_json_equals_the_api_answer(windlass):
     await running(windlass)
     [environment] = (await windlass.done("environment", "list", "--project", "shop"))["results"]
     listed = await windlass.done("application", "list", "--environment", "production")
@@ -146,7 +146,7 @@ async def test_for_programs_the_list_of_an_environment_is_that_of_the_api(windla
         ("uninstall", r"web is removed with its data \(\d+\.\d s\); its settings and history stay"),
     ],
 )
-async def test_the_end_is_one_line_with_address_version_and_duration(windlass, words, end):
+async def test_a_successful_wait_prints_one_line_with_address_version_and_duration(windlass, words, end):
     await shop(windlass)
     await windlass.done("application", "edit", "web", "--ports", PORT)
     if words != "deploy":
@@ -156,13 +156,13 @@ async def test_the_end_is_one_line_with_address_version_and_duration(windlass, w
     assert re.fullmatch(end + "\n", said.out), said.out
 
 
-async def test_the_end_says_when_there_is_no_address(windlass):
+async def test_a_successful_wait_says_that_a_service_has_no_public_address(windlass):
     await shop(windlass)
     said = await meanwhile(windlass, "application", "deploy", "web", "--wait", "--text")
     assert said.out.startswith("web is live, without a public address (1 instance, ")
 
 
-async def test_the_end_of_an_environment_is_a_line_for_each_service(windlass):
+async def test_waiting_for_an_environment_prints_one_line_for_each_service(windlass):
     await shop(windlass)
     await windlass.done("application", "edit", "web", "--ports", PORT)
     db = ("--name", "db", "--type", "POSTGRESQL", "--version", "16", "--mode", "CONTAINER")
@@ -173,7 +173,7 @@ async def test_the_end_of_an_environment_is_a_line_for_each_service(windlass):
     assert ends[1].startswith("web is live at http://web-production.")
 
 
-async def test_a_start_without_waiting_prints_one_line(windlass):
+async def test_deploy_without_wait_prints_one_line(windlass):
     await shop(windlass)
     said = await windlass("application", "deploy", "web", "--text")
     assert said.out == "DEPLOY v1: QUEUED. With --wait, the command follows it to its end\n"
@@ -207,7 +207,7 @@ async def test_without_no_color_there_are_escapes(windlass):
     assert ESCAPE in await on_a_terminal(windlass, "application", "get", "web")
 
 
-def test_a_list_of_deployments_says_what_was_done_with_which_version_by_whom_and_how_long_it_took():
+def test_the_table_of_deployments_shows_action_version_commit_person_and_duration():
     id, commit = "6f1c1f0a-0000-4b8e-9d43-6f4a5a0f7a11", "8a1b2c3d4e5f"
     row = {
         "id": id, "status": "SUCCEEDED", "number": 3, "action": "DEPLOY", "git_commit_id": commit,
@@ -248,7 +248,7 @@ def test_a_list_of_deployments_says_which_version_a_rollback_went_back_to():
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_a_message_that_has_no_room_in_its_row_is_below_the_table(width):
+def test_a_message_too_long_for_its_table_row_is_printed_below_the_table(width):
     row = {"status": "FAILED", "action": "DEPLOY", "created_at": "2020-01-31T12:00:00.000Z"}
     ids = [f"6f1c1f0a-0000-4b8e-9d43-6f4a5a0f7a1{number}" for number in range(2)]
     message = "Choose a port: " + "this one is in use, " * 20
@@ -287,7 +287,9 @@ async def test_the_statuses_of_an_environment_are_a_table_of_its_services(windla
     assert sorted(row.split()[:5] for row in rows)[1] == ["web", "RUNNING", url, "1/1", "v1"]
 
 
-async def test_a_service_that_serves_after_a_failure_shows_both_with_its_version(windlass):
+async def test_a_service_that_serves_after_a_failed_deployment_shows_error_and_serving_with_its_version(
+    windlass,
+):
     await running(windlass)
     windlass.world.git.broken = "no"
     said = await meanwhile(windlass, "application", "deploy", "web", "--wait", "--text")

@@ -72,7 +72,7 @@ async def test_a_command_gets_its_input_and_ends_with_its_exit_code(windlass, se
     assert (process.returncode, out, err) == (3, b"\xffout\n", b"")
 
 
-async def test_a_service_in_the_place_of_the_command_is_explained(windlass, service):
+async def test_exec_with_a_service_name_as_the_command_suggests_the_application_option(windlass, service):
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = run(windlass, "exec", "-a", "web", "shop", "--", "sh", "-c", "ls", **pipes)
     execution = await started(windlass)
@@ -82,7 +82,7 @@ async def test_a_service_in_the_place_of_the_command_is_explained(windlass, serv
     assert process.returncode == 127
 
 
-async def test_a_shell_has_the_terminal_and_gives_it_back(windlass, service):
+async def test_a_shell_uses_the_terminal_in_raw_mode_and_restores_it(windlass, service):
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (30, 100))
     before = termios.tcgetattr(theirs)
@@ -111,7 +111,7 @@ async def test_a_shell_has_the_terminal_and_gives_it_back(windlass, service):
     os.close(theirs)
 
 
-async def test_a_command_that_cannot_run_is_answered_with_the_reason(windlass):
+async def test_exec_without_a_running_instance_or_a_valid_token_prints_the_reason(windlass):
     await shop(windlass)
     said = await windlass("exec", "-a", "web", "--", "ls")
     assert (said.code, said.out) == (1, ""), said

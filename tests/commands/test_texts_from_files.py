@@ -37,12 +37,12 @@ async def test_the_text_of_a_file_is_sent_without_the_end_of_its_last_line(proje
     assert await value_of(project, "KEY") == "one\ntwo\n"
 
 
-async def test_a_dash_is_the_standard_input(project):
+async def test_a_dash_as_a_value_reads_standard_input(project):
     assert (await create(project, "-", stdin="typed\n")).code == 0
     assert await value_of(project, "KEY") == "typed"
 
 
-async def test_a_text_that_begins_with_an_at_sign_is_written_with_two(project):
+async def test_a_doubled_at_sign_escapes_a_value_that_begins_with_one(project):
     assert (await create(project, "@@alice")).code == 0
     assert await value_of(project, "KEY") == "@alice"
 
@@ -57,7 +57,9 @@ async def test_a_text_that_begins_with_an_at_sign_is_written_with_two(project):
     ],
     ids=["missing", "a folder", "not text", "too large"],
 )
-async def test_a_file_that_cannot_be_sent_is_refused_by_its_option(project, tmp_path, content, words):
+async def test_an_unreadable_value_file_is_refused_with_the_option_and_the_path(
+    project, tmp_path, content, words
+):
     name = tmp_path / "given"
     if content == "folder":
         name.mkdir()
@@ -98,7 +100,7 @@ def fields() -> dict[str, Field]:
     return found
 
 
-def test_every_secret_that_a_command_takes_can_be_read_from_a_file():
+def test_every_secret_option_can_be_read_from_a_file():
     secret = {
         name: field
         for name, field in fields().items()

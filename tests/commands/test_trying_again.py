@@ -44,7 +44,7 @@ async def test_a_failure_ends_with_the_line_that_tries_again(linked, words, retr
     assert (await meanwhile(linked, *retry.split()[1:])).code == 0
 
 
-async def test_a_failure_whose_reason_names_the_command_does_not_repeat_it(linked):
+async def test_a_failure_message_that_already_names_the_retry_command_does_not_repeat_it(linked):
     linked.world.git.push("with a mistake")
     linked.world.builder.broken = "Commit the file app.py, and use `windlass deploy`: it is not there"
     said = await meanwhile(linked, "deploy")

@@ -110,7 +110,7 @@ async def test_each_action_on_a_service_can_be_waited_for(windlass, word, state)
     assert states(said)[-1] == state
 
 
-async def test_a_way_back_can_be_waited_for(windlass):
+async def test_rollback_can_wait_for_its_deployment(windlass):
     await shop(windlass)
     first = await meanwhile(windlass, "application", "deploy", "web", "--wait")
     windlass.world.git.push("second")
@@ -119,13 +119,13 @@ async def test_a_way_back_can_be_waited_for(windlass):
     assert (said.code, said.json["repeats"]) == (0, first.json["id"])
 
 
-async def test_a_wait_without_a_deployment_ends_at_once(windlass):
+async def test_wait_returns_at_once_if_the_action_starts_no_deployment(windlass):
     await shop(windlass)
     said = await windlass("application", "uninstall", "web", "--wait")
     assert (said.code, said.out, said.err) == (0, "", "web: there was nothing to do\n")
 
 
-async def test_a_deployment_that_a_newer_one_replaced_is_no_success(windlass):
+async def test_waiting_for_a_superseded_deployment_fails_and_names_the_newer_one(windlass):
     app = await shop(windlass)
     gate = windlass.world.builder.gate = asyncio.Event()
     await windlass.done("application", "deploy", "web")
@@ -177,7 +177,7 @@ def test_an_environment_that_was_deleted_before_it_could_be_followed_is_reported
         assert "production was deleted while this command waited" in raised.value.message
 
 
-def test_a_command_that_waits_says_why_a_service_waits_once(capsys):
+def test_a_waiting_command_prints_the_reason_for_waiting_once(capsys):
     api: Any = RefusingApi(404)
     environment = EnvironmentWait(
         api, ResolvedResource("1", "production", "shop/production", "2"), cancelled=False
@@ -218,7 +218,7 @@ async def test_waiting_for_a_service_that_is_deleted_reports_the_deletion(windla
     assert "cancelled" not in last
 
 
-async def test_a_cancelled_deployment_is_what_a_cancellation_waits_for(windlass):
+async def test_cancel_deployment_with_wait_succeeds_when_the_deployment_is_cancelled(windlass):
     await shop(windlass)
     windlass.world.builder.gate = asyncio.Event()
     await windlass.done("application", "deploy", "web")
@@ -252,7 +252,7 @@ async def test_an_environment_is_watched_service_by_service(windlass):
     assert (said.code, said.json["state"]) == (0, "STOPPED")
 
 
-async def test_a_wait_for_an_environment_counts_only_the_deployments_it_started(windlass):
+async def test_waiting_for_an_environment_ignores_failures_of_earlier_deployments(windlass):
     await shop(windlass)
     windlass.world.engine.broken = "no"
     assert (await meanwhile(windlass, "application", "deploy", "web", "--wait")).code == 1
@@ -306,9 +306,7 @@ async def test_each_failure_in_an_environment_is_shown_with_its_reason(windlass)
         ("Set ports[0].internal_port to 3000: it listens there", "--port 3000", ("internal_port", 3000)),
     ],
 )
-async def test_a_failure_that_a_setting_mends_names_the_command_and_that_command_works(
-    windlass, message, option, field
-):
+async def test_a_failure_that_a_setting_fixes_prints_a_working_edit_command(windlass, message, option, field):
     await shop(windlass)
     await windlass.done("application", "edit", "web", "--port", "80")
     windlass.world.builder.broken = message
@@ -338,7 +336,9 @@ PUBLIC = {"internal_port": 80, "publicly_accessible": True, "protocol": "HTTP"}
     ],
 )
 @pytest.mark.slow
-async def test_a_command_that_would_change_more_than_the_number_is_not_named(windlass, ports, is_named):
+async def test_no_edit_command_is_suggested_that_would_change_more_than_the_port_number(
+    windlass, ports, is_named
+):
     """`--port` makes one public port for HTTP: a private one must not become public by it."""
     await shop(windlass)
     await windlass.done("application", "edit", "web", "--ports", json.dumps(ports))
@@ -348,7 +348,7 @@ async def test_a_command_that_would_change_more_than_the_number_is_not_named(win
     assert "deploy web again: Set ports[0]" in said.err
 
 
-async def test_an_environment_without_services_has_nothing_to_wait_for(windlass):
+async def test_waiting_for_an_environment_without_services_succeeds(windlass):
     await windlass.done("project", "create", "--name", "shop")
     await windlass.done("environment", "create", "--project", "shop", "--name", "production")
     assert (await windlass("environment", "deploy", "production", "--wait")).code == 0

@@ -19,7 +19,7 @@ COMMANDS = [command for words in commands_of(REGISTRY).values() for command in w
 
 
 @table("command", COMMANDS, lambda command: f"{command.group}-{command.word}")
-def test_only_commands_that_start_a_deployment_or_a_run_can_wait(command):
+def test_the_wait_option_exists_exactly_for_commands_that_start_a_deployment_or_a_run(command):
     can_wait = any("--wait" in option.opts for option in options_of(REGISTRY, command).params)
     # A request is named by its id alone, and services of a whole organization are not watched.
     has_place = command.family is not None and command.family.parent is not None
@@ -65,6 +65,6 @@ async def test_a_run_that_fails_has_the_exit_code_1(nightly):
     assert last.endswith("exited with code 3"), said
 
 
-async def test_a_run_that_is_not_waited_for_says_how_to_follow_it(nightly):
+async def test_a_started_run_prints_the_command_that_follows_its_log(nightly):
     said = await nightly("job", "run", "nightly", "--text")
     assert "Follow it with: windlass job-run log 1 --job nightly --follow" in said.err, said

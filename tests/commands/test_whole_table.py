@@ -5,7 +5,7 @@ from __future__ import annotations
 from windlass.cli.main import compute_table, own_names
 
 
-def test_the_table_has_a_line_about_each_command():
+def test_the_command_table_has_a_summary_for_each_command():
     table = compute_table("digest")
     assert {*table.others} == {*own_names()}
     assert {"serve", "doctor", "backup"} <= table.machine.keys()

@@ -32,7 +32,7 @@ def test_every_referenced_file_is_served() -> None:
         assert target in served
 
 
-def test_no_module_is_served_twice() -> None:
+def test_modules_joined_into_the_main_file_are_not_served_separately() -> None:
     served = join(SOURCES)
     main = served[MAIN].decode()
     for name in served:
@@ -48,7 +48,7 @@ def test_a_module_comes_after_those_that_it_needs() -> None:
     assert "const { b } = $one;" in text
 
 
-def test_names_of_modules_stay_their_own() -> None:
+def test_joined_modules_keep_separate_scopes() -> None:
     text = joined(
         main='import { b as c } from "./one.js";\nconst text = c;\n',
         one="const text = 1;\nexport const b = text;\n",
@@ -75,7 +75,7 @@ def test_modules_that_import_one_another_are_refused() -> None:
         )
 
 
-def test_the_files_of_another_version_are_not_there() -> None:
+def test_console_files_of_another_version_are_unavailable() -> None:
     files = ConsoleFiles()
     assert files.find(f"/console/{files.version}/{MAIN}")
     with pytest.raises(Unavailable):

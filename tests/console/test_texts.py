@@ -14,7 +14,7 @@ from windlass.console.files import ROOT
 pytestmark = pytest.mark.slow
 
 
-def test_every_text_that_a_page_names_is_in_the_file_of_texts(tmp_path: Path) -> None:
+def test_every_text_used_by_a_page_is_in_the_texts_file(tmp_path: Path) -> None:
     node = program("node")
     script = Path(__file__).with_name("missing_texts.mjs")
     done = subprocess.run([node, str(script), str(ROOT / "js")], capture_output=True, text=True, check=True)
@@ -28,17 +28,17 @@ def texts_that_no_page_names(folder: Path) -> list[str]:
     return list(json.loads(done.stdout))
 
 
-def test_every_text_is_named_by_a_page() -> None:
+def test_every_text_in_the_texts_file_is_used_by_a_page() -> None:
     assert texts_that_no_page_names(ROOT / "js") == []
 
 
-def test_a_text_that_no_page_names_is_found(tmp_path: Path) -> None:
+def test_the_search_finds_texts_that_no_page_uses(tmp_path: Path) -> None:
     (tmp_path / "words.js").write_text("export const words = { a: { b: '', c: '' }, d: { e: '' }, f: '' };\n")
     (tmp_path / "page.js").write_text("const text = words.a;\nuse(text.b, words.d[name]); // words.f\n")
     assert texts_that_no_page_names(tmp_path) == ["words.a.c", "words.f"]
 
 
-def test_the_search_finds_texts_that_are_missing(tmp_path: Path) -> None:
+def test_the_search_finds_undefined_and_inline_texts(tmp_path: Path) -> None:
     node = program("node")
     (tmp_path / "words.js").write_text("export const words = { a: { b: 'c' } };\n")
     (tmp_path / "page.js").write_text(

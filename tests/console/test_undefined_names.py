@@ -45,15 +45,15 @@ def compiled(folder: Path) -> str:
     return done.stdout
 
 
-def test_no_module_uses_an_undefined_name():
+def test_no_console_module_uses_an_undefined_name():
     assert names(ROOT / "js", _UNDEFINED) == []
 
 
-def test_every_name_is_used():
+def test_no_console_module_has_an_unused_name():
     assert names(ROOT / "js", _UNUSED) == []
 
 
-def test_the_search_finds_undefined_names(tmp_path):
+def test_the_search_finds_undefined_names_and_imports(tmp_path):
     (tmp_path / "parts.js").write_text("export const panel = 1;\n")
     (tmp_path / "page.js").write_text(
         'import { panel, pannel } from "./parts.js";\nimport { link } from "./gone.js";\n'
@@ -65,7 +65,7 @@ def test_the_search_finds_undefined_names(tmp_path):
         assert name in reason
 
 
-def test_a_name_that_is_not_used_is_found(tmp_path):
+def test_the_search_finds_unused_names(tmp_path):
     (tmp_path / "page.js").write_text("const shown = 1;\nexport const used = 2;\n")
     (found,) = names(tmp_path, _UNUSED)
     assert "'shown'" in found
@@ -77,7 +77,7 @@ def formatted_counts(words: str, source: str) -> set[str]:
     return counting & set(re.findall(r"\.(\w+)\(number\(", source))
 
 
-def test_texts_that_count_are_given_numbers():
+def test_texts_with_plural_forms_get_numbers_and_not_formatted_strings():
     words = (ROOT / "js/words.js").read_text()
     sources = "".join(path.read_text() for path in ROOT.rglob("*.js"))
     assert formatted_counts(words, sources) == set()

@@ -73,7 +73,7 @@ async def test_a_jwt_of_an_openid_connect_account_is_let_in_under_bearer(mint) -
         is_refused(await world.post(f"{path}", {"name": "x"}, token=f"Bearer {mint.forged()}"), 401, "JWT")
 
 
-async def test_a_jwt_may_do_no_more_than_its_member_may(mint) -> None:
+async def test_a_jwt_has_no_more_rights_than_its_member(mint) -> None:
     async with trusting(mint, oidc_join="Read") as world:
         bearer = f"Bearer {mint.token()}"
         assert (await world.get("/aws/region", token=bearer)).status == 200
@@ -86,7 +86,7 @@ async def test_a_valid_jwt_without_membership_authenticates_but_is_refused(mint)
         is_refused(await world.get("/organization", token=f"Bearer {mint.token()}"), 403, "not a member")
 
 
-async def test_a_jwt_ends(mint) -> None:
+async def test_an_expired_jwt_is_refused(mint) -> None:
     async with trusting(mint, oidc_join="Read") as world:
         bearer = f"Bearer {mint.token()}"
         assert (await world.get("/organization", token=bearer)).status == 200
@@ -99,7 +99,7 @@ async def test_a_jwt_is_not_mistaken_for_an_api_token(mint) -> None:
         is_refused(await world.get("/organization", token=f"Token {mint.token()}"), 401)
 
 
-async def test_without_a_configured_issuer_no_foreign_jwt_is_good(embedded, mint) -> None:
+async def test_without_a_configured_issuer_a_foreign_jwt_is_refused(embedded, mint) -> None:
     is_refused(await embedded.get("/organization", token=f"Bearer {mint.token()}"), 401)
 
 
@@ -123,7 +123,7 @@ async def test_an_api_token_is_let_in_under_bearer_too(world) -> None:
     assert (await world.get("/organization", token=f"Bearer {token}"))["id"] == world.org
 
 
-async def test_a_session_is_a_jwt_that_may_do_what_its_token_may_and_for_an_hour(world) -> None:
+async def test_a_session_jwt_has_the_rights_of_its_token_and_expires_after_an_hour(world) -> None:
     token = await world.new_token("Deploy")
     session = await world.post("/account/session", token=token)
     assert session.status == 201
@@ -140,7 +140,7 @@ async def test_a_session_is_a_jwt_that_may_do_what_its_token_may_and_for_an_hour
 
 
 @row("5.choices")
-async def test_a_token_is_made_of_a_name_permissions_and_an_expiration(world) -> None:
+async def test_a_token_is_created_with_a_name_scopes_and_an_expiration(world) -> None:
     body = {"name": "ci", "scopes": ["Read", "Deploy"], "expires_at": "2099-01-01T00:00:00.000Z"}
     answer = await world.post(f"/organization/{world.org}/apiToken", body)
     assert answer.status == 201
@@ -150,7 +150,7 @@ async def test_a_token_is_made_of_a_name_permissions_and_an_expiration(world) ->
 
 
 @row("5.shown once")
-async def test_a_token_is_shown_when_it_is_made_and_never_again(world) -> None:
+async def test_the_secret_of_a_token_is_returned_only_at_its_creation(world) -> None:
     tokens = f"/organization/{world.org}/apiToken"
     made = await world.post(tokens, {"name": "ci", "scopes": ["Admin"]})
     token = made["token"]
@@ -168,7 +168,7 @@ async def test_a_token_is_shown_when_it_is_made_and_never_again(world) -> None:
         assert b'"token"' not in answer.body
 
 
-async def test_a_token_is_nowhere_on_the_disk(embedded) -> None:
+async def test_no_file_contains_the_plain_text_of_a_token(embedded) -> None:
     tokens = f"/organization/{embedded.org}/apiToken"
     body = {"name": "a-name-to-be-found"}
     made = await embedded.post(tokens, body, headers={"Idempotency-Key": "once"})
@@ -177,7 +177,7 @@ async def test_a_token_is_nowhere_on_the_disk(embedded) -> None:
     assert made["token"].encode() not in disk
 
 
-async def test_no_two_tokens_are_alike_and_each_has_enough_chance_in_it(embedded) -> None:
+async def test_tokens_are_unique_and_at_least_36_random_characters_long(embedded) -> None:
     tokens = [await embedded.new_token("Read") for _ in range(20)]
     assert len(set(tokens)) == 20
     assert all(token.startswith("wdl_") and len(token) >= 4 + 36 for token in tokens)
@@ -261,7 +261,7 @@ async def deeds(world: World, *scopes: str) -> Deeds:
 
 
 @row("5.Admin")
-async def test_admin_has_full_access(world) -> None:
+async def test_the_admin_scope_allows_everything(world) -> None:
     admin = await deeds(world, "Admin")
     assert await admin.read() == {200}
     assert await admin.create() == {200, 201}
@@ -283,7 +283,7 @@ async def test_the_scope_read_allows_only_reading(world) -> None:
 
 
 @row("5.Deploy")
-async def test_deploy_reads_and_deploys_and_does_not_write(world) -> None:
+async def test_the_deploy_scope_allows_reading_and_deploying_but_not_writing(world) -> None:
     deployer = await deeds(world, "Deploy")
     assert await deployer.read() == {200}
     assert await deployer.deploy() == {202}
@@ -294,7 +294,7 @@ async def test_deploy_reads_and_deploys_and_does_not_write(world) -> None:
 
 
 @row("5.Write")
-async def test_write_reads_creates_and_updates_and_neither_deploys_nor_deletes(world) -> None:
+async def test_the_write_scope_allows_creating_and_updating_but_not_deploying_or_deleting(world) -> None:
     writer = await deeds(world, "Write")
     assert await writer.read() == {200}
     assert await writer.create() == {200, 201}
@@ -304,7 +304,7 @@ async def test_write_reads_creates_and_updates_and_neither_deploys_nor_deletes(w
     assert await writer.delete() == 403
 
 
-async def test_scopes_add_up(embedded) -> None:
+async def test_a_token_with_two_scopes_has_the_rights_of_both(embedded) -> None:
     both = await deeds(embedded, "Write", "Deploy")
     assert await both.create() == {200, 201}
     assert await both.deploy() == {202}
@@ -312,14 +312,14 @@ async def test_scopes_add_up(embedded) -> None:
 
 
 @pytest.mark.parametrize("scope", ["admin", "ADMIN", "Admin"])
-async def test_a_scope_may_be_written_in_any_case_and_is_answered_in_one(embedded, scope: str) -> None:
+async def test_a_scope_is_accepted_in_any_case_and_returned_in_canonical_case(embedded, scope: str) -> None:
     body = {"name": "ci", "scopes": [scope]}
     answer = await embedded.post(f"/organization/{embedded.org}/apiToken", body)
     assert answer["scopes"] == ["Admin"]
 
 
 @pytest.mark.parametrize("scopes", [["Root"], [], "Admin", [7], [""]])
-async def test_a_scope_that_there_is_not_is_refused_by_name(embedded, scopes: Any) -> None:
+async def test_an_unknown_scope_is_refused_by_field_name(embedded, scopes: Any) -> None:
     body = {"name": "ci", "scopes": scopes}
     answer = await embedded.post(f"/organization/{embedded.org}/apiToken", body)
     is_refused(answer, 400, "scopes")
@@ -338,9 +338,7 @@ async def test_a_token_without_scopes_may_only_read(embedded) -> None:
 @pytest.mark.parametrize(
     "endpoint", [pytest.param(one, id=one.path) for one in ENDPOINTS if one.need != "Read"]
 )
-async def test_a_token_that_may_not_learns_no_more_from_a_good_body_than_from_a_bad_one(
-    embedded, endpoint: Endpoint
-) -> None:
+async def test_a_403_is_the_same_for_a_valid_and_an_invalid_body(embedded, endpoint: Endpoint) -> None:
     """A 403 does not depend on the body, and its message does not say how to correct the body."""
     ids, token = await stocked(embedded), await embedded.new_token("Read")
     good = await endpoint.call(embedded, ids, token=token)

@@ -39,7 +39,7 @@ async def test_an_unknown_field_is_refused_by_its_path(embedded, path: str, body
         ("min_instances", {"min_instances": 1}, "min_running_instances or max_running_instances"),
     ],
 )
-async def test_an_unknown_field_is_refused_with_the_nearest_fields(embedded, path, body, meant) -> None:
+async def test_an_unknown_field_is_refused_with_suggestions(embedded, path, body, meant) -> None:
     environment = await embedded.environment()
     answer = await embedded.post(f"/environment/{environment}/application", dict(APPLICATION) | body)
     said = f"; did you mean {meant}?" if meant else ""
@@ -74,7 +74,7 @@ async def test_ports_in_another_form_are_refused_with_the_right_one(embedded, ba
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
-async def test_a_port_alone_is_one_public_port(embedded, method) -> None:
+async def test_a_port_field_creates_one_public_http_port(embedded, method) -> None:
     """Clients of the full interface have unknown fields ignored, as ever."""
     whole = PLAIN | {"port": 8080}
     if method == "POST":
@@ -119,7 +119,7 @@ async def test_fields_that_the_server_sets_cannot_be_sent(embedded) -> None:
         is_refused(answer, 400, f"{name}: is not a field here")
 
 
-async def test_fields_of_the_full_interface_are_kept_though_nothing_acts_on_them_yet(world) -> None:
+async def test_unimplemented_fields_of_the_full_interface_are_stored_and_returned(world) -> None:
     fields = {"auto_preview": False, "gpu": 2, "cpu_architecture": "ARM64", "arguments": ["a", "b"]}
     read = await world.get(f"/application/{await world.application(**fields)}")
     assert {name: read[name] for name in fields} == fields
@@ -148,7 +148,7 @@ async def test_fields_of_the_full_interface_are_kept_though_nothing_acts_on_them
     ],
     ids=lambda raw: repr(raw[:20]),
 )
-async def test_a_body_that_is_no_json_is_refused(embedded, raw: bytes) -> None:
+async def test_a_body_of_invalid_json_is_refused(embedded, raw: bytes) -> None:
     is_refused(await sent(embedded, raw), 400)
 
 
@@ -175,14 +175,14 @@ async def test_a_body_of_another_type_is_refused(embedded, kind: str) -> None:
     is_refused(await sent(embedded, b'{"name": "x"}', **{"Content-Type": kind}), 400, "Content-Type: ")
 
 
-async def test_a_missing_body_needs_no_content_type(embedded) -> None:
+async def test_a_request_without_a_body_may_have_any_content_type(embedded) -> None:
     deploy = f"/application/{await embedded.application()}/deploy"
     answer = await embedded.call("POST", deploy, headers={"Content-Type": "text/plain"})
     assert answer.status == 202
 
 
 @pytest.mark.parametrize("raw", [b"", b"null", b" null ", b"{}", b" {\n} ", b"   "])
-async def test_a_missing_body_equals_null_and_an_empty_object(embedded, raw: bytes) -> None:
+async def test_a_missing_body_a_null_and_an_empty_object_are_equivalent(embedded, raw: bytes) -> None:
     ids = await stocked(embedded)
     is_refused(await sent(embedded, raw), 400, "name: is required")
     for path in ("/application/{app_id}/deploy", "/database/{db_id}/deploy"):
@@ -190,13 +190,13 @@ async def test_a_missing_body_equals_null_and_an_empty_object(embedded, raw: byt
     assert (await embedded.call("PUT", f"/project/{ids['project_id']}", raw=raw)).status == 200
 
 
-async def test_a_megabyte_is_taken_and_a_byte_more_is_not(embedded) -> None:
+async def test_a_body_of_exactly_the_size_limit_is_accepted_and_one_byte_more_is_refused(embedded) -> None:
     body = b'{"name": "x"}'
     assert (await sent(embedded, body + b" " * (MOST - len(body)))).status == 200
     is_refused(await sent(embedded, body + b" " * (MOST - len(body) + 1)), 413, str(MOST))
 
 
-async def test_a_body_is_measured_and_not_believed(embedded) -> None:
+async def test_the_size_limit_applies_to_both_the_actual_and_the_declared_body_length(embedded) -> None:
     is_refused(await sent(embedded, b" " * (MOST + 1), **{"Content-Length": "10"}), 413)
     is_refused(await sent(embedded, b"{}", **{"Content-Length": str(MOST + 1)}), 413)
 
@@ -207,7 +207,7 @@ async def test_a_request_with_too_large_a_body_is_refused_and_changes_nothing(em
     assert (await embedded.get(f"/organization/{embedded.org}/project"))["results"] == []
 
 
-async def test_text_comes_back_as_it_was_sent(world) -> None:
+async def test_text_fields_preserve_unicode_quotes_markup_and_line_breaks(world) -> None:
     for text in (
         "ünïcode ✓ 你好 🚀",
         "'; DROP TABLE resource; --",
@@ -218,7 +218,7 @@ async def test_text_comes_back_as_it_was_sent(world) -> None:
         assert (await world.get(f"/project/{project}"))["description"] == text
 
 
-async def test_numbers_come_back_as_whole_numbers(embedded) -> None:
+async def test_integer_fields_are_returned_without_a_decimal_point(embedded) -> None:
     application = await embedded.application(cpu=1000, memory=1024)
     body = (await embedded.get(f"/application/{application}")).body
     assert b'"cpu":1000,' in body

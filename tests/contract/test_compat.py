@@ -41,7 +41,7 @@ async def states(world, service: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_SERVICE)
-async def test_a_deploy_answers_the_id_of_the_service_and_its_state(world, kind: str) -> None:
+async def test_deploy_under_compat_returns_the_service_id_and_its_state(world, kind: str) -> None:
     service = await made(world, kind)
     answer = await world.post(f"/compat/{kind}/{service}/deploy")
     assert answer.status == 202
@@ -51,7 +51,7 @@ async def test_a_deploy_answers_the_id_of_the_service_and_its_state(world, kind:
     assert plain["id"] not in {service, answer["deployment_request_id"]}
 
 
-async def test_a_webhook_is_shown_in_the_vocabulary_of_the_reader(world) -> None:
+async def test_webhook_events_are_returned_in_the_vocabulary_of_the_requested_base_path(world) -> None:
     webhooks = f"/organization/{world.org}/webhook"
     body = {"target_url": "https://hooks.example/", "events": FULL}
     made = await world.post(f"/compat{webhooks}", body)
@@ -70,7 +70,7 @@ async def test_the_words_of_the_contract_are_taken_under_compat_too(embedded) ->
     assert (made.status, made["events"]) == (201, FULL)
 
 
-async def test_lists_are_complete_unless_pages_are_asked_for(embedded) -> None:
+async def test_lists_under_compat_are_complete_unless_a_page_is_requested(embedded) -> None:
     projects = f"/organization/{embedded.org}/project"
     for number in range(101):
         await embedded.post(projects, {"name": f"p{number}"})
@@ -100,7 +100,7 @@ async def test_all_other_objects_are_identical_under_compat(world) -> None:
         assert plain.headers.get("etag") == full.headers.get("etag")
 
 
-async def test_refusals_are_the_same(embedded) -> None:
+async def test_error_answers_under_compat_equal_those_at_the_root(embedded) -> None:
     for path in ("/nowhere", "/project/1", "/organization?page=0"):
         plain, full = await embedded.get(path), await embedded.get(f"/compat{path}")
         assert plain.status >= 400
@@ -117,5 +117,5 @@ async def test_refusals_are_the_same(embedded) -> None:
         "/api/v1/compat/organization",
     ],
 )
-async def test_a_path_that_only_begins_like_compat_is_not_found(embedded, path: str) -> None:
+async def test_a_path_that_merely_starts_with_compat_is_not_found(embedded, path: str) -> None:
     is_refused(await embedded.get(path), 404)

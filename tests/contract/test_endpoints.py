@@ -169,7 +169,7 @@ async def test_a_secret_is_created(world) -> None:
 
 
 @row("4.12")
-async def test_the_log_is_as_many_of_its_last_lines_as_were_asked_for_oldest_first(world) -> None:
+async def test_tail_returns_that_many_of_the_newest_log_lines_oldest_first(world) -> None:
     application = await world.application()
     said(world, application, *(f"line {number}" for number in range(1, 21)))
     for tail, first in ((1, 20), (3, 18), (20, 1), (10_000, 1)):
@@ -185,18 +185,18 @@ async def test_without_a_tail_the_log_is_its_last_thousand_lines(embedded) -> No
     assert messages(answer) == [f"line {number}" for number in range(2, 1002)]
 
 
-async def test_the_log_of_what_never_ran_is_empty(embedded) -> None:
+async def test_the_log_of_a_service_that_never_ran_is_empty(embedded) -> None:
     answer = await embedded.get(f"/application/{await embedded.application()}/log?tail=5")
     assert (answer.status, answer["results"]) == (200, [])
 
 
 @pytest.mark.parametrize("tail", ["0", "-1", "10001", "ten", "1.5", "", "%20", "1&tail=2"])
-async def test_a_tail_that_is_no_number_of_lines_is_refused_by_name(embedded, tail: str) -> None:
+async def test_an_invalid_tail_is_refused_by_parameter_name(embedded, tail: str) -> None:
     application = await embedded.application()
     is_refused(await embedded.get(f"/application/{application}/log?tail={tail}"), 400, "tail: ")
 
 
-async def test_why_a_deployment_failed_is_in_the_log(world) -> None:
+async def test_the_reason_of_a_failed_deployment_is_in_the_log(world) -> None:
     world.engine.broken = "the image has no command to run"
     application = await world.application()
     await world.post(f"/application/{application}/deploy")
@@ -258,9 +258,7 @@ async def test_every_endpoint_requires_credentials(embedded, endpoint: Endpoint)
 
 @row("4.1.403")
 @rows("endpoint", EACH)
-async def test_every_endpoint_that_changes_something_refuses_a_read_token(
-    embedded, endpoint: Endpoint
-) -> None:
+async def test_every_write_endpoint_refuses_a_read_token(embedded, endpoint: Endpoint) -> None:
     ids, token = await stocked(embedded), await embedded.new_token("Read")
     answer = await endpoint.call(embedded, ids, token=token)
     if endpoint.need == "Read":
@@ -275,7 +273,7 @@ async def test_an_unknown_path_below_the_regions_is_not_found(embedded) -> None:
         is_refused(await embedded.get(path), 404)
 
 
-async def test_a_missing_resource_is_not_found_whatever_its_id_looks_like(world) -> None:
+async def test_a_resource_id_of_any_form_without_a_resource_is_not_found(world) -> None:
     cluster = {"cluster_id": await first_cluster(world)}
     odd = (NOWHERE, NOWHERE.upper(), "1", "%", "é", "a b", "'; DROP TABLE resource; --", "x" * 5000, "\x00")
     for endpoint in BELOW:
@@ -307,7 +305,7 @@ async def test_bodies_are_json_in_both_directions(embedded) -> None:
         assert isinstance(answer.json, dict)
 
 
-async def test_json_may_say_that_it_is_utf_8(embedded) -> None:
+async def test_a_json_content_type_may_declare_the_utf_8_charset(embedded) -> None:
     projects = f"/organization/{embedded.org}/project"
     for place, kind in enumerate(("application/json; charset=utf-8", 'Application/JSON;charset="UTF-8"')):
         answer = await embedded.post(projects, {"name": f"p{place}"}, headers={"Content-Type": kind})
@@ -342,7 +340,7 @@ async def test_an_empty_body_misses_the_first_required_field(embedded, endpoint:
 
 
 @pytest.mark.parametrize("endpoint", CREATES)
-async def test_a_refused_request_is_not_half_done(embedded, endpoint: Endpoint) -> None:
+async def test_a_refused_creation_leaves_the_collection_unchanged(embedded, endpoint: Endpoint) -> None:
     ids = await stocked(embedded)
     collection = endpoint.path.format(**ids)
     before = (await embedded.get(collection)).body

@@ -21,7 +21,7 @@ async def test_201_is_created(world) -> None:
 
 
 @row("7.204")
-async def test_204_is_success_with_nothing_to_say(world) -> None:
+async def test_204_has_neither_a_body_nor_content_headers(world) -> None:
     project = await world.project()
     answer = await world.delete(f"/project/{project}")
     assert (answer.status, answer.body) == (204, b"")
@@ -63,14 +63,14 @@ async def test_429_is_a_limit_that_is_exceeded(world) -> None:
 
 
 @row("7.500")
-async def test_500_is_our_own_fault_and_tells_nothing_of_the_inside(world) -> None:
+async def test_500_reveals_no_internals_and_points_to_the_request_id(world) -> None:
     answer = await broken(world)
     is_refused(answer, 500)
     assert answer.message == "Something went wrong here; the log has the request id of this answer"
     assert answer.headers["x-request-id"]
 
 
-async def test_after_a_500_everybody_else_is_served(world) -> None:
+async def test_requests_after_a_500_are_served(world) -> None:
     assert (await broken(world)).status == 500
     project = await world.project(name="next")
     assert (await world.get(f"/project/{project}")).status == 200
@@ -87,7 +87,7 @@ async def broken(world: World) -> Answer:
 
 
 @row("7.status", "7.error", "7.message")
-async def test_an_error_is_its_status_the_text_of_that_and_a_message_for_people(world) -> None:
+async def test_an_error_body_has_status_error_and_message(world) -> None:
     answer = await world.get(f"/project/{NOWHERE}")
     assert answer.json == {
         "status": 404,
@@ -105,13 +105,13 @@ async def test_an_unknown_path_is_answered_with_the_usual_error(embedded, method
     is_refused(await embedded.call(method, path), 404, "/openapi.json")
 
 
-async def test_a_conflict_names_what_is_in_the_way(world) -> None:
+async def test_a_409_names_the_conflicting_field_and_resource(world) -> None:
     await world.project(name="shop")
     answer = await world.post(f"/organization/{world.org}/project", {"name": "Shop"})
     is_refused(answer, 409, "name: ", "Shop", "change it, or choose another name")
 
 
-async def test_no_message_repeats_what_the_caller_must_not_leak(embedded) -> None:
+async def test_no_error_message_echoes_tokens_paths_or_sql(embedded) -> None:
     """A token in the wrong place, a path of this machine, a piece of SQL: none of it is said back."""
     token = await embedded.new_token("Read")
     for endpoint in ENDPOINTS[2:]:

@@ -16,7 +16,7 @@ HOOK = {"target_url": "https://hooks.example/deployments"}
 
 
 @row("6.webhook")
-async def test_a_webhook_keeps_its_target_its_kinds_of_event_and_whether_it_is_enabled(world) -> None:
+async def test_a_webhook_stores_its_target_event_kinds_and_enabled_flag(world) -> None:
     webhooks = f"/organization/{world.org}/webhook"
     body = HOOK | {"events": KINDS, "enabled": False}
     made = await world.post(webhooks, body)
@@ -32,7 +32,7 @@ async def test_each_kind_of_event_can_be_subscribed_to(embedded, kind: str) -> N
     assert (answer.status, answer["events"]) == (201, [kind])
 
 
-async def test_the_words_of_the_full_interface_are_taken_and_answered_in_those_of_the_contract(
+async def test_event_kinds_of_the_full_interface_are_accepted_and_returned_as_those_of_the_contract(
     embedded,
 ) -> None:
     full = ["DEPLOYMENT_STARTED", "DEPLOYMENT_SUCCESSFUL", "DEPLOYMENT_FAILURE", "DEPLOYMENT_FAILED"]
@@ -40,14 +40,14 @@ async def test_the_words_of_the_full_interface_are_taken_and_answered_in_those_o
     assert (answer.status, answer["events"]) == (201, KINDS)
 
 
-async def test_two_webhooks_may_have_one_target(embedded) -> None:
+async def test_two_webhooks_may_have_the_same_target(embedded) -> None:
     body = HOOK | {"events": KINDS}
     answers = [await embedded.post(f"/organization/{embedded.org}/webhook", body) for _ in range(2)]
     assert [answer.status for answer in answers] == [201, 201]
 
 
 @row("6.DEPLOYMENT_STARTED", "6.DEPLOYMENT_SUCCEEDED")
-async def test_a_deployment_that_succeeds_says_that_it_began_and_that_it_succeeded(world) -> None:
+async def test_a_successful_deployment_emits_a_started_and_a_succeeded_event(world) -> None:
     application = await world.application()
     await world.post(f"/application/{application}/deploy")
     assert await told(world, application) == []
@@ -85,7 +85,7 @@ async def test_a_receiver_gets_the_kind_of_event_and_the_application_and_acknowl
         assert {one["status"] for one in history["results"]} == {"DELIVERED"}
 
 
-async def test_a_deployment_has_begun_before_it_is_over(database_url) -> None:
+async def test_the_started_event_is_emitted_before_the_deployment_ends(database_url) -> None:
     engine = SlowEngine()
     async with make_world(database_url, engine=engine) as world:
         application = await world.application()
@@ -105,7 +105,7 @@ async def test_events_of_a_database_are_recorded_too(world) -> None:
     assert await told(world, database) == ["DEPLOYMENT_STARTED", "DEPLOYMENT_SUCCEEDED"]
 
 
-async def test_an_event_names_the_deployment_that_the_caller_was_answered(world) -> None:
+async def test_a_deployment_event_has_the_deployment_id_that_the_deploy_request_returned(world) -> None:
     application = await world.application()
     deployment = await world.post(f"/application/{application}/deploy")
     await world.settle()
@@ -113,7 +113,7 @@ async def test_an_event_names_the_deployment_that_the_caller_was_answered(world)
     assert json.loads(event.body)["deployment_id"] == deployment["id"]
 
 
-async def test_a_deployment_that_was_superseded_never_began(world) -> None:
+async def test_a_superseded_deployment_emits_no_started_event(world) -> None:
     application = await world.application()
     await world.post(f"/application/{application}/deploy")
     newer = await world.post(f"/application/{application}/deploy")
@@ -122,7 +122,7 @@ async def test_a_deployment_that_was_superseded_never_began(world) -> None:
     assert json.loads(event.body)["deployment_id"] == newer["id"]
 
 
-async def test_a_deploy_that_was_refused_is_no_event(embedded) -> None:
+async def test_a_refused_deploy_request_emits_no_event(embedded) -> None:
     application = await embedded.application()
     token = await embedded.new_token("Read")
     before = len(await embedded.events())

@@ -37,7 +37,9 @@ async def application(world, **fields: Any) -> str:
 @pytest.mark.parametrize("base", ["", "/compat"])
 @pytest.mark.parametrize("services", [0, 1])
 @pytest.mark.parametrize("action", ["deploy", "redeploy", "stop", "uninstall", "service/deploy"])
-async def test_actions_on_an_environment_answer_both_kinds_of_status(embedded, base, services, action):
+async def test_actions_on_an_environment_return_service_and_environment_status_fields(
+    embedded, base, services, action
+):
     environment = await embedded.environment()
     apps = [await embedded.application(environment) for _ in range(services)]
     body = {"applications": [{"application_id": app} for app in apps]} if action == "service/deploy" else None
@@ -47,7 +49,7 @@ async def test_actions_on_an_environment_answer_both_kinds_of_status(embedded, b
     assert answer["status_details"].keys() == {"action", "status", "sub_action"}
 
 
-async def test_no_state_is_called_queued_alone(world):
+async def test_the_queued_state_under_compat_is_deployment_queued(world):
     environment = await world.environment()
     app = await world.application(environment)
     deployed = await world.post(f"/compat/application/{app}/deploy")
@@ -60,7 +62,7 @@ async def test_no_state_is_called_queued_alone(world):
 
 
 @pytest.mark.parametrize("kind", ["environmentVariable", "secret"])
-async def test_an_alias_has_the_key_of_what_it_stands_for_as_its_value(embedded, kind):
+async def test_the_value_of_an_alias_under_compat_is_the_key_of_its_target(embedded, kind):
     here = f"/application/{await embedded.application()}/{kind}"
     shared = await embedded.made(here, {"key": "SHARED", "value": "1"})
     alias = await embedded.post(f"/compat{here}/{shared}/alias", {"key": "ALIAS"})
@@ -72,7 +74,7 @@ async def test_an_alias_has_the_key_of_what_it_stands_for_as_its_value(embedded,
     assert plain.json.get("value") == ("1" if kind == "environmentVariable" else None)
 
 
-async def test_clients_that_read_its_key_as_value_can_change_the_description_of_an_alias(embedded):
+async def test_a_client_that_sends_the_targets_key_as_value_can_change_an_alias(embedded):
     here = f"/application/{await embedded.application()}/environmentVariable"
     shared = await embedded.made(here, {"key": "SHARED", "value": "1"})
     alias = (await embedded.post(f"/compat{here}/{shared}/alias", {"key": "ALIAS"}))["id"]
@@ -86,7 +88,7 @@ async def test_clients_that_read_its_key_as_value_can_change_the_description_of_
     is_refused(await embedded.put(f"{here}/{alias}", {"key": "ALIAS", "value": "SHARED"}), 400)
 
 
-async def test_a_policy_of_scaling_has_an_identity_that_stays(embedded):
+async def test_an_autoscaling_policy_keeps_its_id_across_updates(embedded):
     app = await application(embedded, autoscaling=POLICY)
     first = (await embedded.get(app))["autoscaling"]
     assert first.keys() >= KEDA
@@ -111,7 +113,9 @@ async def test_a_policy_of_scaling_has_an_identity_that_stays(embedded):
 @pytest.mark.parametrize("base", ["", "/compat"])
 @pytest.mark.parametrize("mode", ["CONTAINER", "MANAGED"])
 @pytest.mark.parametrize("accessibility", ["PRIVATE", "PUBLIC"])
-async def test_a_database_says_where_it_is_before_and_after_its_deployment(world, base, mode, accessibility):
+async def test_a_database_shows_its_host_and_port_before_and_after_its_deployment(
+    world, base, mode, accessibility
+):
     path = f"/database/{await world.database(name='Orders', mode=mode, accessibility=accessibility)}"
     before = await world.get(base + path)
     await world.post(f"{path}/deploy")
@@ -126,7 +130,7 @@ async def test_a_database_says_where_it_is_before_and_after_its_deployment(world
     assert before.json.get("instance_type") == ("standard" if mode == "MANAGED" else None)
 
 
-async def test_a_database_that_becomes_public_says_another_place_and_keeps_its_port(embedded):
+async def test_a_database_made_public_shows_another_host_and_keeps_its_public_port(embedded):
     path = f"/database/{await embedded.database()}"
     inside = await embedded.get(path)
     public = await embedded.patch(path, {"accessibility": "PUBLIC"})
@@ -146,7 +150,7 @@ async def test_a_database_that_becomes_public_says_another_place_and_keeps_its_p
         ("EXISTING_VPC", {"vpc_name": "main"}, "GCP_USER_PROVIDED_NETWORK"),
     ],
 )
-async def test_a_feature_of_a_cluster_has_a_value_with_its_type(embedded, id, value, type):
+async def test_a_cluster_feature_is_returned_with_its_value_and_type(embedded, id, value, type):
     clusters = f"/compat/organization/{embedded.org}/cluster"
     body = {"name": "aws", "region": "eu-west-3", "cloud_provider": "AWS"}
     made = await embedded.post(clusters, {**body, "features": [{"id": id, "value": value}]})
@@ -191,7 +195,7 @@ async def test_an_item_with_an_empty_id_is_created(embedded):
     is_refused(await embedded.put(app.removeprefix("/compat"), {"ports": [{**INSIDE, "id": ""}]}), 400)
 
 
-async def test_an_item_is_known_by_its_id_before_it_is_known_by_its_place(embedded):
+async def test_a_storage_item_is_matched_by_its_id_before_its_position(embedded):
     app = await application(embedded, storage=[VOLUME])
     [volume] = (await embedded.get(app))["storage"]
     moved = [{**volume, "mount_point": "/other"}, VOLUME]
@@ -211,7 +215,7 @@ async def test_two_items_cannot_have_one_id(embedded, field):
 
 
 @pytest.mark.parametrize(("digit", "status"), [(7, 200), (8, 400)])
-async def test_two_storage_ids_cannot_begin_with_the_digits_that_name_a_volume(embedded, digit, status):
+async def test_two_storage_ids_with_the_same_leading_digits_are_refused(embedded, digit, status):
     app = await application(embedded, storage=[VOLUME])
     [item] = (await embedded.get(app))["storage"]
     place = digit if item["id"][digit] != "-" else digit + 1
@@ -232,13 +236,13 @@ async def test_two_storage_ids_cannot_begin_with_the_digits_that_name_a_volume(e
         ([False, False], [False, False]),
     ],
 )
-async def test_a_default_port_is_the_marked_one_and_is_chosen_only_without_a_mark(embedded, said, answered):
+async def test_the_default_port_is_the_marked_one_or_else_chosen(embedded, said, answered):
     ports = [{**PUBLIC, "internal_port": 80 + n, "is_default": default} for n, default in enumerate(said)]
     app = await application(embedded, ports=ports)
     assert [port["is_default"] for port in (await embedded.get(app))["ports"]] == answered
 
 
-async def test_fields_that_are_not_known_or_only_answered_are_ignored_in_every_body(embedded):
+async def test_unknown_and_read_only_fields_are_ignored_under_compat(embedded):
     foreign = {"id": "", "created_at": "x", "some_new_field": {"a": [1]}}
     projects = f"/organization/{embedded.org}/project"
     made = await embedded.post(f"/compat{projects}", {"name": "shop", **foreign})
@@ -255,7 +259,7 @@ async def test_known_fields_with_wrong_values_are_still_refused(embedded, body):
     is_refused(await embedded.put(await application(embedded), body), 400)
 
 
-async def test_a_plan_and_a_mount_path_that_a_client_cannot_say_stay(embedded):
+async def test_fields_that_a_client_cannot_send_keep_their_value_on_put(embedded):
     home = f"/compat/organization/{embedded.org}"
     await embedded.patch(home, {"plan": "TEAM"})
     assert (await embedded.put(home, {"name": "Acme"}))["plan"] == "TEAM"
@@ -272,7 +276,7 @@ async def test_a_plan_and_a_mount_path_that_a_client_cannot_say_stay(embedded):
 )
 @pytest.mark.parametrize("base", ["", "/compat"])
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-async def test_a_word_in_the_place_of_an_id_is_no_id(embedded, base, path, method):
+async def test_a_name_in_place_of_an_id_is_not_found_with_a_hint(embedded, base, path, method):
     answer = await embedded.call(method, base + path.format(org=embedded.org))
     is_refused(answer, 404)
     assert answer.message.startswith("There is nothing at this path (yet)")

@@ -27,10 +27,10 @@ async def test_other_clients_still_get_404_at_the_root(embedded: World, accept: 
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-async def test_nothing_is_written_there(embedded: World, method: str):
+async def test_the_root_path_accepts_no_write_method(embedded: World, method: str):
     assert (await embedded.call(method, "/", headers={"accept": BROWSER})).status == 404
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/api/v1", "/compat", "/api/v1/"])
-async def test_other_paths_lead_nowhere(embedded: World, path: str):
+async def test_browsers_are_redirected_to_the_console_only_from_the_root_path(embedded: World, path: str):
     assert (await embedded.get(path, headers={"accept": BROWSER})).status == 404

@@ -46,7 +46,7 @@ async def test_another_method_is_refused_with_all_that_are_allowed(embedded) -> 
 
 
 @pytest.mark.parametrize("path", PAGES)
-async def test_a_page_can_only_be_read(embedded, path: str) -> None:
+async def test_documentation_pages_accept_only_get_head_and_options(embedded, path: str) -> None:
     answer = await embedded.call("POST", path, {})
     is_refused(answer, 405)
     assert answer.headers["allow"] == "GET, HEAD, OPTIONS"
@@ -62,7 +62,7 @@ async def test_head_is_get_without_the_body(embedded, endpoint: Endpoint) -> Non
     assert int(head.headers["content-length"]) == len(whole.body)
 
 
-async def test_head_of_what_may_not_be_read_is_refused_alike(embedded) -> None:
+async def test_head_is_refused_with_the_same_status_as_get(embedded) -> None:
     for path, status in (("/organization", 401), ("/nowhere", 404)):
         answer = await embedded.call("HEAD", path, token=None)
         assert (answer.status, answer.body) == (status, b"")
@@ -89,7 +89,7 @@ async def shared():
         yield world
 
 
-async def test_a_page_of_a_configured_origin_may_call(shared) -> None:
+async def test_a_preflight_from_a_configured_origin_is_allowed(shared) -> None:
     asked = {
         "Origin": CONSOLE,
         "Access-Control-Request-Method": "PUT",
@@ -114,7 +114,7 @@ async def test_a_page_of_a_configured_origin_reads_the_answer_and_its_headers(sh
         assert answer.headers["vary"] == "origin"
 
 
-async def test_a_refusal_can_be_read_from_another_origin_too(shared) -> None:
+async def test_an_error_answer_has_cors_headers_for_a_configured_origin(shared) -> None:
     answer = await shared.get("/organization", token=None, headers={"Origin": CONSOLE})
     is_refused(answer, 401)
     assert answer.headers["access-control-allow-origin"] == CONSOLE
@@ -123,7 +123,7 @@ async def test_a_refusal_can_be_read_from_another_origin_too(shared) -> None:
 @pytest.mark.parametrize(
     "origin", ["https://evil.example", "null", CONSOLE + ".evil.example", CONSOLE.upper(), "", "*"]
 )
-async def test_a_page_of_any_other_origin_may_not(shared, origin: str) -> None:
+async def test_another_origin_gets_no_cors_headers(shared, origin: str) -> None:
     for method in ("OPTIONS", "GET"):
         answer = await shared.call(method, "/organization", headers={"Origin": origin})
         assert answer.status < 300
@@ -131,13 +131,13 @@ async def test_a_page_of_any_other_origin_may_not(shared, origin: str) -> None:
         assert answer.headers["vary"] == "origin"
 
 
-async def test_where_no_origin_is_configured_none_may(embedded) -> None:
+async def test_without_configured_origins_no_answer_has_cors_headers(embedded) -> None:
     for method in ("OPTIONS", "GET"):
         answer = await embedded.call(method, "/organization", headers={"Origin": CONSOLE})
         assert not [name for name in answer.headers if name.startswith("access-control-")]
 
 
-async def test_credentials_of_a_browser_are_never_asked_for(shared) -> None:
+async def test_cors_answers_never_allow_browser_credentials(shared) -> None:
     answer = await shared.get("/organization", headers={"Origin": CONSOLE})
     assert "access-control-allow-credentials" not in answer.headers
 
@@ -150,14 +150,14 @@ def listed(answer, name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", ["a", "req-42_B", "x" * 64])
-async def test_a_request_keeps_the_name_that_its_caller_gave_it(embedded, name: str) -> None:
+async def test_a_request_id_sent_by_the_caller_is_returned(embedded, name: str) -> None:
     for path in ("/organization", "/nowhere"):
         answer = await embedded.get(path, headers={"X-Request-Id": name})
         assert answer.headers["x-request-id"] == name
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65, "a b", "a\tb", 'a"', "<a>", "a;b", "é", "a\r\nb"])
-async def test_a_name_that_could_do_harm_in_a_log_is_not_taken(embedded, name: str) -> None:
+async def test_an_unsafe_request_id_is_replaced(embedded, name: str) -> None:
     answer = await embedded.get("/organization", headers={"X-Request-Id": name})
     assert answer.status == 200
     assert answer.headers["x-request-id"] not in {name, ""}

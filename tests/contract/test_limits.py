@@ -134,7 +134,7 @@ ANSWERS = [
 
 @row("8.X-RateLimit-Limit", "8.X-RateLimit-Remaining", "8.X-RateLimit-Reset")
 @pytest.mark.parametrize(("status", "answered"), ANSWERS)
-async def test_every_answer_says_what_is_left_of_the_hour(
+async def test_every_answer_has_rate_limit_headers(
     embedded, status: int, answered: Callable[[World], Awaitable[Answer]]
 ) -> None:
     answer = await answered(embedded)
@@ -144,7 +144,7 @@ async def test_every_answer_says_what_is_left_of_the_hour(
     assert now < int(answer.headers["x-ratelimit-reset"]) <= now + HOUR + 1
 
 
-def test_every_way_to_be_answered_is_tried_once() -> None:
+def test_the_rate_limit_test_covers_every_kind_of_answer_once() -> None:
     ways = [way for ways in EVERY.values() for way in ways]
     assert len(set(ways)) == len(ways)
     assert all(inspect.iscoroutinefunction(way) for way in ways)
@@ -203,7 +203,7 @@ async def test_a_budget_is_the_same_under_both_schemes(embedded) -> None:
     assert await status(embedded, f"Token {token}") == 429
 
 
-async def test_a_new_hour_has_a_new_budget(world) -> None:
+async def test_the_rate_limit_budget_is_renewed_after_an_hour(world) -> None:
     token = await world.new_token("Read", rate_limit=2)
     first = await world.get("/organization", token=token)
     world.clock.turn(600)
@@ -219,7 +219,7 @@ async def test_a_new_hour_has_a_new_budget(world) -> None:
     assert reset == int(first.headers["x-ratelimit-reset"]) + HOUR
 
 
-async def test_a_refusal_says_when_to_come_back_and_the_caller_is_served_then(world) -> None:
+async def test_a_429_says_when_to_retry_and_a_retry_then_succeeds(world) -> None:
     token = await world.new_token("Read", rate_limit=1)
     await status(world, token)
     world.clock.turn(1234.5)
@@ -244,7 +244,7 @@ async def test_requests_refused_for_another_reason_count_too(embedded) -> None:
     assert await status(embedded, token) == 429
 
 
-async def test_a_caller_without_requests_left_changes_nothing(embedded) -> None:
+async def test_a_write_refused_with_429_changes_nothing(embedded) -> None:
     token = await embedded.new_token("Admin", rate_limit=1)
     await status(embedded, token)
     answer = await embedded.post(f"/organization/{embedded.org}/project", {"name": "x"}, token=token)
@@ -263,14 +263,14 @@ async def test_callers_without_a_good_token_are_counted_by_address() -> None:
         assert (await world.get("/organization", token=None)).status == 401
 
 
-async def test_no_more_are_served_than_the_limit_when_all_come_at_once(world) -> None:
+async def test_concurrent_requests_never_exceed_the_rate_limit(world) -> None:
     token = await world.new_token("Read", rate_limit=30)
     asked = await asyncio.gather(*(status(world, token) for _ in range(50)))
     assert sorted(asked) == [200] * 30 + [429] * 20
 
 
 @pytest.mark.parametrize("used", [2, 3])
-async def test_a_restart_gives_no_budget_back(tmp_path: Path, used: int) -> None:
+async def test_a_restart_does_not_reset_the_used_rate_limit_budget(tmp_path: Path, used: int) -> None:
     async with make_world(folder=tmp_path) as world:
         token = await world.new_token("Read", rate_limit=3)
         assert [await status(world, token) for _ in range(used)] == [200] * used

@@ -7,7 +7,7 @@ from windlass.api import answers
 from windlass.control.request import reading
 
 
-async def test_a_whole_list_that_is_too_long_is_refused_with_the_way_to_read_it(world: World, monkeypatch):
+async def test_a_complete_list_over_the_limit_is_refused_with_a_hint_to_use_pages(world: World, monkeypatch):
     for _ in range(3):
         await world.project()
     path = f"/compat/organization/{world.org}/project"

@@ -53,7 +53,7 @@ async def test_the_pages_together_are_the_list_in_the_order_of_creation(world) -
         assert {page["pagination"]["total_pages"] for page in pages} == {len(pages)}
 
 
-async def test_pages_stay_whole_when_something_is_deleted_before_them(world) -> None:
+async def test_page_boundaries_stay_correct_after_deletions_on_earlier_pages(world) -> None:
     ids = [await world.project(name=f"p{number}") for number in range(7)]
     for place in (0, 3):
         await world.delete(f"/project/{ids[place]}")
@@ -78,7 +78,7 @@ async def test_every_list_of_the_contract_has_pages(embedded, path: str) -> None
 
 @pytest.mark.parametrize("path", ["/organization", *LISTS])
 @pytest.mark.parametrize("query", NO_PAGES)
-async def test_a_page_that_cannot_be_is_refused_by_name(embedded, path: str, query: str) -> None:
+async def test_an_invalid_page_parameter_is_refused_by_name(embedded, path: str, query: str) -> None:
     answer = await embedded.get(path.format(**await stocked(embedded)) + "?" + query)
     is_refused(answer, 400, query.partition("=")[0] + ": ")
 

@@ -81,7 +81,7 @@ async def test_objects_are_merged_at_every_depth(embedded):
     assert probe["period_seconds"] == 20
 
 
-async def test_null_removes_what_has_no_default_and_resets_what_has_one(embedded):
+async def test_null_in_a_patch_removes_a_field_or_resets_it_to_its_default(embedded):
     app = f"/application/{await embedded.application(entrypoint='sh', cpu=2000, description='Old')}"
     after = await embedded.patch(app, {"entrypoint": None, "cpu": None, "description": None})
     assert after.status == 200
@@ -110,7 +110,7 @@ async def test_a_patch_with_a_wrong_result_is_refused_by_field(embedded, body, f
     assert (await embedded.get(app)).body == before.body
 
 
-async def test_a_derived_field_changes_with_its_source(embedded):
+async def test_a_patch_of_a_field_updates_the_fields_derived_from_it(embedded):
     app = f"/application/{await embedded.application(git_repository=REPOSITORY)}"
     moved = {"git_repository": {"url": "https://gitlab.com/shop/back.git"}}
     repository = (await embedded.patch(app, moved))["git_repository"]
@@ -138,7 +138,7 @@ async def test_a_sealed_value_that_is_not_named_is_kept_and_null_removes_it(embe
         ("text/plain", 400),
     ],
 )
-async def test_a_patch_is_json_or_a_merge_patch_and_no_other_kind(embedded, kind, status):
+async def test_a_patch_accepts_only_json_and_merge_patch_content_types(embedded, kind, status):
     path = f"/project/{await embedded.project()}"
     answer = await embedded.patch(path, {"description": "New"}, headers={"Content-Type": kind})
     assert answer.status == status
@@ -147,7 +147,7 @@ async def test_a_patch_is_json_or_a_merge_patch_and_no_other_kind(embedded, kind
     assert ((await embedded.get(path))["description"] == "New") == (status == 200)
 
 
-async def test_an_empty_one_changes_nothing(embedded):
+async def test_an_empty_patch_changes_nothing(embedded):
     path = f"/project/{await embedded.project()}"
     before = await embedded.get(path)
     for raw in (b"", b"{}", b"null"):
@@ -171,7 +171,7 @@ async def test_patches_of_different_fields_at_once_are_all_kept(world):
     assert {name: after[name] for name in fields} == fields
 
 
-async def test_setting_and_removing_a_sealed_value_is_seen_in_its_flag(embedded):
+async def test_the_flag_of_a_sealed_value_shows_whether_it_is_set(embedded):
     webhooks = f"/organization/{embedded.org}/webhook"
     body = {"target_url": "https://a.example", "events": ["DEPLOYMENT_FAILED"]}
     path = f"{webhooks}/{(await embedded.post(webhooks, body))['id']}"

@@ -77,7 +77,7 @@ PAYLOADS = [pytest.param(endpoint, id=endpoint.path.rsplit("/", 1)[1]) for endpo
 
 
 @pytest.mark.parametrize(("endpoint", "path", "value", "wrong"), FIELDS)
-async def test_a_field_comes_back_as_it_was_sent(
+async def test_every_field_is_returned_as_it_was_sent(
     embedded, endpoint: Endpoint, path: str, value: Any, wrong: list[Any]
 ) -> None:
     ids = await stocked(embedded)
@@ -120,9 +120,7 @@ async def test_a_wrong_value_is_refused_and_the_message_names_the_field(
 @row("2.2.id", "2.2.created_at", "2.2.updated_at")
 @row("2.3.id", "2.3.created_at", "2.3.updated_at", "2.4.id", "2.4.created_at")
 @pytest.mark.parametrize("endpoint", PAYLOADS)
-async def test_a_whole_payload_is_kept_under_an_id_with_the_time_of_its_creation(
-    world, endpoint: Endpoint
-) -> None:
+async def test_a_created_resource_has_an_id_timestamps_and_all_sent_fields(world, endpoint: Endpoint) -> None:
     ids, now = await stocked(world), world.clock.now() / 1000
     created = await endpoint.call(world, ids)
     assert isinstance(created["id"], str)
@@ -244,7 +242,7 @@ async def test_both_modes_of_the_contract_are_taken(embedded, mode: str) -> None
     assert (await embedded.get(f"/environment/{environment}"))["mode"] == mode
 
 
-async def test_an_application_left_to_its_defaults_is_small_and_single(embedded) -> None:
+async def test_an_application_defaults_to_one_small_instance_without_ports(embedded) -> None:
     body = {"name": "front", "git_repository": {"url": "https://git.example/acme/front.git"}}
     answer = await embedded.post(f"/environment/{await embedded.environment()}/application", body)
     assert answer.status == 201
@@ -264,7 +262,7 @@ async def test_several_ports_keep_their_order(world) -> None:
     assert [port["internal_port"] for port in read["ports"]] == [3000, 80, 8080]
 
 
-async def test_more_instances_at_least_than_at_most_are_refused(embedded) -> None:
+async def test_min_running_instances_above_max_running_instances_is_refused(embedded) -> None:
     body = dict(APPLICATION) | {"min_running_instances": 3, "max_running_instances": 2}
     answer = await embedded.post(f"/environment/{await embedded.environment()}/application", body)
     assert answer.status == 400
@@ -322,7 +320,7 @@ async def test_values_of_secrets_are_stored_encrypted_and_values_of_variables_ar
     assert b"correct horse" not in disk
 
 
-async def test_variables_and_secrets_are_listed_apart(world) -> None:
+async def test_variables_and_secrets_are_listed_separately(world) -> None:
     application = f"/application/{await world.application()}"
     await world.post(f"{application}/environmentVariable", {"key": "COLOUR", "value": "teal"})
     await world.post(f"{application}/secret", SECRET)
@@ -333,7 +331,7 @@ async def test_variables_and_secrets_are_listed_apart(world) -> None:
 
 
 @pytest.mark.parametrize("kind", ["environmentVariable", "secret"])
-async def test_a_key_is_taken_once(world, kind: str) -> None:
+async def test_variables_and_secrets_of_a_service_have_unique_keys(world, kind: str) -> None:
     application = f"/application/{await world.application()}"
     await world.post(f"{application}/{kind}", {"key": "A", "value": "1"})
     for other in ("environmentVariable", "secret"):
@@ -351,7 +349,7 @@ async def test_a_webhook_is_enabled_by_default(embedded) -> None:
 
 
 @row("2.11.id", "2.11.name", "2.11.created_at")
-async def test_an_organization_has_an_id_a_name_and_a_time_of_creation(world) -> None:
+async def test_an_organization_has_id_name_and_created_at(world) -> None:
     organization = await world.get("/organization")
     assert organization["id"] == world.org
     assert isinstance(organization["name"], str)
@@ -360,7 +358,7 @@ async def test_an_organization_has_an_id_a_name_and_a_time_of_creation(world) ->
 
 
 @pytest.mark.parametrize("collection", ["project", "environment", "application", "database"])
-async def test_a_name_is_taken_once_among_siblings_whatever_its_case(world, collection: str) -> None:
+async def test_names_are_unique_among_siblings_ignoring_case(world, collection: str) -> None:
     ids = await stocked(world)
     endpoint = next(one for one in CREATIONS if one.path.endswith(f"/{collection}"))
     body = filled(endpoint.body, ids)
@@ -370,7 +368,7 @@ async def test_a_name_is_taken_once_among_siblings_whatever_its_case(world, coll
     assert answer.message.startswith("name: ")
 
 
-async def test_a_name_is_free_where_no_resource_has_it(world) -> None:
+async def test_a_name_may_be_reused_under_another_parent_or_after_a_deletion(world) -> None:
     one, other = await world.project(name="shop"), await world.project()
     await world.environment(one, name="blue")
     await world.environment(other, name="blue")

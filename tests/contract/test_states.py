@@ -84,7 +84,7 @@ async def test_a_service_that_is_being_deployed_is_neither_queued_nor_running(da
         assert await world.state(service) == "RUNNING"
 
 
-async def test_the_exact_word_of_the_full_interface_is_always_beside(embedded) -> None:
+async def test_a_status_shows_the_full_interfaces_state_in_deployment_state(embedded) -> None:
     service, seen = await made(embedded, "application"), []
     seen.append(await embedded.get(f"{service}/status"))
     await embedded.post(f"{service}/deploy")

@@ -44,7 +44,7 @@ async def test_a_resource_made_under_one_base_path_exists_under_the_other(world)
     assert listed["results"] == [made.json]
 
 
-async def test_refusals_are_alike_too(embedded) -> None:
+async def test_error_answers_under_api_v1_equal_those_at_the_root(embedded) -> None:
     for path in ("/nowhere", "/project/1", "/organization?page=0"):
         plain, versioned = await embedded.get(path), await embedded.get(f"/api/v1{path}")
         assert (plain.status, plain.body) == (versioned.status, versioned.body)
@@ -75,6 +75,6 @@ async def test_the_regions_are_named_and_grouped_in_the_document_as_in_the_contr
 
 @row("9.major version")
 @pytest.mark.parametrize("base", ["/v1", "/v2", "/api/v2", "/api/v0", "/api/v10", "/api"])
-async def test_there_is_one_major_version(embedded, base: str) -> None:
+async def test_only_api_v1_exists_as_a_version(embedded, base: str) -> None:
     is_refused(await embedded.get(f"{base}/organization"), 404)
     assert (await embedded.get("/api/v1/organization")).status == 200

@@ -58,7 +58,7 @@ async def test_without_a_key_the_same_request_is_done_twice(world) -> None:
     assert one["id"] != other["id"]
 
 
-async def test_a_deploy_that_is_repeated_deploys_once(world) -> None:
+async def test_repeating_a_deploy_with_its_idempotency_key_deploys_once(world) -> None:
     deploy = f"/application/{await world.application()}/deploy"
     first = await world.post(deploy, headers=under("k"))
     await world.settle()
@@ -68,7 +68,7 @@ async def test_a_deploy_that_is_repeated_deploys_once(world) -> None:
     assert len(world.engine.applied) == 1
 
 
-async def test_another_body_under_the_same_key_is_refused(world) -> None:
+async def test_an_idempotency_key_with_another_body_is_refused(world) -> None:
     await project(world, "k", "shop")
     is_refused(await project(world, "k", "blog"), 409, "Idempotency-Key")
     assert await projects(world) == ["shop"]
@@ -80,7 +80,7 @@ async def test_an_idempotency_key_for_another_path_is_refused(world) -> None:
     is_refused(answer, 409, "Idempotency-Key")
 
 
-async def test_a_key_is_kept_for_24_hours(world) -> None:
+async def test_an_idempotency_key_expires_after_24_hours(world) -> None:
     first = await project(world, "k", "shop")
     world.clock.turn(DAY - 1)
     assert (await project(world, "k", "shop")).body == first.body
@@ -100,7 +100,7 @@ async def test_a_key_is_kept_over_a_sweep_and_a_restart(tmp_path: Path) -> None:
         assert (await project(world, "k")).body == first.body
 
 
-async def test_a_key_belongs_to_its_caller(world) -> None:
+async def test_idempotency_keys_of_different_callers_are_independent(world) -> None:
     await project(world, "k", "shop")
     other = await project(world, "k", "blog", token=await world.new_token("Write"))
     assert other.status == 200
@@ -127,14 +127,14 @@ async def test_a_repeated_request_is_answered_with_the_token_shown_once(world) -
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "é"])
-async def test_a_key_that_cannot_be_is_refused(embedded, key: str) -> None:
+async def test_an_invalid_idempotency_key_is_refused(embedded, key: str) -> None:
     is_refused(await project(embedded, key), 400, "Idempotency-Key")
 
 
 @pytest.mark.parametrize(
     "key", ["x", "x" * 255, "2f6f1a0e-8f58-4b2e-9a3c-0d6a1f7c9e55", "a key: with 'all' kinds"]
 )
-async def test_a_key_may_be_any_text_of_the_caller(embedded, key: str) -> None:
+async def test_an_idempotency_key_may_be_any_text_within_the_limits(embedded, key: str) -> None:
     first = await project(embedded, key)
     assert (await project(embedded, key)).body == first.body
 
@@ -143,9 +143,7 @@ async def test_a_key_may_be_any_text_of_the_caller(embedded, key: str) -> None:
 
 
 @pytest.mark.parametrize("endpoint", CREATES)
-async def test_every_resource_has_a_tag_and_keeps_it_while_it_stays_as_it_is(
-    embedded, endpoint: Endpoint
-) -> None:
+async def test_every_resource_has_an_etag_that_is_stable_between_reads(embedded, endpoint: Endpoint) -> None:
     ids = await stocked(embedded)
     created = await endpoint.call(embedded, ids)
     read, again = [await read_back(embedded, endpoint, ids, created["id"]) for _ in range(2)]
@@ -153,7 +151,7 @@ async def test_every_resource_has_a_tag_and_keeps_it_while_it_stays_as_it_is(
     assert read.headers["etag"].startswith('"')
 
 
-async def test_the_tag_changes_with_the_resource_and_with_nothing_else(world) -> None:
+async def test_the_etag_changes_only_when_the_resource_changes(world) -> None:
     id = await world.project(name="shop")
     before = await world.get(f"/project/{id}")
     same = await world.put(f"/project/{id}", {"name": "shop"})
@@ -165,7 +163,7 @@ async def test_the_tag_changes_with_the_resource_and_with_nothing_else(world) ->
     assert changed.headers["etag"] == after.headers["etag"] != before.headers["etag"]
 
 
-async def test_a_secret_with_another_value_has_another_tag(world) -> None:
+async def test_changing_the_value_of_a_secret_changes_its_etag(world) -> None:
     secrets = f"/application/{await world.application()}/secret"
     made = await world.post(secrets, {"key": "PASSWORD", "value": "one"})
     changed = await world.put(f"{secrets}/{made['id']}", {"value": "two"})

@@ -8,7 +8,7 @@ from tests.whole import page, place
 from windlass.base.isolation.isolation import Isolation
 
 
-async def test_one_command_leads_to_a_page_that_counts_and_another_takes_it_all_away():
+async def test_demo_starts_a_visit_counter_and_demo_remove_deletes_everything():
     async with place("process") as there, there.windlass() as windlass:
         if any(part.part == "identity" for part in Isolation("auto", there.folder).missing()):
             pytest.skip("root has no user to give to PostgreSQL here: allow user namespaces; not in a chroot")

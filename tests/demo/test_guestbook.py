@@ -108,7 +108,7 @@ def test_long_entries_and_unknown_paths_are_refused():
         assert book.ask("GET", "/nowhere")[0] == 404
 
 
-def test_instances_that_start_at_once_make_one_book(db):
+def test_guestbook_instances_that_start_concurrently_create_one_schema(db):
     db.ask("DROP TABLE IF EXISTS visits, entries")
     with contextlib.ExitStack() as stack:
         books = [stack.enter_context(guestbook(DATABASE_URL=address(db))) for _ in range(4)]

@@ -15,7 +15,7 @@ def host():
 
 
 @pytest.mark.nightly  # test_first_minute.py: on the other engine
-async def test_the_demonstration_runs_in_containers_on_through_a_restart_and_leaves_nothing(host):
+async def test_the_demo_runs_in_containers_survives_a_restart_and_is_removed_completely(host):
     async with official_images(host, "postgres:16", "python:3-slim"), place("docker", host) as there:
         async with there.windlass() as windlass:
             address = (await windlass.say("demo")).json["url"]

@@ -73,7 +73,7 @@ async def expired(stage: Stage) -> str:
 
 
 @every_operation
-async def test_a_revoked_or_expired_token_opens_nothing(
+async def test_a_revoked_or_expired_token_is_refused_by_every_operation(
     stage: Stage, operation: Operation, revoked: str, expired: str
 ):
     subject = await stage.plot.untouched(operation)
@@ -86,11 +86,11 @@ async def test_a_revoked_or_expired_token_opens_nothing(
 
 
 @every_operation
-async def test_a_token_may_do_what_its_scope_says_and_nothing_else(stage: Stage, operation: Operation):
+async def test_every_operation_follows_the_scope_that_it_declares(stage: Stage, operation: Operation):
     assert await violations(stage, operation) == []
 
 
-async def test_a_session_may_do_what_its_token_may(stage: Stage):
+async def test_a_session_has_the_same_rights_as_its_token(stage: Stage):
     tenant = stage.plot.tenant
     for scope in matrix.SCOPES:
         made = await stage.world.post("/account/session", token=tenant.tokens[scope])
@@ -113,12 +113,14 @@ async def test_a_session_may_do_what_its_token_may(stage: Stage):
         ("listOrganizationApiTokens", Scope.ADMIN),
     ],
 )
-async def test_a_declaration_that_the_server_does_not_follow_is_found(stage: Stage, id: str, need: Scope):
+async def test_the_check_notices_an_operation_whose_declared_scope_is_wrong(
+    stage: Stage, id: str, need: Scope
+):
     declared = registry().operation(id)
     assert await violations(stage, declared, msgspec.structs.replace(declared, need=need)) != []
 
 
-def test_the_written_matrix_is_that_of_the_registry():
+def test_the_committed_access_matrix_matches_the_registry():
     assert matrix.FILE.read_text() == matrix.text(), "if it is meant: python -m tests.derived.matrix"
 
 
@@ -128,7 +130,7 @@ def test_every_operation_has_a_row_in_the_matrix():
     assert all(one.need in matrix.MAY for one in OPERATIONS)
 
 
-def test_every_sort_of_operation_has_members():
+def test_the_access_tests_cover_operations_of_every_kind():
     """So that none of the sentences here is about nothing."""
     for sort in (below_a_limit, about_the_organization):
         assert {sort(one) for one in OPERATIONS} == {True, False}
@@ -136,7 +138,7 @@ def test_every_sort_of_operation_has_members():
     assert {len(one.params) for one in OPERATIONS} == {0, 1, 2}
 
 
-def test_another_family_would_change_the_matrix():
+def test_a_new_family_adds_rows_to_the_access_matrix():
     project = registry()["project"]
     other = Family("garden", project.spec, parent=project, title="Garden", group="Gardens", param="garden_id")
     grown = Registry([*registry().families.values(), other], [])
@@ -234,6 +236,6 @@ async def tried(stage: Stage, operation: Operation, scope: Scope, *, careful: bo
     return answer, await footprint(stage) != before
 
 
-def test_the_comparison_notices_answers_that_differ_in_a_word():
+def test_the_comparison_of_404_answers_notices_different_texts_and_statuses():
     assert not same(Answer(404, {}, b"no project"), Answer(404, {}, b"no such project"))
     assert not same(Answer(404, {}, b"{}"), Answer(403, {}, b"{}"))

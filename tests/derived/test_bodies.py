@@ -48,7 +48,7 @@ def body() -> dict[str, Any]:
     return valid(Garden, {"cluster": CLUSTER}.__getitem__)
 
 
-def test_a_valid_body_is_taken_and_refers_to_what_is_there():
+def test_a_generated_valid_body_is_accepted_and_refers_to_existing_resources():
     garden = msgspec.convert(body(), Garden)
     assert garden.cluster_id == CLUSTER
     assert garden.code == "ABC#1"
@@ -58,13 +58,13 @@ def test_two_valid_bodies_have_two_names():
     assert body()["name"] != body()["name"]
 
 
-def test_a_field_that_cannot_be_guessed_asks_for_an_example():
+def test_a_field_whose_valid_value_cannot_be_derived_requires_an_example():
     with pytest.raises(LookupError, match=r"code: give its annotation an example"):
         valid(Riddle, str)
 
 
 @rows("wrong", wrongs(Garden), ids=str)
-def test_a_wrong_value_is_refused_where_it_stands(wrong):
+def test_a_generated_wrong_value_is_refused_with_its_path(wrong):
     whole = placed(Garden, body(), wrong.path, wrong.value)
     with pytest.raises(Invalid) as refused:
         parse_body(msgspec.json.encode(whole), None, Garden)

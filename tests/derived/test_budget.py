@@ -49,7 +49,7 @@ async def test_the_remaining_budget_counts_down_by_one(strict: World):
     assert left == list(range(LIMIT - 1, LIMIT - 51, -1))
 
 
-async def test_an_hour_later_the_budget_is_whole_again_and_not_a_second_earlier(strict: World):
+async def test_the_budget_is_renewed_after_exactly_one_hour(strict: World):
     token = await strict.new_token("Read", rate_limit=10)
     first = await asks(strict, token, 12)
     strict.clock.turn(HOUR - 1)
@@ -127,7 +127,7 @@ async def test_a_refused_request_does_nothing(strict: World):
 
 
 @pytest.mark.parametrize("used", [5, 600, 1000])
-async def test_a_restart_gives_back_what_was_not_used_and_nothing_else(
+async def test_a_restart_keeps_the_unused_part_of_the_budget_only(
     database_url: str, tmp_path: Path, used: int
 ):
     clock = HandClock()
@@ -143,7 +143,7 @@ async def test_a_restart_gives_back_what_was_not_used_and_nothing_else(
         }
 
 
-async def test_many_restarts_do_not_change_the_sum(database_url: str, tmp_path: Path):
+async def test_repeated_restarts_do_not_increase_the_budget(database_url: str, tmp_path: Path):
     total, token = 0, ""
     for _ in range(6):
         async with make_world(database_url, folder=tmp_path, rate_limit=LIMIT) as world:
@@ -201,7 +201,7 @@ async def test_a_replica_that_stops_gives_its_rest_to_the_other(postgres_url: st
         assert served(await asks(one, token, 1200)) == LIMIT - 6
 
 
-async def test_without_a_shared_database_there_would_be_two_budgets(tmp_path: Path):
+async def test_without_a_shared_database_two_servers_have_separate_budgets(tmp_path: Path):
     """The control: the replicas above are two."""
     async with (
         make_world(folder=tmp_path / "one", rate_limit=LIMIT) as one,

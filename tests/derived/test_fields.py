@@ -82,7 +82,7 @@ async def test_a_body_that_is_no_object_is_refused(stage: Stage, operation: Oper
 
 
 @without_a_body
-async def test_where_no_body_is_taken_a_field_is_refused_by_its_name(stage: Stage, operation: Operation):
+async def test_an_operation_without_a_body_refuses_a_field_by_its_name(stage: Stage, operation: Operation):
     subject = await stage.plot.untouched(operation)
     before = await state(stage)
     answer = await sent(stage, subject, {"surprise": 1})
@@ -91,7 +91,7 @@ async def test_where_no_body_is_taken_a_field_is_refused_by_its_name(stage: Stag
     assert await state(stage) == before
 
 
-def test_every_kind_of_wrongness_is_tried_at_every_depth():
+def test_the_generated_wrong_values_cover_every_kind_at_every_depth():
     """The foundation of the tests above: the list of wrong values is long enough."""
     application = next(one.body for one in OPERATIONS if one.id == "createApplication")
     assert application is not None
@@ -145,7 +145,7 @@ JSON = st.recursive(
 
 @examples(8, nightly=80)
 @given(place=st.integers(0, 1000), value=JSON)
-async def test_any_value_of_a_field_is_taken_or_refused_by_the_name_of_the_field(
+async def test_any_generated_field_value_is_accepted_or_refused_by_field_name(
     stage: Stage, place: int, value: Any
 ):
     """Never an error of the server, whatever a generator comes up with."""
@@ -244,7 +244,9 @@ async def test_every_wrong_parameter_is_refused_by_its_name(stage: Stage, operat
 
 
 @with_a_query
-async def test_the_bounds_of_every_parameter_are_allowed(stage: Stage, operation: Operation):
+async def test_the_minimum_and_maximum_of_every_query_parameter_are_accepted(
+    stage: Stage, operation: Operation
+):
     subject = await stage.plot.untouched(operation)
     assert operation.query is not None
     for name, info in parameters(operation.query):
@@ -255,14 +257,14 @@ async def test_the_bounds_of_every_parameter_are_allowed(stage: Stage, operation
 
 
 @pytest.mark.parametrize("shown", ["must match ^[a-z]+$", "must not be '^a$'", "is not [^/]", "ends at \\Z"])
-def test_a_refusal_that_shows_a_pattern_is_noticed(shown: str):
+def test_the_check_notices_a_refusal_that_shows_a_regular_expression(shown: str):
     """Every answer of these tests is looked at: see `keeps_the_promises_of_all_answers`."""
     keeps_the_promises_of_all_answers(refusal("name: must be a name"))
     with pytest.raises(AssertionError):
         keeps_the_promises_of_all_answers(refusal(f"name: {shown}"))
 
 
-def test_every_list_has_pages_or_says_why_not():
+def test_every_list_operation_is_paginated_or_is_a_known_exception():
     for operation in OPERATIONS:
         if operation.paged or operation.pages_if_asked:
             assert operation.query is not None

@@ -33,7 +33,7 @@ asyncio.run(start())
 """
 
 
-def test_made_up_families_multiply_the_operations_that_a_server_has(tmp_path: Path) -> None:
+def test_generated_families_multiply_the_number_of_operations(tmp_path: Path) -> None:
     places = [tmp_path / name for name in ("families", "kinds")]
     for place in places:
         place.mkdir()

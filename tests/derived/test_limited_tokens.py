@@ -39,7 +39,7 @@ async def limited(stage: Stage) -> str:
 
 
 @for_operations(below_a_limit)
-async def test_a_limited_token_does_everything_inside_its_limits(
+async def test_a_limited_token_may_do_everything_inside_its_limits(
     stage: Stage, operation: Operation, limited: str
 ):
     subject = await stage.plot.subject(operation)
@@ -89,7 +89,7 @@ async def test_a_limited_token_gets_404_outside_its_limits(
         not names_a_level(operation) and (not operation.params or about_the_organization(operation))
     )
 )
-async def test_a_limited_token_reads_its_organization_and_changes_nothing_of_it(
+async def test_a_limited_token_may_read_but_not_change_its_organization(
     stage: Stage, operation: Operation, limited: str, outside: Plot
 ):
     subject = await outside.subject_here(operation)
@@ -146,7 +146,7 @@ async def test_a_token_limited_to_a_service_sees_nothing_above_or_beside_it(stag
         assert (await stage.world.get(path, token=token)).status == 404, path
 
 
-async def test_a_token_with_an_empty_limit_has_access_to_nothing(stage: Stage):
+async def test_a_token_limited_to_an_empty_list_has_no_access(stage: Stage):
     tenant = stage.plot.tenant
     await stage.plot.standing(registry()["project"])
     body = {"name": stage.world.name("token"), "scopes": ["Admin"], "limited_to": []}

@@ -55,7 +55,7 @@ steps = st.lists(
 
 @a_few
 @given(steps=steps)
-async def test_every_page_of_every_size_is_a_slice_of_what_is_there(
+async def test_every_page_of_every_size_is_the_corresponding_slice_of_the_list(
     stage: Stage, steps: list[tuple[str, int]]
 ):
     org, admin = await stage.world.organization()
@@ -87,7 +87,7 @@ async def after(stage: Stage, org: str, admin: str, steps: Iterable[tuple[str, i
 
 @a_few
 @given(chosen=st.sets(st.integers(0, 6)), size=st.integers(1, 8))
-async def test_a_limited_token_pages_through_what_it_was_given_and_nothing_else(
+async def test_pages_for_a_limited_token_contain_exactly_the_resources_in_its_limits(
     stage: Stage, chosen: set[int], size: int
 ):
     org, admin = await stage.world.organization()
@@ -138,7 +138,7 @@ async def test_a_deleted_resource_is_not_listed(stage: Stage, operation: Operati
 
 
 @every_paged_list
-async def test_without_parameters_a_list_is_a_page_and_under_compat_it_is_complete(
+async def test_without_parameters_a_list_is_its_first_page_but_complete_under_compat(
     stage: Stage, operation: Operation
 ):
     subject = await populated(stage, operation)
@@ -213,7 +213,7 @@ def row(parent: str, place: int, created: int) -> Row:
 
 @many
 @given(skip=st.integers(0, 310), most=st.integers(1, 310))
-async def test_a_list_without_holes_is_cut_where_it_should_be(
+async def test_a_slice_of_a_list_without_deletions_is_correct(
     stage: Stage, unbroken: list[int], skip: int, most: int
 ):
     assert await cut(stage, "unbroken", skip, most) == (unbroken[skip : skip + most], len(unbroken))
@@ -226,18 +226,18 @@ async def test_a_list_without_holes_is_cut_where_it_should_be(
 @example(skip=257, most=1)
 @example(skip=2000, most=2**31 - 1)
 @example(skip=2**31 * MOST_PER_PAGE, most=1)
-async def test_a_list_with_holes_is_cut_where_it_should_be(
+async def test_a_slice_of_a_list_with_deletions_is_correct(
     stage: Stage, broken: list[int], skip: int, most: int
 ):
     assert await cut(stage, PARENT, skip, most) == (broken[skip : skip + most], len(broken))
 
 
-async def test_every_place_in_a_list_with_holes_is_found(stage: Stage, broken: list[int]):
+async def test_every_offset_in_a_list_with_deletions_is_found(stage: Stage, broken: list[int]):
     for skip in range(0, len(broken), 7):
         assert await cut(stage, PARENT, skip, 2) == (broken[skip : skip + 2], len(broken))
 
 
-async def test_the_stored_counts_of_holes_are_right(stage: Stage, broken: list[int]):
+async def test_the_stored_counts_of_deleted_rows_match_the_list(stage: Stage, broken: list[int]):
     """So that the next list, which is too long to be made by deleting, is one that could have been."""
     found = await stage.beside(f"SELECT level, block, n FROM hole WHERE parent = '{PARENT}'")
     assert {(level, block): n for level, block, n in found} == holes(broken, LONG)
@@ -256,13 +256,13 @@ async def vast(stage: Stage) -> list[int]:
 
 @many
 @given(skip=st.integers(0, 1400), most=st.integers(1, 30))
-async def test_in_a_vast_and_nearly_empty_list_every_place_is_found(
+async def test_every_offset_in_a_long_and_nearly_empty_list_is_found(
     stage: Stage, vast: list[int], skip: int, most: int
 ):
     assert await cut(stage, "a vast list", skip, most) == (vast[skip : skip + most], len(vast))
 
 
-async def test_a_wrong_count_of_holes_is_not_overlooked(stage: Stage):
+async def test_a_wrong_stored_count_of_deletions_yields_a_wrong_slice(stage: Stage):
     """The control: pages follow the count, so a wrong count must show."""
     left = [place for place in range(1, 2000) if place % 2]
     await write_beside(stage, "a wrong list", left, 1999, forget=(1, 12))
@@ -372,7 +372,7 @@ def pagination(page: int, size: int, total: int) -> dict[str, int]:
     return {"page": page, "page_size": size, "total_count": total, "total_pages": -(-total // size)}
 
 
-def test_lists_out_of_order_are_noticed():
+def test_the_order_check_notices_an_unordered_list():
     early, late = ({"created_at": f"2026-01-0{day}", "id": "x"} for day in (1, 2))
     assert in_order([early, late])
     assert not in_order([late, early])

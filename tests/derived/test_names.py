@@ -37,7 +37,7 @@ async def test_concurrent_creations_of_one_name_succeed_once(stage: Stage, opera
 
 
 @every_naming
-async def test_one_name_may_be_used_in_two_places(stage: Stage, operation: Operation):
+async def test_the_same_name_may_be_used_under_two_parents(stage: Stage, operation: Operation):
     if operation.parent is None:
         return
     subject = await stage.plot.subject(operation)

@@ -39,7 +39,7 @@ async def stage() -> AsyncIterator[Stage]:
 
 
 @pytest.mark.parametrize("kind", ["a project", *nightly(*OTHER_LIMITS)])
-async def test_every_operation_answers_what_may_decides(stage: Stage, kind: str):
+async def test_every_operation_over_http_answers_as_the_function_may_decides(stage: Stage, kind: str):
     wrong, statuses = [], set()
     for operation in OPERATIONS:
         if not operation.params or (kind == "a service" and names_another_place(operation)):
@@ -60,7 +60,7 @@ def names_another_place(operation: Operation) -> bool:
     return bool(required(operation) & references(operation).keys())
 
 
-async def test_a_handler_that_decides_otherwise_is_found(stage: Stage):
+async def test_the_check_notices_a_handler_that_decides_differently_from_may(stage: Stage):
     """Asked as if it needed less than it does, each of these answers something else than is expected."""
     for id, scope in [("deleteProject", Scope.WRITE), ("deployApplication", Scope.READ)]:
         operation = registry().operation(id)

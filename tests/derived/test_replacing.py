@@ -98,7 +98,7 @@ async def test_a_document_read_under_compat_can_be_sent_back_and_changes_nothing
 
 
 @every_family
-async def test_at_the_root_a_field_that_is_only_answered_is_refused(stage: Stage, family: Family):
+async def test_a_read_only_field_in_a_put_at_the_root_is_refused(stage: Stage, family: Family):
     """The control: what is ignored under /compat is not ignored everywhere."""
     rich = await rich_thing(stage, family)
     refused = await rich.ask(Verb.UPDATE, (await rich.ask(Verb.READ)).json)
@@ -140,7 +140,7 @@ async def test_a_put_resets_left_out_fields_and_keeps_those_without_a_default(
 
 
 @every_family
-async def test_null_in_a_patch_sets_one_field_to_its_default_and_leaves_all_others(
+async def test_null_in_a_patch_resets_only_that_field_and_fields_derived_from_it(
     stage: Stage, family: Family
 ):
     rich = await rich_thing(stage, family)
@@ -164,7 +164,7 @@ def computed_from(family: Family, document: dict[str, Any]) -> set[str]:
 
 
 @every_family
-async def test_a_patch_of_what_is_ignored_under_compat_changes_nothing(stage: Stage, family: Family):
+async def test_a_patch_of_ignored_fields_under_compat_changes_nothing(stage: Stage, family: Family):
     rich = await rich_thing(stage, family)
     before = await rich.ask(Verb.READ, base="/compat")
     answer = await rich.ask(Verb.PATCH, _IGNORED, "/compat")

@@ -92,7 +92,7 @@ async def starting_waits(stage: Stage) -> AsyncIterator[None]:
 
 
 @every_family
-async def test_a_new_service_is_not_deployed_and_says_so(stage: Stage, family: Family) -> None:
+async def test_a_new_service_is_stopped_and_never_deployed(stage: Stage, family: Family) -> None:
     one = await stage.plot.fresh(family)
     status = await stage.world.get(f"/{one.family.name}/{one.id}/status")
     assert (status["state"], status["service_deployment_status"]) == ("STOPPED", "NEVER_DEPLOYED")
@@ -109,7 +109,7 @@ async def test_a_deployed_service_runs_and_is_up_to_date(stage: Stage, family: F
 
 
 @every_family
-async def test_each_deployment_starts_a_service_once(stage: Stage, family: Family) -> None:
+async def test_each_deployment_starts_one_instance_of_a_service_once(stage: Stage, family: Family) -> None:
     one = await stage.plot.fresh(family)
     begun = stage.world.engine.begun
     for number in (1, 2):
@@ -149,7 +149,9 @@ async def test_output_of_a_service_is_in_its_log(stage: Stage, family: Family) -
 
 
 @every_family
-async def test_a_deployment_that_cannot_start_leaves_the_earlier_one(stage: Stage, family: Family) -> None:
+async def test_a_deployment_that_fails_to_start_keeps_the_earlier_one_running(
+    stage: Stage, family: Family
+) -> None:
     one = await stage.plot.fresh(family)
     await done(stage, one, "deploy")
     async with broken(stage):
@@ -208,7 +210,7 @@ async def test_a_stopped_service_cannot_be_restarted(stage: Stage, family: Famil
 
 
 @those_that_run_on
-async def test_a_restart_replaces_what_runs(stage: Stage, family: Family) -> None:
+async def test_a_restart_replaces_the_running_generation(stage: Stage, family: Family) -> None:
     one = await stage.plot.fresh(family)
     await done(stage, one, "deploy")
     assert await done(stage, one, "restart-service") == "SUCCEEDED"
@@ -216,7 +218,7 @@ async def test_a_restart_replaces_what_runs(stage: Stage, family: Family) -> Non
 
 
 @every_family
-async def test_a_rollback_starts_what_ran_earlier(stage: Stage, family: Family) -> None:
+async def test_a_rollback_starts_the_artifact_of_the_earlier_deployment(stage: Stage, family: Family) -> None:
     one = await stage.plot.fresh(family)
     first = (await do(stage, one, "deploy"))["id"]
     await stage.world.settle()
@@ -241,7 +243,9 @@ async def test_an_uninstalled_service_leaves_only_its_settings(stage: Stage, fam
 
 
 @every_family
-async def test_nothing_is_left_of_a_deleted_service_that_ran(stage: Stage, family: Family) -> None:
+async def test_deleting_a_running_service_removes_its_instances_and_data(
+    stage: Stage, family: Family
+) -> None:
     one = await stage.plot.fresh(family)
     await done(stage, one, "deploy")
     assert (await stage.world.delete(f"/{one.family.name}/{one.id}")).status == 204
@@ -252,7 +256,7 @@ async def test_nothing_is_left_of_a_deleted_service_that_ran(stage: Stage, famil
 
 
 @every_family
-async def test_the_audit_says_what_was_done_with_a_service(stage: Stage, family: Family) -> None:
+async def test_the_audit_records_creation_and_deployment_of_a_service(stage: Stage, family: Family) -> None:
     one = await stage.plot.fresh(family)
     await done(stage, one, "deploy")
     kinds = {row.kind for row in await stage.world.events() if row.subject == one.id}
@@ -264,7 +268,7 @@ async def environment_with_all(stage: Stage) -> tuple[Thing, list[Thing]]:
     return environment, [await stage.plot.below(environment, family) for family in registry().services]
 
 
-async def test_an_environment_deploys_all_services_those_first_that_others_wait_for(stage: Stage) -> None:
+async def test_deploying_an_environment_starts_services_in_order_of_precedence(stage: Stage) -> None:
     environment, services = await environment_with_all(stage)
     answer = await stage.world.post(f"/environment/{environment.id}/deploy")
     assert answer.status == 202, answer

@@ -179,13 +179,13 @@ def test_each_pool_of_the_server_has_a_row():
     assert {*pools()} == known | OF_ONE.keys()
 
 
-def test_a_new_pool_is_found():
+def test_the_search_finds_a_new_semaphore_or_pool():
     assert _makes_a_pool(ast.parse("import asyncio\nroom = asyncio.Semaphore(2)"))
     assert not _makes_a_pool(ast.parse("room = 2"))
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_what_is_shared_has_a_bound_and_a_test(name: str):
+def test_every_shared_resource_has_a_limit_and_a_test(name: str):
     row = ROWS[name]
     assert row.shared_by
     assert resolve_name(row.bound) is not None

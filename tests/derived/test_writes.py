@@ -88,7 +88,7 @@ async def test_an_idempotency_key_is_valid_for_one_request_only(stage: Stage, op
 
 
 @every_post
-async def test_the_same_key_of_another_caller_is_another_key(stage: Stage, operation: Operation):
+async def test_the_same_idempotency_key_of_two_callers_is_independent(stage: Stage, operation: Operation):
     key, tenant = new_key(), stage.plot.tenant
     for token in (tenant.admin, await stage.token(tenant.org, tenant.admin)):
         subject = await stage.plot.subject(operation)
@@ -186,7 +186,7 @@ async def test_a_write_with_the_current_etag_succeeds(stage: Stage, operation: O
 
 
 @for_operations(lambda operation: operation.tagged)
-async def test_the_tag_of_an_answer_is_the_tag_of_what_it_shows(stage: Stage, operation: Operation):
+async def test_the_etag_of_a_write_equals_the_etag_of_the_next_read(stage: Stage, operation: Operation):
     subject = await stage.plot.subject(operation)
     answer = await stage.ask(subject, subject.tenant.admin)
     if answer.status >= 400:
@@ -207,7 +207,7 @@ async def test_many_writers_lose_no_update(stage: Stage):
     assert (await world.get(f"/project/{project}"))["description"] == str(WRITERS)
 
 
-async def test_without_if_match_updates_would_be_lost(stage: Stage):
+async def test_without_if_match_concurrent_updates_are_lost(stage: Stage):
     """The control: the writers above do meet."""
     world, project = stage.world, await counter(stage)
     await together(*(add_one(world, project, conditional=False) for _ in range(WRITERS)))

@@ -28,7 +28,7 @@ TREES = st.dictionaries(st.sampled_from(NAMES), st.lists(PIECES, max_size=3).map
 
 @settings(max_examples=60)
 @given(TREES)
-def test_no_content_of_known_files_raises(files):
+def test_no_file_content_makes_detection_raise(files):
     recipe = detect(tree_of(files))
     assert isinstance(recipe, Recipe)
     assert recipe.is_runnable or recipe.problems
@@ -131,7 +131,7 @@ def test_a_huge_file_is_read_only_at_its_beginning(tmp_path):
     assert max(asked) == LARGEST + 1
 
 
-def test_locks_are_not_read():
+def test_lock_files_are_not_read_by_detection():
     def read(path, most):
         assert "lock" not in path
         return package("express", start="node .").encode()
@@ -202,7 +202,7 @@ def test_no_expression_backtracks_over_a_long_file(file, text):
     assert detect(tree_of({**files, file: text})) is not None
 
 
-def test_no_further_code_is_read_once_there_is_much():
+def test_detection_stops_reading_code_at_its_byte_limit():
     large = {f"part{number}.py": "x = 1\n" * 170_000 for number in range(60)}
     files = {"requirements.txt": "flask\n", **large}
     tree = tree_of(files)
@@ -239,7 +239,7 @@ def test_a_command_that_is_too_long_is_a_problem_and_not_a_part_of_itself(files,
     assert any("x" * LONGEST in value for _, value, _ in values)  # negative control
 
 
-def test_no_link_is_followed_and_no_pipe_is_opened(tmp_path):
+def test_detection_follows_no_symlink_and_opens_no_fifo(tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("web: secret\n")
     folder = tmp_path / "code"

@@ -63,7 +63,7 @@ def test_linters_find_nothing_wrong_in_the_dockerfile_of_any_recipe(linters, lin
 
 
 @pytest.mark.parametrize(("linter", "rule"), [("buildkit", "MaintainerDeprecated"), ("hadolint", "DL4000")])
-def test_linters_find_what_is_wrong(linters, linter, rule):
+def test_the_linter_reports_a_wrong_dockerfile(linters, linter, rule):
     checked = run(*linters[linter], text=WRONG)
     assert checked.returncode
     assert rule in checked.stdout

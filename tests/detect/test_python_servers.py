@@ -68,7 +68,7 @@ def test_a_plain_worker_gets_no_port(text):
     assert port_of({"main.py": text}) == (0, "")
 
 
-def test_a_server_in_a_file_that_the_program_imports_counts():
+def test_a_server_started_in_an_imported_module_sets_the_port():
     server = "from aiohttp import web\ndef run():\n    web.run_app(app, port=7000)\n"
     reason = "shop/inner/listener.py starts a server."
     files = {

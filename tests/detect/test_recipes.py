@@ -25,7 +25,7 @@ def values_of(recipe: Recipe, names) -> dict[str, object]:
 
 
 @rows("row", ROWS, ids=lambda row: row.name)
-def test_a_tree_gives_its_recipe(row):
+def test_a_file_tree_is_detected_as_the_expected_recipe(row):
     recipe = detect(tree_of(row.files))
     assert values_of(recipe, row.values) == row.values
     assert {name: recipe.reasons[name] for name in row.reasons} == row.reasons
@@ -42,19 +42,19 @@ def test_each_value_has_a_reason_in_a_sentence(row):
     assert all(reason.endswith(".") and len(reason) > 10 for _, _, reason in recipe.values)
 
 
-def test_a_page_in_a_folder_of_templates_is_no_application():
+def test_an_html_file_in_a_templates_folder_is_not_an_application():
     files = {"shop/templates/index.html": "", "shop/templates/mail/package.json": package(start="node .")}
     assert detect(tree_of(files)).candidates == [Candidate("/shop/templates/mail", "Node")]
     # Negative control: elsewhere, a page is one.
     assert detect(tree_of({"shop/pages/index.html": ""})).candidates == [Candidate("/shop/pages", "HTML")]
 
 
-def test_each_language_has_a_row():
+def test_every_language_has_a_detection_test():
     shown = {row.values.get("language") for row in ROWS}
     assert {language.name for language in languages()} <= shown, "add a row to tests/detect/other_trees.py"
 
 
-def test_each_file_of_languages_is_one_language():
+def test_each_module_of_languages_declares_one_language():
     folder = Path(str(importlib.import_module("windlass.detect.languages").__file__)).parent
     files = {file.stem for file in folder.glob("*.py")} - {"__init__"}
     declared = sorted(language.fill.__module__.rpartition(".")[2] for language in languages())
@@ -138,7 +138,7 @@ def test_a_known_language_without_a_start_says_what_to_add():
         ("fly.toml", '[processes]\napi="serve"\nworker="work"\n'),
     ],
 )
-def test_processes_without_web_are_a_choice_of_the_application(file, text):
+def test_without_a_web_process_the_application_must_choose_a_process(file, text):
     named = {"requirements.txt": "flask\n", "app.py": FLASK, file: text}
     recipe = detect(tree_of(named))
     assert (recipe.framework, recipe.start, recipe.added_packages) == ("Flask", "", [])
@@ -150,7 +150,7 @@ def test_processes_without_web_are_a_choice_of_the_application(file, text):
     assert [candidate.root_path for candidate in nested.candidates] == ["/shop"]
 
 
-def test_a_line_of_a_procfile_in_another_form_is_named():
+def test_a_malformed_procfile_line_is_reported_with_its_number():
     recipe = detect(tree_of({"Procfile": "# types\nweb: serve\n\nno line\n- x: y\n"}))
     assert recipe.start == "serve"
     assert recipe.problems == ["Write line 4 of the Procfile as `web: command`: it has another form."]
@@ -209,7 +209,7 @@ def test_django_without_its_secret_key_says_which_variable_to_set(settings, vari
     assert [text.partition("=…`")[0] for text in recipe.problems] == ([said] if variable else [])
 
 
-def test_the_settings_that_the_server_loads_are_read():
+def test_the_django_settings_module_that_the_server_loads_is_read():
     files = {
         "requirements.txt": "Django\n",
         "manage.py": MANAGE.replace("shop.settings", "shop.development"),
@@ -267,7 +267,7 @@ def test_an_application_lists_only_the_folders_below_it_that_have_a_manifest():
     assert recipe.candidates == [Candidate("/web", "Node", "Next.js")]
 
 
-def test_the_manual_of_several_applications_hides_none_of_them():
+def test_a_documentation_site_beside_applications_does_not_hide_them():
     recipe = detect(
         tree_of(
             {"mkdocs.yml": "", "api/requirements.txt": "flask\n", "api/app.py": "app = Flask(__name__)\n"}
@@ -280,7 +280,7 @@ def test_the_manual_of_several_applications_hides_none_of_them():
 @pytest.mark.parametrize(
     ("folder", "candidates"), [("layouts", []), ("_layouts", []), ("templates", []), ("pages", ["/pages"])]
 )
-def test_a_page_that_a_program_fills_in_is_no_application(folder, candidates):
+def test_an_html_file_with_template_placeholders_is_not_an_application(folder, candidates):
     recipe = detect(tree_of({f"{folder}/index.html": "{{ title }}", "notes.txt": ""}))
     assert [candidate.root_path for candidate in recipe.candidates] == candidates
 

@@ -40,12 +40,12 @@ ROWS: list[tuple[dict[str, str], dict[str, Any], dict[str, Any]]] = [
 
 
 @rows(("files", "settings", "values"), ROWS, ids=lambda value: ",".join(value) or "none")
-def test_a_setting_wins_over_what_the_files_say(files, settings, values):
+def test_an_application_setting_overrides_the_detected_value(files, settings, values):
     recipe = apply_settings(detect(tree_of(files)), RecipeSettings(**settings))
     assert {name: getattr(recipe, name) for name in values} == values
 
 
-def test_a_value_that_is_set_says_so_and_the_others_keep_their_reasons():
+def test_an_overridden_value_gives_the_setting_as_its_reason():
     found = detect(tree_of(NODE))
     recipe = apply_settings(found, RecipeSettings(build_command="make all"))
     assert recipe.reasons == {**found.reasons, "build": "It is set in the application."}
@@ -59,6 +59,6 @@ def test_packages_are_added_to_those_that_dependencies_need():
     assert recipe.system_packages == [*found.system_packages, "ffmpeg"]
 
 
-def test_no_settings_change_nothing():
+def test_empty_settings_leave_the_recipe_unchanged():
     found = detect(tree_of(FLASK_FILES))
     assert apply_settings(found, RecipeSettings()) == found

@@ -32,7 +32,7 @@ ROWS = [
 
 
 @rows(("wanted", "inside", "outside"), ROWS, ids=[row[0] for row in ROWS])
-def test_a_range_holds_the_versions_that_its_author_means(wanted, inside, outside):
+def test_a_version_range_contains_the_expected_versions(wanted, inside, outside):
     assert [version for version in inside.split() if not is_in_range(version, wanted)] == []
     assert [version for version in outside.split() if is_in_range(version, wanted)] == []
 

@@ -36,7 +36,7 @@ class TestAway:
         async with proxied(socket, tmp_path) as made:
             yield made
 
-    async def test_every_call_says_so_and_none_of_them_hangs(self, proxy, make_engine):
+    async def test_while_the_engine_is_unavailable_every_call_fails_quickly(self, proxy, make_engine):
         watched = make_engine(proxy.host)
         await watched.begin()
         it = wanted()
@@ -62,7 +62,7 @@ class TestAway:
         assert await engine.problem() == ""
         await nothing_left(watched)
 
-    async def test_windlass_starts_without_the_engine_and_finds_what_runs_when_it_comes(
+    async def test_windlass_starts_without_the_engine_and_finds_running_instances_when_it_is_back(
         self, proxy, host, make_engine
     ):
         other = make_engine(host)
@@ -77,7 +77,9 @@ class TestAway:
         await watched.engine.stop()
         await nothing_left(other)
 
-    async def test_nothing_of_what_happened_meanwhile_is_missed(self, proxy, make_engine, raw):
+    async def test_events_and_output_during_an_engine_outage_are_noticed_afterwards(
+        self, proxy, make_engine, raw
+    ):
         watched = make_engine(proxy.host)
         await watched.begin()
         it = wanted("echo one; sleep 0.5; echo two; exit 4")
@@ -93,7 +95,7 @@ class TestAway:
         await until(lambda: watched.said()[:3] == ["one", "two", "one"])
         await nothing_left(watched)
 
-    async def test_where_there_is_no_engine_the_message_says_what_to_do(self, tmp_path, make_engine):
+    async def test_an_unreachable_or_invalid_docker_host_is_reported_with_advice(self, tmp_path, make_engine):
         nowhere = make_engine(f"unix://{tmp_path}/none.sock")
         await nowhere.begin()
         assert f"{tmp_path}/none.sock does not answer" in await nowhere.engine.problem()
@@ -166,5 +168,5 @@ class TestKilled:
         ("invalid CPU count", False),
     ],
 )
-def test_a_start_is_tried_again_where_a_new_container_mends_it(message, passes):
+def test_only_a_start_failure_that_a_new_container_fixes_is_retried(message, passes):
     assert is_passing(EngineRefused(500, message)) is passes

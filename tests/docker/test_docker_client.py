@@ -59,20 +59,20 @@ async def test_an_endless_refusal_is_read_as_far_as_a_reason_goes(tmp_path: Path
     assert 0 < len(str(refused.value)) <= LONGEST_REASON + 100
 
 
-async def test_an_engine_that_fails_to_tell_its_version_is_not_called_too_old(tmp_path: Path) -> None:
+async def test_an_engine_that_fails_to_report_its_version_is_not_reported_as_too_old(tmp_path: Path) -> None:
     fails = HEAD % b"500 Internal Server Error" + b'{"message": "out of memory"}'
     async with engine(tmp_path, b"200 OK", b"{}", 0, fails) as docker:
         with pytest.raises(EngineRefused, match="out of memory"):
             await docker.json("GET", "/info")
 
 
-async def test_an_answer_that_drips_is_given_up_when_patience_ends(tmp_path: Path) -> None:
+async def test_an_answer_that_arrives_byte_by_byte_times_out(tmp_path: Path) -> None:
     async with engine(tmp_path, b"200 OK", b" ", 0.05) as docker:
         with pytest.raises(Away):
             await docker.raw("GET", "/info", patience=0.5)
 
 
-async def test_a_limit_of_silence_alone_does_not_end_a_dripping_answer(tmp_path: Path) -> None:
+async def test_without_a_total_timeout_a_dripping_answer_never_ends(tmp_path: Path) -> None:
     """The control: what is streamed has no limit as a whole, and outlasts its patience."""
     received = 0
     async with (
@@ -86,13 +86,13 @@ async def test_a_limit_of_silence_alone_does_not_end_a_dripping_answer(tmp_path:
     assert received > 30
 
 
-def test_a_remark_of_the_engine_among_lines_of_output_is_left_out() -> None:
+def test_an_error_text_of_the_engine_in_container_output_is_ignored() -> None:
     line = b"2026-01-31T09:05:00.007123456Z ready"
     found = [b"Error grabbing logs: unexpected EOF", line]
     assert [*NewOutput(Position()).new(found)] == [("2026-01-31T09:05:00.007123456Z", b"ready")]
 
 
-async def test_a_connection_that_closes_before_a_request_is_sent_means_that_the_engine_is_away(
+async def test_a_connection_closed_before_the_request_is_sent_means_that_the_engine_is_unavailable(
     tmp_path, monkeypatch
 ):
     """An error of the task that sends the request would reach the event loop, and end this test."""

@@ -40,19 +40,19 @@ UNFIT: Mapping[str, tuple[Mapping[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", FITS)
-def test_an_image_may_say_much_of_itself(case):
+def test_image_metadata_within_the_limits_is_accepted(case):
     assert not why_unfit({"Config": FITS[case]})
 
 
 @pytest.mark.parametrize("case", UNFIT)
-def test_an_image_that_says_too_much_of_itself_is_refused_with_what_to_change(case):
+def test_image_metadata_over_the_limits_is_refused_with_advice(case):
     config, why = UNFIT[case]
     assert why_unfit({"Config": config}).startswith(why)
     with pytest.raises(EngineError, match=why[:30]):
         refuse_unfit(wanted(), {"Config": config})
 
 
-def test_a_service_may_not_make_its_container_long_either():
+def test_a_service_with_an_overlong_command_or_environment_is_refused():
     refuse_unfit(wanted(command=("x" * 30_000,), variables={"A": "x" * 500_000}), {})
     with pytest.raises(EngineError, match="Put the command into a file of the image"):
         refuse_unfit(wanted(command=("x" * 33_000,)), {})

@@ -80,7 +80,7 @@ async def begin(engine: DockerEngine) -> None:
     await engine.start(lambda service: None, lambda service, lines: None)
 
 
-async def test_limits_are_known_when_the_engine_was_started(machine, engine):
+async def test_resource_limits_are_read_when_the_engine_is_started(machine, engine):
     await machine.begin()
     await begin(engine)
     assert (engine.limits.cpu, engine.identity) == (2000, "docker:ONE")
@@ -103,7 +103,7 @@ async def test_limits_are_learned_again_when_the_engine_comes_back_with_another_
     assert engine.identity == "docker:TWO"
 
 
-async def test_an_engine_that_is_away_after_a_restart_is_still_known(machine, engine, tmp_path):
+async def test_the_engines_id_is_remembered_while_it_is_unavailable(machine, engine, tmp_path):
     await machine.begin()
     await begin(engine)
     await machine.end()
@@ -111,7 +111,7 @@ async def test_an_engine_that_is_away_after_a_restart_is_still_known(machine, en
     assert again.identity == "docker:ONE"
 
 
-async def test_an_engine_that_does_not_tell_its_machine_is_used_without(machine, engine):
+async def test_an_engine_without_machine_information_is_used_without_limits(machine, engine):
     machine.info = None
     await machine.begin()
     await begin(engine)

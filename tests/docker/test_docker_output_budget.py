@@ -44,7 +44,7 @@ def test_floods_of_an_organization_are_read_at_a_bounded_rate(now, count):
     assert min(read) > 0.5 * HOUR * min(RATE, SHARED / count)
 
 
-def test_without_the_bound_of_organizations_many_floods_are_read_as_if_each_were_alone(now, monkeypatch):
+def test_without_the_organization_budget_many_containers_are_read_at_their_full_rate(now, monkeypatch):
     monkeypatch.setattr(output_budget, "SHARED", 1000 * RATE)
     used_up: set[OutputBudget] = set()
     assert sum(flood(now, *(OutputBudget("acme", used_up) for _ in range(40)))) > 30 * HOUR * RATE

@@ -22,20 +22,20 @@ def waits(monkeypatch) -> list[float]:
     return waited
 
 
-async def test_an_engine_that_sends_faster_than_the_pace_is_read_later(waits):
+async def test_an_engine_that_sends_faster_than_the_pace_is_read_with_pauses(waits):
     pace = Pace(rate=100)
     for _ in range(5):
         await pace.keep(100)
     assert [round(seconds) for seconds in waits] == [1, 2, 3, 4]
 
 
-async def test_an_engine_that_sends_less_than_the_pace_is_read_at_once(waits):
+async def test_an_engine_that_sends_slower_than_the_pace_is_read_without_pauses(waits):
     await Pace(rate=100).keep(100)
     assert waits == []
 
 
 @pytest.mark.parametrize("is_elsewhere", [False, True])
-async def test_the_pace_is_for_engines_of_clusters(waits, monkeypatch, is_elsewhere):
+async def test_the_pace_applies_only_to_remote_engines(waits, monkeypatch, is_elsewhere):
     monkeypatch.setattr(Docker, "is_elsewhere", is_elsewhere)
     await Docker("unix:///nowhere").keep_pace(10 * BYTES_A_SECOND)
     assert bool(waits) is is_elsewhere

@@ -50,19 +50,19 @@ def test_every_line_is_read_once_however_often_reading_restarts(steps, readings,
     assert [int(text) for text in read] == list(range(len(log)))
 
 
-def test_the_part_of_a_log_that_is_read_again_does_not_grow():
+def test_the_number_of_log_lines_read_again_stays_bounded():
     reading = NewOutput(Position())
     for number in range(100_000):
         list(reading.new([f"{stamp(number * 10)} x".encode()]))
     assert reading.position.count < 1000
 
 
-def test_log_lines_that_the_engine_has_dropped_are_not_waited_for():
+def test_log_lines_that_the_engine_has_discarded_are_skipped():
     reading = NewOutput(Position(anchor=stamp(0), count=1000, latest=stamp(5000)))
     assert [text for _, text in reading.new([f"{stamp(5001)} new".encode()])] == [b"new"]
 
 
-def test_a_position_outlives_windlass_and_a_torn_one_is_like_none(tmp_path):
+def test_a_log_position_survives_a_restart_and_a_truncated_one_is_ignored(tmp_path):
     positions = Positions(tmp_path / "read")
     position = Position(anchor=stamp(0), count=random.randrange(2**62), latest=stamp(1))
     positions.save("one", position)
@@ -81,5 +81,5 @@ def test_a_position_of_another_version_is_logged_and_lines_are_repeated(tmp_path
 
 
 @pytest.mark.parametrize("anchor", ["", stamp(61_002)])
-def test_the_engine_is_asked_with_its_own_precision(anchor):
+def test_the_log_request_uses_the_timestamp_precision_of_the_engine(anchor):
     assert NewOutput(Position(anchor=anchor)).since == ("1769850061.002000000" if anchor else None)

@@ -10,7 +10,7 @@ from windlass.base import filelock
 from windlass.docker.execution import ExecutionFiles
 
 
-def test_a_paused_server_that_holds_the_file_of_a_command_holds_up_no_other(
+def test_a_lock_file_held_by_a_paused_server_does_not_block_another_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     held = filelock.try_hold(tmp_path / "held")

@@ -44,7 +44,7 @@ async def test_a_folder_of_an_image_is_copied_and_no_container_stays(engine, raw
         await raw.raw("DELETE", f"/images/{REF}", params={"force": True})
 
 
-async def test_an_image_that_is_gone_has_to_be_built_again(engine, tmp_path):
+async def test_exporting_a_missing_image_raises_artifact_lost(engine, tmp_path):
     with pytest.raises(ArtifactLost):
         await engine.export(Artifact(kind="image", ref="windlass/none:1"), "site", tmp_path)
 
@@ -91,7 +91,7 @@ def linked(kind: bytes, target: str) -> Callable[[tarfile.TarInfo], None]:
         [("site/a", linked(tarfile.SYMTYPE, "../secret")), ("site/b", linked(tarfile.LNKTYPE, "site/a"))],
     ],
 )
-def test_nothing_is_unpacked_outside_of_the_folder(tmp_path, entries):
+def test_a_hostile_archive_writes_no_file_outside_the_target_folder(tmp_path, entries):
     (tmp_path / "secret").write_bytes(b"SECRET")
     into = tmp_path / "into"
     into.mkdir()
@@ -102,7 +102,7 @@ def test_nothing_is_unpacked_outside_of_the_folder(tmp_path, entries):
         assert path.is_symlink() or path.is_dir() or path.read_bytes() == b"hello"
 
 
-def test_an_entry_in_the_place_of_a_file_is_refused(tmp_path):
+def test_a_duplicate_archive_entry_is_refused(tmp_path):
     into = tmp_path / "into"
     into.mkdir()
     with pytest.raises(OSError, match=r"exists|Not a directory"):

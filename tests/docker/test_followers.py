@@ -38,12 +38,12 @@ def listen(watcher: EventWatcher, org: str, count: int) -> int:
     return len(watcher._followers) - before
 
 
-async def test_an_organization_takes_at_most_as_many_places_as_it_leaves_free(watched):
+async def test_an_organization_follows_at_most_as_many_containers_as_places_remain_free(watched):
     assert listen(watched, "acme", 20) == 8
     assert listen(watched, "other", 3) == 3
     assert listen(watched, "acme", 20) == 0
 
 
-async def test_without_organizations_one_of_them_takes_all_places(watched):
+async def test_without_organizations_one_of_them_takes_all_follower_places(watched):
     listen(watched, "", 20)
     assert listen(watched, "", 3) == 0

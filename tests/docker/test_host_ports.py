@@ -36,7 +36,7 @@ async def stop(raw: Docker, container: str) -> None:
 
 
 @pytest.mark.slow
-async def test_an_instance_that_the_engine_starts_again_has_its_port_and_nobody_else_had_it(engine, raw):
+async def test_a_restarted_container_keeps_its_host_port(engine, raw):
     victim = await engine.run(serving(), 0)
     await stop(raw, victim.id)
     others = [await engine.run(serving(), 0) for _ in range(3)]
@@ -46,7 +46,7 @@ async def test_an_instance_that_the_engine_starts_again_has_its_port_and_nobody_
 
 
 @pytest.mark.slow
-async def test_without_a_number_another_container_would_get_the_port(raw):
+async def test_without_a_fixed_number_docker_gives_the_port_to_another_container(raw):
     """The control: Docker gives ports of its own choice anew at each start."""
     body = {
         "Image": BOX,
@@ -66,7 +66,7 @@ async def test_without_a_number_another_container_would_get_the_port(raw):
 
 
 @pytest.mark.slow
-async def test_a_port_of_another_program_is_left_out_and_the_next_one_taken(engine, monkeypatch):
+async def test_a_host_port_in_use_by_another_program_is_skipped(engine, monkeypatch):
     with socket.socket() as taken, socket.socket() as free:
         for each in (taken, free):
             each.bind(("127.0.0.1", 0))
@@ -81,7 +81,7 @@ async def test_a_port_of_another_program_is_left_out_and_the_next_one_taken(engi
 
 
 @pytest.mark.slow
-async def test_a_run_that_nothing_leads_to_takes_no_port(engine, raw):
+async def test_a_run_without_a_route_publishes_no_port(engine, raw):
     it = serving(command=("sh", "-c", "exit 0"))
     await engine.once(it)
     found = await raw.json("GET", f"/containers/{await only(raw, it.service)}/json")
@@ -95,7 +95,7 @@ async def only(raw: Docker, service: str) -> str:
 
 
 @pytest.mark.slow
-async def test_two_servers_that_chose_one_port_at_the_same_time_both_choose_again(
+async def test_a_host_port_conflict_between_two_servers_makes_the_second_choose_again(
     host, make_engine, monkeypatch
 ):
     one = make_engine(host)
@@ -112,7 +112,7 @@ async def test_two_servers_that_chose_one_port_at_the_same_time_both_choose_agai
     await one.engine.sweep(await one.engine.services())
 
 
-def test_an_organization_leaves_as_many_ports_to_others_as_it_has():
+def test_one_organization_may_use_at_most_half_of_the_free_host_ports():
     half = len(host_ports.RANGE) // 2
     taken = set(host_ports.RANGE[:half])
     assert len(choose_ports(20, half - 20, taken - set(host_ports.RANGE[:20]))) == 20

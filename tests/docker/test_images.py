@@ -20,7 +20,7 @@ from windlass.engines.workload import (
 pytestmark = pytest.mark.slow
 
 
-async def test_an_image_of_ours_that_is_gone_is_asked_of_no_registry(engine):
+async def test_a_missing_built_image_is_not_requested_from_a_registry(engine):
     it = wanted(artifact=Artifact(kind="image", ref="windlass/shop:abc"))
     with pytest.raises(
         ArtifactLost, match="Deploy again: the image of this release is no longer on the Docker engine"
@@ -46,7 +46,7 @@ async def test_an_instance_that_docker_refuses_is_an_error_and_leaves_nothing(en
     assert await engine.copies(it.service) == []
 
 
-async def test_an_image_whose_user_it_does_not_have_is_refused_with_what_to_do(engine, raw):
+async def test_an_image_with_an_unknown_user_is_refused_with_advice(engine, raw):
     name = "windlass-test/shopper"
     made = (await raw.json("POST", "/containers/create", body={"Image": BOX, "Cmd": ["true"]}))["Id"]
     params = {"container": made, "repo": name, "tag": "1", "changes": "USER shopper"}
@@ -68,7 +68,7 @@ async def test_an_image_that_cannot_be_pulled_says_what_to_do_and_nothing_runs(e
     assert await engine.all() == []
 
 
-async def test_an_image_is_not_taken_by_the_beginning_of_its_id(engine, raw):
+async def test_an_image_reference_by_id_is_refused(engine, raw):
     """It could be anybody's: those that were built for other services have ids, too."""
     id = (await raw.json("GET", f"/images/{BOX}/json"))["Id"]
     for ref in (id, id[:13]):
@@ -77,13 +77,13 @@ async def test_an_image_is_not_taken_by_the_beginning_of_its_id(engine, raw):
             await engine.prepare(Artifact(kind="image", ref=ref), lambda line: None)
 
 
-async def test_an_image_that_is_there_is_not_pulled(engine):
+async def test_an_image_present_on_the_engine_is_not_pulled(engine):
     said: list[str] = []
     await engine.prepare(Artifact(kind="image", ref=BOX), said.append)
     assert said == []
 
 
-async def test_a_command_that_is_not_in_the_image_says_so(engine, watched):
+async def test_a_missing_command_is_reported_as_exit_code_127(engine, watched):
     it = wanted(command=("no-such-program",))
     await engine.run(it, 0)
     found = await seen(engine, it.service, lambda each: each.exit_code is not None)
@@ -91,7 +91,7 @@ async def test_a_command_that_is_not_in_the_image_says_so(engine, watched):
     await until(lambda: any("no-such-program" in line for line in watched.said()))
 
 
-async def test_an_image_with_an_init_of_its_own_begins_with_that(engine):
+async def test_an_image_with_its_own_init_runs_it_as_process_1(engine):
     plain = await engine.run(wanted(), 0)
     own = await engine.run(wanted(entrypoint=("init",), command=()), 0)
     first = ["cat", "/proc/1/cmdline"]
@@ -99,7 +99,7 @@ async def test_an_image_with_an_init_of_its_own_begins_with_that(engine):
     assert "docker-init" in (await engine.execute(plain, first, 10))[1]
 
 
-async def test_a_late_run_of_a_replaced_generation_brings_nothing_back(engine, watched):
+async def test_a_delayed_start_of_a_replaced_generation_is_refused(engine, watched):
     old = wanted()
     new = again(old, generation=2)
     await engine.run(old, 0)
@@ -113,7 +113,7 @@ async def test_a_late_run_of_a_replaced_generation_brings_nothing_back(engine, w
     assert [each.generation for each in await watched.engine.copies(old.service)] == [2]
 
 
-async def test_after_a_failed_release_was_removed_the_older_one_may_still_be_scaled(engine):
+async def test_after_removing_a_failed_release_the_older_generation_can_still_be_scaled(engine):
     old = wanted()
     new = again(old, generation=2)
     for it in (old, new):
@@ -151,7 +151,7 @@ async def test_a_container_made_by_hand_of_a_built_image_is_no_instance(engine, 
         await raw.json("DELETE", f"/containers/{made['Id']}", params={"force": True})
 
 
-async def test_a_command_that_takes_too_long_is_ended(engine):
+async def test_an_executed_command_is_killed_after_its_timeout(engine):
     it = await engine.run(wanted("sleep 1000"), 0)
     code, output = await engine.execute(it, ["sh", "-c", "echo begun; sleep 4321"], 1)
     assert code != 0
@@ -176,14 +176,14 @@ async def test_a_command_that_writes_without_end_is_read_slowly(engine, monkeypa
     assert (read[0] < 6 << 20) is waits
 
 
-async def test_a_command_in_an_instance_that_is_gone_says_so(engine):
+async def test_executing_a_command_in_a_removed_instance_fails(engine):
     it = await engine.run(wanted(), 0)
     await engine.remove(it.service, grace=0)
     with pytest.raises(EngineError, match="does not run"):
         await engine.execute(it, ["true"], 10)
 
 
-async def test_usage_counts_what_an_instance_uses(engine):
+async def test_usage_reports_processor_time_and_memory_of_an_instance(engine):
     busy = await engine.run(wanted("while true; do :; done", cpu=500), 0)
     async with asyncio.timeout(SECONDS):
         while (await engine.usage())[busy.id].cpu_ms < 100:  # noqa: ASYNC110 (as above)
@@ -203,7 +203,7 @@ async def test_usage_can_be_asked_for_while_instances_come_and_go(engine):
     await coming_and_going
 
 
-async def test_an_instance_is_asked_to_end_before_it_is_ended(engine, watched):
+async def test_an_instance_gets_sigterm_before_it_is_killed(engine, watched):
     it = wanted("trap 'echo bye; exit 0' TERM; echo up; while true; do sleep 0.1; done")
     await engine.run(it, 0)
     await until(lambda: watched.said() == ["up"])
@@ -220,7 +220,7 @@ async def test_a_requested_start_sends_no_notice(watched, raw):
     assert watched.noticed == [it.service]
 
 
-async def test_a_stopped_engine_follows_no_container(watched):
+async def test_stopping_the_engine_client_ends_all_followers(watched):
     it = wanted("echo up; " + FOREVER)
     await watched.engine.run(it, 0)
     await until(lambda: bool(watched.said()))

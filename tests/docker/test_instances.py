@@ -35,7 +35,7 @@ from windlass.engines.workload import (
 pytestmark = pytest.mark.slow
 
 
-async def test_an_instance_has_the_capabilities_that_official_images_need_and_no_more(engine):
+async def test_an_instance_has_only_the_capabilities_that_official_images_need(engine):
     it = await engine.run(wanted(), 0)
     code, status = await engine.execute(it, ["cat", "/proc/1/status"], 10)
     assert code == 0
@@ -44,7 +44,7 @@ async def test_an_instance_has_the_capabilities_that_official_images_need_and_no
     assert facts["NoNewPrivs"] == "1"
 
 
-async def test_an_engine_tells_its_limits_and_refuses_what_docker_would_refuse(engine, raw):
+async def test_an_engine_reads_its_resource_limits_and_refuses_workloads_above_them(engine, raw):
     machine = await raw.json("GET", "/info")
     await until(lambda: engine.limits != UNKNOWN)
     assert engine.limits.cpu == machine["NCPU"] * 1000
@@ -60,7 +60,7 @@ async def test_an_engine_tells_its_limits_and_refuses_what_docker_would_refuse(e
         engine.limits = learned
 
 
-async def test_an_instance_has_its_limits(engine, raw):
+async def test_an_instance_has_processor_memory_process_and_log_limits(engine, raw):
     it = await engine.run(wanted(cpu=250, memory=48), 0)
     limits = (await raw.json("GET", f"/containers/{it.id}/json"))["HostConfig"]
     assert limits["NanoCpus"] == 250_000_000
@@ -96,7 +96,7 @@ async def test_connections_of_an_ended_instance_are_not_taken_for_unseen_ones(en
         await engine.queued(found, 8080)
 
 
-async def test_services_of_one_environment_find_each_other_by_name_and_others_do_not(engine):
+async def test_services_reach_each_other_by_name_only_within_their_environment(engine):
     page = "mkdir /tmp/www; echo hello > /tmp/www/index.html; httpd -f -p 8000 -h /tmp/www"
     shop = wanted(page, name="Böok Shop!", known_as="book-shop")
     await engine.run(shop, 0)
@@ -135,7 +135,7 @@ async def test_a_published_port_is_reached_on_this_machine_alone(engine, raw):
     assert b"200 OK" in answer
 
 
-async def test_files_and_variables_are_there_before_the_first_line_runs(engine, watched):
+async def test_files_and_variables_are_in_place_before_the_program_starts(engine, watched):
     it = wanted(
         f"cat /etc/app/config; cat /etc/second; echo $GREETING $WHO; {FOREVER}",
         files={"/etc/app/config": b"one\n", "etc/second": b"two\n"},
@@ -199,7 +199,7 @@ async def test_a_network_in_use_by_a_start_is_not_removed_and_blocks_no_other_st
         await raw.json("GET", f"/networks/{network}")
 
 
-async def test_twins_that_run_the_same_instance_at_once_make_one(host, make_engine):
+async def test_concurrent_starts_of_the_same_instance_by_two_servers_create_one_container(host, make_engine):
     one = make_engine(host)
     other = make_engine(host, one.installation)
     it = wanted()
@@ -265,7 +265,7 @@ async def test_labels_of_an_image_stop_no_watch_and_reach_no_other_tool(engine, 
     assert container["Config"]["Labels"]["traefik.enable"] == ""
 
 
-async def test_without_empty_labels_the_image_says_what_the_engine_should(raw, labelled):
+async def test_without_cleared_labels_an_image_could_forge_its_exit_code(raw, labelled):
     body = {"Image": labelled, "Cmd": ["sh", "-c", "exit 3"]}
     container = (await raw.json("POST", "/containers/create", body=body))["Id"]
     await raw.raw("POST", f"/containers/{container}/start")
@@ -299,7 +299,7 @@ async def test_the_health_check_of_an_image_is_not_executed(engine, raw, checked
     assert (code, "checked" in said) == (1, False)
 
 
-async def test_without_that_the_engine_executes_it_all_the_time(raw, checked):
+async def test_without_disabling_it_the_engine_runs_the_images_health_check(raw, checked):
     body = {"Image": checked, "Cmd": ["sleep", "1000"], "HostConfig": {"NetworkMode": "none"}}
     container = (await raw.json("POST", "/containers/create", body=body))["Id"]
     try:

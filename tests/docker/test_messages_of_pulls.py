@@ -86,7 +86,7 @@ def test_no_answer_of_another_program_in_the_network_of_the_engine_is_shown(mess
     assert "10.0.0.9" not in said
 
 
-def test_an_unknown_reason_is_reported_in_the_words_of_the_engine() -> None:
+def test_an_unknown_pull_failure_is_reported_with_the_engines_own_text() -> None:
     said = why_not_pulled(REF, "the moon is full")
     assert said == f"Check the name and the tag of the image: {REF} cannot be pulled: the moon is full"
 

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 
 class TestOutput:
-    async def test_no_line_is_lost_or_repeated_over_restarts_of_windlass(self, watched):
+    async def test_no_output_line_is_lost_or_repeated_across_restarts_of_windlass(self, watched):
         it = wanted(
             "i=0; while [ $i -lt 150 ]; do echo $i; echo $i >&2; i=$((i+1)); sleep 0.01; done; " + FOREVER
         )
@@ -37,7 +37,7 @@ class TestOutput:
         await until(lambda: watched.said()[-1:] == ["end"])
         assert [len(line) for line in watched.said()[:-1]] == [16_384, 16_384, 40_000 - 2 * 16_384]
 
-    async def test_lines_tell_their_instance_their_deployment_and_the_moment(self, watched):
+    async def test_log_lines_have_the_instance_the_deployment_and_a_timestamp(self, watched):
         it = wanted("echo hello; " + FOREVER, name="Shop", deployment="d-7")
         await watched.engine.run(it, 2)
         (line,) = await until(lambda: watched.lines)
@@ -45,13 +45,13 @@ class TestOutput:
         instance = (await watched.engine.all())[0]
         assert abs(line.at - instance.started_at) < 60_000
 
-    async def test_a_flood_is_read_whole(self, watched):
+    async def test_50000_output_lines_of_a_fast_program_are_read_completely(self, watched):
         it = wanted("seq 1 50000; echo end; " + FOREVER, cpu=1000)
         await watched.engine.run(it, 0)
         await until(lambda: watched.said()[-1:] == ["end"])
         assert watched.said() == [*map(str, range(1, 50_001)), "end"]
 
-    async def test_more_output_than_is_read_is_left_out_and_the_last_lines_are_not(
+    async def test_output_above_the_rate_limit_is_skipped_except_for_the_last_lines(
         self, watched, raw, monkeypatch
     ):
         for name, most in (("BURST", 200_000), ("PART", 100_000), ("RATE", 50_000), ("SHARED", 200_000)):

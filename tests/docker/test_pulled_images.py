@@ -143,7 +143,7 @@ async def test_a_tag_stays_while_another_service_runs_its_digest(engine, bench, 
     assert await image(raw, ref) is None
 
 
-async def test_without_notes_a_pulled_image_stays_for_ever(engine, bench, raw, images):
+async def test_a_pulled_image_without_a_usage_note_is_never_removed(engine, bench, raw, images):
     ref = await images.publish()
     await engine.prepare(Artifact(kind="image", ref=ref), print, org="acme")
     for service in await bench.builder.services():

@@ -50,7 +50,7 @@ async def forget(raw: Docker, ref: str) -> None:
         await raw.raw("DELETE", f"/images/{described['Id']}", params={"force": True})
 
 
-async def test_a_tag_stands_for_a_digest_that_stays_when_the_tag_moves(engine, raw, shop):
+async def test_a_resolved_tag_stays_at_its_digest_when_the_tag_moves(engine, raw, shop):
     said: list[str] = []
     request = PullRequest(f"{shop}:1", LOGIN, is_registered=True)
     first = await engine.resolve(request, said.append)
@@ -70,7 +70,7 @@ async def test_a_tag_stands_for_a_digest_that_stays_when_the_tag_moves(engine, r
     assert said == [f"Pulling {first}", f"Pulling {second}"]
 
 
-async def test_an_image_that_was_pulled_with_a_login_is_not_there_for_those_without_it(engine, raw, shop):
+async def test_an_image_pulled_with_a_login_is_not_available_without_the_login(engine, raw, shop):
     """Negative control: with the login it is there."""
     request = PullRequest(f"{shop}:1", LOGIN, is_registered=True)
     ref = await engine.resolve(request, lambda line: None)
@@ -90,11 +90,13 @@ async def test_an_image_that_is_gone_is_pulled_again_by_a_deployment_with_the_lo
         await engine.run(wanted(artifact=Artifact(kind="image", ref=ref)), 0)
 
 
-async def test_an_image_that_only_the_engine_has_keeps_its_name(engine):
+async def test_an_image_present_only_on_the_engine_keeps_its_tag(engine):
     assert await engine.resolve(PullRequest(BOX), lambda line: None) == BOX
 
 
-async def test_a_registry_decides_what_its_tag_stands_for_and_not_the_engine(engine, raw, registry):
+async def test_a_tag_of_a_registered_registry_is_resolved_by_the_registry_and_not_the_engine(
+    engine, raw, registry
+):
     name = f"{registry.host}/acme/local"
     made = (await raw.json("POST", "/containers/create", body={"Image": BOX, "Cmd": ["true"]}))["Id"]
     await raw.json("POST", "/commit", params={"container": made, "repo": name, "tag": "1"})

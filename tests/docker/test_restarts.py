@@ -46,7 +46,7 @@ async def run(made: Restarts, start: float, end: float) -> None:
     await timer
 
 
-async def test_pauses_grow_to_a_limit_and_begin_anew_after_a_long_run(made, pauses, started):
+async def test_restart_pauses_double_up_to_a_limit_and_reset_after_a_long_run(made, pauses, started):
     for number in range(12):
         await run(made, number, number + 0.5)
     await run(made, 100, 100 + SETTLED)
@@ -55,7 +55,7 @@ async def test_pauses_grow_to_a_limit_and_begin_anew_after_a_long_run(made, paus
     assert len(started) == made.count("c") + 1 == 13
 
 
-async def test_a_container_that_was_asked_to_end_stays_ended_until_it_is_started(made, pauses, started):
+async def test_a_container_stopped_on_request_is_not_restarted(made, pauses, started):
     made.note_start("c", 0)
     made.note_stop("c")
     made.note_end("c", 1)
@@ -64,7 +64,7 @@ async def test_a_container_that_was_asked_to_end_stays_ended_until_it_is_started
     assert started == ["c"]
 
 
-async def test_a_container_that_somebody_else_starts_or_removes_is_not_started(made, started):
+async def test_a_container_started_or_removed_by_another_program_is_not_restarted(made, started):
     made.note_end("c", 0)
     assert made.is_due("c")
     made.note_start("c", 1)

@@ -44,7 +44,7 @@ def link(target: str) -> dict[str, Any]:
         ({**USUAL, "/etc/group": link("gone")}, ()),
     ],
 )
-async def test_plain_short_files_and_links_to_them_are_fit(files, mounts):
+async def test_short_regular_files_and_symlinks_to_them_are_accepted(files, mounts):
     docker = FakeDocker(files)
     await examine(docker, "c", mounts)  # type: ignore[arg-type]
     assert docker.asked[0] == "/etc"
@@ -77,7 +77,7 @@ async def test_plain_short_files_and_links_to_them_are_fit(files, mounts):
         ),
     ],
 )
-async def test_the_engine_gets_no_other_file_to_read(files, mounts, message):
+async def test_any_other_file_that_the_engine_reads_at_a_start_is_refused(files, mounts, message):
     with pytest.raises(EngineError, match=message):
         await examine(FakeDocker(files), "c", mounts)  # type: ignore[arg-type]
 
@@ -85,7 +85,7 @@ async def test_the_engine_gets_no_other_file_to_read(files, mounts, message):
 @pytest.mark.parametrize(
     "stat", ["", "?", base64.b64encode(b"[]").decode(), base64.b64encode(b"{}").decode()]
 )
-async def test_facts_that_cannot_be_decoded_are_refused(stat):
+async def test_undecodable_file_information_is_refused(stat):
     class Nonsense(FakeDocker):
         async def headers(self, path: str, params: Mapping[str, str]) -> Mapping[str, str]:
             return {"X-Docker-Container-Path-Stat": stat}

@@ -43,7 +43,7 @@ async def test_one_organization_has_an_eighth_of_the_range(raw, pool):
 
 
 @pytest.mark.slow
-async def test_the_network_of_a_stopped_environment_makes_room_for_another_one(raw, pool):
+async def test_the_network_of_a_stopped_environment_is_replaced_when_subnets_run_out(raw, pool):
     place = DockerResources(raw, f"test-{uuid.uuid4()}", pool)
     async with place.network(wanted(org="one")) as first:
         pass
@@ -53,7 +53,7 @@ async def test_the_network_of_a_stopped_environment_makes_room_for_another_one(r
 
 
 @pytest.mark.slow
-async def test_without_a_range_one_organization_takes_what_it_likes(raw):
+async def test_without_an_address_range_one_organization_can_create_any_number_of_networks(raw):
     place = DockerResources(raw, f"test-{uuid.uuid4()}")
     async with (
         place.network(wanted(org="attacker")) as first,
@@ -90,7 +90,7 @@ async def test_a_range_that_is_used_up_names_the_setting(raw, pool):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reserve", [True, False])
-async def test_builds_have_subnets_that_environments_leave_to_them(raw, pool, monkeypatch, reserve):
+async def test_subnets_reserved_for_builds_are_not_used_by_environments(raw, pool, monkeypatch, reserve):
     """Without the reserve, environments take all."""
     if not reserve:
         monkeypatch.setattr(subnets, "build_reserve", lambda pool: IPv4Network("10.0.0.0/28"))
@@ -150,7 +150,7 @@ def test_subnets_that_overlap_others_are_left_out():
 
 
 @pytest.mark.parametrize("text", ["10.199.0.0/25", "10.199.0.1/16", "10.299.0.0/16"])
-def test_a_range_that_is_none_is_refused(text):
+def test_an_invalid_address_range_is_refused(text):
     with pytest.raises(ValueError, match=r"10\."):
         read_range(text)
 

@@ -65,7 +65,9 @@ async def deployed(world: World, **fields: Any) -> str:
     return app
 
 
-async def test_a_service_is_released_scaled_and_ended_without_a_verb_for_one_copy(world: World, engine):
+async def test_an_engine_that_manages_replicas_itself_deploys_scales_and_stops_a_service(
+    world: World, engine
+):
     assert not isinstance(engine, RolloutEngine)
     app = await deployed(world, min_running_instances=2, max_running_instances=2)
     assert await world.state(f"/application/{app}") == "RUNNING"
@@ -79,9 +81,7 @@ async def test_a_service_is_released_scaled_and_ended_without_a_verb_for_one_cop
     assert await engine.all() == []
 
 
-async def test_a_release_that_the_engine_cannot_bring_up_is_taken_down_and_the_older_one_serves(
-    world: World, engine
-):
+async def test_a_failed_release_is_removed_and_the_older_generation_keeps_serving(world: World, engine):
     app = await deployed(world)
     engine.crashes.add(app)
     await world.post(f"/application/{app}/deploy")

@@ -55,7 +55,7 @@ async def server(url: str, folder: Path, host: str) -> AsyncIterator[World]:
         await installation.stop()
 
 
-async def test_only_servers_with_the_docker_engine_of_the_place_start_services(postgres_url, tmp_path):
+async def test_services_of_a_place_start_only_on_servers_with_its_docker_engine(postgres_url, tmp_path):
     host = docker_host()
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(server(postgres_url, tmp_path / "first", host))

@@ -43,7 +43,7 @@ async def engine_at(folder: Path) -> AsyncIterator[tuple[DockerEngine, HostileEn
 
 
 @pytest.mark.parametrize(("seconds", "is_unavailable"), [(0.0, True), (1000.0, False)])
-async def test_an_engine_that_does_not_answer_is_away_after_some_seconds(
+async def test_an_engine_that_never_answered_is_unavailable_after_a_delay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, is_unavailable: bool
 ):
     monkeypatch.setattr(watch, "AWAY_AFTER", seconds)
@@ -54,7 +54,7 @@ async def test_an_engine_that_does_not_answer_is_away_after_some_seconds(
     await engine.stop()
 
 
-async def test_an_engine_that_hangs_with_its_connections_open_is_away_until_it_answers_again(
+async def test_a_hanging_engine_is_unavailable_until_it_answers_a_ping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(watch, "AWAY_AFTER", 0.0)

@@ -114,7 +114,7 @@ async def test_a_service_is_deployed_on_the_engine_of_a_package(installed, tmp_p
         await installation.stop()
 
 
-def test_the_doctor_says_what_the_package_says(installed, tmp_path):
+def test_doctor_shows_the_checks_of_an_engine_package(installed, tmp_path):
     told = findings("--data-dir", str(tmp_path / "data"), WINDLASS_ENGINE="toy")
     assert told["Engine"] == ("ok", "toy, as the settings say")
     assert told["Toys"] == ("ok", "names end with localhost")

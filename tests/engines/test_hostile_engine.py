@@ -172,9 +172,7 @@ HARMLESS = {
 
 @pytest.mark.parametrize("at", ["/_ping", "/version", "/info"])
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "another id"])
-async def test_connecting_to_an_engine_that_answers_nonsense_ends_with_a_refusal(
-    tmp_path, short, monkeypatch, way, at
-):
+async def test_connecting_to_an_engine_with_invalid_answers_is_refused(tmp_path, short, monkeypatch, way, at):
     async with stub(tmp_path / "ca") as (made, port):
         made.at, made.answer = at, WAYS[way]
         asking = connector(tmp_path).identity(access(made, port))
@@ -187,7 +185,7 @@ async def test_connecting_to_an_engine_that_answers_nonsense_ends_with_a_refusal
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_an_engine_that_does_not_tell_its_id_is_asked_for_nothing_else(tmp_path, short, way):
+async def test_an_engine_that_hides_its_id_gets_no_further_requests(tmp_path, short, way):
     async with stub(tmp_path / "ca") as (made, port):
         made.answer = WAYS[way]
         docker = Docker(opened(access(made, port, "OURS")))
@@ -221,7 +219,7 @@ async def test_a_redirect_of_an_engine_is_not_followed(tmp_path):
     assert elsewhere == []
 
 
-async def test_a_client_that_follows_redirects_would_ask_another_engine(tmp_path, monkeypatch):
+async def test_following_redirects_would_send_requests_to_another_host(tmp_path, monkeypatch):
     request = aiohttp.ClientSession._request
 
     def following(session: aiohttp.ClientSession, *words: Any, **given: Any) -> Any:
@@ -237,7 +235,9 @@ async def test_a_client_that_follows_redirects_would_ask_another_engine(tmp_path
     [("ours", HERE, True), ("a stranger", HERE, False), ("ours", "127.0.0.2", False)],
     ids=["its own certificate", "of another authority", "for another address"],
 )
-async def test_an_engine_is_asked_only_behind_its_own_certificate(tmp_path, server, address, is_asked):
+async def test_an_engine_gets_requests_only_with_a_certificate_of_its_own_authority(
+    tmp_path, server, address, is_asked
+):
     trusted, stranger = authority(tmp_path / "trusted"), authority(tmp_path / "stranger")
     async with stub(tmp_path, trusted if server == "ours" else stranger, address) as (made, port):
         made.at = "/nothing"
@@ -246,7 +246,7 @@ async def test_an_engine_is_asked_only_behind_its_own_certificate(tmp_path, serv
         assert bool(made.asked) is is_asked
 
 
-async def test_an_engine_that_tells_its_id_is_used(tmp_path):
+async def test_an_engine_with_valid_answers_is_connected(tmp_path):
     """This proves that no test above is refused for another reason."""
     async with stub(tmp_path / "ca") as (made, port):
         made.at = "/nothing"
@@ -281,7 +281,7 @@ async def test_an_engine_that_tells_its_id_is_used(tmp_path):
         ("ff02::1", ["::/0"], False),
     ],
 )  # fmt: skip
-def test_addresses_of_this_machine_and_its_link_have_to_be_allowed_alone(address, allowed, is_admitted):
+def test_loopback_and_link_local_engine_addresses_require_their_own_allowance(address, allowed, is_admitted):
     assert EngineReach(allowed).admits(ip_address(address)) is is_admitted
 
 

@@ -42,7 +42,7 @@ async def long_engine(tmp_path):
     server.close()
 
 
-async def test_a_list_may_be_longer_than_another_answer(long_engine):
+async def test_a_container_list_may_exceed_the_limit_of_other_answers(long_engine):
     assert len(LONG) > client.MOST
     (container,) = await long_engine.read_list("/containers/json", ContainerList)
     assert container == {"Id": "a", "Names": None, "Labels": {}, "State": "running"}
@@ -58,7 +58,9 @@ async def test_with_the_limit_of_other_answers_a_long_list_is_refused_with_what_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("goes_on", [True, False])
-async def test_a_server_starts_with_an_engine_whose_list_is_too_long(tmp_path, monkeypatch, caplog, goes_on):
+async def test_a_server_starts_although_the_engines_container_list_exceeds_the_limit(
+    tmp_path, monkeypatch, caplog, goes_on
+):
     settings = Settings(
         data_dir=str(tmp_path),
         key="ab" * 32,

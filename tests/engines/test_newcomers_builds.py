@@ -74,7 +74,7 @@ async def on_processes():
 
 
 @pytest.mark.parametrize(("files", "advice"), [row[1:] for row in MISSING], ids=[row[0] for row in MISSING])
-async def test_a_program_that_the_machine_lacks_is_named_with_its_installation(
+async def test_a_missing_program_is_reported_with_the_command_that_installs_it(
     on_processes, tmp_path, monkeypatch, files, advice
 ):
     for program in ("git", "sh", "python3", "env"):
@@ -88,7 +88,7 @@ async def test_a_program_that_the_machine_lacks_is_named_with_its_installation(
     ["bytearray(1 << 30)", "kept = []\nwhile True: kept.append(b'x' * 1_000_000)"],
     ids=["at once", "bit by bit"],
 )
-async def test_a_build_step_without_memory_asks_for_more(on_processes, monkeypatch, code):
+async def test_a_build_step_out_of_memory_is_reported_with_advice(on_processes, monkeypatch, code):
     monkeypatch.setattr(cells, "_MOST_MEMORY", 256 << 20)
     files = {"requirements.txt": "", "app.py": "", "build.py": code, "Procfile": "web: python3 app.py"}
     assert await advice_for(on_processes, files, build_command="python3 build.py") == MEMORY

@@ -140,14 +140,14 @@ def web_port() -> int:
 
 
 @pytest.mark.parametrize(("code", "advice"), [row[1:] for row in PYTHONS], ids=[row[0] for row in PYTHONS])
-async def test_a_program_in_python_that_fails_says_what_to_do(there, code, advice):
+async def test_a_failing_python_program_is_reported_with_advice(there, code, advice):
     assert await advice_for(there, in_python(code), memory=64) == advice
 
 
 @pytest.mark.parametrize(
     ("command", "script", "advice"), [row[1:] for row in SHELLS], ids=[row[0] for row in SHELLS]
 )
-async def test_a_script_that_fails_says_what_to_do(there, command, script, advice):
+async def test_a_failing_shell_script_is_reported_with_advice(there, command, script, advice):
     files = {"Dockerfile": DOCKERFILE.format(command=command), "start.sh": script}
     assert await advice_for(there, files, memory=64) == advice
 
@@ -155,7 +155,7 @@ async def test_a_script_that_fails_says_what_to_do(there, command, script, advic
 @pytest.mark.parametrize(
     ("command", "advice"), [row[1:] for row in IN_CONTAINERS], ids=[row[0] for row in IN_CONTAINERS]
 )
-async def test_a_command_that_a_container_cannot_run_says_what_to_do(command, advice):
+async def test_a_start_command_that_cannot_run_in_a_container_is_reported_with_advice(command, advice):
     files = {"Dockerfile": DOCKERFILE.format(command=command), "start.sh": "#!/bin/sh\n"}
     async with place_of("docker") as there:
         assert await advice_for(there, files) == advice
@@ -201,7 +201,9 @@ async def test_a_program_that_listens_on_two_other_ports_says_between_which_to_c
 
 
 @pytest.mark.parametrize("port", [8080, 9999])
-async def test_a_program_that_listens_to_its_own_container_only_says_so(port, sure_soon):
+async def test_a_program_that_listens_only_on_loopback_in_its_container_is_reported_with_advice(
+    port, sure_soon
+):
     async with place_of("docker") as there:
         assert await advice_for(there, listening((LOOPBACK, port)), **CHOSEN) == (
             "Make shop listen on 0.0.0.0, at the port in the variable PORT: "

@@ -194,7 +194,7 @@ async def test_an_environment_on_each_of_two_engines_is_deployed_reached_and_del
         await until(gone)
 
 
-async def test_services_of_a_host_that_is_away_are_left_alone_and_found_again(tmp_path, host):
+async def test_services_of_an_unreachable_host_keep_running_and_are_found_again(tmp_path, host):
     async with windlass(tmp_path, host) as there:
         east = Cluster(there, (await connected(there, "east", access(host)))["id"], "east")
         local = Cluster(there, await first(there), "here")
@@ -229,7 +229,7 @@ async def test_services_of_a_host_that_is_away_are_left_alone_and_found_again(tm
         await until(gone)
 
 
-async def test_an_engine_that_comes_back_empty_gets_everything_back_or_says_why_not(tmp_path, host):
+async def test_after_an_engine_lost_its_data_services_without_volumes_are_recreated(tmp_path, host):
     async with windlass(tmp_path, host) as there:
         id = (await connected(there, "east", access(host)))["id"]
         plain, stores = Cluster(there, id, "plain"), Cluster(there, id, "stores")
@@ -271,7 +271,7 @@ async def test_the_message_about_a_host_that_is_away_names_its_cluster_and_what_
             host.start()
 
 
-async def test_another_engine_at_the_address_counts_as_away_and_nothing_happens_there(tmp_path, host):
+async def test_a_different_engine_at_a_clusters_address_counts_as_unavailable(tmp_path, host):
     async with windlass(tmp_path, host) as there:
         made = await connected(there, "east", access(host))
         east = Cluster(there, made["id"], "east")
@@ -344,7 +344,7 @@ async def test_each_way_of_failing_to_connect_says_what_to_do(tmp_path, host):
             assert words in answer.message, (name, answer)
 
 
-async def test_a_volume_that_is_lost_on_another_host_is_not_begun_empty(tmp_path, host):
+async def test_a_lost_volume_on_a_remote_host_fails_the_deployment(tmp_path, host):
     async with windlass(tmp_path, host) as there:
         east = Cluster(there, (await connected(there, "east", access(host)))["id"], "east")
         await east.make()

@@ -86,7 +86,7 @@ async def test_a_container_is_deployed_updated_rolled_back_and_deleted_without_a
         await there.is_empty()
 
 
-async def test_an_image_that_cannot_be_pulled_ends_nothing_that_serves(there):
+async def test_a_failed_image_pull_leaves_the_serving_instance_running(there):
     """Even where the old instance would have to end first, because of its storage."""
     async with there.windlass() as windlass:
         one = Page(windlass)

@@ -67,7 +67,7 @@ class Task:
         return bool(await self.lines())
 
 
-async def test_a_run_ends_well_or_with_its_exit_code_and_is_deleted(there):
+async def test_a_run_succeeds_or_fails_with_its_exit_code_and_can_be_deleted(there):
     async with there.windlass(**with_tasks()) as windlass:
         task = Task(windlass)
         await task.make("echo first; echo last")

@@ -89,7 +89,7 @@ def test_a_family_that_two_files_name_is_one_family() -> None:
     assert len(made.handled_by("projectRule.create")) == 1
 
 
-async def test_an_action_that_nothing_handles_stops_the_start(database_url: str) -> None:
+async def test_an_action_without_a_handler_fails_the_start(database_url: str) -> None:
     families = registry_of(*find_declarations(), stage_with(post("explode", None, "Explode")))
     with pytest.raises(LookupError, match=r"nothing handles stage\.explode"):
         async with make_world(database_url, families=families):

@@ -26,7 +26,7 @@ async def world(database_url):
 # Segments
 
 
-async def test_two_families_have_one_segment_below_different_parents(world):
+async def test_two_families_may_use_the_same_path_segment_under_different_parents(world):
     project = await world.project()
     environment = await world.environment(project)
     first = await world.made(f"/project/{project}/rule", {"name": "night", "priority": 3})
@@ -37,7 +37,7 @@ async def test_two_families_have_one_segment_below_different_parents(world):
     assert (of_environment["id"], of_environment["wildcard"]) == (second, "feat/*")
 
 
-async def test_the_id_of_another_family_of_the_same_segment_names_nothing(world):
+async def test_an_id_of_another_family_with_the_same_path_segment_is_not_found(world):
     project = await world.project()
     environment = await world.environment(project)
     rule = await world.made(f"/project/{project}/rule", {"name": "night"})
@@ -45,14 +45,14 @@ async def test_the_id_of_another_family_of_the_same_segment_names_nothing(world)
     assert (await world.get(f"/environment/{environment}/rule/{rule}")).status == 404
 
 
-async def test_a_segment_may_have_several_words(world):
+async def test_a_path_segment_may_have_several_words(world):
     path = f"/organization/{world.org}/aws/credentials"
     id = await world.made(path, {"name": "acme"})
     assert (await world.get(f"{path}/{id}"))["name"] == "acme"
     assert (await world.delete(f"{path}/{id}")).status == 204
 
 
-async def test_a_fixed_word_stands_where_other_paths_have_an_id(world):
+async def test_a_fixed_path_segment_takes_precedence_over_an_id(world):
     project = await world.project()
     rule = await world.made(f"/project/{project}/rule", {"name": "night"})
     path = f"/project/{project}/rule"
@@ -73,7 +73,7 @@ async def test_an_action_finds_its_resource_and_the_other_one_that_its_path_name
     assert answer.headers["etag"]
 
 
-async def test_an_action_answers_a_list_of_its_own_family(world):
+async def test_an_action_may_return_a_list_of_its_family(world):
     environment = await world.environment()
     one, other = [
         await world.made(f"/environment/{environment}/stage", {"name": name}) for name in ("one", "other")
@@ -104,7 +104,7 @@ async def test_the_other_resource_of_an_action_belongs_to_the_caller(world):
     assert (await world.put(f"/stage/{stage}/service/{database}", token=stranger)).status == 404
 
 
-async def test_a_limited_token_uses_no_other_resource_that_it_does_not_see(world):
+async def test_a_limited_token_cannot_use_a_second_resource_outside_its_limits(world):
     environment, elsewhere = await world.environment(), await world.environment()
     stage = await world.made(f"/environment/{environment}/stage", {"name": "first"})
     inside, outside = await world.application(environment), await world.application(elsewhere)
@@ -113,14 +113,14 @@ async def test_a_limited_token_uses_no_other_resource_that_it_does_not_see(world
     assert (await world.put(f"/stage/{stage}/service/{outside}", token=token)).status == 404
 
 
-async def test_a_parameter_may_be_a_word(world):
+async def test_a_path_parameter_may_be_a_word(world):
     stage = await world.made(f"/environment/{await world.environment()}/stage", {"name": "first"})
     assert (await world.get(f"/stage/{stage}/region/eu-west-3"))["word"] == "eu-west-3"
     assert (await world.get(f"/stage/{stage}/region/{'x' * 256}")).status == 404
     assert (await world.get(f"/stage/{stage}/region/")).status == 404
 
 
-async def test_a_word_in_the_place_of_an_id_is_not_found(world):
+async def test_a_word_in_place_of_an_id_is_not_found(world):
     assert (await world.get("/stage/eu-west-3/region/eu-west-3")).status == 404
 
 
@@ -151,7 +151,7 @@ async def test_operations_on_any_service_answer_404_to_tokens_without_access(wor
     assert (await world.get(f"/service/{service}/stage", token=None)).status == 401
 
 
-async def test_an_action_of_another_file_may_leave_out_the_parent(world):
+async def test_an_action_declared_in_another_module_may_omit_the_parent_from_its_path(world):
     [cluster] = (await world.get(f"/organization/{world.org}/cluster"))["results"]
     assert (await world.get(f"/cluster/{cluster['id']}/lock"))["id"] == cluster["id"]
     _, stranger = await world.organization()
@@ -186,7 +186,7 @@ async def test_each_method_needs_the_scope_of_its_kind(world, method, path, scop
 # The audit
 
 
-async def test_the_audit_calls_a_family_as_its_declaration_says(world):
+async def test_audit_events_use_the_declared_name_of_a_family(world):
     created = await world.made(f"/organization/{world.org}/aws/credentials", {"name": "acme"})
     path = f"/organization/{world.org}/events?subTargetType=CLOUD_PROVIDER_CREDENTIALS"
     [event] = (await world.get(path))["events"]
@@ -218,7 +218,7 @@ def test_the_document_describes_every_parameter_of_every_path():
     assert "format" not in word["schema"]
 
 
-def test_families_of_one_segment_have_operations_of_their_own():
+def test_families_with_the_same_path_segment_have_distinct_operation_ids():
     document = json.loads(encoded_document(EVERYTHING))
     ids = {
         path: document["paths"][path]["post"]["operationId"]
@@ -227,7 +227,7 @@ def test_families_of_one_segment_have_operations_of_their_own():
     assert list(ids.values()) == ["createProjectRule", "createEnvironmentRule"]
 
 
-def test_a_family_is_listed_in_pages_and_whole():
+def test_the_openapi_document_has_a_paged_and_an_unpaged_list_schema_of_a_family():
     document = json.loads(encoded_document(EVERYTHING))
     whole = document["paths"]["/stage/{stage_id}/moveBefore/{other_id}"]["put"]["responses"]["200"]
     paged = document["paths"]["/environment/{env_id}/stage"]["get"]["responses"]["200"]

@@ -184,7 +184,7 @@ async def story(tmp_path: Path, brood: Brood, database_url: str, engine: str) ->
 
 
 @pytest.mark.timeout(3600 if FULL else 600)
-async def test_a_server_killed_at_any_step_loses_nothing_and_does_nothing_twice(
+async def test_a_server_killed_at_any_failpoint_loses_and_duplicates_no_work(
     story: Story, database_url: str, engine: str
 ):
     share = SHARES["postgres" if database_url else "sqlite", "docker" if engine else "process"]

@@ -90,7 +90,7 @@ async def crowd_of(service: Service, path: str = "/", enough: int = IN_EACH) -> 
     return Crowd(service.inside.ctx.places.local.router.port, await service.address(), path, enough)
 
 
-async def test_a_thousand_requests_see_nothing_of_a_release_the_way_back_and_a_change_of_number(
+async def test_no_request_fails_during_a_release_a_rollback_and_scaling(
     tmp_path: Path,
 ):
     async with inside(tmp_path) as there:
@@ -112,7 +112,7 @@ async def test_a_thousand_requests_see_nothing_of_a_release_the_way_back_and_a_c
         assert set(crowd.answers) >= {"1-0", "2-0", "3-0", "4-0", "4-1", "4-2", "5-0"}
 
 
-async def test_requests_see_nothing_of_what_the_scaler_does(tmp_path: Path):
+async def test_no_request_fails_while_the_autoscaler_scales_up_and_down(tmp_path: Path):
     async with inside(tmp_path) as there:
         shop = await there.application("answers", ports=[HTTP], max_running_instances=2, cpu=100)
         await shop.do("deploy")
@@ -160,7 +160,7 @@ class Careless(BuiltinRouter):
         return None
 
 
-async def test_without_waiting_for_requests_some_fail(tmp_path: Path):
+async def test_a_router_that_does_not_drain_fails_some_requests(tmp_path: Path):
     """Otherwise the tests above would show nothing."""
 
     def careless(parts: Parts) -> Parts:

@@ -45,7 +45,7 @@ async def is_gone(there: Inside, service: Service) -> bool:
     return (await there.call("GET", service.path)).status == 404
 
 
-async def test_a_deletion_that_the_engine_refuses_is_repeated_taken_back_and_forced(tmp_path: Path):
+async def test_a_deletion_that_fails_can_be_retried_reverted_and_forced(tmp_path: Path):
     async with inside(tmp_path) as there:
         shop = await there.application("sleeps", storage=[STORAGE])
         assert (await shop.do("deploy"))["status"] == "SUCCEEDED"

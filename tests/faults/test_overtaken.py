@@ -201,7 +201,7 @@ class Tale:
 
 @pytest.mark.parametrize("alone", [False, *nightly(True)], ids=["beside", "alone"])
 @pytest.mark.parametrize("deed", [*DEEDS[:3], *nightly(*DEEDS[3:])])
-async def test_an_overtaken_worker_undoes_nothing_done_since(world: Any, deed: str, alone: bool):
+async def test_a_worker_that_lost_its_lease_undoes_no_later_change(world: Any, deed: str, alone: bool):
     if alone and deed == "shrink":
         return  # there is never more than one of it
     environment = await world.environment()

@@ -94,7 +94,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("deed", "point", "end"), CASES, ids=lambda word: word.replace(" ", "_"))
-async def test_a_replica_paused_past_its_lease_undoes_nothing_done_since(pair: Pair, deed, point, end):
+async def test_a_replica_paused_past_its_lease_undoes_no_later_change(pair: Pair, deed, point, end):
     app = await pair.awake.application("frail", ports=[HTTP], storage=[STORAGE])
     await pair.awake.reaches(app, await pair.awake.do(app, "deploy"))
     await pair.doom(point)

@@ -15,7 +15,7 @@ TURNS = range(8)
 """Turns of the event loop between a call and the end: at one of them the task sees both."""
 
 
-async def test_a_worker_that_is_woken_just_when_it_is_ended_ends(world: World):
+async def test_a_worker_woken_and_cancelled_at_the_same_moment_stops(world: World):
     for turns in TURNS:
         running = asyncio.create_task(Worker(world.installation.ctx).run())
         await asyncio.sleep(0.05)  # nothing is due: it sleeps
@@ -23,7 +23,7 @@ async def test_a_worker_that_is_woken_just_when_it_is_ended_ends(world: World):
         await ends(running, turns)
 
 
-async def test_watching_for_a_cancellation_ends_although_it_arrives_just_then(world: World):
+async def test_waiting_for_a_cancellation_stops_when_cancelled_and_notified_at_the_same_moment(world: World):
     ctx = world.installation.ctx
     path = f"/application/{await world.application()}"
     deployment = (await world.post(f"{path}/deploy"))["id"]

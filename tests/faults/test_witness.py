@@ -7,7 +7,7 @@ import sys
 from tests.faults.witness import CALLS, MACHINE, Witness
 
 
-def test_two_instances_of_one_name_are_twins_and_one_after_another_are_none():
+def test_two_running_instances_of_one_name_are_duplicates_and_successive_ones_are_not():
     witness = Witness()
     first = _instance(witness, "web-1-0")
     _end(first)

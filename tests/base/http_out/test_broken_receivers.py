@@ -80,7 +80,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-async def test_a_broken_receiver_ends_in_time_and_is_described(free, name):
+async def test_a_request_to_a_broken_receiver_fails_within_its_timeout_with_a_clear_message(free, name):
     behave, words = BROKEN[name]
     async with receiver(behave) as there, asyncio.timeout(20):
         said = await failure(free, there.url(), SOON)
@@ -121,20 +121,20 @@ async def test_an_unrequested_change_of_protocol_ends_the_connection(free):
         assert there.connections == 2
 
 
-async def test_an_answer_of_just_the_most_is_not_cut(free):
+async def test_an_answer_of_exactly_the_size_limit_is_not_truncated(free):
     said = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % MOST_READ + b"a" * MOST_READ
     async with receiver(said) as there:
         answer = await free.send("POST", there.url())
         assert (answer.cut, len(answer.body)) == (False, MOST_READ)
 
 
-async def test_a_receiver_that_takes_nothing_ends_in_time(free):
+async def test_a_receiver_that_reads_no_request_body_causes_a_timeout(free):
     async with receiver(hangs) as there:
         with pytest.raises(NoAnswer, match="did not answer in full"):
             await free.send("POST", there.url(), b"x" * (1024 * 1024 - 1), seconds=SOON)
 
 
-async def test_hundreds_that_hang_delay_no_other(free):
+async def test_150_hanging_requests_do_not_delay_a_request_to_another_receiver(free):
     heard = asyncio.Semaphore(0)
 
     async def dies(reader, writer):

@@ -37,7 +37,7 @@ async def test_letters_that_urls_do_not_have_are_encoded(free):
 @pytest.mark.parametrize(
     ("name", "value"), [("x", "a\r\nEvil: 1"), ("x\r\nEvil", "1"), ("x", "a\nb"), ("x", "a\0b")]
 )
-async def test_a_header_that_would_be_two_is_not_sent(free, name, value):
+async def test_a_header_with_a_line_break_is_refused_before_sending(free, name, value):
     async with receiver() as there:
         with pytest.raises(ValueError, match="header"):
             await free.send("POST", there.url(), b"x", {name: value})
@@ -45,7 +45,7 @@ async def test_a_header_that_would_be_two_is_not_sent(free, name, value):
 
 
 @pytest.mark.parametrize("status", [200, 204, 304, 400, 404, 410, 429, 500, 503, 599])
-async def test_any_answer_is_an_answer(free, status):
+async def test_any_http_status_is_returned_as_an_answer(free, status):
     length = "" if status in {204, 304} else "Content-Length: 0\r\n"
     async with receiver(f"HTTP/1.1 {status} So\r\n{length}Retry-After: 5\r\n\r\n".encode()) as there:
         answer = await free.send("POST", there.url())
@@ -62,7 +62,7 @@ async def test_headers_have_lower_case_names_and_can_always_be_written_down(free
     assert headers["x-odd"].encode()
 
 
-async def test_no_cookie_comes_back(free):
+async def test_cookies_of_an_answer_are_not_sent_with_the_next_request(free):
     said = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b; Path=/\r\nContent-Length: 0\r\n\r\n"
     async with receiver(said, at=["127.0.0.1"]) as there:
         for _ in range(2):
@@ -70,7 +70,7 @@ async def test_no_cookie_comes_back(free):
     assert all(b"ookie" not in each for each in there.requests)
 
 
-async def test_a_receiver_is_called_over_one_connection(free):
+async def test_consecutive_requests_to_a_receiver_reuse_its_connection(free):
     async with receiver() as there:
         for _ in range(5):
             await free.send("POST", there.url(), b"x")
@@ -78,7 +78,7 @@ async def test_a_receiver_is_called_over_one_connection(free):
         assert there.connections == 1
 
 
-async def test_a_connection_that_ended_while_it_was_idle_costs_no_request(free):
+async def test_a_request_is_sent_again_if_the_idle_connection_was_closed_by_the_receiver(free):
     async def once(reader, writer):
         """Answers one request as if the connection stayed, and ends it when the next one is heard."""
         await there.request(reader)
@@ -91,7 +91,7 @@ async def test_a_connection_that_ended_while_it_was_idle_costs_no_request(free):
         assert there.connections == 4
 
 
-async def test_after_the_close_nothing_leaves(free):
+async def test_a_closed_sender_refuses_requests(free):
     async with receiver() as there:
         await free.send("POST", there.url())
         await free.close()

@@ -71,7 +71,7 @@ async def test_addresses_are_checked_behind_a_proxy_too():
         await out.close()
 
 
-async def test_a_proxy_that_does_not_connect_is_described():
+async def test_a_proxy_that_refuses_or_is_unreachable_is_reported_by_its_setting():
     async with receiver(b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n") as proxy:
         out = HttpSender(proxy=proxy.url(path=""))
         said = await failure(out, "https://hooks.example/")
@@ -86,7 +86,7 @@ async def test_a_proxy_that_does_not_connect_is_described():
 # Documents that the operator named, and settings
 
 
-async def test_a_document_that_the_operator_named_is_fetched_wherever_it_is():
+async def test_an_issuer_document_named_by_the_operator_may_be_at_a_private_address():
     async with receiver(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}") as issuer:
         assert await HttpSender().fetch(issuer.url()) == b"{}"
 

@@ -19,7 +19,7 @@ async def unreachable(verifier: Verifier, token: str) -> IssuerUnreachable:
 
 
 @pytest.mark.parametrize("issuer", ["https://id.example.com", "https://id.example.com/", f"{ISSUER}/"])
-async def test_discovery_stands_below_the_issuer_without_its_last_slash(mint, clock, issuer):
+async def test_discovery_is_requested_below_the_issuer_without_a_trailing_slash(mint, clock, issuer):
     provider = Provider(mint.jwks(), issuer)
     await accepted(Verifier([trusted(issuer=issuer)], provider.fetch, clock), mint.token(iss=issuer))
     assert provider.asked == [issuer.rstrip("/") + WELL_KNOWN, JWKS]
@@ -36,14 +36,14 @@ async def test_a_discovery_document_of_another_issuer_is_refused(mint, verifier,
 @pytest.mark.parametrize(
     "uri", ["http://keys.example.com/jwks", "file:///etc/passwd", "//x", "", None, ["https://x"]]
 )
-async def test_keys_come_over_https(mint, verifier, provider, uri):
+async def test_keys_of_an_https_issuer_are_fetched_over_https_only(mint, verifier, provider, uri):
     provider.discovery["jwks_uri"] = uri
     failure = await unreachable(verifier, mint.token())
     assert "https" in str(failure.__cause__)
     assert len(provider.asked) == 1
 
 
-async def test_keys_may_come_over_http_from_an_issuer_that_is_itself_on_http(mint, clock):
+async def test_keys_may_be_fetched_over_http_if_the_issuer_itself_uses_http(mint, clock):
     issuer = "http://127.0.0.1:4000"
     provider = Provider(mint.jwks(), issuer)
     provider.discovery["jwks_uri"] = f"{issuer}/jwks"
@@ -63,7 +63,7 @@ async def test_documents_that_are_too_long_or_make_no_sense_are_refused(
     assert isinstance(failure.__cause__, TokenRefused)
 
 
-async def test_a_failure_names_no_host_and_keeps_its_cause(mint, verifier, provider):
+async def test_an_unreachable_issuer_is_reported_without_its_host_name(mint, verifier, provider):
     provider.down = True
     failure = await unreachable(verifier, mint.token())
     assert isinstance(failure, TokenRefused)
@@ -90,7 +90,9 @@ async def test_a_new_key_is_found_by_its_unknown_kid(mint, verifier, provider, c
     await refused(verifier, "no key", mint.token())
 
 
-async def test_garbage_kids_cannot_flood_the_provider(mint, verifier, provider, clock):
+async def test_tokens_with_unknown_kids_cause_at_most_one_key_fetch_per_interval(
+    mint, verifier, provider, clock
+):
     for second_passed in range(120):
         clock.time = NOW + second_passed
         await refused(verifier, "no key", mint.token(header={"kid": f"garbage {second_passed}"}))
@@ -105,7 +107,7 @@ async def test_the_interval_between_fetches_of_keys_is_a_setting(mint, provider,
     assert provider.fetches == 2
 
 
-async def test_a_provider_that_is_down_is_not_asked_all_the_time_either(mint, verifier, provider, clock):
+async def test_an_unreachable_issuer_is_retried_only_once_per_interval(mint, verifier, provider, clock):
     provider.down = True
     for passed in range(60):
         clock.time = NOW + passed
@@ -149,7 +151,7 @@ async def test_callers_waiting_for_newer_keys_share_one_fetch(mint, verifier, pr
     assert provider.fetches == 2
 
 
-async def test_a_slow_fetch_is_not_repeated(mint, verifier, provider, clock):
+async def test_no_second_key_fetch_starts_while_a_slow_one_is_under_way(mint, verifier, provider, clock):
     provider.answering.clear()
     early = asyncio.create_task(verifier.verify(mint.token()))
     await asyncio.sleep(0)
@@ -174,7 +176,9 @@ async def test_a_cancelled_caller_does_not_cancel_the_fetch_for_others(mint, ver
     assert provider.fetches == 1
 
 
-async def test_old_keys_serve_for_a_day_while_the_provider_is_down(mint, verifier, provider, clock):
+async def test_cached_keys_stay_valid_for_a_day_while_the_issuer_is_unreachable(
+    mint, verifier, provider, clock
+):
     token = mint.token(exp=NOW + 48 * HOUR)
     await accepted(verifier, token)
     provider.down = True
@@ -188,7 +192,7 @@ async def test_old_keys_serve_for_a_day_while_the_provider_is_down(mint, verifie
     await accepted(verifier, token)
 
 
-async def test_a_key_that_the_issuer_took_back_serves_no_longer_than_an_hour(mint, verifier, provider, clock):
+async def test_a_key_removed_by_the_issuer_is_refused_after_an_hour(mint, verifier, provider, clock):
     token = mint.token(exp=NOW + 2 * HOUR)
     await accepted(verifier, token)
     provider.jwks = {"keys": []}

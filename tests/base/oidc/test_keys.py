@@ -30,7 +30,7 @@ async def test_a_published_private_key_is_skipped(mint, clock):
         await refused(knowing(clock, {**private, "kid": "ec"}), "no key", mint.token("ec"))
 
 
-async def test_malformed_keys_do_not_stand_in_the_way_of_good_ones(mint, clock):
+async def test_malformed_keys_in_a_key_set_do_not_affect_valid_keys(mint, clock):
     good = {**jwk(mint.rsa), "kid": "rsa"}
     bad: list[Any] = [None, 1, [], {}, {"kty": []}, {**good, "n": 1}, {**good, "kid": 7}, {**good, "e": "!"}]
     await accepted(knowing(clock, *bad, good), mint.token())
@@ -49,7 +49,7 @@ async def test_the_kid_of_a_token_must_match_the_key(mint, clock):
     await refused(knowing(clock, jwk(mint.rsa)), "kid is not a string", mint.token(header={"kid": None}))
 
 
-async def test_keys_that_are_given_are_never_fetched(mint, clock):
+async def test_configured_keys_are_never_fetched_or_refreshed(mint, clock):
     verifier = Verifier([trusted(keys=mint.jwks())], never, clock)
     clock.time += 48 * HOUR
     await accepted(verifier, mint.token(exp=clock.time + 1))

@@ -29,7 +29,7 @@ async def test_a_signed_token_verifies_without_http_until_it_expires(signer, clo
     await refused(verifier, "expired", token)
 
 
-async def test_times_are_whole_seconds_and_never_later_than_asked(signer, clock):
+async def test_iat_nbf_and_exp_are_whole_seconds_rounded_down(signer, clock):
     clock.time = NOW + 0.75
     found = await trusting(signer, clock).verify(signer.sign({"sub": "ada", "aud": AUDIENCE}, ttl=10.1))
     assert (found["iat"], found["nbf"], found["exp"]) == (NOW, NOW, NOW + 10)
@@ -53,14 +53,14 @@ async def test_a_token_of_another_key_under_the_same_name_is_refused(signer, clo
     await refused(trusting(signer, clock), "no key", other.sign({"sub": "ada", "aud": AUDIENCE}, 60))
 
 
-def test_a_second_library_reads_the_token_and_names_the_key_alike(signer):
+def test_a_second_library_verifies_a_signed_token_and_computes_the_same_kid(signer):
     read = second.decode(signer.sign({"sub": "ada"}, 60), published(signer))
     assert read.claims["sub"] == "ada"
     assert read.header == {"alg": "ES256", "typ": "JWT", "kid": signer.kid}
     assert ECKey.import_key(signer.jwks()["keys"][0]).thumbprint() == signer.kid
 
 
-def test_the_same_key_has_the_same_name_after_a_restart(clock):
+def test_the_kid_depends_only_on_the_key(clock):
     pem = Signer.new_key()
     assert pem.startswith(b"-----BEGIN PRIVATE KEY-----")
     assert Signer("https://a.example", pem, clock).kid == Signer("https://b.example", pem, clock).kid
@@ -84,7 +84,7 @@ def test_the_discovery_document_says_what_is_required_and_true(signer):
     assert set(given) == set(found["claims_supported"])
 
 
-def test_an_issuer_with_a_slash_has_its_keys_below_it_once(clock):
+def test_the_jwks_uri_of_an_issuer_with_a_trailing_slash_has_no_double_slash(clock):
     found = Signer("https://windlass.example/", Signer.new_key(), clock).discovery()
     assert found["jwks_uri"] == "https://windlass.example/.well-known/jwks.json"
 

@@ -62,7 +62,7 @@ async def test_an_algorithm_must_be_accepted_of_that_very_issuer(mint, clock):
 
 
 @pytest.mark.parametrize("curve", [ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1()])
-async def test_a_curve_serves_its_own_algorithm_only(mint, clock, curve):
+async def test_an_ec_key_is_accepted_only_for_the_algorithm_of_its_curve(mint, clock, curve):
     names = {256: "ES256", 384: "ES384", 521: "ES512"}
     key, own = ec.generate_private_key(curve), names.pop(curve.key_size)
     digest = {"ES256": SHA256(), "ES384": SHA384(), "ES512": SHA512()}[own]
@@ -72,7 +72,7 @@ async def test_a_curve_serves_its_own_algorithm_only(mint, clock, curve):
         await refused(verifier, "no key", mint.token("ec", header={"alg": name}, sign=ec_sign(key, digest)))
 
 
-async def test_a_key_that_names_its_algorithm_serves_no_other(mint, clock):
+async def test_a_key_with_an_alg_is_accepted_only_for_that_algorithm(mint, clock):
     key = {**jwk(mint.rsa), "kid": "rsa"}
     await accepted(knowing(clock, {**key, "alg": "RS256"}), mint.token())
     await refused(knowing(clock, {**key, "alg": "RS384"}), "no key", mint.token())
@@ -119,7 +119,7 @@ async def test_an_issuer_cannot_sign_tokens_for_another(mint, clock):
     await refused(verifier, "signature", mint.forged())
 
 
-async def test_one_of_the_audiences_must_be_named(mint, clock):
+async def test_a_token_must_name_at_least_one_of_the_trusted_audiences(mint, clock):
     verifier = Verifier([trusted(audiences=("a", "b"), keys=mint.jwks())], never, clock)
     await accepted(verifier, mint.token(aud="b"), mint.token(aud=["x", "a"]))
     await refused(
@@ -130,7 +130,7 @@ async def test_one_of_the_audiences_must_be_named(mint, clock):
     )
 
 
-async def test_an_expiry_is_required_and_counts_after_the_leeway(mint, verifier, clock):
+async def test_exp_is_required_and_expires_after_the_leeway(mint, verifier, clock):
     token = mint.token(exp=NOW + 300)
     clock.time = NOW + 300 + LEEWAY - 0.001
     await accepted(verifier, token)
@@ -146,7 +146,7 @@ async def test_a_token_from_the_future_is_refused_beyond_the_leeway(mint, verifi
 
 
 @pytest.mark.parametrize("name", ["exp", "nbf", "iat"])
-async def test_a_time_is_a_number(mint, verifier, name):
+async def test_exp_nbf_and_iat_must_be_numbers(mint, verifier, name):
     for value in (True, str(NOW), None, [NOW], -1, 10**100):
         await refused(verifier, f"{name} is not a time", mint.token(**{name: value}))
     await refused(verifier, "this is not JSON, or repeats a name", mint.token(**{name: float("nan")}))
@@ -157,5 +157,5 @@ async def test_a_subject_is_required(mint, verifier):
         await refused(verifier, "no sub", mint.token(sub=subject))
 
 
-async def test_only_genuine_tokens_learn_which_claim_was_wrong(mint, verifier):
+async def test_a_token_with_an_invalid_signature_is_refused_before_its_claims_are_checked(mint, verifier):
     await refused(verifier, "signature", mint.token(exp=1, aud="x", sub="", sign=lambda message: b"forged"))

@@ -34,12 +34,12 @@ def test_trust_that_makes_no_sense_is_refused_at_the_start(changes):
         trusted(**changes)
 
 
-def test_keys_that_are_given_must_be_a_key_set(clock):
+def test_configured_keys_must_be_a_json_web_key_set(clock):
     with pytest.raises(TokenRefused, match="no list of keys"):
         Verifier([trusted(keys={})], never, clock)
 
 
-def test_an_issuer_is_trusted_once(clock):
+def test_an_issuer_configured_twice_is_refused(clock):
     with pytest.raises(ValueError, match="twice"):
         Verifier([trusted(), trusted(audiences=("other",))], never, clock)
 
@@ -51,12 +51,12 @@ def refused_at_once(verifier: Verifier, token: str) -> None:
 
 
 @given(st.text() | st.from_regex(r"[\w-]*\.[\w-]*\.[\w-]*=?"))
-def test_no_text_does_more_than_be_refused(text):
+def test_any_text_as_a_token_is_refused_without_another_error(text):
     refused_at_once(Verifier([trusted()], never, Clock()), text)
 
 
 @given(st.sampled_from(["rsa", "ec", "ed"]), st.integers(0, 300), st.characters())
-def test_no_change_of_one_character_leaves_a_token_good(mint, key, at, other):
+def test_changing_any_character_of_a_token_invalidates_it(mint, key, at, other):
     token = mint.token(key)
     changed = token[:at] + other + token[at + 1 :]
     assume(changed != token)
@@ -71,6 +71,6 @@ VALUES: st.SearchStrategy[Any] = (
 
 
 @given(st.sampled_from(["rsa", "ec", "ed"]), st.dictionaries(st.sampled_from(MEMBERS), VALUES))
-def test_no_key_does_more_than_not_fit(mint, kind, changes):
+def test_any_key_with_changed_fields_refuses_a_forged_token_without_another_error(mint, kind, changes):
     good = next(key for key in mint.jwks()["keys"] if key["kid"] == kind)
     refused_at_once(knowing(Clock(), changes, {**good, "kid": "rsa", **changes}), mint.forged())

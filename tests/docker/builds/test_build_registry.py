@@ -65,7 +65,7 @@ async def test_an_unreachable_build_registry_fails_no_build_and_is_logged(bench)
     await away.builder.stop()
 
 
-async def test_an_image_that_was_not_built_for_the_service_is_not_taken(bench, own, raw):
+async def test_an_image_in_the_build_registry_without_the_services_label_is_not_used(bench, own, raw):
     remote = own.name_of(f"windlass/{bench.service}:k9")
     name, _, tag = remote.rpartition(":")
     await raw.raw("POST", f"/images/{BOX}/tag", params={"repo": name, "tag": tag})

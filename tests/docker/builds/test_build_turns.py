@@ -31,7 +31,7 @@ async def order_of(present: BuildOwner, *others: BuildOwner) -> list[str]:
 
 
 @pytest.mark.parametrize("cancels", ["before the turn", "with the turn"])
-async def test_a_build_that_is_cancelled_as_its_turn_comes_fails_no_other(cancels):
+async def test_a_build_cancelled_as_its_turn_begins_does_not_block_other_builds(cancels):
     turns, began = BuildTurns(), []
 
     async def build(org: str) -> None:
@@ -93,6 +93,6 @@ async def test_environments_of_an_organization_take_turns(are_apart: bool):
     assert order.index("few") == (0 if are_apart else 3)
 
 
-async def test_an_environment_gets_no_turn_before_another_organization_by_many_environments():
+async def test_many_environments_give_an_organization_no_extra_build_turns():
     many = [of("many", f"many-{number}", f"environment-{number}") for number in range(3)]
     assert await order_of(many[0], *many[1:], of("other", "other", "home")) == ["other", "many-1", "many-2"]

@@ -67,7 +67,7 @@ def running(mark: str) -> bool:
     return False
 
 
-async def test_an_image_is_built_found_again_and_says_its_ports(bench):
+async def test_an_image_is_built_with_its_exposed_ports_and_found_again_by_its_key(bench):
     bench.file("page", "hello")
     built = await bench.build(f'FROM {BOX}\nEXPOSE 8080/tcp 53/udp\nCOPY page /page\nCMD ["cat", "/page"]\n')
     assert built == Artifact(kind="image", ref=f"windlass/{bench.service}:k1", key="k1", ports=(8080,))
@@ -87,7 +87,7 @@ async def test_an_image_exposes_a_bounded_number_of_ports(kit):
     assert "are published" not in kit.log[-1]
 
 
-async def test_an_image_that_would_make_lists_of_the_engine_long_is_refused_and_not_kept(host, kit):
+async def test_an_image_with_too_many_ports_or_labels_is_refused_and_removed(host, kit):
     await kit.build(f"FROM {BOX}\nEXPOSE 1000-1255\n")  # the control
     docker = Docker(host)
     try:
@@ -105,7 +105,7 @@ async def test_an_image_that_would_make_lists_of_the_engine_long_is_refused_and_
 
 
 @pytest.mark.parametrize("port", ["8000-9000/tcp", "abc/tcp", "99999/tcp", "0/tcp", "", "80/sctp", "80:81"])
-async def test_a_base_image_that_exposes_what_is_no_port_publishes_its_other_ports(host, kit, port):
+async def test_invalid_exposed_ports_of_a_base_image_are_left_out(host, kit, port):
     """Nothing but a registry has such images, whose engine did not make them from a Dockerfile."""
     docker = Docker(host)
     try:
@@ -125,7 +125,7 @@ async def test_a_dockerfile_exposes_tcp_ports(kit, port, ports):
     assert (await kit.build(f"FROM {BOX}\nARG PORT\nEXPOSE {port}\n")).ports == ports
 
 
-async def test_a_port_that_the_engine_does_not_know_fails_the_build_with_its_number(kit):
+async def test_an_invalid_expose_port_fails_the_build_with_its_number(kit):
     with pytest.raises(BuildError, match="Invalid containerPort: 99999"):
         await kit.build(f"FROM {BOX}\nEXPOSE 99999\n")
 
@@ -174,7 +174,7 @@ async def test_a_build_takes_no_cached_step_of_another_service(kit):
     assert await kit.runs(again.ref, "cat", "/made") == first  # negative control
 
 
-async def test_ignored_files_are_not_sent_unless_the_build_needs_them(bench):
+async def test_files_excluded_by_dockerignore_are_not_sent_to_the_build(bench):
     for name in ("kept", "secret.env", "deep/secret.env", "deep/kept.env", "logs/a", "Dockerfile.dev"):
         bench.file(name, "x")
     bench.file(".dockerignore", "# a comment\n**/*.env\n!deep/kept.env\nlogs/\nDockerfile*\n.dockerignore\n")
@@ -199,7 +199,7 @@ async def test_a_dockerfile_elsewhere_in_the_repository_builds_the_folder_of_the
     assert await bench.runs(built.ref, "cat", "/app/page") == "hello"
 
 
-async def test_links_stay_links_and_lead_nowhere_else(bench, tmp_path):
+async def test_symlinks_are_sent_as_symlinks_and_reach_no_file_of_the_machine(bench, tmp_path):
     (tmp_path / "secret").write_text("of this machine")
     bench.file("page", "hello")
     (bench.source / "inside").symlink_to("page")
@@ -222,7 +222,7 @@ async def test_a_path_outside_the_repository_is_refused(kit, tmp_path, given):
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "nothing"])
-async def test_a_path_of_a_dockerfile_does_not_tell_which_files_the_machine_has(kit, tmp_path, name):
+async def test_a_dockerfile_path_outside_the_repository_reveals_no_files_of_the_machine(kit, tmp_path, name):
     (tmp_path / "Dockerfile").write_text(f"FROM {BOX}\n")
     with pytest.raises(BuildError, match="is outside of it"):
         await kit.build(dockerfile=f"../{name}")
@@ -282,18 +282,20 @@ async def left_of(host: str, mark: str) -> list[str]:
         await docker.close()
 
 
-async def test_a_dockerfile_that_cannot_be_read_is_an_error_of_its_line(bench):
+async def test_an_unknown_dockerfile_instruction_is_reported_with_its_line(bench):
     with pytest.raises(BuildError, match=r"(?i)line 2.*FRUM|FRUM.*|unknown instruction"):
         await bench.build(f"FROM {BOX}\nFRUM nothing\n")
 
 
-async def test_an_image_that_cannot_be_had_is_named(kit):
+async def test_an_unreachable_base_image_is_reported_by_name(kit):
     with pytest.raises(BuildError, match=r"Check the host of localhost:1/none:1, .*does not answer"):
         await kit.build("FROM localhost:1/none:1\n")
     assert "Pulling localhost:1/none:1" in kit.log
 
 
-async def test_a_digest_opens_no_image_that_others_pulled_with_a_login(kit, host, tmp_path, monkeypatch):
+async def test_a_build_by_digest_cannot_use_an_image_that_was_pulled_with_a_login(
+    kit, host, tmp_path, monkeypatch
+):
     docker = Docker(host)
     with docker_registry(tmp_path / "registry", tls=False) as registry:
         name, login = f"{registry.host}/acme/secret", RegistryLogin(USER, PASSWORD)
@@ -348,7 +350,7 @@ async def test_a_cancelled_build_ends_and_leaves_nothing(bench):
     assert await left_of(bench.host, seconds) == []
 
 
-async def test_a_large_folder_is_sent_while_other_things_go_on(kit):
+async def test_sending_a_large_build_context_does_not_block_the_event_loop(kit):
     (kit.source / "large").write_bytes(os.urandom(1 << 20) * 24)
     (kit.source / ("long-name-" * 20)).write_text("x")
     turns = 0
@@ -366,7 +368,7 @@ async def test_a_large_folder_is_sent_while_other_things_go_on(kit):
     assert (await kit.runs(built.ref, "sh", "-c", "wc -c < /app/large")).strip() == str(24 << 20)
 
 
-async def test_older_images_are_swept_and_those_that_are_kept_stay(kit):
+async def test_pruning_keeps_the_named_images_and_the_sweep_removes_untagged_ones(kit):
     for key in ("k1", "k2", "k3"):
         await kit.build(f"FROM {BOX}\nENV KEY={key}\n", key=key)
     await kit.build(f"FROM {BOX}\nENV KEY=again\n", key="k3")  # leaves one without a name
@@ -413,7 +415,7 @@ async def test_a_key_that_cannot_be_a_tag_is_refused(kit):
         await kit.build(f"FROM {BOX}\n", key="../x")
 
 
-async def test_an_engine_that_goes_away_ends_the_build_with_a_clear_word(host, tmp_path):
+async def test_a_docker_engine_that_disappears_during_a_build_is_reported_as_unavailable(host, tmp_path):
     async with proxied(Path(Docker(host).host.removeprefix("unix://")), tmp_path) as proxy:
         bench = Bench(proxy.host, tmp_path)
         building = asyncio.create_task(bench.build(f"FROM {BOX}\nRUN echo begun; sleep 12345\n"))

@@ -103,7 +103,7 @@ REFUSED = [
 
 
 @rows("text", [text for _, text in REFUSED], ids=[name for name, _ in REFUSED])
-def test_an_instruction_that_reaches_too_far_is_refused_with_its_line(text):
+def test_an_instruction_that_reaches_outside_the_build_is_refused_with_its_line(text):
     with pytest.raises(BuildError, match=r"^Dockerfile line \d+: "):
         of(f"FROM a\n{text}\n", WHERE="https://x.example/a")
 
@@ -191,11 +191,11 @@ WRITTEN = [
 
 
 @rows(("text", "written"), [row[1:] for row in WRITTEN], ids=[row[0] for row in WRITTEN])
-def test_the_engine_reads_a_dockerfile_in_one_plain_form(text, written):
+def test_a_dockerfile_is_rewritten_in_canonical_form(text, written):
     assert lines(text) == written
 
 
-def test_a_base_is_written_out_and_every_stage_is_marked():
+def test_rewriting_resolves_base_image_variables_and_marks_every_stage_with_the_service():
     made = of(
         "# syntax=x/y\nARG V=1\nFROM b:$V AS One\nRUN x\n"
         "FROM --platform=$BUILDPLATFORM one\nFROM a-$TARGETARCH\n",
@@ -214,7 +214,7 @@ def test_a_base_is_written_out_and_every_stage_is_marked():
     assert made.images == ("b:2", "a-amd64")
 
 
-def test_stages_are_no_images_and_later_ones_are():
+def test_references_to_earlier_stages_are_not_images_but_forward_references_are():
     made = of(
         "FROM a AS one\nCOPY --from=two /x /x\nFROM one AS two\nCOPY --from=one /x /x\nCOPY --from=0 /x /x\n"
         "COPY --from=7 /x /x\nRUN --mount=from=c:1,target=/m x\n"
@@ -222,7 +222,7 @@ def test_stages_are_no_images_and_later_ones_are():
     assert made.images == ("a", "two", "7", "c:1")
 
 
-def test_the_other_escape_is_kept_and_its_lines_are_joined():
+def test_a_backtick_escape_directive_is_kept_and_continued_lines_are_joined():
     assert of("#escape=`\nFROM a\nRUN a `\n b\\\n").text.decode().splitlines() == [
         "# escape=`",
         "FROM a",
@@ -231,7 +231,7 @@ def test_the_other_escape_is_kept_and_its_lines_are_joined():
     ]
 
 
-def test_an_engine_without_heredocs_is_given_none():
+def test_a_heredoc_is_refused_for_an_engine_without_heredoc_support():
     with pytest.raises(BuildError, match="line 2: <<EOF: add a script to the repository"):
         of("FROM a\nCOPY <<EOF /a\nhello\nEOF\n", heredocs=False)
 
@@ -241,7 +241,7 @@ def test_arguments_do_not_tell_the_engine_how_to_build():
     assert made.arguments == {"A": "1"}
 
 
-def test_a_login_in_an_address_is_not_shown():
+def test_credentials_in_an_address_do_not_appear_in_the_error():
     with pytest.raises(BuildError) as caught:
         of("FROM a\nADD https://me:s3cret@x.example/a /a\n")
     assert "s3cret" not in str(caught.value)
@@ -322,7 +322,7 @@ def test_a_dockerfile_has_a_limit_of_instructions() -> None:
 
 
 @pytest.mark.timeout(20)
-def test_triggers_and_settings_of_base_images_are_counted_as_well() -> None:
+def test_onbuild_triggers_and_settings_of_base_images_count_against_the_limits() -> None:
     triggers = ["ENV A=$A$A"] * 12
     base = inherited([{"Config": {"Env": [f"A={'x' * 1000}"], "OnBuild": triggers}}])
     with pytest.raises(BuildError, match="line 1: use shorter values"):
@@ -337,12 +337,12 @@ def test_triggers_and_settings_of_base_images_are_counted_as_well() -> None:
 
 
 @pytest.mark.timeout(20)
-def test_long_texts_that_nothing_repeats_are_taken() -> None:
+def test_long_values_that_are_not_multiplied_are_accepted() -> None:
     assert of(f"FROM a\n{LONG}\n" + "RUN echo $A $A $A\n" * 200 + "LABEL a=$A b=$A\n" * 50).text
 
 
 @pytest.mark.timeout(20)
-def test_arguments_before_from_that_grow_are_an_error() -> None:
+def test_exponentially_growing_arguments_before_from_are_refused() -> None:
     grown = "".join(f"ARG B{n}=" + "$A" * 100 + "\n" for n in range(900))
     with pytest.raises(BuildError, match="use shorter values"):
         of(f"ARG A={'x' * 1000}\n{grown}FROM a\n")
@@ -363,7 +363,7 @@ OURS = {"Os": "linux", "Architecture": "amd64"}
         ({"Id": "sha256:f", "Config": {"OnBuild": ["COPY <<A /a\na\nA"]}}, "ONBUILD COPY"),
     ],
 )
-def test_an_image_is_refused_for_what_it_is(found, why):
+def test_an_unacceptable_base_image_is_refused_with_the_reason(found, why):
     with pytest.raises(BuildError, match=why):
         check_image("abc", found | OURS, "mine", "service", HERE)
 
@@ -372,7 +372,7 @@ def test_an_image_is_refused_for_what_it_is(found, why):
     ("labels", "is_taken"),
     [(None, True), ({}, True), ({"service": "mine"}, True), ({"service": "other"}, False)],
 )
-def test_an_image_of_the_same_service_or_of_no_service_is_taken(labels, is_taken):
+def test_a_base_image_of_the_same_service_or_of_no_service_is_accepted(labels, is_taken):
     config = {"Labels": labels, "OnBuild": ["WORKDIR /app", "COPY . /app"]}
     refusal = nullcontext() if is_taken else pytest.raises(BuildError)
     with refusal:
@@ -402,7 +402,7 @@ def test_an_image_for_another_platform_is_refused(made_for, is_taken):
 @rows(
     "platform", [HERE, "linux/x86_64", "Linux/AMD64", "$BUILDPLATFORM", "${TARGETPLATFORM}", "$TARGETOS/$A"]
 )
-def test_the_platform_of_the_engine_may_be_named_and_is_left_out(platform):
+def test_an_explicit_platform_equal_to_the_engines_is_accepted_and_removed(platform):
     made = of(f"ARG A=$TARGETARCH\nFROM --platform={platform} a:1 AS one\n")
     assert "FROM a:1 AS one" in made.text.decode().splitlines()
     assert made.images == ("a:1",)
@@ -433,11 +433,11 @@ D = f"sha256:{'0' * 64}"
         ("a:1", None, "a:1"),
     ],
 )
-def test_an_image_that_was_checked_is_written_by_its_digest(ref, digests, written):
+def test_a_checked_image_is_referenced_by_its_digest(ref, digests, written):
     assert by_digest(ref, {"RepoDigests": digests}) == written
 
 
-def test_a_number_is_a_stage_for_copy_and_an_image_for_a_mount():
+def test_a_numeric_from_refers_to_a_stage_in_copy_but_to_an_image_in_a_mount():
     """As BuildKit has it: what it takes for an image is checked as one."""
     assert of("FROM a\nFROM b\nCOPY --from=0 x y\n").images == ("a", "b")
     assert of("FROM a\nFROM b\nRUN --mount=from=0,target=/m x\n").images == ("a", "b", "0")
@@ -490,12 +490,12 @@ NOT_PLAIN = [
 
 
 @rows("text", PLAIN)
-def test_both_builders_make_the_same_of_plain_instructions(text: str):
+def test_plain_instructions_may_use_the_classic_builder(text: str):
     assert of(text).is_plain
 
 
 @rows("text", NOT_PLAIN)
-def test_a_dockerfile_waits_for_buildkit_unless_both_builders_make_the_same_of_it(text: str):
+def test_instructions_on_which_the_builders_differ_require_buildkit(text: str):
     assert not of(text).is_plain
 
 

@@ -53,7 +53,7 @@ def test_a_folder_without_a_dockerfile_gets_that_of_its_recipe(chosen):
     ]
 
 
-def test_the_build_log_has_the_dockerfile_and_each_value_with_its_reason(chosen):
+def test_the_build_log_contains_the_generated_dockerfile_and_the_reason_of_each_value(chosen):
     lines = chosen(FLASK).lines
     assert "Detected language: Python (requirements.txt is there)." in lines
     assert "  FROM python:3.13-slim-bookworm" in lines
@@ -67,11 +67,11 @@ DJANGO = {
 }
 
 
-def test_the_build_log_says_what_would_keep_the_application_from_answering(chosen):
+def test_the_build_log_warns_about_allowed_hosts_of_django(chosen):
     assert [line for line in chosen(DJANGO).lines if "ALLOWED_HOSTS of the settings" in line]
 
 
-def test_the_build_log_does_not_ask_for_a_command_that_a_setting_gives(chosen):
+def test_the_build_log_asks_for_no_start_command_if_a_setting_has_one(chosen):
     lines = chosen({"Cargo.toml": '[package]\nname="shop"\n'}, has_command=True).lines
     assert not [line for line in lines if "start_command" in line]
 
@@ -92,7 +92,7 @@ def test_a_dockerfile_is_built_unless_the_settings_ask_for_the_recipe(chosen, se
     assert read(chosen(OWN, **settings).files.text.decode()).stages[0].base == base
 
 
-def test_settings_win_over_the_recipe(chosen):
+def test_application_settings_override_the_recipe_in_the_dockerfile(chosen):
     made = chosen(
         FLASK,
         install_command="pip install x",
@@ -105,7 +105,7 @@ def test_settings_win_over_the_recipe(chosen):
         assert part in text
 
 
-def test_a_folder_that_nothing_starts_is_built_where_a_setting_says_what_runs(chosen):
+def test_a_folder_without_a_start_command_is_built_if_a_setting_has_one(chosen):
     files = {"Cargo.toml": '[package]\nname="shop"\n', "src/lib.rs": ""}
     with pytest.raises(BuildError, match=r"^Set start_command"):
         chosen(files)
@@ -181,7 +181,7 @@ def test_an_application_without_outside_references_is_built_with_its_folder_only
     assert "/app/web" not in made.files.text.decode()
 
 
-def test_the_notes_of_an_image_have_its_processes_and_the_release_command(chosen):
+def test_the_image_label_stores_the_processes_and_the_release_command(chosen):
     procfile = "web: gunicorn app:app --bind :$PORT\nworker: python work.py\nrelease: ./migrate now\n"
     made = chosen({**FLASK, "Procfile": procfile})
     artifact = notes_of({NOTES: made.notes.written()}).added_to(Artifact(kind="image", ref="x"))
@@ -212,7 +212,7 @@ def test_processes_of_a_procfile_can_be_chosen_beside_a_dockerfile(chosen):
     assert chosen({"Dockerfile": "FROM busybox\n", "Procfile": ""}).notes == ImageNotes()
 
 
-def test_an_image_of_another_time_has_no_notes():
+def test_an_image_without_a_readable_notes_label_has_no_processes():
     assert notes_of({}) == notes_of({NOTES: "x"}) == ImageNotes()
 
 

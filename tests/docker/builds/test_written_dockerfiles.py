@@ -89,7 +89,7 @@ def test_each_recipe_gives_a_dockerfile_of_good_form(row):
 
 
 @rows("row", RUNNABLE, ids=lambda row: row.name)
-def test_the_guard_of_builds_takes_each_and_puts_the_service_before_each_cache(row):
+def test_the_guard_accepts_each_generated_dockerfile_and_prefixes_cache_ids_with_the_service(row):
     tree = tree_of(row.files)
     recipe = detect(tree)
     around = Around(service="acme", scope="s", arguments={}, platform={}, heredocs=False)
@@ -118,7 +118,7 @@ def test_each_language_has_base_images_and_stages():
         ("yarn.lock", "__metadata:\n  version: 8\n"),
     ],
 )
-def test_both_engines_install_with_the_same_version_of_a_package_manager(tmp_path, lock, content):
+def test_both_engines_install_the_same_version_of_a_package_manager(tmp_path, lock, content):
     (tmp_path / lock).write_text(content)
     manager = manager_of(tmp_path, "")
     written = text_of({"package.json": package("express", start="node ."), lock: content})
@@ -190,7 +190,7 @@ COMMANDS = [
 
 
 @rows(("command", "words"), COMMANDS)
-def test_the_program_of_a_start_command_takes_the_place_of_the_shell(command, words):
+def test_a_simple_start_command_runs_without_a_shell(command, words):
     if command == "a 'x && y' z":
         words = ("sh", "-c", command)
     assert argv(command) == words
@@ -241,7 +241,7 @@ def commands_of(instruction: Instruction) -> str:
     return instruction.json[2] if instruction.json else instruction.text
 
 
-def test_the_health_check_takes_the_path_as_a_word_of_its_own():
+def test_the_health_check_passes_the_path_as_a_single_argument():
     files = {"package.json": package("express", start="node a.js"), "a.js": "", "app.json": '{"x": 1}'}
     tree = tree_of(files)
     recipe = detect(tree)
@@ -305,20 +305,20 @@ def test_dependencies_that_need_the_code_are_installed_after_it_is_copied(files)
     assert copies == [". ./"]
 
 
-def test_variables_reach_the_step_that_needs_them_and_no_tool_that_they_would_mislead():
+def test_variables_are_declared_before_the_step_that_needs_them_and_unsafe_ones_are_left_out():
     files = {"package.json": package("vite", build="vite build"), "package-lock.json": "{}"}
     text = text_of(files, variables=("VITE_API", "NPM_CONFIG_REGISTRY", "PATH", "NODE_ENV", "a-b", "x y"))
     assert re.findall(r"^ARG (.*)$", text, re.MULTILINE) == ["NPM_CONFIG_REGISTRY", "VITE_API"]
     assert text.index("ARG NPM_CONFIG_REGISTRY") < text.index("npm ci") < text.index("ARG VITE_API")
 
 
-def test_packages_for_development_stay_where_the_start_command_needs_them():
+def test_development_packages_are_installed_only_if_the_start_command_needs_them():
     tools: dict[str, Any] = {"devDependencies": {"tsx": "4", "eslint": "9"}}
     assert "--omit=dev" not in text_of({"package.json": package("hono", start="tsx server.ts", **tools)})
     assert "--omit=dev" in text_of({"package.json": package("hono", start="node server.js", **tools)})
 
 
-def test_npm_does_not_stand_between_the_engine_and_the_program():
+def test_the_image_starts_node_directly_unless_the_start_script_has_hooks():
     text = text_of({"package.json": package("express", start="node a.js"), "a.js": ""})
     assert text.endswith('CMD ["node", "a.js"]\n')
     script = json.dumps(
@@ -331,7 +331,7 @@ def test_a_static_site_without_a_build_is_only_copied():
     assert text_of({"public/index.html": "x"}).endswith(f"FROM scratch\nCOPY public {SITE}\n")
 
 
-def test_a_procfile_may_name_a_program_of_go_alone():
+def test_a_procfile_may_name_only_the_binary_of_a_go_module():
     files = {
         "go.mod": "module shop\n",
         "main.go": "package main\nfunc main() {}\n",

@@ -145,7 +145,7 @@ ADDRESSES = [
 
 
 @pytest.mark.parametrize("kit", [True, *nightly(False)])
-async def test_a_build_fetches_nothing_from_the_network_of_the_engine(host, tmp_path, engine, kit):
+async def test_no_build_instruction_reaches_the_engines_own_network(host, tmp_path, engine, kit):
     attacker = Bench(host, tmp_path, buildkit=kit)
     with answering() as machine:
         base = await engine.build(f"FROM {BOX}\nENV INHERITED={machine.url}\n")
@@ -194,7 +194,7 @@ async def test_organizations_share_no_cache_mount(host, attacker, tmp_path, opti
     await other.close()
 
 
-async def test_without_the_guard_a_cache_mount_is_everybodys(engine):
+async def test_without_the_guard_a_cache_mount_is_shared_with_other_services(engine):
     target = f"/cache-{uuid.uuid4()}"
     await engine.build(MOUNTED.format(box=BOX, options=f"target={target}", target=target, word=POISON))
     checked = f"FROM {BOX}\nRUN --mount=type=cache,target={target} test -e {target}/{POISON}\n"
@@ -244,7 +244,7 @@ async def test_organizations_share_no_result_of_a_step(host, attacker, tmp_path)
     await other.close()
 
 
-async def test_without_the_guard_a_poisoned_step_is_everybodys(engine, attacker):
+async def test_without_the_guard_a_poisoned_layer_is_reused_by_other_services(engine, attacker):
     word = str(uuid.uuid4())
     with answering(_bridge(), POISON) as proxy:
         await engine.build(STEP.format(box=BOX, word=word), http_proxy=f"http://{_bridge()}:{proxy.port}")
@@ -278,7 +278,7 @@ TAKEN = [
 
 
 @pytest.mark.parametrize("kit", [True, *nightly(False)])
-async def test_a_build_takes_nothing_from_images_of_other_services(host, tmp_path, engine, kit):
+async def test_a_build_cannot_copy_from_images_of_other_services(host, tmp_path, engine, kit):
     victim = Bench(host, tmp_path)
     made = await victim.build(f"FROM {BOX}\nRUN echo s3cret > /secret\n", org="victim")
     id, other = await engine.id_of(made.ref), await engine.tag(made.ref)
@@ -290,7 +290,7 @@ async def test_a_build_takes_nothing_from_images_of_other_services(host, tmp_pat
     await victim.close()
 
 
-async def test_without_the_guard_the_image_of_another_service_is_there_to_take(host, tmp_path, engine):
+async def test_without_the_guard_a_build_can_copy_from_images_of_other_services(host, tmp_path, engine):
     victim = Bench(host, tmp_path)
     made = await victim.build(f"FROM {BOX}\nRUN echo s3cret > /secret\n", org="victim")
     taken = await engine.build(f"FROM {BOX}\nCOPY --from={made.ref} /secret /x\n")
@@ -300,7 +300,7 @@ async def test_without_the_guard_the_image_of_another_service_is_there_to_take(h
 
 
 @pytest.mark.parametrize("kit", [True, *nightly(False)])
-async def test_a_step_does_not_reach_the_loopback_of_the_machine(host, tmp_path, kit):
+async def test_a_build_step_cannot_reach_the_loopback_address_of_the_machine(host, tmp_path, kit):
     attacker = Bench(host, tmp_path, buildkit=kit)
     with answering() as machine:
         await attacker.build(f"FROM {BOX}\nRUN wget -q -T 2 -O /x {machine.url} || true\n")
@@ -309,7 +309,7 @@ async def test_a_step_does_not_reach_the_loopback_of_the_machine(host, tmp_path,
 
 
 @pytest.mark.parametrize("kit", [True, *nightly(False)])
-async def test_an_image_that_runs_steps_in_its_children_is_refused(host, tmp_path, engine, kit):
+async def test_a_base_image_with_a_dangerous_onbuild_trigger_is_refused(host, tmp_path, engine, kit):
     attacker = Bench(host, tmp_path, buildkit=kit)
     with answering() as machine:
         base = await engine.build(f"FROM {BOX}\nONBUILD ADD {machine.url} /x\n")
@@ -319,7 +319,7 @@ async def test_an_image_that_runs_steps_in_its_children_is_refused(host, tmp_pat
     await attacker.close()
 
 
-async def test_no_registry_is_asked_for_a_reader_of_dockerfiles(attacker):
+async def test_a_custom_syntax_frontend_is_not_fetched_from_its_registry(attacker):
     asked = {"BUILDKIT_SYNTAX": "localhost:1/reader:1"}
     text = f"# syntax=localhost:1/reader:1\nARG BUILDKIT_SYNTAX\nFROM {BOX}\nRUN echo built\n"
     await attacker.build(text, arguments=asked)
@@ -362,7 +362,7 @@ async def test_a_step_reaches_no_step_of_another_service(host, tmp_path, kit, fl
         assert word not in await attacker.runs(built.ref, "cat", "/x")
 
 
-async def test_without_turns_and_networks_a_step_reaches_all_others(engine, attacker):
+async def test_without_build_networks_a_step_reaches_steps_of_other_builds(engine, attacker):
     word = str(uuid.uuid4())
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(attacker.build(LISTENING.format(box=BOX, flag="", word=word), org="victim"))
@@ -372,7 +372,7 @@ async def test_without_turns_and_networks_a_step_reaches_all_others(engine, atta
 
 
 @needs_root
-async def test_buildkit_waits_while_a_step_of_another_build_is_left_in_its_network(host, tmp_path):
+async def test_buildkit_waits_while_a_step_of_a_killed_build_is_left_on_the_bridge(host, tmp_path):
     """A step outlives its engine if that is killed. Any interface without a container stands for it."""
     bench, name = Bench(host, tmp_path), f"wdl{uuid.uuid4().hex[:8]}"
     async with AsyncExitStack() as after:
@@ -433,7 +433,9 @@ DRAWN = "FROM {box}\n{argument}RUN head -c 20 /dev/urandom | sha256sum > /made; 
 
 
 @pytest.mark.parametrize("secret", ["", "known to the server alone"])
-async def test_only_a_secret_keeps_the_cached_steps_of_a_service_apart(host, tmp_path, secret):
+async def test_only_the_cache_secret_keeps_cached_layers_of_a_service_from_other_services(
+    host, tmp_path, secret
+):
     """Ids of an installation and of services are no secrets. Without one, the name of the cache follows."""
     victim = Bench(host, tmp_path)
     attacker, word = victim.neighbour(tmp_path / "attacker"), uuid.uuid4()
@@ -448,7 +450,7 @@ async def test_only_a_secret_keeps_the_cached_steps_of_a_service_apart(host, tmp
     assert found == (not secret)
 
 
-async def test_the_turn_of_a_server_that_was_killed_ends(host, monkeypatch):
+async def test_the_build_turn_of_a_killed_server_expires(host, monkeypatch):
     """Its volume is left, and nobody renews it."""
     docker, installation = Docker(host), f"test-{uuid.uuid4()}"
     monkeypatch.setattr(engine_turn, "STALE", 2)
@@ -478,7 +480,7 @@ async def test_a_sweep_removes_the_turn_of_a_server_that_was_killed(host, monkey
 
 
 @pytest.mark.parametrize("waits", [True, False])
-async def test_a_server_that_builds_on_and_on_lets_an_organization_of_another_installation_build(host, waits):
+async def test_a_busy_server_yields_the_build_turn_to_another_installation(host, waits):
     """Without one that waits, builds of an organization share a turn."""
     docker, began = Docker(host), list[str]()
     busy, other = (EngineTurn(docker, f"test-{uuid.uuid4()}") for _ in range(2))
@@ -510,7 +512,7 @@ DIFFERENT = {"volume": OF_VOLUMES, "unused stage": UNUSED, "user": OF_A_USER, "a
 
 
 @pytest.mark.parametrize("text", DIFFERENT.values(), ids=DIFFERENT)
-async def test_what_the_builders_make_different_things_of_waits_for_buildkit(host, tmp_path, text):
+async def test_a_dockerfile_on_which_the_builders_differ_waits_for_buildkit(host, tmp_path, text):
     bench = Bench(host, tmp_path)
     classic = bench.another_service(buildkit=False)
     classic.source = bench.source
@@ -530,7 +532,7 @@ async def test_what_the_builders_make_different_things_of_waits_for_buildkit(hos
             assert await bench.runs(ref, "cat", "/kept/word") != "word\n"
 
 
-async def test_what_the_classic_builder_fails_at_is_built_by_buildkit_in_its_turn(
+async def test_a_build_that_fails_with_the_classic_builder_is_repeated_with_buildkit(
     host, tmp_path, monkeypatch
 ):
     """Whether a build succeeds does not depend on builds of others."""

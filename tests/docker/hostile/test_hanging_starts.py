@@ -71,7 +71,7 @@ async def container_of(raw: Docker, service: str) -> str:
         "mkdir /other; mkfifo /other/group; rm -rf /etc/group; ln -s /other/group /etc/group; ",
     ],
 )
-async def test_a_container_with_such_a_file_is_not_started_again_but_made_anew(watched, raw, script):
+async def test_a_container_with_a_fifo_as_passwd_is_recreated_and_not_restarted(watched, raw, script):
     it = wanted("mkdir -p /etc; " + ONCE + script + ENDS, volumes=VOLUME)
     first = await watched.engine.run(it, 0)
     before = (await raw.json("GET", f"/containers/{first.id}/json"))["Id"]
@@ -82,7 +82,7 @@ async def test_a_container_with_such_a_file_is_not_started_again_but_made_anew(w
     assert await container_of(raw, it.service) != before
 
 
-async def test_without_an_examination_the_start_hangs_and_instances_of_others_are_seen(
+async def test_without_the_file_check_a_start_hangs_and_lists_still_show_other_instances(
     watched, raw, unexamined, monkeypatch
 ):
     engine, hostile = watched.engine, wanted(FIFO + ENDS)
@@ -103,12 +103,14 @@ async def test_without_an_examination_the_start_hangs_and_instances_of_others_ar
                 await engine.all()
 
 
-async def test_an_engine_that_starts_does_not_wait_for_the_file_of_a_program(dockerd, watched):
+async def test_a_restarting_engine_does_not_wait_for_a_fifo_of_a_container(dockerd, watched):
     await stop_with_a_fifo(dockerd, watched)
     await asyncio.to_thread(dockerd.start)
 
 
-async def test_an_engine_that_starts_containers_itself_does(dockerd, watched, raw, monkeypatch):
+async def test_an_engine_with_a_restart_policy_hangs_at_a_fifo_of_a_container(
+    dockerd, watched, raw, monkeypatch
+):
     made = create.container
 
     def restarted_by_the_engine(*given: Any, **more: Any) -> dict[str, Any]:
@@ -136,7 +138,7 @@ async def test_an_engine_that_starts_containers_itself_does(dockerd, watched, ra
         ("VOLUME /etc", "Mount the volume elsewhere"),
     ],
 )
-async def test_an_image_with_such_a_file_is_refused(watched, raw, steps, message):
+async def test_an_image_with_a_fifo_or_huge_file_as_passwd_is_refused(watched, raw, steps, message):
     ref = f"windlass-test/hostile-{uuid.uuid4()}:1"
     await build(raw, ref, {"Dockerfile": f"FROM {BOX}\nRUN mkdir -p /etc\n{steps}\n"})
     it = wanted(artifact=Artifact(kind="image", ref=ref))

@@ -68,7 +68,7 @@ async def test_a_build_takes_no_image_for_another_platform_than_the_one_that_is_
         assert any("/evil@sha256:" in line for line in attacker.log)
 
 
-async def test_without_the_guard_the_step_of_the_other_platform_is_run(engine, registry):
+async def test_without_the_guard_a_step_of_an_image_for_another_platform_runs(engine, registry):
     with answering() as machine:
         await engine.build(f"FROM --platform=linux/386 {push(registry, '1', machine.url, evil='386')}\n")
         assert machine.reached != []

@@ -65,7 +65,7 @@ async def growing_engine(folder: Path) -> AsyncIterator[Docker]:
         await process.wait()
 
 
-async def test_a_call_ends_once_the_engine_has_grown_too_much_for_it(tmp_path, monkeypatch):
+async def test_a_pull_is_cancelled_once_the_engines_memory_grew_over_the_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(engine_memory, "MOST_GROWTH", 16 << 20)
     async with growing_engine(tmp_path) as docker:
         with pytest.raises(EngineRefused, match=TOO_MUCH) as raised:
@@ -73,21 +73,21 @@ async def test_a_call_ends_once_the_engine_has_grown_too_much_for_it(tmp_path, m
     assert why_not_pulled(REF, raised.value.message).startswith(f"Take {REF} from another registry")
 
 
-async def test_without_the_limit_the_engine_grows_as_long_as_the_call_may_take(tmp_path, monkeypatch):
+async def test_without_the_memory_limit_the_pull_only_ends_by_its_timeout(tmp_path, monkeypatch):
     monkeypatch.setattr(pulls, "LOOKING", 1.5)
     async with growing_engine(tmp_path) as docker:
         with pytest.raises(EngineRefused, match="timed out"):
             await ask_registry(docker, REF)
 
 
-async def test_a_call_that_takes_too_long_is_not_said_to_take_too_much(tmp_path):
+async def test_a_pull_timeout_is_not_reported_as_too_much_memory(tmp_path):
     async with growing_engine(tmp_path) as docker:
         with pytest.raises(TimeoutError):
             async with engine_memory.limited_memory(docker):
                 raise TimeoutError
 
 
-def test_each_further_pull_that_takes_too_much_doubles_the_pause_of_its_organization(monkeypatch):
+def test_each_pull_that_needs_too_much_memory_doubles_the_pause_of_its_organization(monkeypatch):
     now = [1000.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     backoff, pauses = PullBackoff(), []
@@ -133,7 +133,7 @@ def _is_paused(backoff: PullBackoff, org: str) -> bool:
         (None, "memory.max", "1", None),
     ],
 )
-def test_a_limit_of_the_engine_is_that_of_its_groups(tmp_path, line, file, text, limited):
+def test_a_memory_limit_of_the_engine_is_read_from_its_control_groups(tmp_path, line, file, text, limited):
     (tmp_path / "groups" / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "groups" / file).write_text(text)
     (tmp_path / "0").mkdir()  # of the process of an engine that is not at a socket here

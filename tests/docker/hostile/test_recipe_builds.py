@@ -67,7 +67,7 @@ USUAL = {"mount=type=cache", "USER 10001:10001"}
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("field", FIELDS)
-def test_no_setting_reaches_more_than_a_build_of_the_service(tmp_path, field, text):
+def test_no_application_setting_adds_instructions_or_images_to_the_dockerfile(tmp_path, field, text):
     files = {"package.json": json.dumps({"dependencies": {"x": "1"}, "scripts": {"start": "node a"}})}
     made = written_for(tmp_path, files, **{field: text})
     assert reach_of(made) <= USUAL
@@ -76,7 +76,7 @@ def test_no_setting_reaches_more_than_a_build_of_the_service(tmp_path, field, te
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("file", ["package.json", "Procfile", "render.yaml", ".nvmrc", "app.json"])
-def test_no_file_of_a_repository_reaches_more_than_a_build_of_the_service(tmp_path, file, text):
+def test_no_repository_file_adds_instructions_or_images_to_the_dockerfile(tmp_path, file, text):
     package = {
         "dependencies": {"x": text},
         "packageManager": f"pnpm@{text}",
@@ -98,7 +98,7 @@ def test_no_file_of_a_repository_reaches_more_than_a_build_of_the_service(tmp_pa
 
 
 @pytest.mark.parametrize("text", [text for text in TEXTS if "\\" not in text])
-def test_a_value_that_is_not_kept_in_its_instruction_would_be_seen(tmp_path, text):
+def test_without_quoting_the_same_values_would_add_instructions(tmp_path, text):
     """The same values, as a careless writer would put them there."""
     careless = f"FROM node:22-bookworm\nRUN {text}\n"
     around = Around(service="acme", scope="s", arguments={}, platform={}, heredocs=False)
@@ -112,7 +112,7 @@ NAMES = ["$PATH.txt", "a b.txt", "*.txt", "--from=x", "../../etc/passwd", "/etc/
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_name_of_a_file_is_read_as_a_pattern_or_an_option(tmp_path, name):
+def test_a_requirements_file_name_is_never_read_as_a_pattern_or_option_of_copy(tmp_path, name):
     made = written_for(tmp_path, {"requirements.txt": f"flask\n-r {name}\n", "main.py": ""})
     instructions = read(made.text.decode()).stages[0].instructions
     assert [line.text for line in instructions if line.name == "COPY"] == [". ./"]
@@ -130,7 +130,7 @@ def test_organizations_share_no_cache_of_a_recipe(tmp_path):
     assert not ids[0] & ids[1]
 
 
-def test_services_of_one_organization_share_no_folder_that_a_build_of_their_code_fills(tmp_path):
+def test_services_of_one_organization_share_no_build_cache_folder(tmp_path):
     files = {
         "package.json": json.dumps({"dependencies": {"x": "1"}, "scripts": {"build": "x", "start": "y"}})
     }

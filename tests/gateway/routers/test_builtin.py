@@ -29,7 +29,7 @@ async def test_each_request_of_a_connection_is_judged_by_its_own_host(town):
     assert said == [b"shop", b"blog", b"shop", b"No s", b"blog"]
 
 
-async def test_the_longest_path_of_a_host_wins(town):
+async def test_the_longest_matching_path_prefix_of_a_host_wins(town):
     names = {"/": "all", "/api": "api", "/api/v2/": "v2"}
     instances = {path: await town.instance(name) for path, name in names.items()}
     await town.router.set("shop", [route([each.endpoint], path=path) for path, each in instances.items()])
@@ -78,7 +78,7 @@ async def test_a_host_name_belongs_to_its_first_service_until_released(town):
     assert (await caller.ask(request())).body == b"second"
 
 
-async def test_a_change_of_routes_holds_for_the_next_request_of_an_open_connection(town):
+async def test_a_route_change_applies_to_the_next_request_of_an_open_connection(town):
     old, new = await town.instance("old"), await town.instance("new")
     await town.shop(old)
     caller = await town.caller()
@@ -89,7 +89,7 @@ async def test_a_change_of_routes_holds_for_the_next_request_of_an_open_connecti
     assert (await caller.ask(request())).status == 503
 
 
-async def test_a_request_under_way_stays_with_its_instance(town):
+async def test_a_request_in_progress_completes_at_its_instance_after_a_route_change(town):
     go = asyncio.Event()
 
     async def slowly(heard):
@@ -139,7 +139,7 @@ async def test_forwarding_headers_of_a_client_are_replaced(town):
     }
 
 
-async def test_a_request_keeps_its_id_or_gets_one_of_its_own(town):
+async def test_a_valid_request_id_is_forwarded_and_otherwise_one_is_generated(town):
     shop = await town.instance()
     await town.shop(shop)
     caller = await town.caller()

@@ -40,7 +40,7 @@ async def lines(town: Town, file: Path) -> list[Any]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-async def test_a_request_is_one_line_without_its_query(town: Town, file: Path):
+async def test_a_request_is_logged_as_one_line_without_its_query_string(town: Town, file: Path):
     one = await town.instance("one")
     await town.shop(one, org="acme")
     fields = (f"Traceparent: 00-{TRACE}-00f067aa0ba902b7-01", "User-Agent: of-the-test")
@@ -104,7 +104,7 @@ async def test_the_target_is_logged_as_the_client_sent_it(town: Town, file: Path
     assert (await lines(town, file))[0]["path"] == "/api/cart"
 
 
-async def test_an_answer_of_the_router_itself_is_logged_with_its_status(town: Town, file: Path):
+async def test_error_answers_of_the_router_are_logged_with_their_status(town: Town, file: Path):
     async def answer(heard: Heard) -> None:
         heard.out.write(b"no HTTP\r\n\r\n")
 
@@ -208,7 +208,7 @@ async def test_a_connection_that_is_handed_over_is_logged_by_both_routers(town: 
         assert [line["path"] for line in await lines(successor, file)] == ["/before", "/after"]
 
 
-async def test_a_line_names_no_token_and_has_no_command_for_a_terminal(town: Town, file: Path):
+async def test_an_access_log_line_contains_no_token_and_no_control_character(town: Town, file: Path):
     await town.shop(await town.instance("one"))
     await town.ask(request("/wdl_abc123/\x9b", "GET", SHOP, "User-Agent: kept wdl_abc123"))
     (line,) = await lines(town, file)
@@ -217,7 +217,7 @@ async def test_a_line_names_no_token_and_has_no_command_for_a_terminal(town: Tow
 
 
 @pytest.mark.parametrize(("proxy", "address"), [("127.0.0.1", "198.51.100.9"), ("192.0.2.1", "127.0.0.1")])
-async def test_the_address_is_believed_of_a_trusted_proxy_only(tmp_path: Path, proxy: str, address: str):
+async def test_x_forwarded_for_is_used_only_from_a_trusted_proxy(tmp_path: Path, proxy: str, address: str):
     async with make_town(trusts=proxy.__eq__) as town:
         await town.router.log_to(str(tmp_path / "log"))
         await town.shop(await town.instance("one"))
@@ -225,7 +225,7 @@ async def test_the_address_is_believed_of_a_trusted_proxy_only(tmp_path: Path, p
         assert [line["address"] for line in await lines(town, tmp_path / "log")] == [address]
 
 
-async def test_lines_that_a_disk_does_not_take_are_counted_also_after_the_end_of_the_log(town: Town):
+async def test_log_lines_that_cannot_be_written_are_counted_also_after_the_log_is_closed(town: Town):
     await town.router.log_to("/dev/full")
     await town.shop(await town.instance("one"))
     for _ in range(3):
@@ -234,7 +234,7 @@ async def test_lines_that_a_disk_does_not_take_are_counted_also_after_the_end_of
     assert town.router.dropped_lines == 3
 
 
-async def test_a_log_that_was_closed_takes_no_lines(file: Path):
+async def test_a_closed_access_log_accepts_no_lines(file: Path):
     log = RouterAccessLog(str(file), lambda _: False)
     log.put(b"one")
     await log.close()

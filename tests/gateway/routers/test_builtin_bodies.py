@@ -23,7 +23,7 @@ async def test_bodies_pass_unchanged_both_ways(town, size):
     assert town.active() == 0
 
 
-async def test_chunks_pass_unchanged_both_ways(town):
+async def test_chunked_bodies_and_trailers_are_forwarded_unchanged(town):
     async def chunked(heard):
         heard.out.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n")
         heard.out.write(b"3;why=not\r\nabc\r\n2\r\nde\r\n0\r\nX-Sum: 5\r\n\r\n")
@@ -65,7 +65,7 @@ async def test_an_answer_without_a_body_ends_with_its_head(town, status):
     assert [(await caller.ask(request())).status for _ in range(2)] == [int(status[:3])] * 2
 
 
-async def test_the_answer_to_head_has_a_length_and_no_body(town):
+async def test_the_answer_to_head_has_a_content_length_and_no_body(town):
     async def answer(heard):
         heard.out.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n")
 
@@ -78,7 +78,7 @@ async def test_the_answer_to_head_has_a_length_and_no_body(town):
     assert (await caller.ask(request(method="HEAD"), head_only=True)).status == 200
 
 
-async def test_an_answer_until_the_end_of_the_connection_ends_that_of_the_client(town):
+async def test_an_answer_delimited_by_connection_close_closes_the_clients_connection(town):
     async def answer(heard):
         heard.out.write(b"HTTP/1.1 200 OK\r\n\r\nall of ")
         await heard.out.drain()
@@ -129,7 +129,7 @@ async def test_bytes_after_an_answer_are_dropped(town):
         b"",
     ],
 )
-async def test_an_answer_that_is_not_http_is_a_bad_gateway_and_harms_no_other(town, answer):
+async def test_an_answer_that_is_not_http_becomes_a_502_and_affects_no_other_request(town, answer):
     async def say(heard):
         if heard.target == "/bad":
             heard.out.write(answer)
