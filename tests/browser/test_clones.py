@@ -28,7 +28,7 @@ def test_a_service_and_its_environment_are_copied(
 
 
 def copy(page: Page) -> None:
-    page.locator("summary", has_text="⋯").first.click()
+    page.locator("summary.icon-only").first.click()
     page.get_by_role("button", name="Clone").click()
     dialog = page.locator("dialog[open]")
     expect(dialog).to_contain_text("no data")

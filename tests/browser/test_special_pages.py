@@ -55,7 +55,7 @@ def fact(page: Page, name: str) -> Locator:
 def question(page: Page, action: str) -> str:
     """The console says something before it acts: its question is read, and answered with no."""
     if action != "Deploy":
-        page.locator("summary", has_text="⋯").click()
+        page.locator("summary.icon-only").click()
     page.get_by_role("button", name=action, exact=True).first.click()
     text = page.locator("dialog[open]").inner_text()
     page.locator("dialog[open]").get_by_role("button", name="Cancel").click()

@@ -21,6 +21,9 @@ from windlass.console.joining import join
 ROOT: Final = Path(__file__).with_name("static")
 BASE: Final = "/console"
 _VERSION_MARK: Final = b"{version}"
+_ICONS_MARK: Final = b"{icons}"
+_ICONS: Final = "icons.svg"
+"""The sprite, which stands in the page: an icon is there when the first page is drawn."""
 _OTHER_VERSION: Final = re.compile(rf"{BASE}/[0-9a-f]{{16}}/.+")
 _TYPES: Final = {
     ".html": b"text/html; charset=utf-8",
@@ -67,6 +70,7 @@ class ConsoleFiles:
         self.version = digest.hexdigest()[:16]
         contents = join(contents)
         page = contents.pop("index.html").replace(_VERSION_MARK, self.version.encode())
+        page = page.replace(_ICONS_MARK, contents.pop(_ICONS).strip())
         self._page = _file("index.html", page, is_forever=False)
         self._files = {
             f"{BASE}/{self.version}/{name}": _file(name, content, is_forever=True)

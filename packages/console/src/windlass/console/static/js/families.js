@@ -1,6 +1,7 @@
 // The families below a resource, such as those of a project. Pages of their parents link to them; their own pages are derived.
 
 import { h, prose } from "./dom.js";
+import { kindIcon } from "./icons.js";
 import { link } from "./parts.js";
 import { isShown } from "./routes.js";
 
@@ -21,5 +22,5 @@ export function familyCards(document, path, ...more) {
   const lists = familiesOf(document, path);
   if (!lists.length && !more.length) return null;
   return h("div", { class: "cards" },
-    lists.map((list) => h("article", { class: "card", key: familyOf(list) }, h("h2", {}, link(`${path}/${familyOf(list)}`, document.titleOf(list))), h("p", { class: "muted" }, prose(document.describe(list.tags[0]))))), more);
+    lists.map((list) => h("article", { class: "card", key: familyOf(list) }, h("h2", {}, kindIcon(familyOf(list)), link(`${path}/${familyOf(list)}`, document.titleOf(list))), h("p", { class: "muted" }, prose(document.describe(list.tags[0]))))), more);
 }

@@ -14,25 +14,21 @@ import { words } from "./words.js";
  */
 export function schemaForm(document, schema, { values = {}, only, choices = {}, hide = [], folds = false } = {}) {
   const resolved = document.resolve(schema);
-  const names = (only || Object.keys(resolved.properties || {})).filter((name) => resolved.properties?.[name] && !hide.includes(name) && !isRefused(document.resolve(resolved.properties[name])));
+  const names = (only || Object.keys(resolved.properties || {})).filter((name) => resolved.properties?.[name] && !hide.includes(name) && !isUnused(document, document.resolve(resolved.properties[name])));
   const required = new Set(resolved.required || []);
   const fields = names.map((name) => [name, field(document, name, document.resolve(resolved.properties[name]), values[name], { isRequired: required.has(name), choices: choices[name], folds, siblings: Object.keys(resolved.properties) })]);
   let left = null;
   const taken = () => fields.filter(([name]) => !left || left.includes(name));
   const read = () => Object.fromEntries(taken().map(([name, part]) => [name, part.read()]).filter(([, value]) => value !== undefined));
   const changes = () => Object.fromEntries(taken().map(([name, part]) => [name, part.read(), part.start]).filter(([, value, start]) => differs(value, start)).map(([name, value]) => [name, value ?? null]));
-  const idle = fields.filter(([name]) => isIdle(document.resolve(resolved.properties[name])));
   const isSeldom = ([name]) => folds && !required.has(name) && !values[name] && !isUsual(document.resolve(resolved.properties[name]));
-  const active = fields.filter((field) => !idle.includes(field));
-  const seldom = active.every(isSeldom) ? [] : active.filter(isSeldom);
-  const used = active.filter((field) => !seldom.includes(field));
-  const below = idle.length > 0 && h("details", { class: "idle" }, h("summary", { class: "muted" }, words.idleFields(idle.length)), idle.map(([, part]) => part.node));
+  const seldom = fields.every(isSeldom) ? [] : fields.filter(isSeldom);
+  const used = fields.filter((field) => !seldom.includes(field));
   const node = h("div", { class: "fields" }, used.map(([, part]) => part.node),
-    seldom.length > 0 && h("details", {}, h("summary", {}, words.newService.further), seldom.map(([, part]) => part.node)), below);
+    seldom.length > 0 && h("details", {}, h("summary", {}, words.newService.further), seldom.map(([, part]) => part.node)));
   const limit = (some) => {
     left = some;
     for (const [name, part] of fields) part.node.hidden = !some.includes(name);
-    if (below) below.hidden = !idle.some(([name]) => some.includes(name));
   };
   for (const [name, part] of fields) decideBy(document.resolve(resolved.properties[name])["x-fields-by"], part, fields, values);
   return { node, read, changes, limit };
@@ -54,8 +50,12 @@ function decideBy(rule, part, fields, values) {
 /** True for a field that is kept for other clients of the interface. */
 export const isIdle = (schema) => Boolean(schema["x-without-effect"]);
 
-// A field of the interface that this server always refuses.
-const isRefused = (schema) => Boolean(schema["x-refused"]);
+// A field without effect, one that this server always refuses, or an object of nothing else.
+function isUnused(document, schema) {
+  if (isIdle(schema) || schema["x-refused"]) return true;
+  const parts = Object.values(schema.properties || {});
+  return parts.length > 0 && parts.every((part) => isUnused(document, document.resolve(part)));
+}
 
 const isUsual = ({ example, properties }) => example !== undefined || Boolean(properties);
 
@@ -169,7 +169,8 @@ function many(options, values, unless) {
 function group(document, schema, value, { isRequired = false, folds = false } = {}) {
   const known = value || {};
   const form = schemaForm(document, schema, { values: known, hide: ["id"], folds });
-  const hidden = Object.fromEntries(Object.entries(known).filter(([name]) => name === "id"));
+  // What is not shown stays as it is.
+  const hidden = Object.fromEntries(Object.entries(known).filter(([name]) => name === "id" || isIdle(document.resolve(schema.properties[name]))));
   return {
     node: form.node,
     isGroup: true,

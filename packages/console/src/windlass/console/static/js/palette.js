@@ -5,6 +5,7 @@ import { fill, h } from "./dom.js";
 import { loadDocument } from "./document.js";
 import { familiesOf, familyOf, nameOf } from "./families.js";
 import { refusalOf } from "./rights.js";
+import { icon } from "./icons.js";
 import { pathOf } from "./services.js";
 import { serviceKind, dot } from "./states.js";
 import { title } from "./format.js";
@@ -34,7 +35,7 @@ export async function openPalette(place, { actions = false } = {}) {
   };
   const line = (entry, index) =>
     h("li", { role: "option", id: `palette-${index}`, "aria-selected": String(index === chosen), onclick: () => open(entry), onmousemove: () => index !== chosen && ((chosen = index), draw()) },
-      entry.glyph?.() || h("span", { class: "dot off", "aria-hidden": "true" }, entry.isAction ? "›" : "·"), h("span", { class: "name" }, entry.name), h("span", { class: "muted" }, entry.about));
+      entry.glyph?.() || icon(entry.isAction ? "zap" : entry.icon || "file-text", "muted"), h("span", { class: "name" }, entry.name), h("span", { class: "muted" }, entry.about));
   const open = (entry) => {
     node.close();
     place.go(entry.to);

@@ -2,6 +2,7 @@
 
 import { announce, fill, h, prose } from "./dom.js";
 import { showAtField } from "./field_errors.js";
+import { icon } from "./icons.js";
 import { readRights, refusalOf } from "./rights.js";
 import { words } from "./words.js";
 
@@ -10,9 +11,9 @@ export function link(to, ...children) {
 }
 
 /** A link that looks like a button, to a page that calls the operation `needs`; without the rights, a button that says which are needed. */
-export function linkButton(place, to, text, { main, needs } = {}) {
-  if (refusalOf(needs)) return button(text, () => place.go(to), { main, needs });
-  return link(to, h("span", { class: main ? "button main" : "button" }, text));
+export function linkButton(place, to, text, { main, needs, icon: sign } = {}) {
+  if (refusalOf(needs)) return button(text, () => place.go(to), { main, needs, icon: sign });
+  return link(to, h("span", { class: main ? "button main" : "button" }, sign && icon(sign), text));
 }
 
 /** A link to another site: an address of a service, which must not be a script. */
@@ -23,9 +24,9 @@ export function outside(url, ...children) {
 
 /**
  * A button. `main` for the one main action of a page, `danger` for what destroys. `needs`: [method, path] of the operation
- * that it calls, or a list of these. If the rights do not suffice, the button is disabled and says which are needed.
+ * that it calls, or a list of these. `icon`: of the sprite, before the text. If the rights do not suffice, the button is disabled and says which are needed.
  */
-export function button(text, onclick, { main, danger, small, plain, title, disabled, key, needs } = {}) {
+export function button(text, onclick, { main, danger, small, plain, title, disabled, key, needs, icon: sign } = {}) {
   const kinds = ["button", main && "main", danger && "danger", small && "small", plain && "plain"].filter(Boolean);
   const refusal = refusalOf(needs);
   const run = async (event) => {
@@ -42,7 +43,7 @@ export function button(text, onclick, { main, danger, small, plain, title, disab
       node.removeAttribute("aria-busy");
     }
   };
-  return h("button", { type: "button", class: kinds.join(" "), onclick: run, title: refusal || title, disabled, "aria-disabled": refusal ? "true" : null, key }, text);
+  return h("button", { type: "button", class: kinds.join(" "), onclick: run, title: refusal || title, disabled, "aria-disabled": refusal ? "true" : null, key }, sign && icon(sign), text);
 }
 
 /** Copies a text. Browsers offer the clipboard over https only; elsewhere, what is selected in a field is copied. */
@@ -58,15 +59,17 @@ export async function copyText(text) {
   if (!isCopied) throw new Error(words.notCopied);
 }
 
-export function copyButton(text, label = words.copy) {
+/** A button that copies a text. Without a label of its own, an icon says it. */
+export function copyButton(text, label) {
+  const looks = (sign, word) => [icon(sign), word && h("span", {}, word)];
   const copy = async (event) => {
     const node = event.currentTarget;
     await copyText(text);
-    node.textContent = words.copied;
+    fill(node, looks("check", label && words.copied));
     announce(words.copied);
-    setTimeout(() => (node.textContent = label), 1500);
+    setTimeout(() => fill(node, looks("copy", label)), 1500);
   };
-  return h("button", { type: "button", class: "button small plain copy", onclick: copy, "aria-label": `${label}: ${text}` }, label);
+  return h("button", { type: "button", class: "button small plain copy", onclick: copy, title: label ? null : words.copy, "aria-label": `${label || words.copy}: ${text}` }, looks("copy", label));
 }
 
 export function panel(heading, ...children) {
@@ -129,7 +132,7 @@ export function say(text, { action, bad, stays } = {}) {
   const box = document.getElementById("notices") || h("div", { id: "notices" });
   topmost().append(box);
   const notice = h("div", { class: bad ? "notice bad" : "notice", role: bad ? "alert" : "status" }, h("span", {}, prose(text)), action,
-    h("button", { type: "button", class: "button plain small", "aria-label": words.close, onclick: () => notice.remove() }, "✕"));
+    h("button", { type: "button", class: "button plain small", "aria-label": words.close, onclick: () => notice.remove() }, icon("x")));
   if (bad) for (const other of [...box.children]) if (other.textContent === notice.textContent) other.remove();
   box.append(notice);
   if (!stays) setTimeout(() => notice.remove(), bad ? 15000 : 7000);
@@ -227,7 +230,7 @@ export function confirm(heading, text, { action, danger, name, wide } = {}) {
 export function menu(label, entries) {
   const close = (event) => event.currentTarget.closest("details").removeAttribute("open");
   return h("details", { class: "menu", onfocusout: (event) => event.currentTarget.contains(event.relatedTarget) || event.currentTarget.removeAttribute("open") },
-    h("summary", { class: "button", "aria-label": label }, "⋯"),
+    h("summary", { class: "button icon-only", "aria-label": label, title: label }, icon("ellipsis")),
     h("div", { class: "menu-list", role: "group", onclick: close }, entries.filter(Boolean)));
 }
 

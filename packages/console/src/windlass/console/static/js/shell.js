@@ -1,16 +1,17 @@
 // The frame around each page: the side bar with the places, and the bar below on phones.
 
 import { fill, h } from "./dom.js";
+import { icon } from "./icons.js";
 import { openPalette } from "./palette.js";
 import { link } from "./parts.js";
 import { words } from "./words.js";
 
 const PLACES = (org) => [
-  ["/", words.places.overview, "▦", words.places.overviewShort],
-  ["/new", words.places.new, "+", words.places.newShort],
-  [`/organization/${org}`, words.places.organization, "⚙", words.places.organizationShort],
-  [`/organization/${org}/audit`, words.places.audit, "≡"],
-  ["/account", words.places.account, "☺"],
+  ["/", words.places.overview, "layout-dashboard", words.places.overviewShort],
+  ["/new", words.places.new, "plus", words.places.newShort],
+  [`/organization/${org}`, words.places.organization, "building-2", words.places.organizationShort],
+  [`/organization/${org}/audit`, words.places.audit, "scroll-text"],
+  ["/account", words.places.account, "circle-user"],
 ];
 
 /** Draws the frame and returns its `main`. */
@@ -29,19 +30,19 @@ export function drawShell(app, place) {
       h("aside", { class: "side" },
         h("div", { class: "brand" }, link("/", h("span", { class: "mark", "aria-hidden": "true" }, "W"), "Windlass")),
         organization(place),
-        h("button", { type: "button", class: "search-button", onclick: () => openPalette(place) }, h("span", {}, words.search), h("kbd", {}, "/")),
+        h("button", { type: "button", class: "search-button", onclick: () => openPalette(place) }, h("span", { class: "with-icon" }, icon("search"), words.search), h("kbd", {}, "/")),
         h("nav", { "aria-label": words.mainNavigation }, PLACES(place.org.id).map(([to, text, glyph]) => entry(to, text, glyph))),
         h("p", { class: "who muted" }, place.account.name)),
       main,
       h("nav", { class: "bottom", "aria-label": words.mainNavigation },
         PLACES(place.org.id).map(([to, text, glyph, short]) => entry(to, short || text, glyph)),
-        h("button", { type: "button", onclick: () => openPalette(place) }, h("span", { class: "glyph", "aria-hidden": "true" }, "⌕"), h("span", {}, words.searchShort)))));
+        h("button", { type: "button", onclick: () => openPalette(place) }, icon("search", "glyph"), h("span", {}, words.searchShort)))));
   markCurrent(app);
   return main;
 }
 
 function entry(to, text, glyph) {
-  return h("a", { href: `/console${to}`, "data-place": to }, h("span", { class: "glyph", "aria-hidden": "true" }, glyph), h("span", {}, text));
+  return h("a", { href: `/console${to}`, "data-place": to }, icon(glyph, "glyph"), h("span", {}, text));
 }
 
 function organization({ account, org, chooseOrganization }) {
@@ -74,7 +75,7 @@ export function siblings(paths, path) {
   if (index < 0 || paths.length < 2) return null;
   const to = (step, rel, label, sign) => {
     const target = paths[index + step];
-    return target && h("a", { href: `/console${target}`, rel, "aria-label": label, title: `${label} (${step > 0 ? "]" : "["})` }, sign);
+    return target && h("a", { href: `/console${target}`, rel, "aria-label": label, title: `${label} (${step > 0 ? "]" : "["})` }, icon(sign));
   };
-  return h("span", { class: "siblings" }, to(-1, "prev", words.previous, "‹"), to(1, "next", words.following, "›"));
+  return h("span", { class: "siblings" }, to(-1, "prev", words.previous, "chevron-left"), to(1, "next", words.following, "chevron-right"));
 }

@@ -1,9 +1,13 @@
-// The states of services and deployments: a glyph, a word and a kind for each, so that colour never stands alone.
+// The states of services and deployments: an icon, a word and a kind for each, so that colour never stands alone.
 
 import { h } from "./dom.js";
+import { icon } from "./icons.js";
 import { words } from "./words.js";
 
-const GLYPHS = { ok: "●", busy: "◐", off: "○", warn: "▲", bad: "✕", wait: "‖" };
+const ICONS = { ok: "circle-check", busy: "loader-circle", off: "circle-dashed", warn: "triangle-alert", bad: "circle-x", wait: "clock" };
+
+/** The icon of a kind of state. */
+export const stateIcon = (kind) => icon(ICONS[kind], "glyph");
 const OFF = new Set(["STOPPED", "READY", "CANCELED", "SUPERSEDED", "DELETED"]);
 const OK = new Set(["RUNNING", "DEPLOYED", "RESTARTED", "SUCCEEDED", "COMPLETED", "UP_TO_DATE", "DELIVERED", "SUCCESS", "OK"]);
 
@@ -31,14 +35,14 @@ export const hasManyErrors = ({ error_share: share }) => share >= MANY_ERRORS;
 /** The word for the state of a service, or of anything else that has a state. */
 export const stateOf = ({ state, service_type: type = "" }) => words.kinds[type]?.states[state] || words.states[state] || words.readable(state).toLowerCase();
 
-/** Glyph and word. `type` is the kind of a service, where its states have words of their own; `kind` may say more than the state alone. */
+/** Icon and word. `type` is the kind of a service, where its states have words of their own; `kind` may say more than the state alone. */
 export function badge(state, kind = kindOf(state), type = "") {
   const word = kind === "warn" && OK.has(state) ? words.states.DEGRADED : stateOf({ state, service_type: type });
-  return h("span", { class: `state ${kind}` }, h("span", { class: "glyph", "aria-hidden": "true" }, GLYPHS[kind]), word);
+  return h("span", { class: `state ${kind}` }, stateIcon(kind), word);
 }
 
 export function dot(kind, label) {
-  return h("span", { class: `dot ${kind}`, role: "img", "aria-label": label, title: label }, GLYPHS[kind]);
+  return h("span", { class: `dot ${kind}`, role: "img", "aria-label": label, title: label }, stateIcon(kind));
 }
 
 const URGENCY = { bad: 0, warn: 1, busy: 2, wait: 3, ok: 4, off: 5 };

@@ -50,7 +50,6 @@ export const words = {
   sections: "Sections", showMore: "Show more", skip: "Skip to the content", tryAgain: "Try again", yes: "yes", whole: "Details", hide: "Hide",
   noneToChoose: "none: one is made on the page Organization", noneYet: (things) => `No ${things} yet.`, nothingFound: "Nothing has this name.", notAllRead: (reason) => `Not everything is searched. ${reason}`, nothingYet: "Nothing yet.", reading: "Being read …", results: "Results", path: "Path", previous: "Previous", following: "Next", mainNavigation: "Main navigation",
   environment: "Environment", present: "At present", onePerLine: "one on each line", mustBeJson: "Write it as JSON.",
-  idleFields: (count) => `${plural(count, "field")} that other clients store, without effect here`,
   searchPlaceholder: "Search services, environments, projects", palettePlaceholder: "Search everything, and every action of the API",
   paletteHint: "↑ ↓ choose · Enter opens · Esc closes · Ctrl-K with all actions",
   asApi: "The same with the API and the command line", asCommand: "As a command",

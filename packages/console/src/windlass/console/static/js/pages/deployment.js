@@ -9,7 +9,7 @@ import { follow } from "../live.js";
 import { button, copyButton, facts, head, outside, panel, say, stale } from "../parts.js";
 import { act, commitLine, enterOrganizationOf, rollBack } from "../services.js";
 import { crumbs, siblings } from "../shell.js";
-import { badge } from "../states.js";
+import { badge, stateIcon } from "../states.js";
 import { words } from "../words.js";
 import { failure } from "./failure.js";
 
@@ -100,7 +100,7 @@ function story({ deployment, lines }) {
     const kind = isNow ? "busy" : hasFailed ? "bad" : "ok";
     return h("li", { key: `${stage.name}${index}`, class: kind },
       h("details", { open: isNow || hasFailed || stage.name === "BUILD" },
-        h("summary", {}, h("span", { class: "glyph", "aria-hidden": "true" }, { busy: "◐", bad: "✕", ok: "✓" }[kind]), h("strong", {}, text.stages[stage.name] || words.readable(stage.name)), h("span", { class: "muted number" }, duration(length))),
+        h("summary", {}, stateIcon(kind), h("strong", {}, text.stages[stage.name] || words.readable(stage.name)), h("span", { class: "muted number" }, duration(length))),
         stage.lines.length > 0 && h("pre", { class: "lines", tabindex: "0", "data-end": isNow || hasFailed || null }, stage.lines.slice(-2000).map(logLine))));
   }));
 }

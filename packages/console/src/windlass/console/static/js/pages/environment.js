@@ -5,6 +5,7 @@ import { h, prose } from "../dom.js";
 import { ago } from "../format.js";
 import { loadDocument } from "../document.js";
 import { familyCards } from "../families.js";
+import { serviceIcon } from "../icons.js";
 import { refreshOnEvents } from "../live.js";
 import { button, confirm, copyButton, empty, head, link, linkButton, menu, outside, say, stale, table } from "../parts.js";
 import { pathOf } from "../services.js";
@@ -103,7 +104,7 @@ function list(rows, state, place) {
   return [table([
     { title: "", kind: "narrow", cell: (service) => h("input", { type: "checkbox", checked: chosen.has(service.id), "aria-label": text.choose(service.name), onchange: choose(service) }) },
     { title: words.columns.state, cell: (service) => badge(service.state, serviceKind(service), service.service_type) },
-    { title: words.columns.name, kind: "name-cell", cell: (service) => [link(pathOf(service), service.name), h("span", { class: "muted kind" }, words.readable(service.service_type)), service.message && h("p", { class: "message muted" }, prose(service.message.split("\n")[0]))] },
+    { title: words.columns.name, kind: "name-cell", cell: (service) => [serviceIcon(service), link(pathOf(service), service.name), h("span", { class: "muted kind" }, words.readable(service.service_type)), service.message && h("p", { class: "message muted" }, prose(service.message.split("\n")[0]))] },
     { title: words.columns.version, cell: (service) => h("code", {}, service.version) },
     { title: words.columns.address, kind: "address-cell", cell: (service) => (service.url ? [outside(service.url, service.url.replace(/^https?:\/\//, "")), copyButton(service.url)] : "") },
     { title: words.columns.instances, kind: "number", cell: (service) => (service.instances ? `${service.ready_instances}/${service.instances}` : "") },

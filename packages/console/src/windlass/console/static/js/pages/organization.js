@@ -6,6 +6,7 @@ import { loadDocument } from "../document.js";
 import { hold } from "../edits.js";
 import { schemaForm } from "../forms.js";
 import { familyCards } from "../families.js";
+import { kindIcon } from "../icons.js";
 import { button, head, link, panel, say } from "../parts.js";
 import { save as saveEdited } from "../saving.js";
 import { words } from "../words.js";
@@ -24,7 +25,7 @@ export function render(state, place) {
   const { path, organization, document, form } = state;
   return [
     head(organization.name, { about: text.about }),
-    familyCards(document, path, h("article", { class: "card" }, h("h2", {}, link(`${path}/audit`, words.audit.title)), h("p", { class: "muted" }, words.audit.about))),
+    familyCards(document, path, h("article", { class: "card" }, h("h2", {}, kindIcon("audit"), link(`${path}/audit`, words.audit.title)), h("p", { class: "muted" }, words.audit.about))),
     panel(text.general, own(form.node), h("div", { class: "actions" }, button(words.save, () => save(state, place), { main: true, needs: ["PATCH", path] }))),
   ];
 }

@@ -4,6 +4,7 @@ import { api } from "../api.js";
 import { h, prose } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { ago } from "../format.js";
+import { serviceIcon } from "../icons.js";
 import { refreshOnEvents } from "../live.js";
 import { empty, head, link, linkButton, panel, stale, table } from "../parts.js";
 import { isLimited } from "../rights.js";
@@ -38,7 +39,7 @@ export function render(state, place) {
   const needy = [...troubled, ...busy.filter((service) => service.message)];
   const changing = busy.filter((service) => !service.message);
   return [
-    head(text.title, { about: summary(state, needy, busy), actions: [linkButton(place, "/new", words.places.new, { main: true, needs: NEW })] }),
+    head(text.title, { about: summary(state, needy, busy), actions: [linkButton(place, "/new", words.places.new, { main: true, needs: NEW, icon: "plus" })] }),
     stale(state),
     brief(text.attention, needy),
     brief(text.changing, changing),
@@ -59,7 +60,7 @@ function brief(heading, rows) {
   return panel(heading, h("ul", { class: "attention" }, rows.slice(0, 12).map((service) =>
     h("li", { key: service.id },
       badge(service.state, serviceKind(service), service.service_type),
-      h("div", {}, link(pathOf(service), h("strong", {}, service.name)), h("span", { class: "muted" }, ` ${service.project_name} / ${service.environment_name}`),
+      h("div", {}, serviceIcon(service), link(pathOf(service), h("strong", {}, service.name)), h("span", { class: "muted" }, ` ${service.project_name} / ${service.environment_name}`),
         service.message && h("p", { class: "message" }, prose(service.message.split("\n")[0])),
         hasManyErrors(service) && h("p", { class: "message" }, text.manyErrors(service.error_share)))))),
     rows.length > 12 && h("p", { class: "muted" }, text.more(rows.length - 12)));
@@ -93,7 +94,7 @@ function recent(services) {
   if (!rows.length) return null;
   return panel(text.recent, table([
     { title: words.columns.state, cell: (service) => badge(service.state, serviceKind(service), service.service_type) },
-    { title: words.columns.name, cell: (service) => link(pathOf(service), service.name) },
+    { title: words.columns.name, cell: (service) => [serviceIcon(service), link(pathOf(service), service.name)] },
     { title: words.columns.where, cell: (service) => h("span", { class: "muted" }, `${service.project_name} / ${service.environment_name}`) },
     { title: words.columns.version, cell: (service) => h("code", {}, service.version) },
     { title: words.columns.deployed, cell: (service) => ago(service.last_deployment_date) },

@@ -5,6 +5,7 @@ import { fill, h } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { ago } from "../format.js";
 import { familiesOf, familyOf } from "../families.js";
+import { serviceIcon } from "../icons.js";
 import { refreshOnEvents, whileSeen } from "../live.js";
 import { button, confirm, copyButton, head, menu, outside, stale, tabs } from "../parts.js";
 import { TABS } from "../routes.js";
@@ -54,7 +55,7 @@ export function render(state, place) {
   const { service, project, environment, path, tab } = state;
   return [
     crumbs(project && [project.name, `/project/${project.id}`], environment && [environment.name, `/environment/${environment.id}`], [service.name]),
-    head(service.name, { actions: actions(state, place) }),
+    head([serviceIcon(service), service.name], { actions: actions(state, place) }),
     h("div", { class: "service-line" }, present(state)),
     stale(state),
     tabs([...tabsOf(state).map((name) => [name === "overview" ? path : `${path}/${name}`, words.tabs[name]]), ...familiesOf(state.document, path).map((list) => [`${path}/${familyOf(list)}`, state.document.titleOf(list)])], tab === "overview" ? path : `${path}/${tab}`),
@@ -92,19 +93,19 @@ function actions(state, place) {
   const isOn = !["STOPPED", "READY"].includes(status.state);
   const going = deployments.find((deployment) => ["QUEUED", "BUILDING", "DEPLOYING"].includes(deployment.status));
   const main = going && isBusy(status.state) && state.can("cancelDeployment")
-    ? button(words.actions.cancelDeployment.button, () => act(place, path, service.name, { action: "cancelDeployment" }), { key: "cancel", needs: ["POST", `${path}/cancelDeployment`] })
-    : button(words.actions.deploy.button, () => start(state, place), { main: !state.inner.hasMainAction, key: "deploy", needs: ["POST", `${path}/deploy`] });
+    ? button(words.actions.cancelDeployment.button, () => act(place, path, service.name, { action: "cancelDeployment" }), { key: "cancel", icon: "x", needs: ["POST", `${path}/cancelDeployment`] })
+    : button(words.actions.deploy.button, () => start(state, place), { main: !state.inner.hasMainAction, key: "deploy", icon: "rocket", needs: ["POST", `${path}/deploy`] });
   const run = async () => (await import("./service/runs.js")).runNow(state, place);
   return [
-    isOn && deployments.length > 0 && state.has("run") && state.can("run") && state.tab !== "runs" && button(words.runs.start, run, { key: "run", needs: ["POST", `${path}/run`] }),
-    isOn && state.can("restart-service") && button(words.actions["restart-service"].button, () => act(place, path, service.name, { action: "restart-service" }), { key: "restart", needs: ["POST", `${path}/restart-service`] }),
+    isOn && deployments.length > 0 && state.has("run") && state.can("run") && state.tab !== "runs" && button(words.runs.start, run, { key: "run", icon: "play", needs: ["POST", `${path}/run`] }),
+    isOn && state.can("restart-service") && button(words.actions["restart-service"].button, () => act(place, path, service.name, { action: "restart-service" }), { key: "restart", icon: "rotate-cw", needs: ["POST", `${path}/restart-service`] }),
     main,
     menu(words.more, [
-      state.can("rollback") && button(words.rollback.button, () => rollBack(place, path, service.name, deployments, serving(state)?.id), { plain: true, needs: ["POST", `${path}/rollback`] }),
-      isOn && state.can("stop") && button(words.actions.stop.button, () => act(place, path, service.name, { action: "stop", danger: true }), { plain: true, needs: ["POST", `${path}/stop`] }),
-      state.can("clone") && button(words.clone.button, async () => (await import("../cloning.js")).clone(state.document, place, path, service), { plain: true, needs: ["POST", `${path}/clone`] }),
-      willOf(path, "uninstall") && deployments.length > 0 && button(words.actions.uninstall.button, () => act(place, path, service.name, { action: "uninstall", danger: true, typed: true }), { plain: true, danger: true, needs: ["POST", `${path}/uninstall`] }),
-      button(words.remove.button, () => remove(place, path, service.name, `/environment/${service.environment.id}`), { plain: true, danger: true, needs: ["DELETE", path] }),
+      state.can("rollback") && button(words.rollback.button, () => rollBack(place, path, service.name, deployments, serving(state)?.id), { plain: true, icon: "undo-2", needs: ["POST", `${path}/rollback`] }),
+      isOn && state.can("stop") && button(words.actions.stop.button, () => act(place, path, service.name, { action: "stop", danger: true }), { plain: true, icon: "square", needs: ["POST", `${path}/stop`] }),
+      state.can("clone") && button(words.clone.button, async () => (await import("../cloning.js")).clone(state.document, place, path, service), { plain: true, icon: "copy", needs: ["POST", `${path}/clone`] }),
+      willOf(path, "uninstall") && deployments.length > 0 && button(words.actions.uninstall.button, () => act(place, path, service.name, { action: "uninstall", danger: true, typed: true }), { plain: true, icon: "x", danger: true, needs: ["POST", `${path}/uninstall`] }),
+      button(words.remove.button, () => remove(place, path, service.name, `/environment/${service.environment.id}`), { plain: true, icon: "trash-2", danger: true, needs: ["DELETE", path] }),
     ]),
   ];
 }
