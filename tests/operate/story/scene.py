@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from tests.faults.programs import Code
+from tests.faults.witness import MACHINE as WITNESS_HOST
 from tests.free_ports import free_port
 from tests.operate.story.clients import ApiClients, Visitors
 from tests.operate.story.databases import PostgresPair
@@ -121,7 +122,12 @@ async def _tells(server: Machine, path: str, state: str) -> bool:
 async def scene(folder: Path, pair: PostgresPair, code: Code, *, docker: str = "") -> AsyncIterator[Scene]:
     """With the process engine, each machine is a place of its own. With docker, the two share an engine."""
     ports = Ports.chosen()
-    shared = {"database_url": pair.url, "key": KEY, "public_url": f"http://127.0.0.1:{ports.api}"}
+    shared = {
+        "database_url": pair.url,
+        "key": KEY,
+        "public_url": f"http://127.0.0.1:{ports.api}",
+        "network_allow": WITNESS_HOST,
+    }
     own: Sequence[dict[str, str]] = (
         {"gateway_domain": "one.localhost", "engine": "process"},
         {"gateway_domain": "two.localhost", "engine": "process", "place": "second"},
