@@ -50,13 +50,13 @@ async def test_promtool_finds_nothing_to_correct_in_the_metrics(world: World):
     assert "no help text" in complaint
 
 
-MANUAL = Path(__file__).parents[2] / "docs" / "operations.md"
+MANUAL = Path(__file__).parents[2] / "docs" / "metrics-and-logs.md"
 
 
 def unexplained(text: str, page: str) -> list[str]:
-    """Returns metrics that are not in the table of the page. Those of the process share one line."""
+    """Returns metrics that are not in the tables of the page. Those of the process share one line."""
     names = re.findall(r"^# HELP windlass_(?!process_)(\w+)", text, re.MULTILINE)
-    explained = set(re.findall(r"`(\w+)`", page.partition("### Metrics")[2].partition("\n\n**")[0]))
+    explained = set(re.findall(r"`(\w+)`", page.partition("## Metrics\n")[2].partition("\n## ")[0]))
     return [name for name in names if name not in explained]
 
 

@@ -1,4 +1,4 @@
-"""The operator's manual is true: its examples work, and it names every setting as it is."""
+"""The operator's manual is true: its backup can be restored, and it names every setting as it is."""
 
 import asyncio
 import re
@@ -11,7 +11,7 @@ from tests.tables import rows
 from windlass.config import Settings
 from windlass.operate.settings import all_settings, to_text
 
-PAGE = (DOCS / "operations.md").read_text()
+PAGE = (DOCS / "settings.md").read_text()
 
 
 @rows("setting", all_settings(), ids=lambda setting: setting.name)
@@ -31,5 +31,5 @@ def test_the_manual_names_only_existing_settings():
 def test_every_example_of_the_manual_works(tmp_path):
     settings = asyncio.run(stopped(tmp_path / "windlass/windlass-data", ""))
     before = asyncio.run(contents(settings))
-    run_examples(DOCS / "operations.md", tmp_path)
+    run_examples(DOCS / "backup.md", tmp_path)
     assert asyncio.run(contents(Settings(data_dir=str(tmp_path / "windlass/new-machine")))) == before

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.needs import needs
 from tests.whole import until
 
-MANUAL = Path(__file__).parents[3] / "docs/operations.md"
+MANUAL = Path(__file__).parents[3] / "docs/proxies.md"
 LINES: str = re.findall(r"```nginx\n(.*?)```", MANUAL.read_text(), re.DOTALL)[0]
 """The example of the manual: a `map` first, then a group of servers and the site before them."""
 

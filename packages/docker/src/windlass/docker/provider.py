@@ -71,13 +71,13 @@ _GIB: Final = 1 << 30
 _NEARLY: Final = 0.8
 """Fraction of the range that may be in use without a warning."""
 _CACHE_ADVICE: Final = (
-    "set `builder.gc` in the daemon.json of Docker, see docs/operations.md: without it, Docker keeps all "
+    "set `builder.gc` in the daemon.json of Docker, see docs/engines.md: without it, Docker keeps all "
     "that it ever built; `docker builder prune` makes room now"
 )
 ENGINE_MEMORY: Final = SharedResource(
     "share the memory of this machine with the Docker engine, which has no limit: a hostile registry can "
     "have the engine fill the memory, and the kernel then ends services of others",
-    "give docker.service a MemoryMax, and Docker live-restore, see docs/operations.md, unless these "
+    "give docker.service a MemoryMax, and Docker live-restore, see docs/engines.md, unless these "
     "organizations trust each other",
 )
 _CONTAINERS: Final = (
@@ -345,13 +345,13 @@ async def _memory(settings: DockerSettings) -> AsyncIterator[Finding]:
         yield ok("Memory of Docker", "a control group limits that of the engine itself")
     elif is_bounded is not None:
         advice = (
-            "give docker.service a MemoryMax, and Docker live-restore, see docs/operations.md: a registry "
+            "give docker.service a MemoryMax, and Docker live-restore, see docs/engines.md: a registry "
             "can have the engine read more than there is memory for, and the kernel then ends services"
         )
         yield warn("Memory of Docker", "the engine itself has no limit", advice)
     if os.geteuid() and await in_thread(is_preferred, settings.host):
         state = "build steps of BuildKit inherit the OOM score of Docker, so the kernel ends services first"
-        yield warn("Memory of Docker", state, "give docker.service OOMScoreAdjust=0, see docs/operations.md")
+        yield warn("Memory of Docker", state, "give docker.service OOMScoreAdjust=0, see docs/engines.md")
 
 
 async def _networks(settings: DockerSettings) -> AsyncIterator[Finding]:

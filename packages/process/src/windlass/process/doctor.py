@@ -75,7 +75,7 @@ async def _isolation(settings: ProcessSettings) -> AsyncIterator[Finding]:
     try:
         isolation = await asyncio.to_thread(isolation_of, settings)
     except BadSetting as error:
-        yield fail("Isolation", str(error), "see the manual, docs/running.md")
+        yield fail("Isolation", str(error), "see the manual, docs/isolation.md")
         return
     holds = ", ".join(isolation.holds())
     trust = "deploy only code that you trust fully, or follow the advice below"

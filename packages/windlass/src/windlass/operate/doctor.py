@@ -188,7 +188,7 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
     except (Unavailable, BadSetting) as error:
         yield fail("Database", str(error), "check WINDLASS_DATABASE_URL, and that PostgreSQL is running")
     except OperatorError as error:
-        page = "versions" if isinstance(error.__cause__, Changed) else "operations"
+        page = "versions" if isinstance(error.__cause__, Changed) else "missing-data"
         yield fail("Database", str(error), f"see the manual, docs/{page}.md")
     yield _clock(None)
 
