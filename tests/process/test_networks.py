@@ -24,6 +24,7 @@ from windlass.base.isolation import calls, namespace_holder, netlink, network
 from windlass.base.isolation.isolation import Isolation, NetworkRules
 from windlass.base.isolation.step_launcher import StepLauncher
 from windlass.engines.engine import NotReady
+from windlass.engines.workload import Phase
 from windlass.process import inspection, networks
 from windlass.process.builds.cells import BuildStep, Cells
 
@@ -105,6 +106,27 @@ async def test_a_network_that_is_killed_during_a_deployment_does_not_fail_it(
     assert isinstance(waiting.exception(), NotReady) is counts
     if not counts:
         assert (await station.one(SERVICE)).network != made.network
+
+
+async def test_a_killed_network_is_the_reason_of_an_end_that_is_not_recorded_yet(rig, station, monkeypatch):
+    await station.apply(wanted(rig.made(programs.SLEEPS)))
+    ends = station.engine._instances._ends
+    record_end, may_record = ends.record, asyncio.Event()
+
+    async def record_later(*args, **named):
+        await may_record.wait()
+        return await record_end(*args, **named)
+
+    monkeypatch.setattr(ends, "record", record_later)
+    os.kill(kept(rig, hubs(rig)[0]), signal.SIGKILL)
+
+    async def has_ended():
+        await station.engine._resource_monitor.tidy_networks()
+        return (await station.one(SERVICE)).phase is not Phase.RUNNING
+
+    await until(has_ended)
+    assert (await station.one(SERVICE)).lost_network
+    may_record.set()
 
 
 async def test_networks_end_when_nothing_is_in_them_and_no_engine_runs(rig):

@@ -103,6 +103,7 @@ def network_of(record: Record) -> str:
 
 
 def as_instance(key: InstanceKey, record: Record, phase: Phase, ports: Mapping[int, int]) -> Instance:
+    reason = record.verdict or record.reason  # the verdict is known before the end of the program is recorded
     return Instance(
         id=key.id,
         service=key.service,
@@ -112,8 +113,8 @@ def as_instance(key: InstanceKey, record: Record, phase: Phase, ports: Mapping[i
         address=HOST,
         ports=ports,
         exit_code=record.exit_code,
-        reason=record.reason,
-        lost_network=record.reason == exit_reason.NO_NETWORK,
+        reason=reason,
+        lost_network=reason == exit_reason.NO_NETWORK,
         restarts=record.restarts,
         started_at=record.started_at,
         network=network_of(record),

@@ -180,7 +180,7 @@ def refusal(folder: Path, reason: str) -> NeedsContainer:
     """Returns the error about a Dockerfile that the process engine cannot follow."""
     recipe = recipe_of(folder)
     if not recipe.is_runnable:
-        message = f"{_ELSEWHERE.capitalize()}, or set builder to RECIPE and start_command: {reason}"
+        message = f"D{_ELSEWHERE[1:]}, or set builder to RECIPE and start_command: {reason}"
     else:
         message = f"Set builder to RECIPE, or {_ELSEWHERE}: {reason} {_describe(recipe)}"
     return NeedsContainer(message, reason, recipe)
