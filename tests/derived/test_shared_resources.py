@@ -59,7 +59,7 @@ ROWS: Final = {
     "reads of repositories": SharedResource(
         "organizations on one server",
         "windlass.control.context.git_reader:SPARE",
-        "hostile/test_listings.py::test_two_organizations_with_all_their_reads_leave_one_for_another",
+        "hostile/test_listings.py::test_two_organizations_at_their_git_read_limit_leave_capacity_for_a_third",
     ),
     "checks of archives": SharedResource(
         "organizations on one server, and environments of an organization",
@@ -91,7 +91,7 @@ ROWS: Final = {
     "places for streams": SharedResource(
         "tokens and organizations on one server",
         "windlass.api.quota:StreamQuota",
-        "hostile/test_stream_quota.py::test_an_organization_with_all_the_streams_that_it_gets_leaves_room_for_another",
+        "hostile/test_stream_quota.py::test_an_organization_at_its_stream_limit_leaves_streams_for_another",
     ),
     "commands in instances": SharedResource(
         "tokens and organizations on one server",
@@ -101,17 +101,17 @@ ROWS: Final = {
     "connections and descriptors of public ports": SharedResource(
         "addresses of visitors",
         "windlass.base.http_in.bounds:ROOM",
-        "hostile/test_connections.py::test_one_address_may_not_have_all_places",
+        "hostile/test_connections.py::test_one_address_may_use_only_half_of_all_connections",
     ),
     "connections of services to public ports": SharedResource(
         "organizations on one machine",
         "windlass.base.http_in.connections:is_inside",
-        "hostile/test_connections.py::test_services_of_one_organization_leave_places_to_those_of_others_and_to_visitors",
+        "hostile/test_connections.py::test_services_of_one_organization_leave_connections_to_other_organizations_and_visitors",
     ),
     "memory for answers that nobody reads": SharedResource(
         "addresses of visitors",
         "windlass.base.http_in.bounds:ROOM",
-        "hostile/test_connections.py::test_unread_answers_do_not_pile_up",
+        "hostile/test_connections.py::test_unread_answers_are_limited_in_total_size",
     ),
     "requests": SharedResource(
         "tokens",
@@ -126,7 +126,7 @@ ROWS: Final = {
     "connections of the trunk, and its ports for UDP": SharedResource(
         "organizations on one machine",
         "windlass.base.isolation.network:SHARES",
-        "process/hostile/test_networks.py::test_an_organization_with_many_environments_leaves_connections_for_others",
+        "process/hostile/test_networks.py::test_an_organization_with_many_environments_leaves_network_connections_for_others",
     ),
     "room on the disk": SharedResource(
         "services on one machine",
@@ -136,7 +136,7 @@ ROWS: Final = {
     "ports": SharedResource(
         "environments on one machine",
         "windlass.base.isolation.isolation:NetworkRules",
-        "process/hostile/test_networks.py::test_an_instance_that_listens_at_a_port_of_another_gets_nothing_of_it",
+        "process/hostile/test_networks.py::test_an_instance_listening_on_another_services_port_receives_none_of_its_requests",
     ),
     "lookups of names": SharedResource(
         "all that is under way, each in a thread of its own",

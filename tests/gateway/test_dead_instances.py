@@ -36,7 +36,7 @@ async def test_no_request_fails_when_half_of_the_instances_die_while_no_server_r
     await town.router.start()
 
 
-async def test_an_instance_that_is_back_gets_requests_again_without_a_server():
+async def test_a_restarted_instance_gets_requests_again_while_no_server_runs():
     async with make_town(pause_seconds=PAUSE) as town:
         one, two = await town.instance("one"), await town.instance("two")
         await town.shop(one, two)

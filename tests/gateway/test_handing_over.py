@@ -31,7 +31,7 @@ async def test_a_gateway_uses_the_routes_that_it_received(town: GatewayTown):
     assert (said.status, said.body) == (200, b"one")
 
 
-async def test_routes_stay_while_no_server_is_there(town: GatewayTown):
+async def test_the_gateway_keeps_its_routes_while_no_server_runs(town: GatewayTown):
     await town.shop(await town.instance("one"))
     kept = await town.caller()
     await kept.ask(request())
@@ -40,7 +40,7 @@ async def test_routes_stay_while_no_server_is_there(town: GatewayTown):
     assert (await town.ask(request())).body == b"one"
 
 
-async def test_a_gateway_that_takes_over_holds_the_port_in_the_other_family(town: GatewayTown):
+async def test_the_successor_of_a_gateway_holds_the_port_in_the_other_address_family(town: GatewayTown):
     before = await town.process()
     await town.replace()
     await until(lambda: before not in processes_of(town.folder))
@@ -57,7 +57,7 @@ async def test_a_killed_gateway_is_started_again_with_its_routes(town: GatewayTo
     assert (await town.ask(request())).body == b"one"
 
 
-async def test_a_gateway_without_a_server_has_its_routes_after_a_crash(town: GatewayTown):
+async def test_a_gateway_killed_while_no_server_runs_has_its_routes_after_the_next_start(town: GatewayTown):
     await town.shop(await town.instance("one"))
     process = await town.process()
     await town.router.stop()
@@ -166,7 +166,7 @@ async def test_a_download_outlives_a_replacement_and_its_connection_goes_on(town
     assert (await caller.ask(request("/"))).body == b"short"
 
 
-async def test_ports_of_services_stay_open_when_a_gateway_is_replaced(town: GatewayTown, free_port: int):
+async def test_service_ports_stay_open_when_a_gateway_is_replaced(town: GatewayTown, free_port: int):
     one = await town.instance("one")
     await town.router.reserve("shop", [Listen(free_port)])
     await town.shop(one, external=free_port)
@@ -187,7 +187,7 @@ async def test_a_port_in_use_is_refused_with_the_words_of_the_router(town: Gatew
         await town.router.reserve("other", [Listen(free_port)])
 
 
-async def test_an_instance_is_drained_when_the_relieved_gateway_has_nothing_under_way_there(
+async def test_draining_an_instance_also_waits_for_requests_in_the_replaced_gateway(
     town: GatewayTown,
 ):
     gate = asyncio.Event()
@@ -226,7 +226,7 @@ async def test_a_tunnel_through_a_relieved_gateway_is_cut_after_the_patience(tow
     assert await socket.rest() == b""
 
 
-async def test_gateways_that_start_at_once_follow_each_other(town: GatewayTown):
+async def test_of_gateways_started_at_the_same_time_only_one_remains(town: GatewayTown):
     await town.shop(await town.instance("one"))
     for _ in range(4):
         start_gateway(town.folder)
@@ -235,7 +235,7 @@ async def test_gateways_that_start_at_once_follow_each_other(town: GatewayTown):
     assert (await town.ask(request())).body == b"one"
 
 
-async def test_a_successor_that_dies_in_between_changes_nothing(town: GatewayTown):
+async def test_a_successor_that_dies_during_the_handover_changes_nothing(town: GatewayTown):
     await town.shop(await town.instance("one"))
     before = await town.process()
     connection = connect_to(town.folder, HANDOVER, socket.SOCK_SEQPACKET)
@@ -269,7 +269,7 @@ async def test_a_gateway_without_a_route_ends_with_its_last_server(town: Gateway
     await refused(town)
 
 
-async def test_a_gateway_ends_with_its_folder(town: GatewayTown):
+async def test_a_gateway_ends_when_its_folder_is_deleted(town: GatewayTown):
     await town.shop(await town.instance("one"))
     await town.router.stop()
     shutil.rmtree(town.folder)
@@ -288,7 +288,7 @@ async def test_a_server_with_other_code_replaces_the_gateway(town: GatewayTown, 
     assert (await town.ask(request())).body == b"one"
 
 
-async def test_bytes_that_are_no_message_end_one_link_only(town: GatewayTown):
+async def test_invalid_bytes_on_a_control_connection_close_only_that_connection(town: GatewayTown):
     await town.shop(await town.instance("one"))
     before = await town.process()
     for said in (b"\xff" * 100, b"\x00\x00\x00\x02{}", b"\x00\x00\x00\x01\xc1", b""):

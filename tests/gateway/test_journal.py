@@ -41,7 +41,7 @@ def test_a_journal_is_whole_again_when_the_disk_has_space(tmp_path: Path, monkey
     assert len(again.told) == 3
 
 
-def test_a_journal_whose_last_change_is_torn_has_all_others(tmp_path: Path):
+def test_a_journal_with_a_truncated_last_change_restores_all_earlier_changes(tmp_path: Path):
     path = tmp_path / JOURNAL
     journal = Journal(path)
     journal.open()
@@ -63,7 +63,7 @@ def test_a_journal_whose_last_change_is_torn_has_all_others(tmp_path: Path):
         again.close()
 
 
-def test_a_journal_does_not_grow_with_changes_that_were_replaced(tmp_path: Path):
+def test_the_journal_does_not_grow_with_replaced_changes(tmp_path: Path):
     journal = Journal(tmp_path / JOURNAL)
     journal.open()
     lasting: list[Change] = [Open("local", "127.0.0.1", 80), Reserve("local", "shop", ())]

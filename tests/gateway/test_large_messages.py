@@ -41,7 +41,7 @@ async def test_twenty_thousand_endpoints_are_drained_at_a_relieved_gateway(town:
     await draining
 
 
-async def test_a_message_that_the_other_side_would_cut_is_not_sent():
+async def test_a_message_over_the_size_limit_raises_an_error_and_is_not_sent():
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     lost: list[bool] = []

@@ -30,7 +30,7 @@ async def test_a_long_log_is_set_aside_while_the_gateway_runs(town: GatewayTown)
     assert "the gateway serves" in log.read_text()
 
 
-async def test_a_relieved_gateway_follows_the_log_of_its_successor(town: GatewayTown):
+async def test_a_replaced_gateway_follows_the_rotated_log_of_its_successor(town: GatewayTown):
     async def echo(heard: Heard) -> None:
         heard.out.write(b"HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n")
         await heard.reader.read()
@@ -46,7 +46,7 @@ async def test_a_relieved_gateway_follows_the_log_of_its_successor(town: Gateway
     await until(lambda: log.exists() and outputs(predecessor) == outputs(successor) == [str(log)] * 2)
 
 
-def test_outputs_that_are_no_log_stay(tmp_path: Path):
+def test_an_output_that_is_not_the_log_file_is_not_redirected(tmp_path: Path):
     log = tmp_path / LOG
     log.write_bytes(b"")
     fill(log)

@@ -28,7 +28,7 @@ async def shop(town: GatewayTown, port: int) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "localhost"])
-async def test_the_address_of_a_gateway_changes_while_services_run(
+async def test_the_listen_address_of_a_gateway_changes_while_services_run(
     town: GatewayTown, free_port: int, host: str
 ):
     await shop(town, free_port)
@@ -37,7 +37,7 @@ async def test_the_address_of_a_gateway_changes_while_services_run(
         assert [await body(port), await body(free_port)] == [b"one", b"one"]
 
 
-async def test_the_port_of_a_gateway_changes_while_services_run(town: GatewayTown, free_port: int):
+async def test_the_listen_port_of_a_gateway_changes_while_services_run(town: GatewayTown, free_port: int):
     await shop(town, free_port)
     former = town.router.port
     async with server(town, "127.0.0.1", 0) as router:
@@ -51,7 +51,9 @@ async def test_the_port_of_a_gateway_changes_while_services_run(town: GatewayTow
             await body(former)
 
 
-async def test_a_gateway_that_cannot_move_to_an_address_stays(town: GatewayTown, free_port: int):
+async def test_a_gateway_that_cannot_bind_the_new_address_keeps_the_old_one(
+    town: GatewayTown, free_port: int
+):
     await shop(town, free_port)
     port = town.router.port
     with pytest.raises(RouteError, match="is no address of this machine"):

@@ -45,7 +45,9 @@ async def test_a_gateway_with_the_same_limit_and_python_stays(town: GatewayTown)
 
 
 @pytest.mark.parametrize(("name", "other"), [("executable", "/usr/bin/other"), ("version", "9.9")])
-def test_another_python_is_another_gateway(monkeypatch: pytest.MonkeyPatch, name: str, other: str):
+def test_another_python_interpreter_or_version_changes_the_gateways_build_id(
+    monkeypatch: pytest.MonkeyPatch, name: str, other: str
+):
     before = build.__wrapped__()
     monkeypatch.setattr(sys, name, other)
     assert build.__wrapped__() != before

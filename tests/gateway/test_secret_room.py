@@ -29,14 +29,14 @@ NAMES = (CONTROL, HANDOVER, SOCKETS)
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_socket_is_not_where_its_name_is_known(town: GatewayTown, name: str) -> None:
+async def test_gateway_sockets_are_in_a_folder_with_a_secret_name(town: GatewayTown, name: str) -> None:
     assert not (town.folder / name).exists()
     path = socket_of(town.folder, name)
     assert path.is_socket()
     assert len(path.parent.name) > 32
 
 
-async def test_the_name_is_only_in_a_file_that_services_cannot_read(town: GatewayTown) -> None:
+async def test_the_secret_folder_name_is_stored_only_in_a_private_file(town: GatewayTown) -> None:
     room = socket_of(town.folder, CONTROL).parent
     assert stat.S_IMODE((town.folder / "room").stat().st_mode) == 0o600
     assert stat.S_IMODE(room.stat().st_mode) == 0o700
@@ -60,7 +60,7 @@ def test_a_gateway_of_an_older_version_is_still_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("has_mark", [True, False])
 @pytest.mark.parametrize("has_ended", [True, False])
-def test_a_program_of_a_service_that_knows_the_name_is_refused(
+def test_a_service_program_that_connects_to_the_gateways_control_socket_is_refused(
     tmp_path: Path, has_mark: bool, has_ended: bool
 ) -> None:
     """Also if a process without a mark that has ended has left it the connection."""

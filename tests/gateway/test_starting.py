@@ -33,7 +33,7 @@ async def test_a_gateway_answers_503_to_unknown_hosts_until_it_has_all_routes(to
     assert (await town.ask(UNKNOWN)).status == 404
 
 
-async def test_a_gateway_remembers_after_a_crash_that_it_has_all_routes(town: GatewayTown):
+async def test_a_gateway_remembers_across_a_crash_that_its_routes_are_complete(town: GatewayTown):
     await town.router.complete()
     await restarted(town, with_journal=True)
     assert (await town.ask(UNKNOWN)).status == 404

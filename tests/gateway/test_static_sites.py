@@ -16,7 +16,7 @@ LARGE = os.urandom(1024) * 16384
 """16 MB, which no sockets hold."""
 
 
-async def test_a_download_of_a_site_finishes_at_the_elder_and_the_next_is_of_its_successor(
+async def test_a_download_completes_at_the_replaced_gateway_and_the_next_request_goes_to_the_successor(
     town: GatewayTown, tmp_path: Path
 ):
     release, _ = made(tmp_path, {**FILES, "film.mp4": LARGE})
@@ -32,7 +32,7 @@ async def test_a_download_of_a_site_finishes_at_the_elder_and_the_next_is_of_its
     assert whole.endswith(LARGE)
 
 
-async def test_a_gateway_that_was_killed_has_its_sites_again(tmp_path: Path):
+async def test_a_killed_gateway_restores_its_static_sites_from_the_journal(tmp_path: Path):
     release, _ = made(tmp_path, FILES)
     journal = Journal(tmp_path / "journal")
     journal.open()
@@ -54,7 +54,7 @@ async def test_a_gateway_that_was_killed_has_its_sites_again(tmp_path: Path):
         journal.close()
 
 
-def test_a_gateway_with_a_site_is_needed():
+def test_a_gateway_with_a_static_site_keeps_running_without_a_server():
     told = JournaledRoutes()
     told.note(SetRoutes("local", "shop", (route(),)))
     assert told.is_empty

@@ -26,7 +26,7 @@ async def no_elders(endpoints: Sequence[Endpoint], patience: float) -> None:
     """This gateway is the first."""
 
 
-async def test_a_successor_that_never_answers_holds_up_no_changes(
+async def test_a_silent_successor_does_not_block_route_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(handover, "_LONGEST_CHANGE", 0.05)
@@ -47,7 +47,7 @@ async def test_a_successor_that_never_answers_holds_up_no_changes(
                 assert await asyncio.to_thread(silent.recv, 1000) == b""
 
 
-async def test_a_change_that_waits_for_a_handover_is_left_to_the_successor(
+async def test_a_route_change_during_a_handover_is_made_by_the_successor(
     town: GatewayTown, monkeypatch: pytest.MonkeyPatch
 ):
     await town.shop(await town.instance("one"))

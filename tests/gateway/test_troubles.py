@@ -20,7 +20,7 @@ from windlass.gateway.link import AskGateway
 from windlass.routers.router import Listen, RouteError
 
 
-async def test_a_gateway_whose_port_was_taken_while_it_was_away_opens_it_when_it_is_free(
+async def test_a_gateway_whose_port_was_taken_opens_the_port_when_it_is_free_again(
     town: GatewayTown, monkeypatch
 ):
     monkeypatch.setattr(link, "_AGAIN", 0.05)
@@ -41,7 +41,7 @@ async def test_a_gateway_whose_port_was_taken_while_it_was_away_opens_it_when_it
     assert (await town.ask(request())).body == b"one"
 
 
-async def test_a_gateway_that_does_not_answer_is_named_with_the_way_to_end_it(town: GatewayTown, monkeypatch):
+async def test_a_hanging_gateway_is_reported_with_the_command_that_kills_it(town: GatewayTown, monkeypatch):
     process = await town.process()
     monkeypatch.setattr(link, "_PATIENCE", 0.2)
     os.kill(process, signal.SIGSTOP)
@@ -52,7 +52,7 @@ async def test_a_gateway_that_does_not_answer_is_named_with_the_way_to_end_it(to
         os.kill(process, signal.SIGCONT)
 
 
-async def test_a_signal_ends_a_gateway_after_its_server_and_starts_no_other(town: GatewayTown):
+async def test_sigterm_ends_a_gateway_only_after_its_server_and_starts_no_new_one(town: GatewayTown):
     """As a stop of a whole control group does, which ends both at once."""
     await town.shop(await town.instance("one"))
     process = await town.process()
@@ -88,7 +88,9 @@ def _is_reached(port: int) -> bool:
     return True
 
 
-async def test_a_service_whose_port_was_taken_is_reached_by_name(town: GatewayTown, free_port: int):
+async def test_a_service_whose_external_port_was_taken_is_still_reached_by_host_name(
+    town: GatewayTown, free_port: int
+):
     one = await town.instance("one")
     await town.router.reserve("shop", [Listen(free_port)])
     await town.shop(one, external=free_port)
@@ -105,7 +107,7 @@ async def test_a_service_whose_port_was_taken_is_reached_by_name(town: GatewayTo
         assert (await caller.ask(request())).body == b"one"
 
 
-async def test_a_server_that_has_not_reserved_a_port_brings_it_back_when_it_is_free(
+async def test_a_taken_service_port_is_reopened_when_it_is_free_also_by_a_server_that_did_not_reserve_it(
     town: GatewayTown, free_port: int, monkeypatch, caplog
 ):
     monkeypatch.setattr(link, "_AGAIN", 0.05)
@@ -128,7 +130,7 @@ async def test_a_server_that_has_not_reserved_a_port_brings_it_back_when_it_is_f
         assert (await caller.ask(request())).body == b"one"
 
 
-async def test_a_reason_for_which_services_are_not_reached_is_logged_once(
+async def test_the_reason_why_services_are_unreachable_is_logged_once(
     town: GatewayTown, free_port: int, monkeypatch, caplog
 ):
     monkeypatch.setattr(link, "_AGAIN", 0.01)
@@ -151,13 +153,13 @@ async def test_a_reason_for_which_services_are_not_reached_is_logged_once(
     assert caplog.text.count("services are not reached") == 1
 
 
-async def test_a_port_that_cannot_exist_is_answered(town: GatewayTown):
+async def test_a_port_number_out_of_range_is_refused(town: GatewayTown):
     for port in (70_000, -1):
         with pytest.raises(RouteError):
             await town.router.reserve("shop", [Listen(port)])
 
 
-async def test_a_port_that_is_taken_keeps_no_other_service_from_being_reached(
+async def test_a_taken_port_of_one_service_does_not_make_other_services_unreachable(
     town: GatewayTown, free_port: int
 ):
     await town.router.reserve("base", [Listen(free_port)])
@@ -193,7 +195,7 @@ async def test_a_gateway_whose_folder_was_away_for_a_moment_is_started_again(tow
     assert (await town.ask(request())).body == b"one"
 
 
-async def test_a_call_on_a_link_that_has_just_closed_is_made_on_the_next_one(town: GatewayTown):
+async def test_a_call_on_a_closed_gateway_connection_is_repeated_on_a_new_one(town: GatewayTown):
     process = await town.process()
     assert town.link._writer
     town.link._writer.transport.abort()

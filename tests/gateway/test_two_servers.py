@@ -41,7 +41,7 @@ async def test_a_second_server_with_the_same_settings_uses_the_same_gateway(town
     assert await body(port) == b"one"
 
 
-async def test_the_refusal_ends_with_the_server_that_had_the_gateway(town: GatewayTown):
+async def test_a_changed_gateway_port_is_accepted_once_the_other_server_has_stopped(town: GatewayTown):
     """Otherwise the port of a gateway could never be changed; also after a gateway was replaced."""
     await town.shop(await town.instance("one"))
     await town.replace()

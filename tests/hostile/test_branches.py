@@ -53,14 +53,14 @@ async def test_a_new_application_has_the_default_branch_if_none_was_named(world,
     assert (await world.get(f"/application/{answer['id']}")).json == answer.json
 
 
-async def test_a_branch_that_was_named_is_asked_for_nowhere(world):
+async def test_a_given_branch_is_stored_without_contacting_the_repository(world):
     app = f"/application/{(await created(world, {**REPOSITORY, 'branch': 'next'}))['id']}"
     await world.put(app, {"git_repository": {**REPOSITORY, "branch": "other"}})
     moved = await world.patch(app, {"git_repository": ELSEWHERE})
     assert (moved["git_repository"]["branch"], world.git.asked) == ("other", [])
 
 
-async def test_a_branch_that_is_left_out_or_taken_away_goes_back_to_the_default_branch(world):
+async def test_a_branch_omitted_or_set_to_null_is_reset_to_the_default_branch(world):
     app = f"/application/{(await created(world, {**REPOSITORY, 'branch': 'next'}))['id']}"
     replaced = await world.put(app, {"git_repository": REPOSITORY})
     assert replaced["git_repository"]["branch"] == "master"
@@ -71,7 +71,9 @@ async def test_a_branch_that_is_left_out_or_taken_away_goes_back_to_the_default_
 
 @pytest.mark.parametrize("default", ["master", "-x", "a b"])
 @pytest.mark.parametrize("broken", ["", "it is private"])
-async def test_without_a_good_answer_the_application_is_made_without_a_branch(world, default, broken):
+async def test_if_the_repository_does_not_answer_the_application_is_created_without_a_branch(
+    world, default, broken
+):
     world.git.broken, world.git.default = broken, default
     answer = await created(world, REPOSITORY)
     assert answer.status == 201
@@ -92,7 +94,7 @@ async def test_a_repository_that_does_not_answer_delays_no_other_write_and_no_cr
     assert "branch" not in answer["git_repository"]
 
 
-async def test_a_caller_without_write_permission_has_no_repository_read(world):
+async def test_a_caller_without_the_write_right_causes_no_request_to_the_repository(world):
     reader = await world.new_token("Read")
     _, stranger = await world.organization()
     path, body = (
@@ -104,7 +106,7 @@ async def test_a_caller_without_write_permission_has_no_repository_read(world):
     assert world.git.asked == []
 
 
-async def test_a_limited_token_has_nothing_read_with_a_git_token_that_it_does_not_see(world):
+async def test_a_limited_token_cannot_use_a_git_token_outside_its_limits(world):
     tokens = f"/organization/{world.org}/gitToken"
     secret = {"name": "t", "type": "GITHUB", "token": "x", "git_api_url": "https://git.example"}
     token = await world.made(tokens, secret)

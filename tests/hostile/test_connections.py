@@ -53,7 +53,7 @@ SLOW = [silent, half_a_head, a_head_by_and_by, idle_after_an_answer, half_a_seco
 
 @pytest.mark.parametrize("behave", SLOW)
 @pytest.mark.parametrize("name", PORTS)
-async def test_a_client_that_only_keeps_its_connection_is_let_go(name, behave):
+async def test_an_idle_or_slow_client_is_disconnected(name, behave):
     async with opened(name, **QUICK) as port:
         caller = await port.caller()
         await behave(caller)
@@ -109,7 +109,7 @@ def still_open(callers):
 
 @pytest.mark.parametrize("begin", [b"", BEGINNING], ids=["silent", "half a head"])
 @pytest.mark.parametrize("name", PORTS)
-async def test_a_flood_of_waiting_connections_closes_itself_and_others_are_served(name, begin):
+async def test_connections_over_the_limit_are_closed_and_other_clients_are_served(name, begin):
     async with opened(name, connections=8) as port:
         callers = await flood(port, 60, "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5")
         for caller in callers:
@@ -121,7 +121,7 @@ async def test_a_flood_of_waiting_connections_closes_itself_and_others_are_serve
 
 
 @pytest.mark.parametrize("name", PORTS)
-async def test_without_the_limit_the_flood_stays(name):
+async def test_without_the_connection_limit_all_flooding_connections_stay_open(name):
     """Otherwise the test above would show nothing."""
     async with opened(name, connections=1000) as port:
         callers = await flood(port, 60, "127.0.0.2", "127.0.0.3")
@@ -130,7 +130,7 @@ async def test_without_the_limit_the_flood_stays(name):
 
 
 @pytest.mark.parametrize("name", PORTS)
-async def test_one_address_may_not_have_all_places(name):
+async def test_one_address_may_use_only_half_of_all_connections(name):
     async with opened(name, connections=8) as port:
         steady = await port.caller("127.0.0.9")
         assert (await steady.ask(ASK)).status == 200
@@ -159,7 +159,7 @@ def admitted(table: ConnectionTable, network: str) -> int:
     return sum(table.admit(Calling(network)) is Admission.FREE for _ in range(100))
 
 
-async def test_services_of_one_organization_leave_places_to_those_of_others_and_to_visitors():
+async def test_services_of_one_organization_leave_connections_to_other_organizations_and_visitors():
     table = ConnectionTable("gateway", Bounds(connections=64))
     organizations = [admitted(table, f"198.19.0.{number}") for number in (130, 140, 150)]
     assert organizations == [16, 7, 3]
@@ -167,14 +167,14 @@ async def test_services_of_one_organization_leave_places_to_those_of_others_and_
     table.stop()
 
 
-async def test_organizations_with_one_address_would_leave_none_to_each_other():
+async def test_organizations_behind_one_address_would_exhaust_each_others_connections():
     table = ConnectionTable("gateway", Bounds(connections=64))
     assert [admitted(table, "198.19.0.130") for _ in range(2)] == [16, 0]
     table.stop()
 
 
 @pytest.mark.parametrize("name", PORTS)
-async def test_a_trusted_proxy_may_have_all_places(name):
+async def test_a_trusted_proxy_may_use_all_connections(name):
     async with opened(name, connections=8, trusts=("127.0.0.0/29",)) as port:
         callers = await flood(port, 8, "127.0.0.2")
         for caller in callers:
@@ -192,7 +192,7 @@ async def test_many_bad_requests_are_one_line_in_the_log(name, caplog):
     assert 1 <= len(lines) <= 2  # the first moment, and what is left at the end
 
 
-async def test_unread_answers_do_not_pile_up():
+async def test_unread_answers_are_limited_in_total_size():
     async with opened("api", unsent_bytes=1024 * 1024) as port:
         ask = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
         callers = [await port.caller(room=4096) for _ in range(20)]

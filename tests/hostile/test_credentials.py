@@ -146,14 +146,14 @@ each_credential = pytest.mark.parametrize(
 )
 
 
-def test_every_credential_that_the_server_sends_is_put_to_use_here():
+def test_the_credential_tests_cover_every_credential_that_the_server_sends():
     assert {(family.name, secret) for family, secret in SOMEWHERE} == set(GROUNDS)
     for family, secret in SOMEWHERE:
         assert changes(family), f"{family.name}.{secret}"
 
 
 @each_credential
-async def test_a_credential_reaches_its_own_host(family: Family, secret: str, tmp_path: Path):
+async def test_a_credential_is_sent_to_its_own_host(family: Family, secret: str, tmp_path: Path):
     async with listening(tmp_path) as (world, ears):
         ground = await GROUNDS[family.name, secret](world, ears)
         await ground.use()
@@ -161,12 +161,14 @@ async def test_a_credential_reaches_its_own_host(family: Family, secret: str, tm
 
 
 @each_credential
-async def test_no_change_sends_a_credential_to_another_host(family: Family, secret: str, tmp_path: Path):
+async def test_no_change_of_a_resource_sends_its_credential_to_another_host(
+    family: Family, secret: str, tmp_path: Path
+):
     assert [leak async for leak in leaks(family, secret, tmp_path)] == []
 
 
 @each_credential
-async def test_without_the_rules_a_credential_would_follow_the_address(
+async def test_without_the_rules_a_changed_address_would_receive_the_stored_credential(
     family: Family, secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async def nothing(*_: Any) -> None:
@@ -182,7 +184,7 @@ async def test_without_the_rules_a_credential_would_follow_the_address(
         assert await anext(found, "")
 
 
-def test_an_encrypted_field_names_where_it_is_sent():
+def test_an_encrypted_field_must_declare_where_it_is_sent():
 
     with pytest.raises(TypeError, match="sent_to"):
         hidden("token_set")  # type: ignore[call-arg]

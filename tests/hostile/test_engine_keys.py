@@ -30,7 +30,7 @@ async def changed(world: World, change: dict[str, Any], method: str = "PATCH") -
 
 @pytest.mark.parametrize("method", ["PATCH", "PUT"])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))
-async def test_the_key_of_an_engine_stays_with_its_address_and_authority(world, change, method):
+async def test_changing_a_clusters_address_or_ca_requires_sending_its_key_again(world, change, method):
     assert await changed(world, change, method) == (400, False)
 
 
@@ -46,7 +46,7 @@ AT_ONCE: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("changes", AT_ONCE, ids=lambda changes: next(iter(changes[1])))
-async def test_two_changes_at_once_never_send_the_former_key_to_the_new_address(world, changes, order):
+async def test_concurrent_changes_never_send_the_old_engine_key_to_the_new_address(world, changes, order):
     east = await cluster(world)
     path = f"/organization/{world.org}/cluster/{east}"
     answers = await asyncio.gather(*(world.patch(path, change) for change in changes[::order]))
@@ -58,7 +58,7 @@ async def test_two_changes_at_once_never_send_the_former_key_to_the_new_address(
     assert ELSEWHERE in keys or refused, "one of them asked the engine there, or came too late for that"
 
 
-async def test_a_change_with_an_old_etag_moves_no_cluster(world):
+async def test_a_cluster_change_with_an_outdated_etag_is_refused(world):
     east = await cluster(world)
     path = f"/organization/{world.org}/cluster/{east}"
     old = {"If-Match": (await world.get(path)).headers["etag"]}
@@ -70,7 +70,7 @@ async def test_a_change_with_an_old_etag_moves_no_cluster(world):
     assert (await world.get(path))["engine_address"] == TLS["engine_address"]
 
 
-async def test_a_disconnected_cluster_has_no_key_for_the_next_address(world):
+async def test_a_disconnected_cluster_has_lost_its_engine_key(world):
     east = await cluster(world)
     path = f"/organization/{world.org}/cluster/{east}"
     assert (await world.patch(path, dict.fromkeys(TLS) | {"engine_key": ""})).status == 200
@@ -125,6 +125,8 @@ async def test_a_cluster_is_not_deleted_while_something_is_deployed_there_or_its
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))
-async def test_without_the_rule_the_key_would_be_used_elsewhere(world, change, monkeypatch):
+async def test_without_the_rule_the_stored_engine_key_would_be_used_at_another_address(
+    world, change, monkeypatch
+):
     monkeypatch.setattr(references, "_is_turned", lambda new, old: False)
     assert await changed(world, change) == (200, True)

@@ -70,18 +70,18 @@ async def erased(folder: Path) -> bool:
     return not victim.exists()
 
 
-async def test_an_engine_that_names_a_file_as_a_container_has_no_file_erased(tmp_path):
+async def test_an_engine_with_a_file_path_as_a_container_id_causes_no_file_deletion(tmp_path):
     assert await erased(tmp_path) is False
 
 
-async def test_without_the_rule_about_ids_of_containers_the_file_would_be_erased(tmp_path, monkeypatch):
+async def test_without_the_check_of_container_ids_the_file_would_be_deleted(tmp_path, monkeypatch):
     monkeypatch.setattr(position, "is_container_id", lambda id: True)
     monkeypatch.setattr(watch, "is_container_id", lambda id: True)
     assert await erased(tmp_path) is True
 
 
 @pytest.mark.parametrize("id", ["../../windlass.db", "/etc/passwd", "..", ".", "", "a/b", "a" * 65, "a\n", 7])
-def test_ids_that_would_lead_to_other_files_are_no_ids_of_containers(tmp_path, id):
+def test_a_path_is_not_a_valid_container_id(tmp_path, id):
     assert not position.is_container_id(id)
     with pytest.raises((ValueError, TypeError)):
         position.Positions(tmp_path).forget(id)
@@ -108,16 +108,18 @@ async def followed(folder: Path) -> int:
         return len(watched._followers)
 
 
-async def test_an_engine_that_tells_of_ever_more_containers_takes_no_more_connections(tmp_path, monkeypatch):
+async def test_an_engine_that_reports_ever_more_containers_gets_a_bounded_number_of_connections(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(watch, "MOST_FOLLOWED", 5)
     assert await followed(tmp_path) == 5
 
 
-async def test_without_the_limit_each_container_that_is_told_of_would_take_a_connection(tmp_path):
+async def test_without_the_limit_each_reported_container_would_take_a_connection(tmp_path):
     assert await followed(tmp_path) > 5
 
 
-async def test_ends_of_containers_that_never_were_take_no_memory(tmp_path):
+async def test_end_events_of_unknown_containers_are_not_stored(tmp_path):
     async with server(tmp_path) as (there, engine):
         told = [event(f"{number:064x}", action, SERVICE) for number in range(50) for action in ("oom", "die")]
         engine.answers["/logs"] = streams()
@@ -174,7 +176,7 @@ LIES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-async def test_a_list_that_makes_no_sense_is_refused_with_the_way_out(tmp_path, lie):
+async def test_a_malformed_container_list_is_refused_with_advice(tmp_path, lie):
     async with server(tmp_path) as (there, engine):
         place = await place_of(there, engine)
         engine.answers["/containers/json"] = LIES[lie]
@@ -182,7 +184,7 @@ async def test_a_list_that_makes_no_sense_is_refused_with_the_way_out(tmp_path, 
             await place.engine.all()
 
 
-async def test_an_answer_is_not_decoded_beyond_a_megabyte_unless_its_type_is_known(tmp_path, monkeypatch):
+async def test_an_answer_over_a_megabyte_is_decoded_only_as_a_known_type(tmp_path, monkeypatch):
     async with server(tmp_path) as (there, engine):
         place = await place_of(there, engine)
         assert isinstance(place.engine, DockerEngine)
@@ -224,7 +226,7 @@ async def told(
     engine.answers[f"{ID}/json"] = says(container(labels, **state))
 
 
-async def test_only_containers_that_were_asked_for_are_believed(tmp_path):
+async def test_containers_of_other_services_or_installations_are_ignored(tmp_path):
     async with server(tmp_path) as (there, engine):
         place = await place_of(there, engine)
         await told(there, engine, labels_of(place, SERVICE))
@@ -241,7 +243,7 @@ async def test_only_containers_that_were_asked_for_are_believed(tmp_path):
         assert (await place.engine.observe(SERVICE)).instances == ()
 
 
-async def test_the_address_in_its_networks_that_an_engine_tells_is_called_by_no_probe(tmp_path):
+async def test_the_container_network_address_reported_by_a_remote_engine_is_not_probed(tmp_path):
     async with server(tmp_path) as (there, engine):
         place = await place_of(there, engine)
         await told(there, engine, labels_of(place, SERVICE))
@@ -250,7 +252,7 @@ async def test_the_address_in_its_networks_that_an_engine_tells_is_called_by_no_
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "-1", "99999999999999999999999", "x", None])
-async def test_ports_that_there_cannot_be_reach_no_router(tmp_path, port):
+async def test_an_invalid_port_reported_by_an_engine_is_refused(tmp_path, port):
     async with server(tmp_path) as (there, engine):
         place = await place_of(there, engine)
         labels = labels_of(place, SERVICE)
@@ -263,7 +265,7 @@ async def test_ports_that_there_cannot_be_reach_no_router(tmp_path, port):
 
 
 @pytest.mark.parametrize("figure", [10**18 * 100, -1, 1.5, "7", 2**63])
-async def test_a_measurement_that_there_cannot_be_is_refused(tmp_path, figure):
+async def test_an_invalid_measurement_reported_by_an_engine_is_refused(tmp_path, figure):
     async with server(tmp_path) as (there, engine):
         place = await place_of(there, engine)
         await told(there, engine, labels_of(place, SERVICE))
@@ -272,7 +274,7 @@ async def test_a_measurement_that_there_cannot_be_is_refused(tmp_path, figure):
             await place.engine.usage()
 
 
-async def test_a_long_message_of_an_engine_about_an_end_is_cut(tmp_path):
+async def test_a_long_error_text_of_an_engine_is_truncated(tmp_path):
     async with server(tmp_path) as (there, engine):
         place = await place_of(there, engine)
         await told(there, engine, labels_of(place, SERVICE), Status="exited", Error="x" * 2**19)

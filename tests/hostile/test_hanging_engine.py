@@ -49,7 +49,7 @@ async def begun(there: Inside, engine: HostileEngine) -> Cluster:
     return east
 
 
-async def test_services_of_others_are_deployed_while_an_engine_never_answers(tmp_path: Path):
+async def test_other_services_are_deployed_while_a_remote_engine_hangs(tmp_path: Path):
     async with server(tmp_path) as (there, engine):
         await begun(there, engine)
         for path in [*engine.answers]:
@@ -66,7 +66,7 @@ async def test_services_of_others_are_deployed_while_an_engine_never_answers(tmp
         await until(gone)
 
 
-async def test_an_engine_is_told_the_variables_of_its_own_services_alone(tmp_path: Path):
+async def test_an_engine_receives_only_the_variables_of_its_own_services(tmp_path: Path):
     async with server(tmp_path) as (there, engine):
         app = await there.application("sleeps", name=CANARY)
         for scope in (app.path, f"/environment/{there.environment}"):

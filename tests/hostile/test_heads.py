@@ -35,7 +35,7 @@ def check_refusal(port, answer):
         assert body.startswith(b'{"status":')
 
 
-async def test_a_doubtful_request_is_refused_on_both_ports_and_nothing_after_it_is_answered(port):
+async def test_an_ambiguous_request_is_refused_on_both_ports_and_closes_the_connection(port):
     for title, sent in REFUSED.items():
         caller = await port.caller()
         await caller.send(sent)
@@ -46,7 +46,7 @@ async def test_a_doubtful_request_is_refused_on_both_ports_and_nothing_after_it_
         await caller.close()
 
 
-async def test_a_request_that_is_taken_ends_at_the_same_byte_on_both_ports(port):
+async def test_an_accepted_request_ends_at_the_same_byte_on_both_ports(port):
     for title, sent in {**TAKEN, **WITHIN}.items():
         caller = await port.caller()
         await caller.send(sent + LAST)
@@ -57,7 +57,7 @@ async def test_a_request_that_is_taken_ends_at_the_same_byte_on_both_ports(port)
         await caller.close()
 
 
-async def test_a_request_beyond_a_limit_is_refused_before_more_is_read(port):
+async def test_a_request_over_a_limit_is_refused_before_more_is_read(port):
     for title, (status, sent) in BEYOND.items():
         caller = await port.caller()
         await caller.send(sent)
@@ -67,7 +67,7 @@ async def test_a_request_beyond_a_limit_is_refused_before_more_is_read(port):
         await caller.close()
 
 
-async def test_a_doubtful_head_is_refused_however_it_is_cut(port):
+async def test_a_refused_request_head_is_refused_however_its_bytes_are_split(port):
     for title in ("too many fields", "a target that is too long", "another coding", "no host"):
         status, sent = BEYOND[title]
         caller = await port.caller()
@@ -78,7 +78,7 @@ async def test_a_doubtful_head_is_refused_however_it_is_cut(port):
 
 
 @pytest.mark.parametrize("name", PORTS)
-async def test_without_limits_the_same_requests_are_collected_and_served(name):
+async def test_without_limits_the_same_requests_are_served(name):
     """Otherwise the tests above would show nothing."""
     async with opened(name, **LIFTED) as port:
         for title in BY_LIMIT:
@@ -106,7 +106,7 @@ async def test_pipelined_requests_before_a_bad_one_are_answered(port):
     assert statuses(await caller.rest()) == [200, 200, 200, 400]
 
 
-async def test_a_trailer_is_no_field_of_the_request():
+async def test_a_trailer_field_is_not_treated_as_a_header():
     authorization = f"Authorization: Token {ADMIN}\r\n".encode()
     body = b"2\r\n{}\r\n0\r\n%b\r\n"
     async with opened("api") as port:
@@ -116,7 +116,7 @@ async def test_a_trailer_is_no_field_of_the_request():
         assert await port.status(sent) == 400  # the control: for any caller, the body lacks a name
 
 
-async def test_an_answer_is_given_before_a_body_that_never_comes_and_the_rest_is_not_kept(port):
+async def test_a_request_with_a_huge_declared_body_is_answered_without_reading_the_body(port):
     caller = await port.caller()
     huge = b"POST /nowhere HTTP/1.1\r\nHost: nobody.localhost\r\nContent-Length: 9999999999\r\n\r\n"
     await caller.send(huge + b"x" * 100_000)
@@ -125,7 +125,7 @@ async def test_an_answer_is_given_before_a_body_that_never_comes_and_the_rest_is
 
 
 @pytest.mark.parametrize(("most", "refused"), [(4096, True), (10_000, False)], ids=["refused", "the control"])
-async def test_a_body_for_the_api_is_in_no_more_than_so_many_chunks(most, refused):
+async def test_a_request_body_with_too_many_chunks_is_refused(most, refused):
     for piece in (b"1\r\nx\r\n", b"01\r\nx\r\n", b"1;a\r\nx\r\n"):
         async with opened("api", body_chunks=most) as port:
             status = await port.status(post(CHUNKED, piece * 5000 + b"0\r\n\r\n"))

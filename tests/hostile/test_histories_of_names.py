@@ -165,7 +165,7 @@ async def played(steps: Sequence[Any]) -> None:
 
 @given(HISTORIES)
 @examples(15, nightly=60, suppress_health_check=[HealthCheck.too_slow])
-async def test_no_host_and_no_path_is_answered_by_another_than_its_holder(steps: list[Any]):
+async def test_after_any_history_a_host_and_path_are_served_only_by_their_owner(steps: list[Any]):
     await played(steps)
 
 
@@ -173,7 +173,7 @@ async def test_no_host_and_no_path_is_answered_by_another_than_its_holder(steps:
 @pytest.mark.timeout(900)
 @given(st.builds(lambda two, more: [*two, *more], TWO, st.lists(STEPS, min_size=10, max_size=40)))
 @examples(1, nightly=150, suppress_health_check=[HealthCheck.too_slow])
-async def test_no_long_history_gives_a_name_to_another_than_its_holder(steps: list[Any]):
+async def test_after_a_long_history_a_host_name_is_served_only_by_its_owner(steps: list[Any]):
     await played(steps)
 
 
@@ -188,12 +188,14 @@ COLLIDING = [
 RESTARTS = [Restart(seed) for seed in range(8)]
 
 
-async def test_known_histories_of_reservations_pass():
+async def test_known_collision_histories_keep_hosts_with_their_owners():
     await played([*COLLIDING, *RESTARTS])
 
 
 @pytest.mark.parametrize("table", ["merging", "present"])
-async def test_without_reservations_the_same_look_finds_another(monkeypatch: pytest.MonkeyPatch, table: str):
+async def test_without_reservations_the_same_histories_reach_another_service(
+    monkeypatch: pytest.MonkeyPatch, table: str
+):
     monkeypatch.setattr(names._HeldNames, "reserve", streets.compose)
     monkeypatch.setattr(routes, "row_of", streets.hold_anything)
     if table == "merging":
@@ -232,11 +234,13 @@ def answering(table: RoutingTable) -> set[str]:
 
 
 @given(CLAIMS, st.permutations("abc"))
-def test_the_table_gives_a_host_whole_to_its_latest_holder(claims: list[Claim], order: list[str]):
+def test_the_routing_table_gives_a_disputed_host_completely_to_its_latest_owner(
+    claims: list[Claim], order: list[str]
+):
     assert answering(table_of(claims, order)) <= {max(claim.service for claim in claims)}
 
 
-def test_a_table_that_merges_hosts_fails_the_check():
+def test_a_routing_table_that_merges_hosts_fails_the_check():
     claims = [Claim("a", "/x"), Claim("b", "/")]
     with patch.object(RoutingTable, "_find", streets.merge_services):
         assert answering(table_of(claims, "ab")) == {"a", "b"}

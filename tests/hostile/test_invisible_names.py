@@ -46,14 +46,14 @@ def refuses(text: inspect.StrType, value: str) -> bool:
 
 
 @operations(lambda operation: operation.body is not None)
-def test_every_name_and_description_refuses_what_is_not_seen(operation: Operation):
+def test_every_name_and_description_refuses_invisible_characters(operation: Operation):
     for path, text in texts(inspect.type_info(operation.body)):
         if path[-1] in SHOWN:
             seen = [sign for sign in UNSEEN if not refuses(text, f"shop{sign}pohs")]
             assert seen == [], f"{path}: {[hex(ord(sign)) for sign in seen]}"
 
 
-def test_the_tables_of_names_and_descriptions_are_not_empty():
+def test_the_tests_of_invisible_characters_cover_names_and_descriptions():
     found = {
         path[-1]
         for family in registry().families.values()
@@ -69,7 +69,7 @@ async def world() -> AsyncIterator[World]:
         yield made
 
 
-async def test_a_name_that_reads_backwards_is_refused_by_its_name(world: World):
+async def test_a_name_with_a_text_direction_character_is_refused_by_field_name(world: World):
     projects = f"/organization/{world.org}/project"
     for sign in UNSEEN:
         for field in SHOWN:
@@ -92,7 +92,7 @@ async def test_a_name_that_reads_backwards_is_refused_by_its_name(world: World):
         "é\u200dshop",
     ],
 )
-async def test_a_name_has_one_line_and_no_joiner_between_letters_that_do_not_join(world: World, name: str):
+async def test_a_name_with_a_line_break_or_a_misplaced_joiner_is_refused(world: World, name: str):
     answer = await world.post(f"/organization/{world.org}/project", {"name": name})
     assert (answer.status, answer.message.partition(":")[0]) == (400, "name")
 
@@ -113,7 +113,7 @@ async def stored_before_the_rule(world: World) -> tuple[str, str]:
     return id, backwards
 
 
-async def test_a_name_that_was_stored_before_the_rule_hinders_no_edit_that_leaves_it(world: World):
+async def test_an_edit_that_leaves_an_already_stored_invalid_name_unchanged_is_accepted(world: World):
     id, backwards = await stored_before_the_rule(world)
     for send, body in ((world.patch, {"description": "patched"}), (world.put, {"description": "put"})):
         answer = await send(f"/project/{id}", body)
@@ -121,7 +121,7 @@ async def test_a_name_that_was_stored_before_the_rule_hinders_no_edit_that_leave
         assert answer["description"] == body["description"]
 
 
-async def test_a_name_that_was_stored_before_the_rule_is_not_taken_again(world: World):
+async def test_an_already_stored_invalid_name_cannot_be_sent_again(world: World):
     id, backwards = await stored_before_the_rule(world)
     for body in ({"name": backwards}, {"description": backwards}):
         answer = await world.patch(f"/project/{id}", body)
@@ -135,7 +135,7 @@ async def test_names_of_all_scripts_and_emoji_are_taken(world: World, name: str)
     assert (await world.get(f"/project/{project}"))["name"] == name
 
 
-def test_a_name_that_an_issuer_of_tokens_has_chosen_loses_what_is_not_seen():
+def test_invisible_characters_are_removed_from_a_name_in_a_jwt():
     assert visible(f"A{UNSEEN}da 👩\u200d💻") == "Ada 👩\u200d💻"
 
 

@@ -62,7 +62,7 @@ def _fits(word: str, name: str) -> bool:
     return re.fullmatch(PLACES.get(word, re.escape(word)), name) is not None
 
 
-def test_the_table_names_each_folder_that_the_doctor_measures():
+def test_the_folder_table_of_the_manual_covers_each_folder_that_doctor_measures():
     named = {"/".join(row[: part.count("/") + 1]) for row in owners() for part in disk._PARTS}
     assert set(disk._PARTS) <= named
 

@@ -91,14 +91,14 @@ async def asked(world: World, git: Silent, apps: list[str]) -> list[Any]:
     return await asyncio.gather(*tasks)
 
 
-async def test_sixty_requests_for_the_commits_of_a_service_share_one_listing(world: World, git: Silent):
+async def test_concurrent_requests_for_the_commits_of_a_service_share_one_git_call(world: World, git: Silent):
     app = await world.application()
     answers = await asked(world, git, [app] * 60)
     assert [answer.status for answer in answers] == [200] * 60
     assert git.begun == 1
 
 
-async def test_one_caller_has_a_part_of_all_listings_and_is_told_so(world: World, git: Silent):
+async def test_git_reads_over_the_limit_of_a_caller_get_503_with_retry_after(world: World, git: Silent):
     apps = [await world.application() for _ in range(20)]
     answers = await asked(world, git, apps)
     assert git.most == MOST_OF_CALLER
@@ -109,7 +109,7 @@ async def test_one_caller_has_a_part_of_all_listings_and_is_told_so(world: World
     assert "Ask again in a few seconds" in refused[0].message
 
 
-async def test_all_organizations_together_have_a_bound(git: Silent):
+async def test_git_reads_of_all_organizations_together_are_limited(git: Silent):
     listings = LimitedGitReader(git)
     asking = [
         asyncio.create_task(
@@ -127,7 +127,7 @@ async def test_all_organizations_together_have_a_bound(git: Silent):
 
 
 @pytest.mark.parametrize(("spare", "is_served"), [(SPARE, True), (0, False)])
-async def test_two_organizations_with_all_their_reads_leave_one_for_another(
+async def test_two_organizations_at_their_git_read_limit_leave_capacity_for_a_third(
     git: Silent, monkeypatch: pytest.MonkeyPatch, spare: int, is_served: bool
 ):
     monkeypatch.setattr(git_reader, "MOST_OF_CALLER", MOST_OF_ONE)
@@ -151,7 +151,7 @@ async def test_two_organizations_with_all_their_reads_leave_one_for_another(
 
 
 @pytest.mark.parametrize("is_walled", [True, False])
-async def test_a_caller_with_all_its_reads_leaves_one_for_another_of_its_organization(
+async def test_a_caller_at_its_git_read_limit_leaves_capacity_for_others_of_its_organization(
     world: World, git: Silent, monkeypatch: pytest.MonkeyPatch, is_walled: bool
 ):
     if not is_walled:
@@ -187,7 +187,7 @@ def test_reads_are_counted_by_caller_and_by_organization(running: list[tuple[str
     assert git_reader.has_place(ReadCaller("a", "me"), [ReadCaller(*one) for one in running]) is has_one
 
 
-async def test_a_result_is_kept_for_seconds_and_a_failure_as_well(git: Silent):
+async def test_git_results_and_failures_are_cached_for_a_few_seconds(git: Silent):
     listings, git.why = LimitedGitReader(git), "no"
     git.answers.set()
     for _ in range(5):
@@ -201,7 +201,7 @@ async def test_a_result_is_kept_for_seconds_and_a_failure_as_well(git: Silent):
     assert git.begun == 6
 
 
-async def test_another_address_is_not_answered_with_what_was_kept(git: Silent):
+async def test_a_cached_git_result_is_not_used_for_another_repository(git: Silent):
     listings = LimitedGitReader(git)
     git.answers.set()
     for address in ("a", "b"):
@@ -209,7 +209,7 @@ async def test_another_address_is_not_answered_with_what_was_kept(git: Silent):
     assert git.begun == 2
 
 
-async def test_a_listing_ends_with_its_last_request(git: Silent):
+async def test_a_git_call_is_cancelled_when_its_last_waiting_request_is_cancelled(git: Silent):
     listings = LimitedGitReader(git)
     asking = [
         asyncio.create_task(listings.commits(ONE, "service", GitSource("https://git.example/a")))
@@ -255,7 +255,7 @@ async def test_a_client_that_hangs_up_leaves_no_listing_behind(world: World, git
     assert git.running == 0
 
 
-async def test_programs_of_a_listing_end_with_it(tmp_path: Path):
+async def test_git_processes_end_when_their_requests_are_cancelled(tmp_path: Path):
     async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
@@ -286,7 +286,7 @@ def gits_of(home: Path) -> list[str]:
     return found
 
 
-def test_every_reader_that_goes_outside_is_declared():
+def test_every_read_operation_that_contacts_other_servers_is_declared_as_such():
     """A request that reads and reaches for git or for other servers says so, and ends with its caller."""
     reading = [operation for operation in registry().operations if not operation.writes]
     reaching = {one.id for one in reading if reaches_out(cast(Reading, handler_of(one)))}

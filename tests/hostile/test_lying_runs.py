@@ -79,8 +79,10 @@ STATE = b'{"version": 4, "outputs": {"a": {"value": %s}}}'
         ("PUT", "resources", {"values": {"outputs": {"a": 1}}}),
     ],
 )
-async def test_a_malformed_message_of_a_run_is_refused(world: World, method: str, what: str, sent: Any):
-    """Negative control: `test_outputs_that_no_process_could_take_are_no_variables_of_others`."""
+async def test_a_malformed_message_of_a_terraform_run_is_refused(
+    world: World, method: str, what: str, sent: Any
+):
+    """Negative control: `test_outputs_with_invalid_names_or_values_do_not_become_variables`."""
     run = await begun(world)
     await run.send("POST", "state", state({}))
     refused = await run.send(method, what, sent)
@@ -100,13 +102,15 @@ MANY = b",".join([b"[]"] * 600_000)
         ("PUT", "plan", b'{"text": "", "else": [%s]}' % MANY),
     ],
 )
-async def test_millions_of_parts_are_refused_unread(world: World, method: str, what: str, sent: bytes):
+async def test_a_message_with_millions_of_elements_is_refused_before_decoding(
+    world: World, method: str, what: str, sent: bytes
+):
     run = await begun(world)
     refused = await run.send(method, what, sent)
     assert (refused.status, "lists and objects" in refused.message) == (400, True)
 
 
-async def test_a_state_with_many_resources_is_taken(world: World):
+async def test_a_terraform_state_with_20000_resources_is_accepted(world: World):
     """Negative control: as many as a large module has."""
     run = await begun(world)
     resource = b'{"mode": "managed", "type": "t", "name": "n", "instances": [{"attributes": {"a": ["x"]}}]}'
@@ -114,7 +118,7 @@ async def test_a_state_with_many_resources_is_taken(world: World):
     assert (await run.send("POST", "state", sent)).status == 200
 
 
-async def test_modules_in_modules_without_an_end_are_refused(world: World):
+async def test_deeply_nested_modules_cause_no_server_error(world: World):
     run = await begun(world)
     await run.send("POST", "state", state({}))
     for depth in (200, 300, 350, 400, 450):
@@ -124,7 +128,7 @@ async def test_modules_in_modules_without_an_end_are_refused(world: World):
         assert (await run.send("PUT", "resources", {"values": {"root_module": module}})).status in (200, 400)
 
 
-async def test_outputs_that_no_process_could_take_are_no_variables_of_others(world: World):
+async def test_outputs_with_invalid_names_or_values_do_not_become_variables(world: World):
     environment = await world.environment()
     service = await world.made(f"/environment/{environment}/terraform", body())
     planned = await world.post(f"/terraform/{service}/deploy")
@@ -147,7 +151,7 @@ async def test_outputs_that_no_process_could_take_are_no_variables_of_others(wor
     assert not {f"{prefix}A=B", f"{prefix}NUL", f"{prefix}LONG"} & variables.keys()
 
 
-async def test_the_credential_of_a_run_opens_no_other_service_and_nothing_after_its_end(world: World):
+async def test_a_runs_credential_is_valid_only_for_its_service_and_until_its_end(world: World):
     """Negative control: the service of the run."""
     run, other = await begun(world), await begun(world)
     assert (await run.send("POST", "state", state({}))).status == 200

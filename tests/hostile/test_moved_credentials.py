@@ -26,7 +26,7 @@ async def stored_elsewhere(world: World, app: str, url: str) -> None:
     await world.installation.ctx.store.write(change)
 
 
-async def test_an_address_that_was_stored_before_gets_no_git_token(tmp_path: Path):
+async def test_a_repository_address_stored_before_the_rule_gets_no_git_token(tmp_path: Path):
     async with listening(tmp_path) as (world, ears):
         ground = await git_ground(world, ears)
         app = ground.paths["application"]
@@ -44,7 +44,7 @@ async def test_an_address_that_was_stored_before_gets_no_git_token(tmp_path: Pat
         assert (await world.put(app, {"cpu": 600})).status == 200
 
 
-async def test_a_repository_on_another_host_is_refused_with_the_way_out(tmp_path: Path):
+async def test_a_repository_on_another_host_than_its_git_token_is_refused_with_advice(tmp_path: Path):
     async with listening(tmp_path) as (world, ears):
         ground = await git_ground(world, ears)
         url = ears.elsewhere.url(path="/acme/shop.git")
@@ -83,7 +83,9 @@ async def test_a_repository_on_another_host_is_refused_with_the_way_out(tmp_path
         ("BITBUCKET", None, "https://bitbucket.org/acme/shop", True),
     ],
 )
-async def test_a_git_token_is_for_the_host_of_its_api(type: str, api: str | None, url: str, sent: bool):
+async def test_a_git_token_may_be_used_only_for_repositories_on_its_host(
+    type: str, api: str | None, url: str, sent: bool
+):
     async with make_world() as world:
         body = {"name": "g", "type": type, "token": CANARY, "workspace": "acme"}
         body |= {"git_api_url": api} if api else {}
@@ -96,7 +98,7 @@ async def test_a_git_token_is_for_the_host_of_its_api(type: str, api: str | None
         assert sent or answer.message.startswith("git_repository.git_token_id: ")
 
 
-async def test_a_limited_token_turns_no_repository_that_a_git_token_opens(tmp_path: Path):
+async def test_a_limited_token_cannot_change_the_address_of_a_repository_with_a_git_token(tmp_path: Path):
     async with listening(tmp_path) as (world, ears):
         ground = await git_ground(world, ears)
         app = ground.paths["application"]
@@ -113,7 +115,7 @@ async def test_a_limited_token_turns_no_repository_that_a_git_token_opens(tmp_pa
         assert (await world.put(app, {"git_repository": without}, token=limited)).status == 200
 
 
-async def test_another_host_of_a_git_token_asks_for_its_value(tmp_path: Path):
+async def test_changing_the_host_of_a_git_token_requires_its_value(tmp_path: Path):
     async with listening(tmp_path) as (world, ears):
         path = (await git_ground(world, ears)).paths["gitToken"]
         for change in ({"git_api_url": ears.elsewhere.url(path="/api")}, {"type": "GITLAB"}):
@@ -123,7 +125,7 @@ async def test_another_host_of_a_git_token_asks_for_its_value(tmp_path: Path):
         assert (await world.put(path, {"description": "for builds"})).status == 200
 
 
-async def test_another_address_of_a_webhook_asks_for_its_secret(tmp_path: Path):
+async def test_changing_the_address_of_a_webhook_requires_its_secret(tmp_path: Path):
     async with listening(tmp_path) as (world, ears):
         path = (await webhook_ground(world, ears, send_secret=False)).paths["webhook"]
         write = await world.new_token("Write")
@@ -142,7 +144,7 @@ async def test_another_address_of_a_webhook_asks_for_its_secret(tmp_path: Path):
         assert (await world.put(path, {"enabled": False, "send_secret": False})).status == 200
 
 
-async def test_a_secret_that_is_being_replaced_signs_nothing_at_another_address(tmp_path: Path):
+async def test_the_old_secret_during_a_rotation_signs_nothing_for_a_new_address(tmp_path: Path):
     async with listening(tmp_path) as (world, ears):
         path = (await webhook_ground(world, ears, send_secret=False)).paths["webhook"]
         await world.post(f"{path}/rotateSecret", {"target_secret": "the second", "overlap_in_hours": 24})

@@ -33,7 +33,7 @@ async def neighbours(street: Street, **fields: Any) -> tuple[str, str]:
     return mine, theirs
 
 
-async def test_a_port_with_a_path_takes_nothing_of_a_host_of_another_organization(street: Street):
+async def test_a_public_path_does_not_take_part_of_another_organizations_host(street: Street):
     mine, _ = await neighbours(street, public_path="/login")
     for path in ("/", "/login", "/login/x"):
         assert await street.ask(VICTIMS, path) == mine
@@ -41,7 +41,9 @@ async def test_a_port_with_a_path_takes_nothing_of_a_host_of_another_organizatio
     assert await street.ask(VICTIMS, "/login") == mine
 
 
-async def test_without_reservations_a_port_with_a_path_takes_the_host(street: Street, as_it_was: None):
+async def test_without_reservations_a_public_path_takes_part_of_another_organizations_host(
+    street: Street, as_it_was: None
+):
     mine, theirs = await neighbours(street, public_path="/login")
     assert [await street.ask(VICTIMS, path) for path in ("/", "/login")] == [mine, theirs]
 
@@ -52,7 +54,9 @@ async def test_a_restart_gives_no_host_to_another_organization(street: Street):
     assert await street.ask(VICTIMS) == mine
 
 
-async def test_without_reservations_a_restart_gives_the_host_away(street: Street, as_it_was: None):
+async def test_without_reservations_a_restart_gives_the_host_to_another_organization(
+    street: Street, as_it_was: None
+):
     _, theirs = await neighbours(street)
     await street.restart(first=[theirs])
     assert await street.ask(VICTIMS) == theirs
@@ -109,7 +113,7 @@ async def test_ports_of_one_service_with_similar_names_have_separate_hosts(stree
     assert len(set(await one.links(app))) == 5
 
 
-async def test_a_port_of_the_machine_is_not_given_to_two_organizations(street: Street):
+async def test_an_external_port_of_one_organization_is_refused_for_another(street: Street):
     one, other = await street.two_organizations()
     asked = {"internal_port": 5000, "external_port": 27_001, "protocol": "TCP", "publicly_accessible": True}
     app = await one.deployed(await one.environment("prod"), "secret-name", asked)

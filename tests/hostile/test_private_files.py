@@ -43,7 +43,7 @@ def open_to_others(folder: Path) -> list[str]:
     return sorted(found)
 
 
-async def test_a_data_directory_that_others_may_enter_shows_them_nothing(prepared: Path):
+async def test_no_file_in_a_traversable_data_directory_is_readable_by_other_users(prepared: Path):
     async with make_world(folder=prepared, out=Receivers()) as world:
         app = await world.application()
         await world.post(f"/application/{app}/secret", {"key": "A", "value": "b"})
@@ -55,7 +55,7 @@ async def test_a_data_directory_that_others_may_enter_shows_them_nothing(prepare
     assert open_to_others(prepared) == []
 
 
-async def test_a_start_closes_what_an_earlier_version_left_open_and_says_so(
+async def test_a_start_makes_files_of_an_earlier_version_private_and_logs_them(
     prepared: Path, caplog: pytest.LogCaptureFixture
 ):
     async with make_world(folder=prepared):
@@ -76,7 +76,7 @@ def test_a_folder_is_made_private_with_those_above_it(prepared: Path):
     assert open_to_others(prepared) == []
 
 
-def test_a_folder_that_others_can_list_is_found(tmp_path: Path):
+def test_the_check_finds_a_folder_that_other_users_can_list(tmp_path: Path):
     (tmp_path / "open").mkdir(mode=0o755)
     (tmp_path / "open" / "file").write_text("x")
     assert open_to_others(tmp_path) == ["open", "open/file"]

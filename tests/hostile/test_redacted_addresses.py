@@ -64,13 +64,13 @@ async def test_admin_sees_the_whole_address(world: World):
     assert (await world.get(path.rpartition("/")[0]))["results"][0]["target_url"] == SLACK
 
 
-async def test_an_address_without_a_path_is_shown_to_everybody(world: World):
+async def test_a_webhook_address_without_a_path_is_shown_in_full(world: World):
     path = await made(world, target_url="https://example.com:8443/")
     token = await world.new_token("Read")
     assert (await world.get(path, token=token))["target_url"] == "https://example.com:8443/"
 
 
-async def test_an_address_that_comes_back_as_it_was_shown_stays(world: World, receivers: Receivers):
+async def test_a_redacted_webhook_address_sent_back_keeps_the_stored_one(world: World, receivers: Receivers):
     path = await made(world, kind="STANDARD", target_secret="a secret of the tests")
     for token in (await world.new_token("Write"), world.token):
         shown = (await world.get(path, token=token)).json
@@ -92,7 +92,7 @@ async def test_a_redacted_address_is_refused(world: World, address: str):
     assert (answer.status, answer.message.partition(":")[0]) == (400, "target_url")
 
 
-async def test_no_secret_of_an_address_lies_in_the_database_or_in_a_backup(tmp_path: Path):
+async def test_no_webhook_address_is_stored_in_plain_text_in_the_database_or_a_backup(tmp_path: Path):
     receivers = Receivers()
     data = tmp_path / "data"
     async with make_world(folder=data, out=receivers) as world:
@@ -112,6 +112,6 @@ def found(folder: Path) -> list[str]:
     return [str(one) for one in folder.rglob("*") if one.is_file() and CANARY.encode() in one.read_bytes()]
 
 
-def test_a_planted_secret_is_found(tmp_path: Path):
+def test_the_search_finds_a_planted_secret(tmp_path: Path):
     (tmp_path / "planted").write_text(f"x{CANARY}x")
     assert len(found(tmp_path)) == 1

@@ -77,7 +77,7 @@ def read_as_its_user(pid: int, path: str) -> bool:
 
 
 @AS
-def test_the_environment_of_a_server_shows_no_secret(user):
+def test_the_proc_environment_of_a_server_contains_no_secret(user):
     with running(user, SERVE) as pid:
         assert shown(pid) == set()
     with running(user, SLEEP) as pid:  # and a program that does nothing about it shows all

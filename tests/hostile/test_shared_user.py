@@ -54,7 +54,7 @@ def private():
 @pytest.mark.slow
 @needs_root
 @needs("pasta")
-def test_services_of_an_ordinary_user_leave_the_server_what_it_needs(private):
+def test_services_of_an_unprivileged_server_cannot_use_up_its_kernel_limits(private):
     files = json.dumps({name: str(path) for name, path in private.items()})
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)

@@ -32,7 +32,7 @@ async def token(world: World) -> Answer:
     return await world.post(f"/organization/{world.org}/apiToken", body, headers=KEY)
 
 
-async def test_a_token_is_shown_to_a_twin_for_a_minute_and_to_none_later(world: World):
+async def test_a_repeated_token_creation_shows_the_token_for_a_minute_and_then_409(world: World):
     first = await token(world)
     world.clock.turn(MINUTE - 1)
     again = await token(world)
@@ -54,7 +54,7 @@ async def test_a_token_that_was_deleted_is_not_shown_again(world: World):
 
 
 @pytest.mark.parametrize("what", ["organization", "rotation", "session"])
-async def test_every_other_secret_is_shown_for_a_minute_too(world: World, what: str):
+async def test_other_one_time_secrets_are_also_repeated_for_only_a_minute(world: World, what: str):
     webhook = await world.made(
         f"/organization/{world.org}/webhook",
         {"target_url": "https://receiver.example/", "events": ["DEPLOYMENT_STARTED"]},
@@ -72,7 +72,7 @@ async def test_every_other_secret_is_shown_for_a_minute_too(world: World, what: 
     assert (await world.post(path, body, headers=KEY, token=who)).status == 409
 
 
-async def test_a_secret_that_the_client_chose_is_not_waited_for(world: World):
+async def test_an_answer_with_a_client_chosen_secret_is_repeated_without_the_minute_limit(world: World):
     webhook = await world.made(
         f"/organization/{world.org}/webhook",
         {"target_url": "https://receiver.example/", "events": ["DEPLOYMENT_STARTED"]},
@@ -108,7 +108,7 @@ POSTS = [operation for operation in registry().operations if operation.method ==
 
 
 @table("operation", POSTS, lambda operation: operation.id)
-def test_every_answer_to_a_post_that_holds_a_secret_says_so(operation: Operation):
+def test_every_post_answer_with_a_secret_declares_the_field_as_shown_once(operation: Operation):
     assert operation.answer is not None
     named = {
         field.encode_name
@@ -132,7 +132,7 @@ HARMLESS = {
 }
 
 
-def test_a_secret_that_is_shown_once_is_found():
+def test_the_check_covers_operations_that_show_a_secret_once():
     assert {operation.id for operation in POSTS if operation.shown_once} >= {
         "createOrganizationApiToken",
         "createOrganization",

@@ -44,7 +44,7 @@ async def counted_town(monkeypatch, at_once):
 
 
 @pytest.mark.parametrize("at_once", [0, sys.maxsize], ids=["as it is", "the control"])
-async def test_an_answer_in_tiny_chunks_lets_others_have_their_turn(monkeypatch, at_once):
+async def test_forwarding_an_answer_in_tiny_chunks_yields_to_other_clients(monkeypatch, at_once):
     async def answer(heard):
         heard.out.write(f"HTTP/1.1 200 OK\r\n{CHUNKED}\r\n\r\n".encode() + BODY)
 
@@ -56,7 +56,7 @@ async def test_an_answer_in_tiny_chunks_lets_others_have_their_turn(monkeypatch,
 
 
 @pytest.mark.parametrize("at_once", [0, sys.maxsize], ids=["as it is", "the control"])
-async def test_a_body_in_tiny_chunks_lets_others_have_their_turn(monkeypatch, at_once):
+async def test_forwarding_a_body_in_tiny_chunks_yields_to_other_clients(monkeypatch, at_once):
     async with counted_town(monkeypatch, at_once) as (town, shop, counts):
         head = request("/", "POST", SHOP, CHUNKED)
         said = await (await town.caller()).ask(head + BODY)
@@ -70,7 +70,7 @@ async def town():
         yield town
 
 
-async def test_a_request_behind_a_body_in_tiny_chunks_is_answered_too(town):
+async def test_a_pipelined_request_after_a_body_in_tiny_chunks_is_answered(town):
     shop = await town.instance()
     await town.shop(shop)
     caller = await town.caller()
@@ -95,7 +95,7 @@ async def test_a_client_that_leaves_amid_an_answer_in_tiny_chunks_leaves_nothing
 
 
 @pytest.mark.parametrize(("interim", "status"), [(50, 200), (200, 502)])
-async def test_an_answer_has_a_limited_number_of_interim_ones(town, interim, status):
+async def test_an_answer_with_too_many_interim_responses_is_refused(town, interim, status):
     async def answer(heard):
         heard.out.write(b"HTTP/1.1 102 Processing\r\n\r\n" * interim + reply(b"done"))
 

@@ -41,7 +41,7 @@ def filled(quota: StreamQuota, org: str, caller: str) -> list[StreamPlace]:
 
 
 @pytest.mark.parametrize("most", [1, 2, 7, 192, 7500])
-def test_a_caller_with_all_its_streams_leaves_places_for_others(most):
+def test_callers_at_their_stream_limit_leave_streams_for_others(most):
     quota, left = StreamQuota(most), most
     for org in range(5):
         for caller in range(5):
@@ -50,7 +50,7 @@ def test_a_caller_with_all_its_streams_leaves_places_for_others(most):
     assert len(filled(quota, "another", "one")) > 0 or most < 64
 
 
-def test_one_caller_gets_a_third_and_one_organization_half_of_all_places():
+def test_one_caller_may_use_a_third_and_one_organization_half_of_all_streams():
     assert len(filled(StreamQuota(300), "org", "caller")) == 100
     quota = StreamQuota(300)
     assert sum(len(filled(quota, "org", f"caller-{number}")) for number in range(50)) == 150
@@ -67,7 +67,7 @@ def test_without_the_shares_one_caller_would_take_every_place():
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans()), max_size=80))
-def test_every_place_that_is_left_is_free_again(steps):
+def test_every_ended_stream_is_returned_to_the_quota(steps):
     quota = StreamQuota(40)
     places: list[StreamPlace] = []
     for org, caller, comes in steps:
@@ -150,7 +150,7 @@ async def closed(world: World) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_an_organization_with_all_the_streams_that_it_gets_leaves_room_for_another(world, address):
+async def test_an_organization_at_its_stream_limit_leaves_streams_for_another(world, address):
     quota = world.installation.app.stream_quota
     quota.most = 8
     other, token = await world.organization()

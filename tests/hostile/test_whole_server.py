@@ -171,7 +171,9 @@ def watched(server: Server, twin: Server, port: str, command: list[str]) -> tupl
 
 
 @pytest.mark.parametrize("port", PORTS)
-def test_48_megabytes_of_anything_cost_a_megabyte_and_delay_others_by_50_ms_at_most(tmp_path, port):
+def test_a_48_megabyte_attack_uses_about_a_megabyte_and_delays_other_requests_by_at_most_50_ms(
+    tmp_path, port
+):
     """The server is compared with another one that is not attacked, because the machine may be busy."""
     with serving(tmp_path / "attacked", 4096) as server, serving(tmp_path / "twin", 4096) as twin:
         commands = {title: attack(server.number(port), *parts) for title, parts in ENDLESS.items()}
@@ -237,7 +239,7 @@ def crowd(server: Server, ports: tuple[str, ...], number: int) -> Iterator[None]
 
 
 @pytest.mark.parametrize("ports", [("api",), ("gateway",), PORTS], ids=["api", "gateway", "both"])
-def test_20000_silent_connections_leave_everything_working_with_1024_files(tmp_path, ports):
+def test_with_20000_silent_connections_and_1024_file_descriptors_the_server_keeps_working(tmp_path, ports):
     with serving(tmp_path, 1024) as server:
         with crowd(server, ports, 20_000):
             assert server.files() < 1024

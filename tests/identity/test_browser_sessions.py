@@ -21,7 +21,7 @@ def browser(world: World) -> Browser:
 # Links
 
 
-async def test_a_link_signs_in_once(world, browser):
+async def test_a_sign_in_link_works_once(world, browser):
     link = await world.post("/account/signInLink")
     assert (await browser.open_link(link["url"])).status == 201
     assert await browser.is_signed_in()
@@ -35,13 +35,13 @@ async def test_two_browsers_that_open_a_link_at_once_get_one_session(world):
     assert sorted(answer.status for answer in answers) == [201, 401, 401, 401, 401]
 
 
-async def test_a_link_ends_after_ten_minutes(world, browser):
+async def test_a_sign_in_link_expires_after_ten_minutes(world, browser):
     link = await world.post("/account/signInLink")
     world.clock.turn(10 * MINUTE / SECOND + 1)
     assert (await browser.open_link(link["url"])).status == 401
 
 
-async def test_the_code_of_a_link_stands_after_the_mark_that_is_sent_to_no_server(world):
+async def test_the_code_of_a_sign_in_link_is_in_the_url_fragment(world):
     link = await world.post("/account/signInLink")
     assert "/console/#code=" in link["url"]
 
@@ -53,7 +53,7 @@ async def test_a_wrong_code_and_no_code_are_refused(world, browser):
     assert (wrong.status, wrong.message.startswith("code:")) == (400, True)
 
 
-async def test_a_session_makes_no_link(world, browser):
+async def test_a_browser_session_cannot_create_a_sign_in_link(world, browser):
     await browser.sign_in()
     assert (await browser.call("POST", "/account/signInLink", {})).status == 403
 
@@ -67,7 +67,7 @@ async def test_a_token_opens_a_session_and_a_jwt_does_not(world, browser):
 
 
 @pytest.mark.parametrize("site", ["same-site", "cross-site"])
-async def test_a_page_of_another_address_opens_no_session(world, browser, site):
+async def test_a_cross_site_request_cannot_open_a_browser_session(world, browser, site):
     """The cookie of such a session would replace that of the reader."""
     await browser.sign_in()
     code = (await world.post("/account/signInLink"))["url"].partition("#code=")[2]
@@ -94,7 +94,7 @@ async def test_the_cookie_alone_is_refused(world, browser):
     assert await browser.is_signed_in()
 
 
-async def test_the_key_of_another_session_is_refused(world, browser):
+async def test_a_page_key_of_another_session_is_refused(world, browser):
     other = Browser(world)
     await browser.sign_in()
     await other.sign_in()
@@ -102,7 +102,7 @@ async def test_the_key_of_another_session_is_refused(world, browser):
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-async def test_a_page_of_another_site_changes_nothing(world, browser, method):
+async def test_a_cross_site_request_without_the_page_key_is_refused(world, browser, method):
     """It can have the cookie sent, but cannot send the header with the key."""
     await browser.sign_in()
     project = await world.project()
@@ -111,7 +111,7 @@ async def test_a_page_of_another_site_changes_nothing(world, browser, method):
     assert (await world.get(f"/project/{project}"))["name"] != "taken"
 
 
-async def test_a_page_of_the_console_changes_something(world, browser):
+async def test_a_console_request_with_cookie_and_page_key_is_accepted(world, browser):
     await browser.sign_in()
     project = await world.project()
     answer = await browser.call("PATCH", f"/project/{project}", {"name": "mine"})
@@ -120,7 +120,7 @@ async def test_a_page_of_the_console_changes_something(world, browser):
     assert event["origin"] == "CONSOLE"
 
 
-async def test_the_cookie_is_kept_from_scripts_and_other_sites(world):
+async def test_the_session_cookie_is_http_only_and_same_site_strict(world):
     link = await world.post("/account/signInLink")
     answer = await Browser(world).open_link(link["url"])
     rules = answer.headers["set-cookie"]
@@ -137,7 +137,7 @@ async def test_the_cookie_of_a_server_with_https_belongs_to_its_host_alone(datab
         assert await browser.is_signed_in()
 
 
-async def test_an_authorization_header_is_no_cookie(world, browser):
+async def test_a_session_cookie_in_an_authorization_header_is_refused(world, browser):
     """The credential of a browser has a form that no header can have."""
     await browser.sign_in()
     cookie = browser.cookies["windlass_session"]
@@ -150,7 +150,7 @@ async def test_an_authorization_header_is_no_cookie(world, browser):
 
 
 @pytest.mark.parametrize("scope", ["Admin", "Write", "Deploy", "Read"])
-async def test_a_session_may_do_what_its_token_may(world, browser, scope):
+async def test_a_browser_session_has_the_same_rights_as_its_token(world, browser, scope):
     app, project, token = await world.application(), await world.project(), await world.new_token(scope)
     await browser.sign_in(token)
     tried: tuple[tuple[str, str, dict[str, str] | None], ...] = (
@@ -181,7 +181,7 @@ async def test_a_session_ends_with_its_token(world, browser):
     assert not await browser.is_signed_in()
 
 
-async def test_a_session_of_the_operator_ends_when_the_token_of_the_settings_is_replaced(tmp_path, clock):
+async def test_an_operator_session_ends_when_the_configured_admin_token_changes(tmp_path, clock):
     async with opened(tmp_path, clock, "a" * 40) as world:
         browser = Browser(world)
         await browser.sign_in()
@@ -225,7 +225,7 @@ async def test_a_session_ends_after_thirty_days_however_often_it_is_used(world, 
     assert not await browser.is_signed_in()
 
 
-async def test_sessions_are_listed_and_ended_by_their_owner_alone(world, browser):
+async def test_only_the_owner_can_list_and_end_its_sessions(world, browser):
     other, stranger = Browser(world), Browser(world)
     await browser.sign_in()
     await other.sign_in()
@@ -249,7 +249,7 @@ async def test_signing_out_ends_the_session_at_the_server(world, browser):
     assert not await browser.is_signed_in()
 
 
-async def test_a_holder_has_at_most_fifty_sessions_and_the_oldest_goes(world, browser):
+async def test_the_51st_session_of_a_token_ends_the_oldest(world, browser):
     await browser.sign_in()
     for _ in range(50):
         world.clock.turn(1)
@@ -257,7 +257,7 @@ async def test_a_holder_has_at_most_fifty_sessions_and_the_oldest_goes(world, br
     assert not await browser.is_signed_in()
 
 
-async def test_the_store_has_no_secret_of_a_session(world, browser):
+async def test_the_database_contains_no_plain_text_session_secret(world, browser):
     await browser.sign_in()
     cookie = browser.cookies["windlass_session"]
     for file in world.folder.rglob("*.db*"):
@@ -266,7 +266,7 @@ async def test_the_store_has_no_secret_of_a_session(world, browser):
         assert browser.key.encode() not in content
 
 
-async def test_the_account_names_the_caller_and_what_it_may_do(world, browser):
+async def test_the_account_answer_has_the_callers_name_and_scopes(world, browser):
     await browser.sign_in(await world.new_token("Read", name="robot"))
     account = (await browser.call("GET", "/account")).json
     assert (account["name"], account["is_person"]) == ("robot", False)
@@ -274,12 +274,12 @@ async def test_the_account_names_the_caller_and_what_it_may_do(world, browser):
     assert (await world.get("/account", token=ADMIN))["session"] == ""
 
 
-async def test_methods_that_a_path_of_the_account_lacks_are_refused_with_those_it_has(world):
+async def test_an_account_path_refuses_other_methods_with_an_allow_header(world):
     answer = await world.call("PUT", "/account/browserSession", {})
     assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
 
 
-async def test_a_browser_has_no_more_requests_than_the_token_that_it_signed_in_with(database_url):
+async def test_a_browser_session_has_the_rate_limit_of_its_token(database_url):
     async with make_world(database_url, rate_limit=30, session_rate_limit=200) as world:
         limits = []
         for token in ("", await world.new_token("Read"), await world.new_token("Read", rate_limit=7)):

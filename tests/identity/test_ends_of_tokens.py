@@ -53,7 +53,7 @@ class SlowStore:
         return await self._store.reads.tokens.revoked(digest, id)
 
 
-async def test_a_token_that_is_revoked_while_it_is_being_let_in_is_let_in_for_that_request_only(world):
+async def test_a_token_revoked_during_its_verification_is_accepted_for_that_request_only(world):
     made, ctx = await make(world), world.installation.ctx
     slow = SlowStore(ctx.store)
     gate = Authenticator(msgspec.structs.replace(ctx, store=slow), NO_WAY_OUT.fetch)
@@ -75,7 +75,7 @@ async def test_deleting_an_organization_ends_its_tokens(world):
     assert [await status(world, one) for one in (token, another["token"], ADMIN)] == [401, 401, 200]
 
 
-async def test_the_last_admin_token_does_not_revoke_itself(world, clock):
+async def test_the_last_unlimited_admin_token_cannot_revoke_itself(world, clock):
     org, token = await world.organization()
     where = f"/organization/{org}/apiToken"
     (own,) = (await world.get(where, token=token))["results"]
@@ -111,7 +111,7 @@ WORDS = [ADMIN, "." * 32, "a.b." + "c" * 28, "=" * 200, "wdl_" + "x" * 49, strin
 
 
 @pytest.mark.parametrize("token", WORDS)
-async def test_any_word_of_32_characters_can_be_the_operators_token(tmp_path, clock, token):
+async def test_any_text_of_32_characters_can_be_the_operators_token(tmp_path, clock, token):
     async with opened(tmp_path, clock, token) as world:
         for scheme in ("Token", "Bearer"):
             assert await status(world, f"{scheme} {token}") == 200
@@ -120,7 +120,7 @@ async def test_any_word_of_32_characters_can_be_the_operators_token(tmp_path, cl
         assert (await world.get("/organization"))["name"] == "default"
 
 
-async def test_another_operators_token_ends_the_one_before(database_url, tmp_path, clock):
+async def test_a_changed_operators_token_invalidates_the_former_one(database_url, tmp_path, clock):
     first, second = "first-" + "x" * 32, "second-" + "x" * 32
     async with opened(tmp_path, clock, first, database_url) as world:
         assert world.installation.first_token is None
@@ -132,7 +132,7 @@ async def test_another_operators_token_ends_the_one_before(database_url, tmp_pat
 
 
 @pytest.mark.parametrize("token", ["x" * 31, "x" * 16 + " " + "x" * 16, "é" * 32, "x" * 32 + "\n" + "x"])
-def test_an_operators_token_that_is_short_or_cannot_be_sent_is_refused_at_the_start(token):
+def test_a_short_or_unsendable_operators_token_is_refused_at_the_start(token):
     with pytest.raises(BadSetting, match=r"WINDLASS_ADMIN_TOKEN: .* 32 characters or more") as refused:
         load({}, {"WINDLASS_ADMIN_TOKEN": token})
     assert "regex" not in str(refused.value)
@@ -140,7 +140,7 @@ def test_an_operators_token_that_is_short_or_cannot_be_sent_is_refused_at_the_st
     assert settings.admin_token == "x" * 32
 
 
-async def test_without_one_the_first_start_makes_a_token_and_later_starts_do_not(tmp_path, clock):
+async def test_without_a_configured_admin_token_only_the_first_start_creates_one(tmp_path, clock):
     async with opened(tmp_path, clock, "") as world:
         first = world.installation.first_token
         assert first is not None
@@ -153,7 +153,7 @@ async def test_without_one_the_first_start_makes_a_token_and_later_starts_do_not
 # The header
 
 
-async def test_a_token_comes_under_either_scheme_in_any_case(world):
+async def test_an_api_token_is_accepted_under_both_schemes_in_any_case(world):
     token = await world.new_token("Read")
     for scheme in ("Token", "Bearer", "token", "BEARER", "tOkEn"):
         assert await status(world, f"{scheme} {token}") == 200
@@ -198,7 +198,7 @@ async def test_two_authorization_headers_are_refused(world):
     assert await sent((b"authorization", b"Token x"), once) == 401
 
 
-async def test_verdicts_take_a_bounded_room():
+async def test_the_cache_of_verified_tokens_is_bounded():
     async with make_world() as world:
         gate, token = world.installation.authenticator, (await world.new_token("Read")).encode()
         for blanks in islice(product(b" \t", repeat=14), 12_000):
@@ -206,7 +206,7 @@ async def test_verdicts_take_a_bounded_room():
         assert len(gate._known) <= 10_000
 
 
-async def test_the_token_of_a_first_start_that_failed_is_shown_by_the_next(tmp_path, clock):
+async def test_the_token_of_an_interrupted_first_start_is_shown_at_the_next_start(tmp_path, clock):
     async with opened(tmp_path, clock, "") as world:
         first = world.installation.first_token
         await keep_first_token(world.installation)

@@ -80,7 +80,7 @@ def logged(caplog, field: str) -> list[Any]:
         (200, b'{"id_token": "a.b.c"}', "refused"),
     ],
 )
-async def test_each_answer_to_the_code_leads_to_a_word_and_is_logged(
+async def test_each_failed_token_response_of_a_provider_leads_to_a_problem_code_and_is_logged(
     issuer, browser, caplog, status, body, word
 ):
     issuer.token_answer = status, body
@@ -103,7 +103,7 @@ async def test_each_answer_to_the_code_leads_to_a_word_and_is_logged(
         ("x" * 5000, "broken"),
     ],
 )
-async def test_an_error_from_the_provider_is_shown_by_its_kind_and_logged(
+async def test_an_error_of_the_provider_leads_to_a_problem_code_and_is_logged(
     issuer, browser, caplog, error, word
 ):
     assert problem(await come_back(browser, issuer, code="", error=error)) == word
@@ -146,7 +146,7 @@ async def test_an_invalid_provider_document_is_distinguished_from_an_unreachable
         assert problem(await browser.call("GET", "/account/signInProvider/acme/start")) == word
 
 
-async def test_a_provider_at_an_address_that_is_not_allowed_is_a_matter_of_the_settings(issuer, browser):
+async def test_a_provider_at_a_forbidden_address_is_reported_as_misconfigured(issuer, browser):
     async def refuse(*_: Any, **__: Any) -> HttpResult:
         raise AddressRefused("10.0.0.5 is not a public address")
 
@@ -155,7 +155,7 @@ async def test_a_provider_at_an_address_that_is_not_allowed_is_a_matter_of_the_s
 
 
 @pytest.mark.parametrize("seconds", [-3600, 3600, -10, 10])
-async def test_a_clock_that_is_wrong_is_named(world, issuer, browser, seconds):
+async def test_a_wrong_clock_at_a_sign_in_is_reported_as_such(world, issuer, browser, seconds):
     now = world.clock.now() // SECOND
     issuer.claims = {"iat": now + seconds, "exp": now + seconds + 600}
     answer = await come_back(browser, issuer)
@@ -166,7 +166,7 @@ async def test_a_clock_that_is_wrong_is_named(world, issuer, browser, seconds):
 
 
 @pytest.mark.parametrize("subject", ["x" * 256, "a\0b"])
-async def test_a_person_whose_name_cannot_be_kept_is_led_back_to_the_console(
+async def test_a_subject_that_cannot_be_stored_is_reported_as_a_provider_problem(
     issuer, browser, caplog, subject
 ):
     issuer.claims = {"sub": subject}
@@ -206,7 +206,7 @@ def without_text(source: str, words: str) -> set[str]:
     return {word for reason in reasons for word in re.findall(r'"([a-z_]+)"', reason)} - told
 
 
-def test_the_page_has_a_text_for_each_reason():
+def test_the_sign_in_page_has_a_text_for_each_problem_code():
     source = Path(sign_in.__file__).read_text()
     words = (ROOT / "js/words.js").read_text()
     assert without_text(source, words) == set()

@@ -7,7 +7,7 @@ from tests.identity.tokens import make, path
 from windlass.core.access import Scope
 
 
-async def test_inside_its_limits_a_token_does_all_that_its_scopes_say(world):
+async def test_a_limited_token_may_do_everything_of_its_scopes_inside_its_limits(world):
     project = await world.project()
     env = await world.environment(project)
     app = await world.application(env)
@@ -28,7 +28,7 @@ async def test_inside_its_limits_a_token_does_all_that_its_scopes_say(world):
     }
 
 
-async def test_outside_its_limits_all_is_as_if_it_did_not_exist(world):
+async def test_a_resource_outside_a_tokens_limits_is_not_found(world):
     inside, outside = await world.project(), await world.project()
     app = await world.application(await world.environment(outside))
     token = await world.new_token("Admin", limited_to=[inside])
@@ -48,7 +48,7 @@ async def test_outside_its_limits_all_is_as_if_it_did_not_exist(world):
         assert (await world.get(where)).status == 200
 
 
-async def test_lists_show_what_is_inside_the_limits(world):
+async def test_lists_for_a_limited_token_contain_only_resources_inside_its_limits(world):
     first, second, _ = await world.project(), await world.project(), await world.project()
     envs = [await world.environment(second) for _ in range(3)]
     token = await world.new_token("Admin", limited_to=[first, envs[1]])
@@ -85,7 +85,7 @@ async def test_a_limited_token_reads_its_organization_and_can_change_nothing_of_
     assert all("limited" in answer.message for answer in refused)
 
 
-async def test_a_limit_must_name_something_of_the_organization_that_can_be_a_limit(world):
+async def test_a_limit_must_be_a_project_environment_or_service_of_the_organization(world):
     other, admin = await world.organization()
     elsewhere = await world.made(f"/organization/{other}/project", {"name": "shop"}, token=admin)
     (cluster,) = (await world.get(f"/organization/{world.org}/cluster"))["results"]

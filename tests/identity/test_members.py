@@ -77,7 +77,7 @@ async def test_a_withdrawn_invitation_admits_no_one(world, issuer):
     assert (await world.get("/organization", token=issuer.person(ADA))).status == 403
 
 
-async def test_one_address_is_invited_once_and_a_member_not_at_all(world, issuer):
+async def test_inviting_an_invited_or_existing_member_is_refused(world, issuer):
     await invite(world, ADA)
     assert (await invite(world, ADA.upper())).status == 409
     assert (await world.get("/organization", token=issuer.person(ADA))).status == 200
@@ -94,14 +94,16 @@ async def test_many_first_requests_at_once_make_one_member(world, issuer):
     assert list(await members(world)) == [ADA]
 
 
-async def test_joining_is_on_record_with_the_invitation_that_it_used_up(world, issuer):
+async def test_joining_records_the_new_member_and_the_used_invitation(world, issuer):
     await joined(world, issuer, ADA)
     families = [event.body for event in await world.events()][-2:]
     assert b'"family":"member"' in families[0]
     assert b'"family":"inviteMember"' in families[1]
 
 
-async def test_everybody_joins_where_the_word_of_the_issuer_is_enough(database_url, trusting, issuer):
+async def test_with_oidc_join_everyone_of_the_issuer_becomes_a_member_with_that_role(
+    database_url, trusting, issuer
+):
     async with make_world(database_url, oidc_join="Deploy", **trusting) as world:
         for header in (
             issuer.person(ADA),
@@ -113,7 +115,7 @@ async def test_everybody_joins_where_the_word_of_the_issuer_is_enough(database_u
         assert roles == dict.fromkeys([ADA, "robot", "id-of-bo@x.example"], role(Scope.DEPLOY))
 
 
-async def test_an_invitation_says_more_than_the_standing_word_of_the_issuer(database_url, trusting, issuer):
+async def test_the_role_of_an_invitation_takes_precedence_over_oidc_join(database_url, trusting, issuer):
     async with make_world(database_url, oidc_join="Read", **trusting) as world:
         await joined(world, issuer, ADA, Scope.ADMIN)
         assert (await members(world))[ADA]["role_id"] == role(Scope.ADMIN)
@@ -151,9 +153,7 @@ async def test_a_removed_member_can_be_invited_again_as_a_new_member(world, issu
     assert new["role_id"] == role(Scope.READ)
 
 
-async def test_a_member_of_two_organizations_sees_both_and_may_in_each_what_the_role_there_says(
-    world, issuer, clock
-):
+async def test_a_member_of_two_organizations_has_the_respective_role_in_each(world, issuer, clock):
     ada = await joined(world, issuer, ADA, Scope.WRITE)
     clock.turn(1)
     other, admin = await world.organization()
@@ -234,7 +234,7 @@ async def test_the_same_address_at_another_issuer_is_another_person(database_url
         assert (await world.get("/organization", token=second.person("bo@example.com"))).status == 200
 
 
-async def test_an_address_that_changes_hands_does_not_carry_the_membership(database_url, trusting, issuer):
+async def test_another_subject_with_a_members_address_is_not_that_member(database_url, trusting, issuer):
     async with make_world(database_url, oidc_join="Read", **trusting) as world:
         ada = await joined(world, issuer, ADA, Scope.ADMIN)
         assert (await world.get("/organization", token=issuer.person(ADA, sub="another"))).status == 403
@@ -242,7 +242,7 @@ async def test_an_address_that_changes_hands_does_not_carry_the_membership(datab
         assert (await world.get("/organization", token=ada)).status == 200
 
 
-async def test_a_person_keeps_one_budget_however_many_tokens_are_used(world, issuer):
+async def test_all_tokens_of_a_person_share_one_rate_limit(world, issuer):
     ada, again = await joined(world, issuer, ADA), issuer.person(ADA, jti="another")
     bo = await joined(world, issuer, "bo@example.com")
     left = [
@@ -253,7 +253,7 @@ async def test_a_person_keeps_one_budget_however_many_tokens_are_used(world, iss
     assert left[3] == left[0]
 
 
-async def test_a_subject_that_cannot_be_kept_is_refused(world, issuer):
+async def test_a_jwt_subject_that_is_too_long_or_contains_nul_is_refused(world, issuer):
     for subject in ("x" * 256, "a\0b"):
         answer = await world.get("/organization", token=issuer.person(ADA, sub=subject))
         assert answer.status == 401, answer
@@ -265,7 +265,7 @@ async def test_a_subject_that_cannot_be_kept_is_refused(world, issuer):
 # Being believed
 
 
-async def test_a_token_of_the_issuer_ends_although_its_bearer_was_let_in_a_moment_ago(world, issuer, clock):
+async def test_an_expired_jwt_is_refused_even_if_it_was_accepted_just_before(world, issuer, clock):
     ada = await joined(world, issuer, ADA)
     clock.turn(LIFETIME + LEEWAY - 0.5)
     assert (await world.get("/organization", token=ada)).status == 200
@@ -274,7 +274,7 @@ async def test_a_token_of_the_issuer_ends_although_its_bearer_was_let_in_a_momen
     assert (await world.get("/organization", token=issuer.person(ADA))).status == 200
 
 
-async def test_while_the_issuer_is_down_its_tokens_wait_until_its_keys_are_known(world, issuer, clock):
+async def test_while_the_issuers_keys_are_unknown_and_unreachable_its_tokens_get_503(world, issuer, clock):
     await invite(world, ADA)
     issuer.down = True
     answer = await world.get("/organization", token=issuer.person(ADA))
@@ -308,7 +308,7 @@ async def test_after_the_issuer_changed_its_keys_old_tokens_are_refused_and_new_
     assert (await world.get("/organization", token=old)).status == 401
 
 
-async def test_a_jwt_comes_as_bearer_only(world, issuer):
+async def test_a_jwt_is_accepted_only_under_the_bearer_scheme(world, issuer):
     jwt = (await joined(world, issuer, ADA)).removeprefix("Bearer ")
     assert (await world.get("/organization", token=f"bearer {jwt}")).status == 200
     assert (await world.get("/organization", token=f"Token {jwt}")).status == 401
@@ -332,7 +332,7 @@ CANNOT_BE_RIGHT = [
 
 
 @pytest.mark.parametrize("setting", CANNOT_BE_RIGHT, ids=str)
-async def test_settings_about_the_issuer_that_cannot_be_right_are_refused_at_the_start(trusting, setting):
+async def test_invalid_oidc_settings_are_refused_at_the_start(trusting, setting):
     with pytest.raises(BadSetting, match=next(iter(setting))):
         async with make_world(**trusting | setting):
             pass

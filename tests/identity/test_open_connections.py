@@ -72,7 +72,7 @@ async def signed_in(world: World, issuer: CodeIssuer) -> Browser:
 
 
 @pytest.mark.parametrize(("end", "ends"), ENDS.values(), ids=ENDS)
-async def test_a_terminal_and_streams_that_are_quiet_end_and_say_why(
+async def test_quiet_terminals_and_streams_of_a_removed_member_end_with_a_reason(
     world: World, issuer: CodeIssuer, end: End, ends: bool
 ):
     app = await deployed(world)

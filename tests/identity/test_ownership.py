@@ -16,7 +16,7 @@ async def _join(world, issuer, address: str, scope: Scope) -> str:
     return str((await members(world))[address]["id"])
 
 
-async def test_a_member_that_becomes_the_owner_is_an_admin_and_shown(world, issuer):
+async def test_a_member_made_owner_becomes_an_admin_and_is_shown_as_owner(world, issuer):
     ada = await _join(world, issuer, ADA, Scope.READ)
     path = f"/organization/{world.org}"
     assert (await world.post(f"{path}/transferOwnership", {"user_id": ada})).status == 204

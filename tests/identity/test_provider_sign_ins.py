@@ -132,7 +132,9 @@ async def test_a_member_signs_in(world, issuer, browser):
     assert event["triggered_by"] == ADA
 
 
-async def test_a_role_that_changes_shows_at_once_and_a_removed_member_is_out(world, issuer, browser):
+async def test_a_changed_role_applies_to_a_browser_session_at_once_and_a_removal_ends_it(
+    world, issuer, browser
+):
     await invite(world, ADA, Scope.READ)
     answer = await come_back(browser, issuer)
     browser.key = answer.headers["location"].partition("#key=")[2]
@@ -148,7 +150,7 @@ async def test_a_role_that_changes_shows_at_once_and_a_removed_member_is_out(wor
 
 
 @pytest.mark.parametrize(("azp", "is_taken"), [({}, False), ({"azp": CLIENT}, True)])
-async def test_a_token_for_several_audiences_names_the_one_it_was_issued_to(
+async def test_a_token_for_several_audiences_must_name_windlass_as_authorized_party(
     world, issuer, browser, azp, is_taken
 ):
     await invite(world, ADA, Scope.READ)
@@ -157,7 +159,7 @@ async def test_a_token_for_several_audiences_names_the_one_it_was_issued_to(
     assert ("#key=" in answer.headers["location"]) is is_taken
 
 
-async def test_an_answer_of_a_provider_works_once(world, issuer, browser):
+async def test_a_provider_callback_can_be_used_only_once(world, issuer, browser):
     """The provider of this test takes its code again and again."""
     await invite(world, ADA, Scope.READ)
     started = await browser.call("GET", "/account/signInProvider/acme/start")
@@ -177,18 +179,18 @@ async def test_a_person_who_is_no_member_is_refused_and_audited(world, issuer, b
     assert event["triggered_by"] == ADA
 
 
-async def test_the_ways_to_sign_in_are_public_and_tell_no_secret(world):
+async def test_the_list_of_sign_in_providers_is_public_and_has_no_secrets(world):
     answer = await world.get("/account/signInProvider", token=None)
     assert answer.json == {"results": [{"name": "acme", "title": "Acme"}]}
 
 
-async def test_an_answer_with_another_state_opens_nothing(world, issuer, browser):
+async def test_a_provider_callback_with_another_state_is_refused(world, issuer, browser):
     await invite(world, ADA, Scope.READ)
     assert problem(await come_back(browser, issuer, state="guessed")) == "lost"
     assert "windlass_session" not in browser.cookies
 
 
-async def test_a_sign_in_that_a_page_of_another_address_begins_leads_to_the_console(world, browser):
+async def test_a_sign_in_started_from_another_site_redirects_to_the_console(world, browser):
     start = "/account/signInProvider/acme/start"
     for site in ("same-site", "cross-site"):
         answer = await browser.call("GET", start, headers={"sec-fetch-site": site})
@@ -199,7 +201,7 @@ async def test_a_sign_in_that_a_page_of_another_address_begins_leads_to_the_cons
         assert "set-cookie" in answer.headers
 
 
-async def test_an_answer_in_another_browser_opens_nothing(world, issuer, browser):
+async def test_a_provider_callback_in_another_browser_is_refused(world, issuer, browser):
     """A link to an answer, sent to another person, does not sign that person in as the sender."""
     await invite(world, ADA, Scope.READ)
     started = await browser.call("GET", "/account/signInProvider/acme/start")
@@ -223,7 +225,7 @@ async def test_a_sign_in_that_takes_too_long_begins_again(world, issuer, browser
     [{"nonce": "of another sign-in"}, {"aud": "another client"}, {"iss": "https://evil.example"}, {"exp": 1}],
     ids=lambda claims: next(iter(claims)),
 )
-async def test_a_token_that_was_not_made_for_this_sign_in_is_refused(world, issuer, browser, claims):
+async def test_an_id_token_with_another_nonce_audience_or_time_is_refused(world, issuer, browser, claims):
     await invite(world, ADA, Scope.READ)
     issuer.claims = claims
     assert problem(await come_back(browser, issuer)) == ("clock" if "exp" in claims else "refused")
@@ -238,7 +240,7 @@ async def test_a_person_who_declines_at_the_provider_returns_to_the_sign_in_page
     assert problem(await come_back(browser, issuer, code="")) == "refused"
 
 
-async def test_a_provider_that_is_away_is_named_as_such(world, issuer, browser):
+async def test_an_unreachable_provider_is_reported_as_unreachable(world, issuer, browser):
     issuer.down = True
     answer = await browser.call("GET", "/account/signInProvider/acme/start")
     assert problem(answer) == "unreachable"
@@ -272,13 +274,13 @@ async def test_no_code_and_no_secret_go_to_an_endpoint_without_https(world, issu
         "code",
     ],
 )
-async def test_an_answer_that_is_none_opens_nothing(world, issuer, browser, query):
+async def test_a_malformed_provider_callback_is_refused(world, issuer, browser, query):
     await invite(world, ADA, Scope.READ)
     await browser.call("GET", "/account/signInProvider/acme/start")
     assert problem(await browser.call("GET", f"/account/signInProvider/acme/answer?{query}")) == "lost"
 
 
-async def test_an_address_that_is_not_verified_brings_no_invitation(world, issuer, browser):
+async def test_an_unverified_address_does_not_match_an_invitation(world, issuer, browser):
     await invite(world, ADA, Scope.ADMIN)
     issuer.claims = {"email_verified": False}
     assert problem(await come_back(browser, issuer)) == "no_member"
@@ -296,7 +298,7 @@ async def test_the_providers_token_is_no_credential_of_the_api(world, issuer):
 
 
 @pytest.mark.parametrize("is_issuer", [True, False])
-async def test_only_the_people_of_the_issuer_of_the_api_join_without_an_invitation(
+async def test_oidc_join_applies_only_to_providers_with_the_apis_issuer(
     database_url, clock, issuer, is_issuer: bool
 ):
     """At another provider of the console, anybody in the world may have an account."""
@@ -313,7 +315,7 @@ async def test_only_the_people_of_the_issuer_of_the_api_join_without_an_invitati
         assert ("#key=" in answer.headers["location"]) is is_issuer
 
 
-async def test_a_role_for_everybody_needs_an_issuer(issuer):
+async def test_oidc_join_without_oidc_issuer_is_refused_at_the_start(issuer):
     with pytest.raises(BadSetting, match="oidc_join: set oidc_issuer too"):
         async with make_world(oidc_providers=provider_of(issuer), oidc_join="Read"):
             pass

@@ -50,7 +50,7 @@ async def test_a_token_that_was_revoked_at_one_replica_is_refused_at_the_other(r
     await until(lambda: status(second, token), 401)
 
 
-async def test_where_the_nudge_was_lost_a_revoked_token_is_refused_after_a_second(replicas: Replicas, clock):
+async def test_without_a_notification_a_revoked_token_is_refused_after_a_second(replicas: Replicas, clock):
     first, second = replicas
     token, id = await made(first)
     await deafened(second)
@@ -62,7 +62,7 @@ async def test_where_the_nudge_was_lost_a_revoked_token_is_refused_after_a_secon
     assert await status(second, token) == 401
 
 
-async def test_the_last_use_that_replicas_note_counts(replicas: Replicas, clock):
+async def test_the_latest_use_recorded_by_any_replica_is_shown(replicas: Replicas, clock):
     first, second = replicas
     token, id = await made(first)
     await status(first, token)
@@ -74,7 +74,7 @@ async def test_the_last_use_that_replicas_note_counts(replicas: Replicas, clock)
     assert noted == stamp(clock.now())
 
 
-async def test_replicas_that_start_together_have_one_issuer(replicas: Replicas):
+async def test_replicas_that_start_together_share_one_signing_key(replicas: Replicas):
     for answer in await asyncio.gather(*(one.post("/account/session") for one in replicas)):
         for replica in replicas:
             assert await status(replica, f"Bearer {answer['token']}") == 200

@@ -68,7 +68,7 @@ async def test_a_session_may_do_exactly_what_its_token_may(world, scope):
     assert {"Admin": 0, "Write": 2, "Deploy": 2, "Read": 3}[scope] == by_token.count(403)
 
 
-async def test_a_session_of_a_limited_token_is_as_limited(world):
+async def test_a_session_of_a_limited_token_has_the_same_limits(world):
     inside, outside = await world.project(), await world.project()
     header = await session(world, await world.new_token("Admin", limited_to=[inside]))
     assert (await world.get(f"/project/{inside}", token=header)).status == 200
@@ -76,7 +76,7 @@ async def test_a_session_of_a_limited_token_is_as_limited(world):
 
 
 @pytest.mark.parametrize("own", [{}, {"rate_limit": 5}], ids=["the usual limit", "a limit of its own"])
-async def test_an_exchange_of_a_token_for_sessions_gives_no_more_requests(database_url, clock, own):
+async def test_exchanging_a_token_for_sessions_does_not_raise_its_rate_limit(database_url, clock, own):
     async with make_world(database_url, clock=clock, rate_limit=1_000_000 if own else 5) as world:
         credential = await world.new_token("Read", **own) if own else ADMIN
         served = 0 if own else 1  # the world itself has asked once
@@ -94,7 +94,7 @@ async def test_people_have_a_larger_limit_than_tokens(world, issuer):
     assert answer.headers["x-ratelimit-limit"] == "20000"
 
 
-async def test_the_limit_of_people_is_exact_and_a_setting(database_url, trusting, issuer):
+async def test_the_rate_limit_of_people_is_exact_and_configurable(database_url, trusting, issuer):
     async with make_world(database_url, **trusting, session_rate_limit=3) as world:
         header = await joined(world, issuer, "ada@example.com")
         answers = [await world.get("/organization", token=header) for _ in range(5)]
@@ -128,7 +128,7 @@ async def test_a_session_comes_as_bearer_only(world):
 # How long it lasts
 
 
-async def test_a_session_ends_when_it_says(world, clock):
+async def test_a_session_expires_at_its_expires_at(world, clock):
     answer = await world.post("/account/session")
     header = f"Bearer {answer['token']}"
     ends = datetime.fromisoformat(answer["expires_at"]).timestamp()
@@ -166,7 +166,7 @@ async def test_a_session_ends_with_the_organization_of_its_token(world):
     assert not await enters(world, header)
 
 
-async def test_a_session_does_not_outlive_its_token_and_says_so(world, clock):
+async def test_a_session_expires_no_later_than_its_token(world, clock):
     token = await world.new_token("Read", expires_at="2026-09-21T14:23:20Z")  # in ten minutes
     answer = await world.post("/account/session", token=token)
     assert answer["expires_at"] == "2026-09-21T14:23:20.000Z"
@@ -222,7 +222,7 @@ NAMES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_the_issuer_is_called_as_clients_reach_the_server(name):
+async def test_the_issuer_is_the_public_url_of_the_server(name):
     async with make_world(**NAMES[name]) as world:
         discovery = (await world.get(DISCOVERY, token=None)).json
         assert discovery["issuer"] == name
@@ -243,7 +243,7 @@ async def test_a_session_outlives_a_restart_but_not_in_another_installation(data
         assert not await enters(another, header)
 
 
-async def test_a_session_of_the_operators_token_ends_when_the_settings_have_another_or_none(
+async def test_a_session_of_the_operators_token_ends_when_that_setting_is_changed_or_removed(
     database_url, clock, tmp_path
 ):
     async with opened(tmp_path, clock, ADMIN, database_url) as world:
@@ -274,7 +274,7 @@ async def test_the_private_key_is_encrypted_at_rest(world):
 # On a real port
 
 
-async def test_on_a_port_of_the_systems_choice_the_issuer_is_where_it_says(tmp_path):
+async def test_with_port_0_the_issuer_contains_the_assigned_port(tmp_path):
     """The one test that starts the program: only it knows the port."""
     options = ["--port", "0", "--gateway-port", "0", "--data-dir", str(tmp_path)]
     program = [sys.executable, "-m", "windlass", "serve", *options]

@@ -9,7 +9,7 @@ from windlass.core.access import Scope
 ADA = "ada@example.com"
 
 
-async def test_a_person_at_a_new_address_has_signed_in(world, issuer):
+async def test_a_person_at_a_new_address_records_a_sign_in_event(world, issuer):
     await invite(world, ADA, Scope.READ)
     for address in ("198.51.100.1", "198.51.100.1", "198.51.100.2"):
         answer = await world.get("/organization", token=issuer.person(ADA), address=address)
@@ -40,7 +40,7 @@ async def test_a_sign_in_without_membership_is_recorded_in_the_first_organizatio
     assert told(found)["message"] == answer.message
 
 
-async def test_a_session_of_a_token_that_was_revoked_is_known(world):
+async def test_use_of_a_session_of_a_revoked_token_is_recorded(world):
     robot = await world.new_token("Read", name="robot")
     session = (await world.post("/account/session", token=robot))["token"]
     (made,) = await events(world, subTargetType="API_TOKEN", eventType="CREATE")

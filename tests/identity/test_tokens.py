@@ -131,7 +131,7 @@ NOT_SAID: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-async def test_scopes_and_roles_say_the_same_thing_in_any_case(world):
+async def test_a_token_may_be_created_with_scopes_or_a_role_in_any_case(world):
     for said, scopes in SAID:
         made = await make(world, **said)
         assert made.status == 201, said
@@ -174,7 +174,7 @@ NO_MOMENTS: list[Any] = [
 ]  # fmt: skip
 
 
-async def test_an_expiry_is_read_in_all_forms_of_iso_8601(world):
+async def test_an_expiry_may_be_any_form_of_iso_8601(world):
     for said, meant in MOMENTS.items():
         made = await make(world, expires_at=said)
         assert made.status == 201, (said, made)
@@ -191,7 +191,7 @@ async def test_an_expiry_that_is_no_time_or_has_passed_is_refused_by_name(world)
     assert (await make(world, expires_at="2026-09-21T14:13:20.001Z")).status == 201
 
 
-async def test_a_token_ends_to_the_millisecond_although_it_was_let_in_a_moment_ago(world, clock):
+async def test_a_token_expires_to_the_millisecond_even_if_it_was_accepted_just_before(world, clock):
     token = (await make(world, expires_at=stamp(NOON + 500)))["token"]
     clock.turn(0.499)
     assert await status(world, token) == 200
@@ -218,7 +218,7 @@ async def test_each_token_has_its_own_budget(world, clock):
     assert await status(world, made["token"]) == 200
 
 
-async def test_when_a_token_was_last_used_is_noted_once_a_minute(world, clock):
+async def test_the_last_use_of_a_token_is_recorded_at_most_once_a_minute(world, clock):
     made = await make(world)
 
     async def used() -> Any:

@@ -35,7 +35,7 @@ def lines(caplog, message: str) -> list[dict[str, Any]]:
     return [vars(record) for record in caplog.records if record.getMessage() == message]
 
 
-async def test_the_log_says_who_signed_in_and_in_which_way(provided, caplog):
+async def test_the_log_records_who_signed_in_by_which_method(provided, caplog):
     world, issuer = provided
     caplog.set_level(logging.INFO)
     await invite(world, ADA, Scope.READ)
@@ -92,7 +92,7 @@ async def test_the_end_of_a_session_is_in_the_audit_and_in_the_log(world, browse
     assert [(line["caller"], line["address"]) for line in found] == [("robot", HERE)] * 2
 
 
-async def test_a_person_of_a_provider_and_an_operator_sign_out_in_the_audit(provided):
+async def test_signing_out_records_an_audit_event_for_members_and_operators(provided):
     world, issuer = provided
     await invite(world, ADA, Scope.READ)
     ada, operator = Browser(world), Browser(world)
@@ -107,7 +107,7 @@ async def test_a_person_of_a_provider_and_an_operator_sign_out_in_the_audit(prov
     ]
 
 
-async def test_a_refused_end_of_another_session_leaves_no_event(world, browser):
+async def test_a_refused_attempt_to_end_another_persons_session_records_no_event(world, browser):
     other = Browser(world)
     await browser.sign_in()
     await other.sign_in(await world.new_token("Admin"))
@@ -116,7 +116,7 @@ async def test_a_refused_end_of_another_session_leaves_no_event(world, browser):
     assert not {"SIGN_OUT", "SESSION_ENDED"} & set(types(await events(world)))
 
 
-async def test_browsers_that_are_signed_in_are_counted(world, browser):
+async def test_the_metric_of_browser_sessions_counts_open_sessions(world, browser):
     assert await measured(world, "browser_sessions") == 0
     await world.post("/account/signInLink")  # a link is no session before it is opened
     await browser.sign_in()

@@ -25,7 +25,7 @@ from windlass.core.words.not_offered import NOT_OFFERED, why_not_offered
 HERE = "tests/interface/test_coverage.py"
 
 
-def test_the_list_has_each_operation_once():
+def test_the_operation_list_has_each_operation_once():
     routes = [operation.route for operation in all_listed() if ANY_SERVICE not in operation.path]
     assert len(routes) == len(set(routes)) == 553
     assert [family.number for family in listed()] == list(range(1, 49))
@@ -34,30 +34,30 @@ def test_the_list_has_each_operation_once():
     assert [marks.count(mark) for mark in "*TC"] == [15, 236, 144]
 
 
-def test_the_page_on_coverage_is_the_present_count():
+def test_the_coverage_page_is_up_to_date():
     assert PAGE.read_text() == page(), "run `make coverage`"
 
 
-def test_every_operation_of_the_contract_acts():
+def test_every_operation_of_the_contract_is_implemented():
     contract = {operation.route for operation in all_listed() if "*" in operation.use}
     assert contract <= acting()
 
 
-def test_an_operation_is_refused_only_if_it_is_listed_and_does_not_act():
+def test_every_not_offered_operation_is_listed_and_not_implemented():
     assert refused() <= {operation.route for operation in all_listed()}
     assert refused().isdisjoint(acting()), "take what acts now out of NOT_OFFERED"
 
 
-def test_each_line_names_an_operation_that_acts_and_a_test_that_exists():
+def test_every_line_of_the_tests_file_names_an_implemented_operation_and_an_existing_test():
     lines = read_tests(TESTS.read_text())
     assert [operation for operation in lines if operation not in acting()] == []
     assert [test for test in lines.values() if not has_test(test)] == [], "run `make coverage ARGS=--record`"
 
 
-def test_a_test_that_is_gone_is_found():
-    assert has_test(f"{HERE}::test_a_test_that_is_gone_is_found")
+def test_the_check_notices_a_test_that_no_longer_exists():
+    assert has_test(f"{HERE}::test_the_check_notices_a_test_that_no_longer_exists")
     assert not has_test(f"{HERE}::test_of_another_name")
-    assert not has_test("tests/interface/test_other.py::test_a_test_that_is_gone_is_found")
+    assert not has_test("tests/interface/test_other.py::test_the_check_notices_a_test_that_no_longer_exists")
 
 
 def test_an_operation_that_nothing_serves_is_counted_as_missing():
@@ -84,7 +84,7 @@ async def test_a_refused_operation_tells_nothing_to_callers_without_a_token(embe
     is_refused(await embedded.delete(path), 404)
 
 
-def test_only_a_whole_path_is_refused():
+def test_only_exact_paths_are_answered_as_not_offered():
     assert why_not_offered("HEAD", "/organization/a/invoice")
     assert not why_not_offered("GET", "/organization/a/invoice/")
     assert not why_not_offered("GET", "/organization/a/b/invoice")

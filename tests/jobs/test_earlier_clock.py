@@ -12,7 +12,7 @@ from windlass.base.clock import DAY, HOUR, stamp
 
 
 @pytest.mark.parametrize("ahead", [2 * HOUR, 120 * DAY])
-async def test_timetables_and_retries_follow_a_clock_that_was_set_back(
+async def test_schedules_and_retries_continue_after_the_clock_is_set_back(
     tmp_path: Path, database_url: str, ahead: int
 ) -> None:
     async with images_world(database_url, folder=tmp_path, clock=HandClock(NOON + ahead)) as world:
@@ -34,7 +34,7 @@ async def test_timetables_and_retries_follow_a_clock_that_was_set_back(
         assert await runs(world, yearly) == []
 
 
-async def test_a_due_time_that_had_its_run_by_a_clock_that_was_ahead_gets_no_other_one(
+async def test_a_due_time_is_not_run_again_after_the_clock_is_set_back(
     tmp_path: Path, database_url: str
 ) -> None:
     async with images_world(database_url, folder=tmp_path) as world:

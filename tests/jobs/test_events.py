@@ -201,7 +201,7 @@ async def test_uninstalling_a_job_runs_on_delete(world: World) -> None:
     assert await world.state(f"/job/{job}") == "STOPPED"
 
 
-async def test_a_retry_of_on_start_decides_about_the_deployment(world: World) -> None:
+async def test_the_retry_of_an_on_start_run_decides_whether_the_deployment_succeeds(world: World) -> None:
     programs = Programs(world)
     programs.codes = [1]
     job = await new_job(world, schedule=events("on_start"), max_nb_restart=1)
@@ -212,7 +212,7 @@ async def test_a_retry_of_on_start_decides_about_the_deployment(world: World) ->
     assert await world.state(f"/job/{job}") == "RUNNING"
 
 
-async def test_cancelling_a_deployment_ends_its_run(world: World) -> None:
+async def test_cancelling_a_deployment_cancels_its_job_run(world: World) -> None:
     programs = Programs(world)
     programs.gate = asyncio.Event()
     job = await new_job(world, schedule=events("on_start"))
@@ -230,7 +230,9 @@ async def test_cancelling_a_deployment_ends_its_run(world: World) -> None:
     ("word", "argument"), [("START", "on_start"), ("STOP", "on_stop"), ("DELETE", "on_delete")]
 )
 @pytest.mark.parametrize("verb", ["deploy", "redeploy"])
-async def test_one_event_is_forced(world: World, verb: str, word: str, argument: str) -> None:
+async def test_force_event_runs_the_job_for_that_event(
+    world: World, verb: str, word: str, argument: str
+) -> None:
     programs = Programs(world)
     job = await ready_job(world, schedule=events("on_start", "on_stop", "on_delete"))
     programs.started.clear()
@@ -239,7 +241,7 @@ async def test_one_event_is_forced(world: World, verb: str, word: str, argument:
     assert (await states(world, job))[-1] == ("FORCED", "SUCCEEDED")
 
 
-async def test_a_run_of_a_timetable_is_forced(world: World) -> None:
+async def test_force_event_cron_runs_a_scheduled_job(world: World) -> None:
     job = await ready_job(world, schedule=cron("0 0 1 1 *"))
     assert (await deployed(world, job, "deploy?forceEvent=CRON"))["status"] == "SUCCEEDED"
     assert await states(world, job) == [("FORCED", "SUCCEEDED")]

@@ -107,7 +107,7 @@ async def test_a_failed_last_try_is_reported_although_the_first_run_was_purged(
     assert (payload["run_number"], (await state(world, job))[0]) == (2, "DEPLOYMENT_ERROR")
 
 
-async def test_a_failed_run_that_a_person_started_is_not_reported(world: World, programs: Programs) -> None:
+async def test_a_failed_run_started_by_a_person_sends_no_webhook(world: World, programs: Programs) -> None:
     webhook = await subscribe(world)
     job = await ready_job(world, schedule=cron("0 0 1 1 *"))
     programs.codes = [3]

@@ -43,7 +43,9 @@ async def recover(world: World, seconds: int = 3 * LEASE) -> None:
 
 
 @pytest.mark.parametrize("point", points())
-async def test_a_due_time_is_one_run_wherever_the_worker_is_killed(world: World, point: str) -> None:
+async def test_a_due_time_starts_one_run_even_if_the_worker_is_killed_at_any_failpoint(
+    world: World, point: str
+) -> None:
     programs = Programs(world)
     job = await ready_job(world, schedule=cron("0 * * * *"))
     death = Death(world, point)
@@ -56,7 +58,9 @@ async def test_a_due_time_is_one_run_wherever_the_worker_is_killed(world: World,
 
 
 @pytest.mark.parametrize("point", points())
-async def test_an_event_is_one_run_wherever_the_worker_is_killed(world: World, point: str) -> None:
+async def test_an_event_starts_one_run_even_if_the_worker_is_killed_at_any_failpoint(
+    world: World, point: str
+) -> None:
     programs = Programs(world)
     job = await new_job(world, schedule={"on_start": {"arguments": ["migrate"]}})
     world.engine.output = b'{"BUCKET": {"value": "shop"}}'
@@ -74,7 +78,7 @@ async def test_an_event_is_one_run_wherever_the_worker_is_killed(world: World, p
 
 
 @pytest.mark.parametrize("point", points())
-async def test_a_run_that_takes_too_long_ends_once_wherever_the_worker_is_killed(
+async def test_a_run_times_out_once_even_if_the_worker_is_killed_at_any_failpoint(
     world: World, point: str
 ) -> None:
     programs = Programs(world)
@@ -105,7 +109,7 @@ async def test_a_cancelled_run_ends_once_wherever_the_worker_is_killed(world: Wo
     assert left(world, job) == []
 
 
-async def test_every_point_of_runs_is_reached(world: World) -> None:
+async def test_the_killed_worker_tests_reach_every_failpoint_of_runs(world: World) -> None:
     """The control of the tests above."""
     programs = Programs(world)
     death = Death(world, "")

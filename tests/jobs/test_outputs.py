@@ -60,7 +60,7 @@ async def attacked(world: World) -> tuple[dict[str, str], dict[str, str], str]:
     return before, dict(world.engine.running[app].variables), job
 
 
-async def test_a_run_sets_no_variable_of_a_neighbour_but_those_with_the_name_of_its_job(world: World) -> None:
+async def test_an_output_creates_only_variables_prefixed_with_the_name_of_its_job(world: World) -> None:
     before, after, job = await attacked(world)
     assert {key: after[key] for key in before} == before
     added = {key: after[key] for key in after.keys() - before.keys()}
@@ -68,7 +68,7 @@ async def test_a_run_sets_no_variable_of_a_neighbour_but_those_with_the_name_of_
     assert added == {named(job, key, prefix): CHOSEN[key] for key in CHOSEN for prefix in prefixes}
 
 
-async def test_without_the_name_of_the_job_a_run_sets_what_its_neighbours_load(
+async def test_without_the_prefix_an_output_could_set_ld_preload_of_other_services(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control of the test above."""
@@ -77,7 +77,7 @@ async def test_without_the_name_of_the_job_a_run_sets_what_its_neighbours_load(
     assert after["LD_PRELOAD"] == "/tmp/evil.so"
 
 
-async def test_only_a_person_gives_an_output_another_name(world: World) -> None:
+async def test_a_person_may_give_an_output_another_name_by_an_alias_or_reference(world: World) -> None:
     environment, _, job, app = await environment_with(world, "on_start")
     world.engine.output = written({"BUCKET": "shop-7f3a"}, description="For pictures")
     await asked(world, environment, "deploy")
@@ -96,7 +96,7 @@ async def test_only_a_person_gives_an_output_another_name(world: World) -> None:
     assert {row["key"]: row["value"] for row in shown["results"]}["PICTURES"] == "shop-8"
 
 
-async def test_the_variables_of_people_stay_whatever_a_run_writes(world: World) -> None:
+async def test_an_output_does_not_overwrite_an_existing_variable(world: World) -> None:
     environment = await world.environment()
     await world.made(f"/environment/{environment}/environmentVariable", {"key": "A", "value": "mine"})
     world.engine.output = written({"A": "1"})
@@ -119,7 +119,7 @@ async def test_two_jobs_of_one_environment_have_outputs_of_the_same_name(world: 
     assert (found[named(first, "A")], found[named(second, "A")]) == ("1", "2")
 
 
-async def test_outputs_are_those_of_the_last_run_that_wrote_any(world: World) -> None:
+async def test_outputs_are_those_of_the_last_run_that_wrote_an_output_file(world: World) -> None:
     world.engine.output = written({"A": "1", "B": "1"})
     job = await ready_job(world, schedule=events("on_start"))
     assert (await runs(world, job))[0]["output_variables"] == [named(job, "A"), named(job, "B")]
@@ -162,7 +162,7 @@ async def test_an_output_with_a_secret_of_the_run_is_a_secret(world: World) -> N
     assert list(await outputs(world, job, "secret")) == ["ADDRESS"]
 
 
-async def test_a_reference_in_an_output_stands_for_no_other_variable(world: World) -> None:
+async def test_a_variable_reference_in_an_output_is_not_resolved(world: World) -> None:
     environment, _, job, app = await environment_with(world, "on_start")
     await world.made(f"/environment/{environment}/secret", {"key": "STRIPE_KEY", "value": "s3cret"})
     world.engine.output = written({"A": "{{STRIPE_KEY}}"})
@@ -183,7 +183,7 @@ async def test_a_reference_in_an_output_stands_for_no_other_variable(world: Worl
         (written({f"A{number}": "" for number in range(201)}), "Write less to the output file"),
     ],
 )
-async def test_a_file_that_no_neighbour_could_take_fails_the_run(
+async def test_an_output_file_with_invalid_names_or_values_fails_the_run(
     world: World, output: bytes, message: str
 ) -> None:
     world.engine.output = output

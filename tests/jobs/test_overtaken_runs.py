@@ -39,7 +39,9 @@ class Overtaken:
 
 
 @pytest.mark.parametrize("point", points())
-async def test_a_due_time_is_one_run_wherever_a_worker_is_overtaken(world: World, point: str) -> None:
+async def test_a_due_time_starts_one_run_even_if_the_worker_loses_its_lease_at_any_failpoint(
+    world: World, point: str
+) -> None:
     programs = Programs(world)
     job = await ready_job(world, schedule=cron("0 * * * *"))
     overtaken = Overtaken(world, point)
@@ -51,7 +53,9 @@ async def test_a_due_time_is_one_run_wherever_a_worker_is_overtaken(world: World
 
 
 @pytest.mark.parametrize("point", points())
-async def test_an_event_is_one_run_wherever_a_worker_is_overtaken(world: World, point: str) -> None:
+async def test_an_event_starts_one_run_even_if_the_worker_loses_its_lease_at_any_failpoint(
+    world: World, point: str
+) -> None:
     programs = Programs(world)
     job = await new_job(world, schedule={"on_start": {"arguments": ["migrate"]}})
     overtaken = Overtaken(world, point)
@@ -77,7 +81,7 @@ async def test_a_cancelled_run_ends_once_wherever_a_worker_is_overtaken(world: W
     assert left(world, job) == []
 
 
-async def test_each_point_of_a_scheduled_run_can_overtake_a_worker(world: World) -> None:
+async def test_the_lost_lease_tests_reach_every_failpoint_of_a_scheduled_run(world: World) -> None:
     """The control of the tests above."""
     for point in ("due runs started", "run begun", "run ended", "run recorded", "run removed"):
         await ready_job(world, schedule=cron("0 * * * *"))

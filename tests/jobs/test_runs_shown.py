@@ -145,7 +145,7 @@ async def test_secrets_are_hidden_in_the_log_of_a_run(world: World) -> None:
     assert "the key is" in str(log.json)
 
 
-async def test_lines_of_a_run_that_another_server_began_are_hidden_too(world: World) -> None:
+async def test_secrets_are_masked_in_the_log_of_a_run_started_by_another_server(world: World) -> None:
     environment = await world.environment()
     await world.made(f"/environment/{environment}/secret", {"key": "KEY", "value": "s3cret-of-the-shop"})
     job = await ready_job(world, environment)
@@ -181,7 +181,7 @@ async def test_failed_runs_are_purged(world: World) -> None:
     assert (await runs(world, job))[-1]["number"] == 4
 
 
-async def test_purged_runs_are_in_the_audit_if_there_were_any(world: World) -> None:
+async def test_purging_failed_runs_records_an_audit_event_only_if_runs_were_deleted(world: World) -> None:
     programs = Programs(world)
     environment = await world.environment()
     job = await ready_job(world, environment)
@@ -255,7 +255,7 @@ async def test_a_deleted_job_leaves_no_run_behind(database_url: str) -> None:
         assert (await reads.runs.count(job), await reads.timetables.get(job)) == (0, None)
 
 
-async def test_the_audit_has_who_starts_and_cancels_a_run(world: World) -> None:
+async def test_starting_and_cancelling_a_run_are_recorded_in_the_audit(world: World) -> None:
     programs = Programs(world)
     programs.gate = asyncio.Event()
     job = await ready_job(world)

@@ -24,7 +24,9 @@ async def refused(world: World, **fields: Any) -> str:
 @pytest.mark.parametrize(
     ("schedule", "job_type"), [(cron(), "CRON"), (ON_START, "LIFECYCLE"), ({"on_delete": {}}, "LIFECYCLE")]
 )
-async def test_a_job_shows_its_type(world: World, schedule: dict[str, Any], job_type: str) -> None:
+async def test_a_job_is_returned_with_its_job_type(
+    world: World, schedule: dict[str, Any], job_type: str
+) -> None:
     job = (await world.get(f"/job/{await new_job(world, schedule=schedule)}")).json
     assert (job["job_type"], job["service_type"]) == (job_type, "JOB")
     application = await world.application()
@@ -100,7 +102,7 @@ async def test_an_image_is_refused_where_the_engine_runs_none(database_url: str)
         assert (answer.status, "source.image: " in answer.message) == (400, True)
 
 
-async def test_a_job_keeps_its_type(world: World) -> None:
+async def test_the_type_of_a_job_cannot_be_changed(world: World) -> None:
     job = await new_job(world)
     answer = await world.put(f"/job/{job}", {"name": "job", "source": IMAGE, "schedule": ON_START})
     assert (answer.status, "schedule: create another job" in answer.message) == (400, True)
@@ -115,7 +117,7 @@ async def test_a_job_may_change_its_source(world: World) -> None:
     assert (back.status, [*back["source"]]) == (200, ["image"])
 
 
-async def test_optional_fields_that_are_not_sent_stay_absent(world: World) -> None:
+async def test_optional_fields_that_were_not_sent_are_absent_from_the_answer(world: World) -> None:
     job = (await world.get(f"/job/{await new_job(world, source=DOCKER)}")).json
     assert {"port", "max_duration_seconds", "cpu_architecture"} & job.keys() == set()
     assert {"dockerfile_path", "dockerfile_raw"} & job["source"]["docker"].keys() == set()
@@ -123,7 +125,7 @@ async def test_optional_fields_that_are_not_sent_stay_absent(world: World) -> No
     assert "entrypoint" not in job["schedule"]["cronjob"]
 
 
-async def test_the_settings_of_an_answer_can_be_sent_again(world: World) -> None:
+async def test_the_settings_of_a_job_can_be_sent_back_unchanged(world: World) -> None:
     every: list[dict[str, Any]] = [{}, {"source": DOCKER, "schedule": ON_START}]
     for fields in every:
         job = await new_job(world, **fields)
@@ -145,7 +147,7 @@ async def test_a_job_of_a_repository_is_built_and_shows_its_commit(world: World)
     assert (await deployed(world, job, "deploy", {"git_commit_id": commit}))["git_commit_id"] == commit
 
 
-async def test_a_dockerfile_can_be_a_part_of_the_settings(world: World) -> None:
+async def test_a_dockerfile_may_be_given_inline_in_dockerfile_raw(world: World) -> None:
     text = "FROM scratch\nCOPY job /job\n"
     job = await ready_job(world, source={"docker": DOCKER["docker"] | {"dockerfile_raw": text}})
     order = world.builder.built[-1]

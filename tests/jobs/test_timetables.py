@@ -10,7 +10,7 @@ from tests.jobs.sites import MINUTE, Programs, cron, deployed, new_job, ready_jo
 from tests.world import World
 
 
-async def test_a_deployed_job_runs_at_each_due_time(world: World) -> None:
+async def test_a_scheduled_job_runs_once_at_each_due_time(world: World) -> None:
     job = await ready_job(world)
     assert await runs(world, job) == []
     for _ in range(3):
@@ -97,7 +97,7 @@ async def test_missed_due_times_are_made_up_for_by_one_run(world: World) -> None
     assert (run["status"], run["missed"] > 3) == ("SUCCEEDED", True)
 
 
-async def test_missed_due_times_are_left_out_if_the_job_says_so(world: World) -> None:
+async def test_missed_due_times_are_skipped_if_missed_runs_is_skip(world: World) -> None:
     job = await ready_job(world, schedule=cron("0 * * * *", missed_runs="SKIP"))
     world.clock.turn(3 * 3600 + 17 * MINUTE)
     await world.settle()
@@ -106,7 +106,7 @@ async def test_missed_due_times_are_left_out_if_the_job_says_so(world: World) ->
     assert run["message"].startswith("Missed: no server of Windlass ran when it was due, and ")
 
 
-async def test_a_due_time_that_has_just_passed_is_not_missed(world: World) -> None:
+async def test_the_latest_due_time_is_run_even_if_missed_runs_is_skip(world: World) -> None:
     job = await ready_job(world, schedule=cron("* * * * *", missed_runs="SKIP"))
     world.clock.turn(10 * MINUTE)
     await world.settle()
@@ -171,7 +171,7 @@ async def test_a_run_past_its_longest_duration_is_ended_and_not_tried_again(worl
     assert not [one for one in world.engine.instances.values() if one.service == job]
 
 
-async def test_a_run_leaves_nothing_at_the_engine(world: World) -> None:
+async def test_an_ended_run_leaves_no_instance_on_the_engine(world: World) -> None:
     job = await ready_job(world)
     world.clock.turn(MINUTE)
     await world.settle()

@@ -32,12 +32,12 @@ async def lose_zone(world: World, *jobs: str) -> None:
     await world.installation.ctx.store.write(change)
 
 
-def test_the_zone_is_gone() -> None:
+def test_the_removed_time_zone_of_these_tests_is_unknown() -> None:
     with pytest.raises(UnknownZone):
         zone(GONE)
 
 
-async def test_a_zone_that_is_gone_stops_no_other_timetable(world: World) -> None:
+async def test_jobs_with_an_unknown_time_zone_do_not_stop_other_schedules(world: World) -> None:
     lost = [await ready_job(world) for _ in range(3)]
     other = await ready_job(world)
     await lose_zone(world, *lost)
@@ -62,7 +62,7 @@ async def find_zone(world: World, job: str) -> None:
     await world.installation.ctx.store.write(change)
 
 
-async def test_a_job_whose_zone_is_known_again_runs_at_its_due_times_only(world: World) -> None:
+async def test_when_its_time_zone_is_known_again_a_job_runs_only_at_its_due_times(world: World) -> None:
     job = await ready_job(world, schedule=cron("0 */6 * * *"))
     await lose_zone(world, job)
     for minutes in (6 * 60, 61, 61):
@@ -80,7 +80,7 @@ async def test_a_job_whose_zone_is_known_again_runs_at_its_due_times_only(world:
     assert len(await runs(world, job)) == 2
 
 
-async def test_a_job_whose_zone_is_known_again_runs_again(world: World) -> None:
+async def test_when_its_time_zone_is_known_again_a_job_continues_to_run(world: World) -> None:
     job = await ready_job(world)
     await lose_zone(world, job)
     world.clock.turn(MINUTE)
@@ -100,7 +100,7 @@ async def test_a_deployment_in_a_zone_that_is_gone_fails_and_says_why(world: Wor
     assert (deployment["status"], GONE in deployment["message"]) == ("FAILED", True)
 
 
-async def test_due_times_in_a_zone_that_is_gone_say_why(world: World) -> None:
+async def test_due_times_in_an_unknown_time_zone_are_answered_with_503_and_the_zone(world: World) -> None:
     job = await ready_job(world)
     assert (await world.get(f"/job/{job}/dueTimes")).status == 200
     await lose_zone(world, job)

@@ -45,7 +45,7 @@ def hurry(world: World, quiet: float) -> None:
     streams._ask, streams._quiet = 0.02, quiet
 
 
-async def test_a_quiet_stream_says_once_that_the_database_is_away_and_when_it_is_back(
+async def test_an_idle_stream_reports_a_database_outage_once_and_its_end(
     world: World, address: str, app: str, outage, monkeypatch: pytest.MonkeyPatch
 ):
     hurry(world, quiet=0.1)
@@ -68,7 +68,7 @@ async def test_a_quiet_stream_says_once_that_the_database_is_away_and_when_it_is
             assert [event.kind for event in await heard] == ["available"]
 
 
-async def test_a_stream_without_an_outage_says_neither(world: World, address: str, app: str):
+async def test_without_an_outage_an_idle_stream_sends_only_comments(world: World, address: str, app: str):
     """The negative control."""
     hurry(world, quiet=0.05)
     async with asked(address, f"/application/{app}/log?follow=true") as client:
@@ -78,7 +78,7 @@ async def test_a_stream_without_an_outage_says_neither(world: World, address: st
         assert [event.kind for event in await heard] == [""]
 
 
-async def test_a_line_that_comes_while_the_database_is_away_waits_for_the_next_connection(
+async def test_a_log_line_during_a_database_outage_is_delivered_after_the_reconnect(
     world: World, address: str, app: str, outage, monkeypatch: pytest.MonkeyPatch
 ):
     path = f"/application/{app}/log?follow=true"
@@ -94,7 +94,7 @@ async def test_a_line_that_comes_while_the_database_is_away_waits_for_the_next_c
 
 
 @pytest.mark.parametrize("is_revoked", [False, True], ids=["away", "the control"])
-async def test_a_websocket_does_not_blame_the_token_for_an_outage(
+async def test_a_websocket_closed_by_a_database_outage_has_another_code_than_for_a_revoked_token(
     world: World, address: str, app: str, outage, is_revoked: bool
 ):
     token = await world.new_token("Read")

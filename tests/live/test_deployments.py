@@ -19,7 +19,7 @@ async def begun(world: World) -> tuple[str, str]:
     return app, f"/application/{app}/deployment/{deployment}"
 
 
-async def test_a_deployment_is_streamed_from_its_queue_to_its_end(world: World, address: str):
+async def test_a_deployment_stream_sends_each_status_from_queued_to_its_end(world: World, address: str):
     _, path = await begun(world)
     async with asked(address, f"{path}/stream") as client:
         assert (client.status, client.headers["content-type"]) == (200, "text/event-stream")
@@ -63,7 +63,7 @@ async def test_a_slow_reader_gets_the_last_event_too(world: World, address: str)
     assert b"SUCCEEDED" in b"".join(received)
 
 
-async def test_a_deployment_that_has_ended_is_streamed_once(world: World, address: str):
+async def test_the_stream_of_an_ended_deployment_sends_its_status_once_and_ends(world: World, address: str):
     _, path = await begun(world)
     await world.settle()
     async with asked(address, f"{path}/stream") as client:
@@ -71,7 +71,7 @@ async def test_a_deployment_that_has_ended_is_streamed_once(world: World, addres
     assert [one.kind for one in told] == ["", "end"]
 
 
-async def test_a_deployment_is_streamed_again_only_after_a_change(world: World, address: str):
+async def test_a_deployment_stream_sends_a_status_only_if_it_changed(world: World, address: str):
     _, path = await begun(world)
     other = await world.application()
     async with asked(address, f"{path}/stream") as client:
@@ -94,7 +94,7 @@ async def test_the_stream_of_a_deployment_ends_with_its_service(world: World, ad
     assert told[-1].kind == "end"
 
 
-async def test_another_organization_follows_nothing(world: World, address: str):
+async def test_a_deployment_stream_of_another_organization_is_not_found(world: World, address: str):
     _, path = await begun(world)
     _, token = await world.organization()
     assert (await world.get(f"{path}/stream", token=token)).status == 404

@@ -54,7 +54,7 @@ async def forget(world: World, before: int) -> None:
     await world.installation.ctx.store.write(lambda tx: tx.events.forget(before, 1000))
 
 
-async def test_a_stream_begins_with_now_and_tells_each_event_as_the_list_shows_it(world: World, address: str):
+async def test_an_event_stream_begins_with_new_events_in_the_form_of_the_list(world: World, address: str):
     await happen(world, 2)
     async with asked(address, path(world)) as client:
         assert (client.status, client.headers["content-type"]) == (200, "text/event-stream")
@@ -86,7 +86,9 @@ async def test_nothing_is_lost_between_a_page_of_the_list_and_the_stream(world: 
         assert subjects(await client.events(6)) == missed + coming
 
 
-async def test_a_reader_cut_off_before_its_first_event_resumes_there(world: World, address: str):
+async def test_a_client_disconnected_before_the_first_event_resumes_at_its_position(
+    world: World, address: str
+):
     async with asked(address, path(world)) as client:
         await settled(lambda: len(readers(world)) == 1)
         assert await client.mark()
@@ -96,7 +98,9 @@ async def test_a_reader_cut_off_before_its_first_event_resumes_there(world: Worl
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_over_cuts_anywhere_every_event_comes_once_and_in_order(world: World, address: str, seed: int):
+async def test_with_reconnects_at_any_byte_every_event_is_delivered_once_and_in_order(
+    world: World, address: str, seed: int
+):
     dice, seen, made = random.Random(seed), list[tuple[str, str]](), list[str]()
     last = str((await listed(world))[-1]["number"])
     for _ in range(25):
@@ -116,7 +120,9 @@ def whole_events(text: bytes) -> list[tuple[str, str]]:
     return [(id.decode(), json.loads(data)["target_id"]) for id, data in found]
 
 
-async def test_followers_share_one_reader_and_the_last_one_ends_it(world: World, address: str):
+async def test_all_clients_of_an_event_stream_share_one_reader_that_ends_with_the_last_client(
+    world: World, address: str
+):
     assert len(readers(world)) == 0
     async with contextlib.AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(asked(address, path(world))) for _ in range(20)]
@@ -127,7 +133,7 @@ async def test_followers_share_one_reader_and_the_last_one_ends_it(world: World,
     await settled(lambda: len(readers(world)) == 0)
 
 
-async def test_without_following_a_stream_ends_after_the_existing_events(world: World):
+async def test_an_event_stream_with_follow_false_ends_after_the_existing_events(world: World):
     made = await happen(world, 3)
     body = (await ended(world, "0")).decode()
     assert [id for id in made if f'"target_id":"{id}"' in body] == made
@@ -141,7 +147,7 @@ async def test_without_following_a_stream_ends_after_the_existing_events(world: 
 # The past that is gone
 
 
-async def test_a_late_reader_gets_a_notice_and_the_oldest_kept_event(world: World, address: str):
+async def test_a_client_resuming_before_the_oldest_kept_event_gets_a_gone_notice(world: World, address: str):
     await happen(world, 3)
     last = (await listed(world))[0]["number"]
     world.clock.turn(DAY / 1000)
@@ -163,7 +169,7 @@ async def _next(world: World, client: Client) -> list[Event]:
     return await client.events(1)
 
 
-async def test_a_reader_that_has_the_last_removed_event_lost_nothing(world: World):
+async def test_a_client_resuming_exactly_after_the_last_deleted_event_gets_no_gone_notice(world: World):
     await happen(world, 3)
     last = (await listed(world))[-1]["number"]
     world.clock.turn(DAY / 1000)
@@ -174,14 +180,16 @@ async def test_a_reader_that_has_the_last_removed_event_lost_nothing(world: Worl
 
 
 @pytest.mark.parametrize("id", ["never", "-1", "1e3", "9" * 18, "9" * 30, " ", "0x1", "1.0", "²"])
-async def test_a_position_that_never_existed_is_answered_as_an_expired_one(world: World, id: str):
+async def test_an_invalid_last_event_id_gets_a_gone_notice(world: World, id: str):
     made = await happen(world, 1)
     body = await ended(world, id)
     assert body.count(b"event: gone") == 1
     assert made[0].encode() in body
 
 
-async def test_a_reader_that_does_not_read_costs_no_memory_and_misses_nothing(world: World, address: str):
+async def test_a_client_that_does_not_read_uses_no_server_memory_and_misses_no_event(
+    world: World, address: str
+):
     """The client finds the missed events in the database: no copy is kept in memory."""
     reading, said = asyncio.Event(), list[bytes]()
     async with asked(address, path(world)) as other:
@@ -219,9 +227,7 @@ async def slowly_read(world: World, reading: asyncio.Event, said: list[bytes]) -
     await world.installation.app({**head, "path": path(world), "headers": headers}, receive, send)
 
 
-async def test_a_stream_that_heard_nothing_for_long_still_has_a_place_that_is_kept(
-    world: World, address: str
-):
+async def test_the_position_of_an_idle_stream_is_advanced_past_deleted_events(world: World, address: str):
     """Events of other organizations are deleted with those of this one, whose stream had merely no events."""
     foreign, token = await world.organization()
     async with asked(address, path(world)) as client:
@@ -253,7 +259,9 @@ async def test_events_of_another_organization_cannot_be_followed(world: World):
         assert (await world.get(path(world, org=org), token=token)).status == status
 
 
-async def test_a_token_that_is_limited_hears_what_happens_in_its_part(world: World, address: str):
+async def test_a_limited_token_receives_only_events_of_resources_inside_its_limits(
+    world: World, address: str
+):
     project, other = await happen(world, 2)
     here, there = await world.environment(project), await world.environment(other)
     token = await world.new_token("Read", limited_to=[project])
@@ -276,7 +284,7 @@ async def test_a_token_that_is_limited_hears_what_happens_in_its_part(world: Wor
         assert kinds == [("CREATE", service), ("DELETE", service)]
 
 
-async def test_hidden_fields_are_in_no_stream(world: World, address: str):
+async def test_event_streams_contain_no_hidden_fields(world: World, address: str):
     env = await world.environment()
     async with asked(address, path(world)) as client:
         await world.made(f"/environment/{env}/secret", {"key": "PASSWORD", "value": "canary-7f3a"})
@@ -285,7 +293,7 @@ async def test_hidden_fields_are_in_no_stream(world: World, address: str):
     assert "canary" not in str(event)
 
 
-async def test_a_token_that_is_revoked_hears_no_more(world: World, address: str):
+async def test_an_event_stream_ends_when_its_token_is_revoked(world: World, address: str):
     token = await world.new_token("Read")
     made = (await world.get(f"/organization/{world.org}/apiToken"))["results"][-1]["id"]
     async with asked(address, path(world), token=token) as client, asked(address, path(world)) as other:
@@ -301,7 +309,7 @@ async def test_a_token_that_is_revoked_hears_no_more(world: World, address: str)
 # Ends
 
 
-async def test_streams_of_all_kinds_end_as_a_whole_when_the_server_stops(world: World):
+async def test_all_streams_end_cleanly_when_the_server_stops(world: World):
     app = await world.application()
     env = (await world.get(f"/application/{app}"))["environment"]["id"]
     paths = [path(world), f"/environment/{env}/status/stream", f"/application/{app}/log?follow=true"]

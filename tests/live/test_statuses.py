@@ -54,7 +54,7 @@ async def test_a_stream_begins_with_all_statuses_as_they_are_read(
     assert services(event.data).keys() == {app, database}
 
 
-async def test_only_changed_statuses_are_sent(world: World, address: str, environment: str):
+async def test_a_status_stream_sends_only_changed_statuses(world: World, address: str, environment: str):
     app, other = await world.application(environment), await world.application(environment)
     async with asked(address, path(environment)) as client:
         await client.events(1)
@@ -69,7 +69,7 @@ async def test_only_changed_statuses_are_sent(world: World, address: str, enviro
         assert (services(event.data), event.data["removed"]) == ({}, [other])
 
 
-async def test_a_client_that_applies_each_message_knows_all_statuses(
+async def test_applying_each_status_message_yields_the_complete_current_statuses(
     world: World, address: str, environment: str
 ):
     known: dict[str, Any] = {}
@@ -87,7 +87,7 @@ async def test_a_client_that_applies_each_message_knows_all_statuses(
         assert known == services(await statuses(world, environment))
 
 
-async def test_settings_that_wait_for_a_deployment_are_a_change_of_status(
+async def test_a_variable_change_that_needs_a_deployment_is_sent_as_out_of_date(
     world: World, address: str, environment: str
 ):
     app = await world.application(environment)
@@ -118,7 +118,7 @@ async def test_many_changes_at_once_are_streamed_in_few_events(world: World, add
         assert count < len(made)
 
 
-async def test_a_reconnected_reader_begins_with_the_present_statuses(
+async def test_a_reconnected_status_stream_begins_with_all_current_statuses(
     world: World, address: str, environment: str
 ):
     app = await world.application(environment)
@@ -131,7 +131,7 @@ async def test_a_reconnected_reader_begins_with_the_present_statuses(
         assert services(event.data)[app]["state"] == "QUEUED"
 
 
-async def test_a_new_reader_sees_earlier_changes_although_others_follow(
+async def test_a_new_status_stream_begins_with_current_statuses_although_others_are_connected(
     world: World, address: str, environment: str
 ):
     app = await world.application(environment)
@@ -157,7 +157,9 @@ async def test_a_stream_ends_with_its_environment(world: World, address: str):
         assert second.ended
 
 
-async def test_a_stream_without_following_ends_after_the_present_state(world: World, environment: str):
+async def test_a_status_stream_with_follow_false_ends_after_the_current_statuses(
+    world: World, environment: str
+):
     answer = await world.get(path(environment, "?follow=false"))
     assert answer.body.count(b"\ndata: ") == 2
     assert answer.body.endswith(b'event: end\ndata: {"message":"Nothing more comes"}\n\n')
@@ -180,7 +182,7 @@ async def test_a_reader_without_access_cannot_follow(world: World, environment: 
         assert (await world.get(path(environment), token=token)).status == status
 
 
-async def test_a_token_that_is_revoked_hears_no_more(world: World, address: str, environment: str):
+async def test_a_status_stream_ends_when_its_token_is_revoked(world: World, address: str, environment: str):
     token = await world.new_token("Read")
     made = (await world.get(f"/organization/{world.org}/apiToken"))["results"][-1]["id"]
     async with asked(address, path(environment), token=token) as client:
@@ -191,7 +193,7 @@ async def test_a_token_that_is_revoked_hears_no_more(world: World, address: str,
         assert client.ended
 
 
-async def test_a_token_that_is_revoked_while_nothing_happens_does_not_even_hear_that(
+async def test_an_idle_status_stream_ends_when_its_token_is_revoked(
     world: World, address: str, environment: str
 ):
     world.installation.app._streams._ask = world.installation.app._streams._quiet = 0.02
@@ -210,7 +212,7 @@ async def test_a_token_that_is_revoked_while_nothing_happens_does_not_even_hear_
         assert services((await other.events(1))[0].data).keys() == {app}  # the control
 
 
-async def test_followers_share_one_reader_and_the_last_one_ends_it(
+async def test_all_clients_of_a_status_stream_share_one_reader_that_ends_with_the_last_client(
     world: World, address: str, environment: str
 ):
     readers = world.installation.ctx.readers

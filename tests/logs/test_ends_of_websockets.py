@@ -29,7 +29,7 @@ BINARY, CONTINUED = 2, 0
 # How it ends
 
 
-async def test_a_token_that_is_revoked_hears_nothing_more(world, address, app):
+async def test_a_log_websocket_closes_when_its_token_is_revoked(world, address, app):
     token = await world.new_token("Read")
     [known] = (await world.get(f"/organization/{world.org}/apiToken"))["results"]
     async with connected(address, logs(app), authorization=f"Token {token}") as client:
@@ -61,7 +61,7 @@ async def test_a_quiet_websocket_ends_soon_after_its_token_is_revoked(world, app
         heard.cancel()
 
 
-async def test_a_client_that_floods_its_websocket_is_closed(world, app, address):
+async def test_a_client_that_floods_its_websocket_with_pings_is_disconnected(world, app, address):
     async with connected(address, logs(app)) as client:
         for _ in range(200):
             client.send(PING, b"x" * 100)
@@ -89,7 +89,7 @@ async def test_a_message_to_a_command_has_64_kib_at_most(world, app, address, tt
         assert b"maximum size (65536 bytes)" in closed.data
 
 
-async def test_bytes_before_a_websocket_is_open_are_refused(world, app, address):
+async def test_websocket_data_sent_before_the_handshake_is_answered_is_refused(world, app, address):
     async with connected(address, logs(app)) as client:
         assert client.answer.status == 101  # the control
     place = urlsplit(address)
@@ -108,7 +108,7 @@ async def test_bytes_before_a_websocket_is_open_are_refused(world, app, address)
     writer.close()
 
 
-async def test_the_log_of_what_is_deleted_comes_to_its_end(world, address, app):
+async def test_the_log_websocket_of_a_deleted_service_is_closed(world, address, app):
     async with connected(address, logs(app)) as client:
         await settled(lambda: following(world) == 1)
         world.installation.ctx.logs.forget(app)
@@ -118,7 +118,7 @@ async def test_the_log_of_what_is_deleted_comes_to_its_end(world, address, app):
         assert await client.ended()
 
 
-async def test_following_ends_when_the_client_leaves(world, address, app):
+async def test_the_log_reader_of_a_websocket_ends_when_the_client_disconnects(world, address, app):
     async with connected(address, logs(app)) as polite, connected(address, logs(app)):
         await settled(lambda: following(world) == 2)
         assert b"\nwindlass_streams 2.0\n" in (await world.get("/metrics")).body
@@ -131,7 +131,7 @@ async def test_following_ends_when_the_client_leaves(world, address, app):
     assert 'windlass_requests_total{operation="followServiceLogs",status="101"} 2.0' in metrics
 
 
-def test_a_server_that_stops_says_so_on_its_websockets_and_stops(tmp_path: Path):
+def test_a_stopping_server_closes_its_websockets_and_exits(tmp_path: Path):
     """As everybody runs it: with a signal, while one client listens and another does not even answer."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
     with subprocess.Popen(
@@ -163,7 +163,7 @@ async def _stopped(server: subprocess.Popen[str], address: str) -> None:
 # What clients say
 
 
-async def test_a_ping_is_answered_and_everything_else_is_ignored(world, address, app):
+async def test_a_ping_is_answered_and_other_messages_on_a_log_websocket_are_ignored(world, address, app):
     async with connected(address, logs(app)) as client:
         for kind in (TEXT, BINARY):
             client.send(kind, b"hello" * 100)

@@ -23,7 +23,7 @@ async def app(world):
     return await deployed(world)
 
 
-async def test_more_input_than_a_client_may_send_that_only_listens_reaches_a_command(world, app, address):
+async def test_a_command_receives_more_input_than_the_flood_limit_of_log_websockets(world, app, address):
     async with (
         aiohttp.ClientSession() as session,
         session.ws_connect(f"{address}/application/{app}/exec", headers=HEADERS) as socket,
@@ -74,7 +74,7 @@ async def test_a_client_learns_the_exit_code_also_while_the_database_is_away(
     assert (Event.COMMAND_ENDED in kinds) is is_written
 
 
-async def test_output_waits_in_the_command_while_the_client_does_not_read(world, app, address):
+async def test_output_of_a_command_is_not_read_while_the_client_does_not_read(world, app, address):
     reader, writer = await asyncio.open_connection(*address.removeprefix("http://").split(":"))
     try:
         lines = [
@@ -102,9 +102,7 @@ async def test_output_waits_in_the_command_while_the_client_does_not_read(world,
 
 
 @pytest.mark.parametrize("seconds", [0.001, 60.0], ids=["as it is", "the control"])
-async def test_a_websocket_full_of_pings_lets_others_have_their_turn(
-    world, app, address, monkeypatch, seconds
-):
+async def test_answering_many_pings_yields_to_other_clients(world, app, address, monkeypatch, seconds):
     monkeypatch.setattr(websocket, "_AT_ONCE", seconds)
     answer_ping = websocket.WebSocket.handle_ping
     all_answered = asyncio.Event()

@@ -23,7 +23,7 @@ async def test_without_a_number_a_thousand_lines_are_answered(world: World, app:
     assert await log(world, app, "tail=2") == ["line 1498", "line 1499"]
 
 
-async def test_times_bound_the_lines_from_the_first_on_and_before_the_second(world: World, app: str):
+async def test_since_is_inclusive_and_until_is_exclusive(world: World, app: str):
     for number in range(10):
         say(world, app, f"line {number}", at=NOON + number)
     for since, until in ((3, 6), (0, 1), (5, 5), (9, 99)):

@@ -23,7 +23,7 @@ def said(logs: Logs, service: str, deployment: str | None = None) -> list[str]:
     return [json.loads(line)["message"] for line in logs.tail(service, 10_000, deployment=deployment)]
 
 
-def test_a_build_has_a_log_of_its_own(logs: Logs):
+def test_each_build_has_its_own_log(logs: Logs):
     say, other = (logs.deployment("shop", number, None) for number in ("1", "2"))
     logs.write("shop", NOON, "running")
     say("step one")
@@ -58,7 +58,7 @@ async def test_a_sweep_removes_only_the_lines_of_the_given_services(logs: Logs):
     assert said(logs, "blog") == ["running"]
 
 
-async def test_lines_that_are_set_aside_come_back_as_they_were(logs: Logs, tmp_path: Path):
+async def test_logs_that_were_set_aside_are_restored_unchanged(logs: Logs, tmp_path: Path):
     logs.write("shop", NOON, "running")
     logs.deployment("shop", "1", None)("built")
     await logs.set_aside("shop", tmp_path / "aside")

@@ -15,7 +15,7 @@ from tests.schemathesis.serving import served
 from tests.world import ADMIN, NOON, World
 
 
-async def test_a_stream_begins_with_the_last_lines_and_goes_on_with_what_comes(
+async def test_a_log_stream_begins_with_the_last_lines_and_continues_with_new_ones(
     world: World, app: str, address: str
 ):
     say(world, app, *(f"line {number}" for number in range(10)))
@@ -38,7 +38,7 @@ async def test_a_stream_begins_with_the_last_lines_and_goes_on_with_what_comes(
         assert await client.lines(len(expected)) == expected
 
 
-async def test_a_stream_shows_only_what_was_searched_for(world: World, app: str, address: str):
+async def test_a_log_stream_with_a_search_sends_only_matching_lines(world: World, app: str, address: str):
     say(world, app, "an error", "all good")
     async with asked(address, f"/application/{app}{FOLLOW}&search=error&since={NOON}") as client:
         assert await client.lines(1) == ["an error"]
@@ -47,7 +47,7 @@ async def test_a_stream_shows_only_what_was_searched_for(world: World, app: str,
         assert await client.lines(1) == ["another error"]
 
 
-async def test_a_reader_resumes_after_its_last_event(world: World, app: str, address: str):
+async def test_a_log_stream_resumes_after_the_last_event_id(world: World, app: str, address: str):
     path = f"/application/{app}{FOLLOW}&tail=1"
     say(world, app, "one", "two", "three")
     async with asked(address, f"{path}0") as client:
@@ -71,7 +71,9 @@ async def test_an_idle_stream_sends_comments(world: World, app: str, address: st
         assert await reading == ["and on"]
 
 
-async def test_the_head_of_a_stream_does_not_wait_for_the_first_line(world: World, app: str, address: str):
+async def test_the_response_headers_of_a_log_stream_are_sent_before_the_first_line(
+    world: World, app: str, address: str
+):
     world.installation.app._streams._quiet = 3600
     async with asked(address, f"/application/{app}{FOLLOW}") as client:
         assert client.status == 200
@@ -96,7 +98,7 @@ async def test_a_head_request_for_a_stream_gets_no_stream(world: World, app: str
     assert following(world) == 0
 
 
-async def test_a_token_that_is_revoked_reads_no_further(world: World, app: str, address: str):
+async def test_a_log_stream_ends_when_its_token_is_revoked(world: World, app: str, address: str):
     token = await world.new_token("Read")
     tokens = (await world.get(f"/organization/{world.org}/apiToken"))["results"]
     path = f"/application/{app}{FOLLOW}"
@@ -110,7 +112,7 @@ async def test_a_token_that_is_revoked_reads_no_further(world: World, app: str, 
         assert await other.lines(1) == ["after"]
 
 
-async def test_the_log_of_what_is_deleted_comes_to_its_end(world: World, app: str, address: str):
+async def test_the_log_stream_of_a_deleted_service_ends(world: World, app: str, address: str):
     async with asked(address, f"/application/{app}{FOLLOW}") as client:
         say(world, app, "last words")
         assert await client.lines(1) == ["last words"]
@@ -119,9 +121,7 @@ async def test_the_log_of_what_is_deleted_comes_to_its_end(world: World, app: st
         assert client.ended
 
 
-async def test_a_slow_reader_misses_nothing_and_the_server_keeps_no_lines_for_it(
-    world: World, app: str, address: str
-):
+async def test_a_slow_client_of_a_log_stream_receives_all_lines(world: World, app: str, address: str):
     lines = [f"{number} ".ljust(1000, ".") for number in range(20_000)]
     async with asked(address, f"/application/{app}{FOLLOW}") as client:
         say(world, app, "first")
@@ -132,7 +132,7 @@ async def test_a_slow_reader_misses_nothing_and_the_server_keeps_no_lines_for_it
         assert await client.lines(len(lines)) == lines
 
 
-async def test_streams_end_as_a_whole_when_the_server_stops(world: World, app: str):
+async def test_log_streams_end_cleanly_when_the_server_stops(world: World, app: str):
     say(world, app, "hello")
     async with served(world) as address, contextlib.AsyncExitStack() as stack:
         path = f"/application/{app}{FOLLOW}"
@@ -148,7 +148,7 @@ async def test_streams_end_as_a_whole_when_the_server_stops(world: World, app: s
             assert late.ended
 
 
-def test_a_server_that_is_told_to_stop_ends_its_streams_and_stops(tmp_path: Path):
+def test_a_server_stopped_by_a_signal_ends_its_streams_and_exits(tmp_path: Path):
     """As everybody runs it: with a signal, and a client that is in the middle of a stream."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
     with subprocess.Popen(

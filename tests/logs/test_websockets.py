@@ -37,7 +37,7 @@ async def place_of(world: World, app: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("base", ["", "/api/v1", "/compat"])
 @pytest.mark.parametrize("scheme", ["Token", "Bearer"])
-async def test_existing_clients_get_the_last_thousand_lines_and_then_what_comes(
+async def test_a_log_websocket_sends_the_last_thousand_lines_and_then_new_ones(
     world, app, address, base, scheme
 ):
     say(world, app, *(f"line {number}" for number in range(1500)))
@@ -74,7 +74,7 @@ async def test_missing_lines_are_announced(world):
 # Who may
 
 
-async def test_the_handshake_is_answered_as_the_standard_says_with_the_limits(address, app):
+async def test_the_websocket_handshake_follows_the_standard_and_has_rate_limit_headers(address, app):
     async with connected(address, logs(app)) as client:
         assert client.answer.status == 101
         headers = client.answer.headers
@@ -112,7 +112,7 @@ async def test_a_service_of_another_organization_is_answered_like_a_missing_one(
     assert await refused(address, logs(app), authorization=f"Token {stranger}") == nothing
 
 
-async def test_a_limited_token_hears_only_its_part(world, address, app):
+async def test_a_limited_token_can_follow_logs_only_inside_its_limits(world, address, app):
     token = f"Token {await world.new_token('Read', limited_to=[app])}"
     async with connected(address, logs(app), authorization=token) as client:
         assert client.answer.status == 101
@@ -135,13 +135,13 @@ async def test_a_database_has_a_log_too(world, address):
 
 
 @pytest.mark.parametrize("path", ["/service/logs", "/service/logs?service=", "/service/logs?service=web"])
-async def test_a_service_has_to_be_named_by_its_id(address, path):
+async def test_the_log_websocket_requires_the_id_of_the_service(address, path):
     status, message = await refused(address, path)
     assert status == 400
     assert message.startswith("service: ")
 
 
-async def test_elsewhere_there_is_no_websocket(address, app):
+async def test_other_paths_do_not_accept_websockets(address, app):
     assert (await refused(address, "/organization"))[0] == 404
     assert (await refused(address, f"/application/{app}/log"))[0] == 404
 
@@ -165,7 +165,7 @@ async def test_a_plain_request_is_answered_with_how_to_open_a_websocket(address,
         assert "/application/{app_id}/log" in client.answer.message
 
 
-async def test_a_websocket_costs_one_request(world, address, app):
+async def test_a_websocket_counts_as_one_request(world, address, app):
     token = f"Token {await world.new_token('Read', rate_limit=2)}"
     async with connected(address, logs(app), authorization=token) as client:
         assert client.answer.headers["x-ratelimit-remaining"] == "1"

@@ -38,7 +38,7 @@ async def lines(world: World, file: Path) -> list[Any]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-async def test_a_request_is_one_line_with_its_caller_and_its_answer(world: World, file: Path):
+async def test_a_request_is_logged_as_one_line_with_its_caller_and_status(world: World, file: Path):
     project = await world.project()
     token = await world.new_token("Read")
     (id,) = [row["id"] for row in (await world.get(f"/organization/{world.org}/apiToken"))["results"]]
@@ -65,7 +65,7 @@ async def test_a_request_is_one_line_with_its_caller_and_its_answer(world: World
     }
 
 
-async def test_every_answer_has_its_line(world: World, file: Path):
+async def test_requests_are_logged_whatever_their_status(world: World, file: Path):
     before = len(await lines(world, file))
     asked = [("GET", "/nothing", 404), ("PUT", "/organization", 405), ("GET", "/healthz", 200)]
     for method, path, status in asked:
@@ -96,7 +96,7 @@ async def test_no_line_has_a_token_or_a_query(world: World, file: Path):
     assert "/nothing/***" in written
 
 
-async def test_a_path_is_cut(world: World, file: Path):
+async def test_a_long_path_is_truncated_in_the_access_log(world: World, file: Path):
     await world.get("/" + "a" * 10_000)
     assert len((await lines(world, file))[-1]["path"]) == line_log.LONGEST_TEXT
 
@@ -120,7 +120,7 @@ async def test_no_path_shows_the_text_after_it_in_another_order(world: World, fi
     assert (await lines(world, file))[-1]["path"] == "/kept/\ufffdgnp.\ufffd\ufffd\ufffdexe"
 
 
-async def test_a_method_that_a_client_made_up_is_cut_and_names_no_token(world: World, file: Path):
+async def test_an_invented_method_is_truncated_and_tokens_in_it_are_masked(world: World, file: Path):
     token = await world.new_token("Read")
     await world.call("A" * 10_000, "/organization")
     await world.call(f"GET-{token}", "/organization")
@@ -134,7 +134,7 @@ async def test_only_the_owner_of_the_file_may_read_it(world: World, file: Path):
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-async def test_a_file_that_was_moved_away_is_begun_again(world: World, file: Path):
+async def test_an_access_log_file_that_was_moved_away_is_recreated(world: World, file: Path):
     await world.get("/healthz")
     await lines(world, file)
     file.rename(file.with_suffix(".1"))
@@ -142,7 +142,9 @@ async def test_a_file_that_was_moved_away_is_begun_again(world: World, file: Pat
     assert [line["path"] for line in await lines(world, file)] == ["/readyz"]
 
 
-async def test_a_folder_that_is_away_loses_its_lines_only_and_touches_no_other_file(tmp_path: Path):
+async def test_an_access_log_whose_folder_is_missing_drops_its_lines_and_touches_no_other_file(
+    tmp_path: Path,
+):
     folder = tmp_path / "logs"
     folder.mkdir()
     log = AccessLog(str(folder / "access.log"))
@@ -156,7 +158,7 @@ async def test_a_folder_that_is_away_loses_its_lines_only_and_touches_no_other_f
     await log.close()
 
 
-async def test_lines_are_written_soon_without_being_asked_for(file: Path):
+async def test_access_log_lines_are_flushed_in_the_background(file: Path):
     async with make_world(access_log=True, access_log_file=str(file)):
         async with asyncio.timeout(20):
             while not file.read_text():  # noqa: ASYNC110 (a file does not notify)
@@ -197,7 +199,7 @@ async def test_without_the_setting_there_is_no_log(tmp_path: Path):
         assert world.installation.app.access_log is None
 
 
-async def test_a_file_that_cannot_be_written_refuses_the_start_and_names_the_setting(tmp_path: Path):
+async def test_an_unwritable_access_log_file_refuses_the_start_with_the_setting(tmp_path: Path):
     with pytest.raises(BadSetting, match=r"access_log_file: .* cannot be written: No such file"):
         async with make_world(access_log=True, access_log_file=str(tmp_path / "no" / "log")):
             raise AssertionError("it has started")

@@ -142,18 +142,18 @@ def test_each_alert_fires_in_its_state_and_no_other_does(tmp_path: Path):
 
 
 @needs_promtool
-def test_no_alert_fires_while_all_is_well(tmp_path: Path):
+def test_no_alert_fires_for_a_healthy_installation(tmp_path: Path):
     code, answer = states((HEALTHY, []), folder=tmp_path)
     assert code == 0, answer
     code, _ = states((HEALTHY, ["WindlassDown"]), folder=tmp_path)
     assert code != 0, "the control must be refused"
 
 
-def test_the_page_explains_each_alert():
+def test_the_monitoring_page_explains_each_alert():
     assert re.findall(r"^### (Windlass\w+)$", PAGE, re.M) == ALERTS
 
 
-async def test_alerts_and_dashboard_read_only_existing_metrics(world: World):
+async def test_alerts_and_dashboard_query_only_existing_metrics(world: World):
     text = await scraped(world)
     known = {f"windlass_{metric.name}" for metric in metrics_of([])} | {"windlass_gateway_up"}
     known |= {"windlass_database_connections"}  # exists with PostgreSQL only
@@ -200,14 +200,14 @@ def queries() -> list[str]:
     return [*rules, *(target["expr"] for panel in panels for target in panel["targets"])]
 
 
-async def test_queries_read_labels_that_their_metrics_have(world: World):
+async def test_alert_and_dashboard_queries_use_only_labels_of_their_metrics(world: World):
     await deployed(world)
     known = await labels_there_are(world)
     assert {query: unknown_labels(query, known) for query in queries() if unknown_labels(query, known)} == {}
     assert unknown_labels('sum by (customer) (windlass_services{state="x"})', known) == {"customer"}
 
 
-async def test_series_of_the_alerts_have_the_labels_of_a_scrape(world: World):
+async def test_the_series_of_the_alert_tests_have_the_labels_of_a_real_scrape(world: World):
     await deployed(world)
     known = await labels_there_are(world)
     series = {**HEALTHY, **{name: value for broken in BROKEN.values() for name, value in broken.items()}}
@@ -218,7 +218,7 @@ async def test_series_of_the_alerts_have_the_labels_of_a_scrape(world: World):
 
 
 @needs_promtool
-def test_promtool_understands_every_query_of_the_dashboard(tmp_path: Path):
+def test_promtool_accepts_every_query_of_the_dashboard(tmp_path: Path):
     rules = [{"record": f"panel:{number}", "expr": query} for number, query in enumerate(queries())]
     file = tmp_path / "rules.yml"
     file.write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
@@ -228,7 +228,7 @@ def test_promtool_understands_every_query_of_the_dashboard(tmp_path: Path):
     assert promtool("check", "rules", str(file))[0] != 0
 
 
-def test_each_dashboard_panel_has_its_own_query_and_position():
+def test_each_dashboard_panel_has_a_query_and_its_own_position():
     panels = json.loads(DASHBOARD.read_text())["panels"]
     assert all(target["expr"] for panel in panels for target in panel["targets"])
     places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}

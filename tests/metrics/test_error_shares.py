@@ -26,14 +26,16 @@ async def share(world: World) -> float | None:
         ({"p50": 3.0}, None),
     ],
 )
-async def test_the_error_share_covers_all_recent_requests(world: World, rates, expected):
+async def test_the_error_share_of_a_service_is_its_5xx_share_of_recent_requests(
+    world: World, rates, expected
+):
     app = await deployed(world)
     assert await share(world) is None  # no request is no error
     world.installation.ctx.usage.note_requests(world.clock.now(), {app: rates} if rates else {})
     assert await share(world) == expected
 
 
-async def test_errors_of_some_minutes_ago_are_forgotten(world: World):
+async def test_errors_older_than_five_minutes_do_not_count_in_the_error_share(world: World):
     app = await deployed(world)
     usage = world.installation.ctx.usage
     usage.note_requests(world.clock.now(), {app: {"5xx": 1.0}})
@@ -47,7 +49,7 @@ async def test_errors_of_some_minutes_ago_are_forgotten(world: World):
     assert await share(world) is None
 
 
-async def test_requests_of_other_services_do_not_count(world: World):
+async def test_requests_to_other_services_do_not_count_in_the_error_share(world: World):
     await deployed(world)
     world.installation.ctx.usage.note_requests(world.clock.now(), {"another": {"5xx": 1.0}})
     assert await share(world) is None

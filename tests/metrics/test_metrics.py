@@ -42,7 +42,7 @@ async def deployed(world: World, **fields: Any) -> str:
 
 
 @needs_promtool
-async def test_promtool_finds_nothing_to_correct_in_the_metrics(world: World):
+async def test_promtool_accepts_the_metrics_endpoint(world: World):
     await deployed(world)
     assert promtool("check", "metrics", text=await scraped(world)) == (0, "")
     code, complaint = promtool("check", "metrics", text="windlass_writes_total 1\n")
@@ -79,7 +79,7 @@ async def test_a_deployment_is_counted_once_by_its_action_and_result(world: Worl
     assert value(text, name, {"action": "deploy", "result": "failed"}) == 1
 
 
-async def test_the_duration_of_a_deployment_counts_from_its_request(world: World):
+async def test_the_duration_of_a_deployment_includes_its_time_in_the_queue(world: World):
     app = await world.application()
     await world.post(f"/application/{app}/deploy")
     world.clock.turn(42)
@@ -88,7 +88,7 @@ async def test_the_duration_of_a_deployment_counts_from_its_request(world: World
     assert await measured(world, "deployment_duration_seconds_sum", **labels) == 42
 
 
-async def test_a_deletion_is_counted_like_every_deployment(world: World):
+async def test_a_deletion_is_counted_as_a_deployment(world: World):
     app = await deployed(world)
     await world.delete(f"/application/{app}")
     await world.settle()
@@ -96,7 +96,7 @@ async def test_a_deletion_is_counted_like_every_deployment(world: World):
     assert await measured(world, "deployment_duration_seconds_count", **labels) == 1
 
 
-async def test_a_change_that_fails_is_not_measured(world: World):
+async def test_a_rolled_back_transaction_records_no_measurement(world: World):
     store = world.installation.ctx.store
 
     async def change(tx, fails):
@@ -113,7 +113,7 @@ async def test_a_change_that_fails_is_not_measured(world: World):
     assert value(text, "deployment_duration_seconds_count", {"result": "lost"}) is None
 
 
-async def test_work_that_waits_is_counted_by_queue_with_the_age_of_the_oldest(world: World):
+async def test_waiting_work_is_counted_by_queue_with_the_age_of_the_oldest(world: World):
     apps = [await world.application() for _ in range(3)]
     for app in apps:
         await world.post(f"/application/{app}/deploy")
@@ -126,7 +126,7 @@ async def test_work_that_waits_is_counted_by_queue_with_the_age_of_the_oldest(wo
     assert value(text, "deployments_oldest_seconds") == 90
 
 
-async def test_work_under_way_is_held_and_not_due(world: World):
+async def test_work_in_progress_is_counted_as_held_and_not_as_due(world: World):
     world.engine.gate = asyncio.Event()
     app = await world.application()
     await world.post(f"/application/{app}/deploy")
@@ -138,7 +138,7 @@ async def test_work_under_way_is_held_and_not_due(world: World):
     await world.settle()
 
 
-async def test_instances_are_counted_as_wanted_and_as_running(world: World):
+async def test_wanted_and_running_instances_are_counted(world: World):
     await deployed(world, min_running_instances=3, max_running_instances=3)
     text = await scraped(world)
     assert value(text, "instances_wanted") == 3
@@ -146,7 +146,7 @@ async def test_instances_are_counted_as_wanted_and_as_running(world: World):
     assert value(text, "services", {"state": "deployed"}) == 1
 
 
-async def test_restarts_are_counted_from_one_scrape_to_the_next(world: World):
+async def test_restarts_between_scrapes_are_counted(world: World):
     app = await deployed(world)
     world.engine.ends(app, "exited with code 1")
     assert await measured(world, "instance_restarts_total", place="local") == 0, "before the first scrape"
@@ -183,7 +183,7 @@ class RenamingEngine:
         ]
 
 
-async def test_metrics_contain_only_instances_of_the_last_answer_of_each_engine(world: World):
+async def test_restart_counts_are_kept_only_for_instances_in_the_latest_list_of_each_engine(world: World):
     renaming, away = RenamingEngine(), RenamingEngine()
     engines = {"renaming": renaming, "away": away}
     seen = [SimpleNamespace(id=id, machine="", engine=engine) for id, engine in engines.items()]
@@ -206,7 +206,7 @@ async def test_a_build_is_counted_by_its_result(world: World, result: str):
     assert await measured(world, "builds_running") == 0
 
 
-async def test_an_engine_that_does_not_answer_is_down(world: World):
+async def test_an_unavailable_engine_has_engine_up_0(world: World):
     assert await measured(world, "engine_up", place="local") == 1
     world.engine.away = True
     text = await scraped(world)
@@ -223,7 +223,7 @@ class HangingEngine(FakeEngine):
         return await super().all()
 
 
-async def test_an_engine_that_hangs_is_down_and_holds_up_no_scrape():
+async def test_a_hanging_engine_has_engine_up_0_and_does_not_delay_a_scrape():
     engine = HangingEngine()
     async with make_world(engine=engine) as world:
         assert await measured(world, "engine_up", place="local") == 1
@@ -245,7 +245,7 @@ class AwayStore:
         raise Unavailable("The database cannot be reached.")
 
 
-async def test_metrics_outside_of_the_database_are_served_during_its_outage(world: World):
+async def test_metrics_from_outside_the_database_are_served_during_a_database_outage(world: World):
     store: Any = AwayStore()
     source = InstallationMetrics(replace(world.installation.ctx, store=store))
     metrics = await source.all()
@@ -275,7 +275,9 @@ async def test_simultaneous_scrapes_share_one_measurement():
 
 
 @pytest.mark.parametrize(("kept_seconds", "texts"), [(3600, 1), (0, 3)])
-async def test_a_client_that_asks_all_the_time_has_the_text_made_once(monkeypatch, kept_seconds, texts):
+async def test_frequent_scrapes_render_the_metrics_text_once_per_cache_period(
+    monkeypatch, kept_seconds, texts
+):
     """The second row is the control."""
     made: list[bytes] = []
     render = prometheus.text_of
@@ -291,13 +293,13 @@ async def test_a_client_that_asks_all_the_time_has_the_text_made_once(monkeypatc
     assert len(made) == texts
 
 
-async def test_the_pool_of_postgresql_is_shown(world: World):
+async def test_the_database_connection_metric_exists_with_postgresql_only(world: World):
     is_embedded = not world.installation.ctx.settings.database_url
     most = await measured(world, "database_connections", state="most")
     assert (most is None) == is_embedded
 
 
-async def test_latencies_are_by_family_and_access_and_no_path_adds_a_series(world: World):
+async def test_request_latencies_are_labelled_by_family_and_access_and_never_by_path(world: World):
     project = await world.project()
     await world.get(f"/project/{project}")
     text = await scraped(world)
@@ -310,7 +312,7 @@ async def test_latencies_are_by_family_and_access_and_no_path_adds_a_series(worl
     assert len((await scraped(world)).splitlines()) <= before + 3, "requests of unknown paths, and of metrics"
 
 
-async def test_a_hundred_customers_add_no_series_and_no_name(world: World):
+async def test_more_organizations_and_services_add_no_metric_series(world: World):
     app = await deployed(world, name="tell-nobody")
     await scraped(world)
     before = (await scraped(world)).splitlines()
@@ -330,7 +332,7 @@ def series(lines: Iterable[str]) -> set[str]:
     return {line.rpartition(" ")[0] for line in lines if not line.startswith("#")}
 
 
-async def test_every_state_of_a_service_and_every_family_has_a_series_from_the_start(world: World):
+async def test_every_service_state_and_family_has_a_series_from_the_start(world: World):
     text = await scraped(world)
     assert [state for state in State if value(text, "services", {"state": state.lower()}) is None] == []
     families = {operation.family.name for operation in registry().operations if operation.family}
@@ -358,7 +360,7 @@ def scanned(connection: apsw.Connection, statement: str, values: Sequence[object
     return {step.split()[1] for step in steps if step.startswith("SCAN") and "INDEX" not in step}
 
 
-async def test_counts_stop_at_the_bound(world: World):
+async def test_queue_counts_stop_at_a_maximum(world: World):
     store = world.installation.ctx.store
 
     async def add(tx):
@@ -370,7 +372,7 @@ async def test_counts_stop_at_the_bound(world: World):
     assert max(row[3] for row in rows if row[0] == "due") == 7
 
 
-async def test_attempts_to_deliver_are_counted_by_their_result():
+async def test_webhook_attempts_are_counted_by_result():
     receivers = Receivers()
     async with make_world(out=receivers) as world:
         await webhook(world, events=["DEPLOYMENT_SUCCEEDED"])

@@ -17,13 +17,13 @@ async def second() -> AsyncIterator[World]:
         yield world
 
 
-async def test_the_engine_of_a_further_machine_has_its_name(second: World):
+async def test_the_engine_metric_of_a_second_machine_has_its_machine_name(second: World):
     text = await scraped(second)
     assert value(text, "engine_up", {"place": "second"}) == 1
     assert value(text, "engine_up", {"place": "local"}) is None
 
 
-async def test_work_at_a_further_machine_is_counted_with_that_of_the_first(second: World):
+async def test_work_for_all_machines_is_counted_together_by_class_of_work(second: World):
     store, queues = second.installation.ctx.store, queues_of("third")
     await store.write(lambda tx: tx.work.schedule("reconcile", "a service", queue=queues.deployments))
     await store.write(lambda tx: tx.work.schedule("discard", "a deleted one", queue=queues.housekeeping))
@@ -35,5 +35,5 @@ async def test_work_at_a_further_machine_is_counted_with_that_of_the_first(secon
 
 
 @pytest.mark.parametrize("place", ["local", "second"])
-def test_the_queues_of_each_place_have_the_same_three_classes_of_work(place: str):
+def test_the_queues_of_every_place_have_the_classes_deployments_housekeeping_and_runs(place: str):
     assert [work_class(queue) for queue in queues_of(place)] == [Queue.RECONCILE, Queue.LOCAL, Queue.RUNS]

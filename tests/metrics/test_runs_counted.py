@@ -44,7 +44,7 @@ async def test_runs_of_jobs_are_counted_by_result_and_each_retry_counts(database
         assert await counted(world) == {("job", "succeeded"): 1, ("job", "failed"): 2}
 
 
-async def test_runs_that_are_cancelled_skipped_or_too_long_have_results_of_their_own(database_url: str):
+async def test_cancelled_skipped_and_timed_out_runs_are_counted_separately(database_url: str):
     async with images_world(database_url) as world:
         programs = Programs(world)
         programs.gate = asyncio.Event()
@@ -63,7 +63,7 @@ async def test_runs_that_are_cancelled_skipped_or_too_long_have_results_of_their
         assert (await counted(world))["job", "timed_out"] == 1
 
 
-async def test_runs_of_terraform_are_counted_with_the_one_before_a_deletion():
+async def test_terraform_runs_including_the_destroy_run_of_a_deletion_are_counted():
     async with make_world() as world:
         programs = Modules(world)
         service = await service_of(world)
@@ -117,7 +117,7 @@ async def missed(world: World) -> float:
     return float(line.removeprefix(name))
 
 
-async def test_due_times_that_no_server_came_to_in_time_are_counted(database_url: str):
+async def test_missed_due_times_are_counted(database_url: str):
     async with images_world(database_url) as world:
         programs = Programs(world)
         programs.codes = [0, 0]

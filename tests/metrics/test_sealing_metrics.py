@@ -38,7 +38,7 @@ async def begin_replacement(world: World) -> None:
     await world.installation.key_rotation.look()
 
 
-async def test_values_sealed_with_a_former_key_are_counted_until_all_are_sealed_again(counts):
+async def test_the_metric_of_values_sealed_with_an_old_key_falls_to_0_after_the_rotation(counts):
     async with make_world() as world:
         await begin_replacement(world)
         before = await measured(world, METRIC)
@@ -61,7 +61,7 @@ async def test_values_are_counted_once_a_minute_at_most(counts):
         assert len(counts) == 2
 
 
-async def test_nothing_is_counted_unless_a_key_is_being_replaced(counts):
+async def test_without_a_key_rotation_the_sealed_values_are_not_counted(counts):
     async with make_world() as world:
         await world.application()
         assert await measured(world, METRIC) == 0

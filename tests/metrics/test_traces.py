@@ -54,7 +54,7 @@ def test_a_traceparent_is_read_as_the_standard_says(header: str, trace: Trace | 
     assert given_trace(header.encode()) == trace
 
 
-def test_each_request_on_has_a_span_of_its_own_in_the_same_trace():
+def test_each_outgoing_request_has_a_new_span_in_the_same_trace():
     trace = new_trace()
     first, second = trace.header(), trace.header()
     assert first != second
@@ -70,7 +70,7 @@ async def traced(tmp_path: Path, *headers: tuple[str, str]) -> str:
     return str(json.loads(file.read_text().splitlines()[-1])["trace_id"])
 
 
-async def test_a_valid_trace_of_a_client_is_taken(tmp_path: Path):
+async def test_a_valid_traceparent_of_a_client_is_used(tmp_path: Path):
     assert await traced(tmp_path, ("traceparent", GIVEN)) == ID
 
 
@@ -170,7 +170,7 @@ async def listening() -> AsyncIterator[tuple[int, list[bytes]]]:
     await asyncio.gather(*answers)
 
 
-def test_a_log_line_in_a_trace_names_it():
+def test_a_log_line_inside_a_trace_has_its_trace_id():
     record = logging.makeLogRecord({"msg": "said"})
     enter_trace(Trace(ID))
     try:
@@ -185,7 +185,7 @@ async def test_no_answer_carries_a_trace(world: World):
     assert not {"traceparent", "traceresponse", "tracestate"} & answer.headers.keys()
 
 
-async def test_a_change_has_no_trace_of_another_request_of_its_group(world: World):
+async def test_a_change_in_a_group_commit_has_no_trace_of_another_request(world: World):
     traces: list[Trace | None] = []
 
     async def change(_: object) -> None:

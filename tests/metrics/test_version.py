@@ -65,7 +65,7 @@ def test_the_commit_of_a_further_working_tree_is_its_own(checkout: Path, tmp_pat
 
 
 @pytest.mark.parametrize("head", ["", "ref: refs/heads/gone", "no hash", "\xff"])
-def test_a_folder_without_a_readable_commit_has_none(tmp_path: Path, head: str):
+def test_a_folder_without_a_readable_git_head_has_no_commit(tmp_path: Path, head: str):
     assert commit_of(tmp_path) == ""
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git/HEAD").write_text(head, encoding="latin-1")
@@ -126,7 +126,7 @@ async def test_the_metrics_tell_when_the_last_backup_was_made(tmp_path: Path):
         assert await measured(world, "last_backup_timestamp_seconds") == world.clock.now() / 1000
 
 
-def test_the_commit_is_read_when_it_is_asked_for_and_not_at_import():
+def test_the_commit_is_read_on_first_use_and_not_at_import():
     code = (
         "import sys, pathlib; real = pathlib.Path.read_text; seen = []\n"
         "pathlib.Path.read_text = lambda self, *a, **k: (seen.append(self), real(self, *a, **k))[1]\n"

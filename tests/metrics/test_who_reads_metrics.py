@@ -34,11 +34,11 @@ async def test_metrics_are_read_with_their_token_or_by_the_operator(world: World
     assert await statuses(world, None) == {401}
 
 
-async def test_the_token_of_metrics_reads_nothing_else(world: World) -> None:
+async def test_the_metrics_token_is_refused_for_other_paths(world: World) -> None:
     assert (await world.get("/organization", token=TOKEN)).status == 401
 
 
-async def test_requests_of_prometheus_count_against_no_budget(database_url: str) -> None:
+async def test_scrapes_with_the_metrics_token_are_not_rate_limited(database_url: str) -> None:
     async with make_world(database_url, metrics_token=TOKEN, rate_limit=3) as world:
         for _ in range(6):
             assert await statuses(world, TOKEN) == {200}

@@ -23,12 +23,12 @@ def letters(cloud: str, name: str) -> str:
     return "".join(zone[-1] for zone in pick(cloud, name).zones)
 
 
-def test_four_clouds_are_listed() -> None:
+def test_the_catalogue_has_regions_of_four_cloud_providers() -> None:
     assert list(REGIONS) == ["aws", "gcp", "azure", "scaleway"]
 
 
 @rows(("cloud", "region"), EVERY)
-def test_a_region_says_where_it_is(cloud: str, region: CloudRegion) -> None:
+def test_every_region_has_name_country_and_city(cloud: str, region: CloudRegion) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9-]+", region.name)
     assert re.fullmatch(r"[A-Z]{2}", region.country_code)
     assert region.country
@@ -51,12 +51,12 @@ def test_a_region_is_listed_once(cloud: str) -> None:
     assert len(set(names)) == len(names)
 
 
-def test_every_country_is_used() -> None:
+def test_every_country_of_the_catalogue_is_used_by_a_region() -> None:
     assert {region.country_code for regions in REGIONS.values() for region in regions} == set(COUNTRIES)
 
 
 @pytest.mark.parametrize(("cloud", "least"), [("aws", 38), ("gcp", 43), ("azure", 57), ("scaleway", 3)])
-def test_no_region_gets_lost(cloud: str, least: int) -> None:
+def test_the_catalogue_has_at_least_the_known_number_of_regions(cloud: str, least: int) -> None:
     assert len(REGIONS[cloud]) >= least
 
 
@@ -84,11 +84,11 @@ def test_the_commercial_regions_of_aws_are_at_least_34() -> None:
         ("scaleway", "fr-par", "123"),
     ],
 )
-def test_zones_carry_the_letters_the_provider_gave_them(cloud: str, name: str, expected: str) -> None:
+def test_availability_zones_have_the_letters_of_their_provider(cloud: str, name: str, expected: str) -> None:
     assert letters(cloud, name) == expected
 
 
-def test_zones_are_spelled_as_each_provider_spells_them() -> None:
+def test_availability_zones_are_spelled_as_their_provider_spells_them() -> None:
     assert pick("aws", "eu-west-3").zones == ("eu-west-3a", "eu-west-3b", "eu-west-3c")
     assert pick("gcp", "europe-west1").zones == ("europe-west1-b", "europe-west1-c", "europe-west1-d")
     assert pick("azure", "francecentral").zones == ("1", "2", "3")
@@ -106,11 +106,11 @@ def test_zones_are_spelled_as_each_provider_spells_them() -> None:
         ("scaleway", "fr-par", True),
     ],
 )
-def test_arm_is_claimed_where_it_was_announced(cloud: str, name: str, arm: bool) -> None:
+def test_arm_support_is_listed_for_regions_where_it_was_announced(cloud: str, name: str, arm: bool) -> None:
     assert pick(cloud, name).arm_supported is arm
 
 
-def test_a_region_is_answered_in_the_order_of_its_fields() -> None:
+def test_a_region_is_encoded_with_its_fields_in_declared_order() -> None:
     assert msgspec.json.decode(msgspec.json.encode(pick("aws", "eu-west-3"))) == {
         "name": "eu-west-3",
         "country_code": "FR",

@@ -38,7 +38,7 @@ many = examples(100)
 # How to reach one
 
 
-def test_services_get_the_connection_under_three_names():
+def test_services_get_the_database_connection_under_three_prefixes():
     found = connection_variables("POSTGRESQL", ID, "main-db", "db.local", 5432, "postgres", "pw", "shop")
     whole = "postgresql://postgres:pw@db.local:5432/shop"
     words = {
@@ -74,7 +74,9 @@ def test_exactly_the_variables_with_the_password_are_secret(type: str):
         ("REDIS", "", "redis://:p%40%2F%3A%25w@h:1/a%2Fb"),
     ],
 )
-def test_a_url_says_everything_with_what_is_special_escaped(type: str, login: str, expected: str):
+def test_a_connection_url_contains_all_parts_with_special_characters_escaped(
+    type: str, login: str, expected: str
+):
     assert url(type, "h", 1, login, "p@/:%w", "a/b") == expected
 
 
@@ -112,7 +114,7 @@ def test_a_url_can_be_taken_apart_again(
         ("windlassy", "WINDLASSY_"),
     ],
 )
-def test_a_database_lends_its_name_to_its_variables(name: str, prefix: str):
+def test_the_variable_prefix_of_a_database_is_derived_from_its_name(name: str, prefix: str):
     assert friendly_prefix(name, ID) == prefix
 
 
@@ -141,7 +143,7 @@ def test_an_image_receives_the_password_that_its_start_requires(type: str):
     assert KNOWN.password in told
 
 
-def test_data_of_postgresql_lies_in_the_folder_of_each_version_of_the_image():
+def test_postgresql_data_is_mounted_where_each_major_version_of_the_image_expects_it():
     known = DatabaseLogin("postgres", "pw", "postgres")
     assert mount("POSTGRESQL", "17.2") == "/var/lib/postgresql/data"
     assert environment("POSTGRESQL", "17.2", known)["PGDATA"].startswith("/var/lib/postgresql/data/")
@@ -158,7 +160,7 @@ def test_redis_requires_its_password_and_persists_its_data():
 
 
 @every_type
-def test_a_probe_asks_the_database_itself_and_has_no_password_in_its_command(type: str):
+def test_a_readiness_probe_queries_the_database_without_a_password_in_its_command(type: str):
     probe = ready(type)
     assert probe.kind is ProbeKind.EXEC
     assert KNOWN.password not in " ".join(probe.command)
@@ -201,7 +203,7 @@ def test_every_version_that_is_offered_is_offered_in_both_modes(type: str):
         ("POSTGRESQL", "16-alpine", "17-alpine", False),
     ],
 )
-def test_a_database_version_uses_the_data_of_another_or_says_why_not(
+def test_a_version_change_that_cannot_use_the_existing_data_is_refused_with_a_reason(
     type: str, old: str, new: str, fine: bool
 ):
     reason = obstacle(type, old, new)

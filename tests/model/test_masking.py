@@ -43,7 +43,7 @@ def test_a_value_is_hidden_in_every_form_it_is_written_in(form):
 @pytest.mark.parametrize("offset", range(3))
 @pytest.mark.parametrize("value", [SECRET[:length] for length in range(8, 15)] + ["x1" * 70, "x1" * 70 + "y"])
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
-def test_no_digit_of_a_value_in_base64_is_left_where_nothing_follows(encode, value, offset):
+def test_no_base64_digit_of_a_secret_remains_at_the_end_of_a_text(encode, value, offset):
     text = encode(b"." * offset + value.encode()).decode()
     before = -(-offset * 8 // 6)  # digits that other bytes are a part of
     assert Mask([value]).text(text).rstrip("=") == text[:before] + MASK
@@ -51,7 +51,7 @@ def test_no_digit_of_a_value_in_base64_is_left_where_nothing_follows(encode, val
 
 @pytest.mark.parametrize("place", range(9))
 @pytest.mark.parametrize("value", ["abc123", "abcd123", "päßwört", "🔑🔑🔑key", "x" * 64, "x1" * 200])
-def test_a_value_is_found_wherever_it_begins(place, value):
+def test_a_secret_is_masked_at_any_position_in_a_text(place, value):
     shown = Mask([value]).text(f"{'.' * place}{value}{'.' * place}")
     assert shown == f"{'.' * place}{MASK}{'.' * place}"
 
@@ -99,7 +99,7 @@ def test_the_password_in_an_address_is_hidden_by_itself():
 
 @pytest.mark.parametrize("at", [CUT - 4, CUT, CUT + 8 - len(SECRET), CUT + 7, 2 * (CUT + 8) - 5])
 @pytest.mark.parametrize("together", [True, False])
-def test_a_value_over_the_place_where_a_line_was_cut_is_hidden(at, together):
+def test_a_secret_that_crosses_the_cut_of_a_long_line_is_masked(at, together):
     size = CUT + 8
     line = ("." * at + SECRET).ljust(3 * size - 100, ".")
     parts = [line[start : start + size] for start in range(0, len(line), size)]
@@ -119,7 +119,7 @@ def test_a_cut_line_without_a_value_loses_nothing():
 
 
 @pytest.mark.parametrize("guess", [SECRET[:1], SECRET[:5], SECRET[:-1], "x" * len(SECRET)])
-def test_where_a_line_was_cut_nothing_tells_how_a_secret_begins(guess):
+def test_the_cut_of_a_line_does_not_reveal_how_a_secret_begins(guess):
     line = guess.rjust(CUT + 8, ".")
     mask = Mask([SECRET])
     [shown], rest = mask.messages([line])
@@ -146,7 +146,7 @@ ALMOST = [f"{'a' * length}b" for length in range(6, 64)]
 
 
 @pytest.mark.parametrize(("text", "values"), [(NEAR, ALMOST), (" ".join(letters(700)), letters(700))])
-def test_a_place_of_a_text_costs_few_look_ups_for_any_secrets_and_for_text_that_is_almost_one(text, values):
+def test_masking_needs_logarithmically_many_look_ups_per_position(text, values):
     """Counted, not timed."""
     search = PatternSearch(Mask(values).patterns)
     search.known = counting = Counting(search.known)
@@ -154,7 +154,7 @@ def test_a_place_of_a_text_costs_few_look_ups_for_any_secrets_and_for_text_that_
     assert 0 < counting.looked_up <= len(text) * len(search.lengths).bit_length()
 
 
-def test_a_search_by_each_length_would_cost_many_look_ups():
+def test_a_search_by_each_secret_length_would_need_many_look_ups():
     search = PatternSearch(ALMOST)
     assert len(search.lengths) > 8 * len(search.lengths).bit_length()
 
@@ -163,7 +163,7 @@ def test_a_search_by_each_length_would_cost_many_look_ups():
     st.lists(st.text("ab1-", min_size=6, max_size=30), min_size=1, max_size=30),
     st.lists(st.text("ab1-", max_size=30), max_size=10),
 )
-def test_the_longest_value_is_found_at_each_place(values, between):
+def test_the_longest_matching_secret_is_masked_at_each_position(values, between):
     patterns = Mask(values).patterns
     text = "".join(part for pair in zip(between, values * 10, strict=False) for part in pair)
     expected = re.finditer("|".join(re.escape(one) for one in sorted(patterns, key=len, reverse=True)), text)
@@ -171,7 +171,7 @@ def test_the_longest_value_is_found_at_each_place(values, between):
     assert found == [one.span() for one in expected if one.span()[1] > one.span()[0]]
 
 
-def test_a_large_file_of_secrets_is_bounded():
+def test_a_secret_of_50000_lines_has_a_bounded_number_of_patterns():
     lines = [f"line-{number}-{'x' * 20}" for number in range(50_000)]
     mask = Mask(["\n".join(lines)])
     assert len(mask.patterns) == MOST

@@ -80,7 +80,7 @@ STAGER = actor(Permit(READ | WRITE | DEPLOY, ResourceLocation("acme", project="s
         (STAGER, EAST, []),
     ],
 )
-def test_a_made_up_role_allows_exactly_what_its_permits_say(
+def test_a_custom_role_allows_exactly_the_scopes_of_its_permits(
     who: Actor, where: ResourceLocation, allowed: list[Scope]
 ):
     assert [need for need in NEEDS if may(who, need, where)] == allowed
@@ -97,7 +97,9 @@ def test_a_made_up_role_allows_exactly_what_its_permits_say(
         (Scope(0), []),
     ],
 )
-def test_scopes_allow_the_same_at_every_place_of_an_organization(scopes: Scope, allowed: list[Scope]):
+def test_a_token_with_scopes_has_the_same_rights_everywhere_in_its_organization(
+    scopes: Scope, allowed: list[Scope]
+):
     token = Actor(id="a", name="a", subject="a", permits=permits_throughout("acme", scopes))
     for where in PLACES:
         expected = allowed if where.organization == "acme" else []
@@ -151,7 +153,7 @@ actors = st.builds(lambda permits, limits: actor(*permits, limited_to=limits), p
 
 
 @given(permits, permits, limits, needs, wheres)
-def test_more_permits_never_allow_less(few, more, limits, need, where):
+def test_adding_permits_never_removes_a_right(few, more, limits, need, where):
     if may(actor(*few, limited_to=limits), need, where):
         assert may(actor(*few, *more, limited_to=limits), need, where)
 
@@ -164,13 +166,13 @@ def test_any_permission_includes_reading_in_the_same_place(permits, need, where)
 
 
 @given(actors, needs, wheres)
-def test_nothing_outside_the_organizations_of_an_actor_is_ever_allowed(who, need, where):
+def test_nothing_outside_an_actors_organizations_is_allowed(who, need, where):
     if where.organization not in who.organizations:
         assert not may(who, need, where)
 
 
 @given(permits, limits, needs, wheres)
-def test_limits_never_allow_more(permits, limits, need, where):
+def test_limits_never_add_a_right(permits, limits, need, where):
     if may(actor(*permits, limited_to=limits), need, where):
         assert may(actor(*permits), need, where)
 
@@ -200,18 +202,18 @@ families = st.sampled_from(("project", "environment", "cluster", "application", 
 
 
 @given(actors, wheres, families, st.sampled_from(("p", "q", "r", "s")), modes)
-def test_a_list_looks_for_every_item_that_may_be_read(who, where, family, id, mode):
+def test_the_ids_that_a_list_looks_up_include_every_readable_item(who, where, family, id, mode):
     ids = ids_to_look_up(who, where)
     if not may_below(who, READ, where) and ids is not None and may(who, READ, where.below(family, id, mode)):
         assert id in ids
 
 
 @given(wheres, families, st.sampled_from(("p", "q")), modes)
-def test_a_place_contains_what_lies_directly_in_it(where, family, id, mode):
+def test_a_resource_location_contains_its_direct_children(where, family, id, mode):
     deeper = where.environment or where.service or where.mode or where.cluster or where.item
     if not (deeper or (family == "project" and where.project)):
         assert where.contains(where.below(family, id, mode))
 
 
-def test_no_two_places_of_the_table_are_the_same():
+def test_the_table_of_resource_locations_has_no_duplicates():
     assert len({astuple(where) for where in PLACES}) == len(PLACES)

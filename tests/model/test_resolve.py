@@ -55,11 +55,13 @@ def of(*levels: Sequence[DeclaredVariable]) -> dict[str, str]:
         ([plain(a="1"), plain(A="2")], {"a": "1", "A": "2"}),
     ],
 )
-def test_the_nearest_level_wins(levels: list[list[DeclaredVariable]], expected: Mapping[str, str]):
+def test_a_variable_of_the_nearest_level_wins(
+    levels: list[list[DeclaredVariable]], expected: Mapping[str, str]
+):
     assert of(*levels) == expected
 
 
-def test_a_variable_beats_a_secret_of_a_farther_level_and_is_then_no_secret():
+def test_a_variable_overrides_a_secret_of_a_farther_level_and_is_not_secret():
     found = resolve([plain(A="shown"), [said("A", "hushed", secret=True)]])
     assert found.variables == {"A": "shown"}
     assert found.secrets == frozenset()
@@ -73,7 +75,7 @@ def test_an_alias_has_the_value_of_what_it_stands_for():
     assert of([alias], plain(A="1")) == {"B": "1", "A": "1"}
 
 
-def test_an_alias_stands_for_one_variable_and_not_for_its_key():
+def test_an_alias_refers_to_one_variable_by_id_and_not_to_its_key():
     """It shows the value of what it was made from; an override further down is another variable."""
     levels = [[said("A", "other", id="override")], [said("B", stands_for="id of A")], plain(A="first")]
     assert of(*levels) == {"A": "other", "B": "first"}
@@ -102,13 +104,13 @@ def test_an_alias_of_a_built_in_variable_has_its_value_as_it_is():
         [said("B", stands_for="id of B")],
     ],
 )
-def test_an_alias_that_leads_nowhere_is_left_out_with_a_warning(aliases: list[DeclaredVariable]):
+def test_an_alias_of_a_deleted_variable_is_left_out_with_a_warning(aliases: list[DeclaredVariable]):
     found = resolve([aliases])
     assert found.variables == {}
     assert found.warnings[0] == "B stands for something that is there no more, and is left out"
 
 
-def test_an_alias_of_a_file_says_where_the_same_file_is():
+def test_an_alias_of_a_file_variable_has_the_path_of_the_same_file():
     file = said("A", "content", mount_path="/etc/a")
     found = resolve([[said("B", stands_for=file.id)], [file]])
     assert found.variables == {"A": "/etc/a", "B": "/etc/a"}
@@ -124,14 +126,16 @@ def test_an_alias_mounts_the_file_of_its_target():
 # Files
 
 
-def test_the_variable_of_a_file_says_where_it_is():
+def test_the_value_of_a_file_variable_is_its_path():
     found = resolve([[said("CONF", "text ✓", mount_path="/etc/conf"), said("A", "see {{CONF}}")]])
     assert found.variables == {"CONF": "/etc/conf", "A": "see /etc/conf"}
     assert found.files == {"/etc/conf": "text ✓".encode()}
 
 
 @pytest.mark.parametrize(("interpolated", "content"), [(True, b"n is 1"), (False, b"n is {{N}}")])
-def test_names_in_a_file_are_looked_up_only_if_it_says_so(interpolated: bool, content: bytes):
+def test_references_in_a_file_are_resolved_only_if_the_file_is_interpolated(
+    interpolated: bool, content: bytes
+):
     file = said("F", "n is {{N}}", mount_path="/f", interpolated=interpolated)
     assert resolve([[file], plain(N="1")]).files == {"/f": content}
 
@@ -182,7 +186,7 @@ def test_names_in_values_are_looked_up(value: str, expected: str):
     assert of(*levels)["V"] == expected
 
 
-def test_a_name_means_what_is_visible_from_the_service_wherever_it_is_mentioned():
+def test_a_reference_is_resolved_from_the_level_of_the_service_wherever_it_is_written():
     """So that a URL can be put together once, at the project, and a part of it be overridden below."""
     assert of(plain(HOST="here"), plain(URL="http://{{HOST}}/", HOST="there"))["URL"] == "http://here/"
 
@@ -193,7 +197,7 @@ def test_interpolated_values_are_not_interpolated_again():
     assert of(plain(V="{{RAW}}", A="1"), levels[1])["V"] == "{{A}}"
 
 
-def test_an_unknown_name_stays_as_written_and_is_reported_once():
+def test_an_unknown_reference_is_kept_as_written_with_one_warning():
     found = resolve([plain(V="{{NO}} {{NO}} {{NEITHER}}", W="{{V}}")])
     assert found.variables["W"] == "{{NO}} {{NO}} {{NEITHER}}"
     assert found.warnings == (
@@ -211,12 +215,12 @@ def test_a_misspelled_variable_name_is_answered_with_the_nearest_one():
     assert hidden.warnings == ("V mentions a name that no variable here has: it stays as it is written",)
 
 
-def test_a_warning_about_a_secret_has_nothing_of_it():
+def test_a_warning_about_a_secret_shows_no_part_of_its_value():
     found = resolve([[said("KEY", "ab{{cd}}ef", secret=True)]])
     assert found.warnings == ("KEY mentions a name that no variable here has: it stays as it is written",)
 
 
-def test_a_value_with_a_secret_in_it_is_secret():
+def test_a_value_that_refers_to_a_secret_is_secret():
     levels = [plain(URL="x://{{USER}}:{{PASS}}@h", ALL="{{URL}}", USER="u"), [said("PASS", "p", secret=True)]]
     found = resolve(levels)
     assert found.variables["ALL"] == "x://u:p@h"
@@ -231,7 +235,7 @@ def test_a_value_with_a_secret_in_it_is_secret():
         ({"X": "{{A}}", "A": "{{B}}", "B": "{{C}}", "C": "{{A}}"}, "A → B → C → A"),
     ],
 )
-def test_a_circle_is_refused_with_the_keys_of_it(values: Mapping[str, str], circle: str):
+def test_a_reference_cycle_is_refused_with_its_keys(values: Mapping[str, str], circle: str):
     with pytest.raises(UnresolvableVariable, match=re.escape(f"A: mentions itself ({circle})")):
         resolve([plain(**values)])
 
@@ -251,13 +255,13 @@ def test_nested_references_are_followed_to_a_limited_depth():
 # Sizes
 
 
-def test_values_that_double_and_double_again_are_refused_and_not_worked_out():
+def test_exponentially_growing_references_are_refused_before_expansion():
     doubling = [said("K0", "x" * 1000)] + [said(f"K{n}", f"{{{{K{n - 1}}}}}" * 50) for n in range(1, 30)]
     with pytest.raises(UnresolvableVariable, match=r"^K2: is longer than \d+ bytes with what it mentions"):
         resolve([doubling])
 
 
-def test_a_variable_may_have_the_longest_value_that_a_process_can_get():
+def test_a_variable_may_be_as_long_as_the_kernel_allows_for_one_environment_entry():
     longest = "x" * (MOST_OF_ONE - 1)
     assert of([said("A", longest)])["A"] == longest
     with pytest.raises(UnresolvableVariable, match=r"^A: is longer than"):
@@ -273,7 +277,7 @@ def test_all_variables_together_have_a_limit_and_the_longest_is_named():
         resolve([[*many_, said("BIG", "x" * 65_000)]])
 
 
-def test_files_have_limits_too():
+def test_a_file_and_all_files_together_have_size_limits():
     part = said("PART", "x" * 65_000)
     file = said("F", "{{PART}}" * (MOST_OF_A_FILE // 65_000 + 1), mount_path="/f")
     with pytest.raises(UnresolvableVariable, match=r"^F: its file is longer than"):
@@ -287,7 +291,7 @@ def test_files_have_limits_too():
 
 
 @pytest.mark.parametrize("folder", ["", "/f"])
-def test_short_values_that_stand_for_a_long_one_take_no_memory_beyond_the_limit(folder):
+def test_thousands_of_references_to_a_long_value_use_bounded_memory(folder):
     long = said("LONG", "x" * 60_000)
     short = [
         said(f"K{n}", "{{LONG}}{{LONG}}", mount_path=f"{folder}/{n}" if folder else "") for n in range(2_000)
@@ -300,7 +304,7 @@ def test_short_values_that_stand_for_a_long_one_take_no_memory_beyond_the_limit(
     assert most < 3 * MOST_OF_ALL_FILES, "of 240 MB that they would be"
 
 
-def test_a_nul_is_refused_in_a_variable_and_taken_in_a_file():
+def test_a_nul_byte_is_refused_in_a_variable_and_accepted_in_a_file():
     with pytest.raises(UnresolvableVariable, match=r"^A: no process takes"):
         resolve([plain(A="x\0y")])
     assert resolve([[said("A", "x\0y", mount_path="/f")]]).files == {"/f": b"x\0y"}
@@ -325,7 +329,7 @@ LEVELS = st.lists(st.lists(ENTRIES, max_size=4, unique_by=lambda one: one.key), 
 
 @many
 @given(levels=LEVELS)
-def test_any_input_is_resolved_or_refused_with_its_key(levels: list[list[DeclaredVariable]]):
+def test_any_set_of_declarations_is_resolved_or_refused_with_a_key(levels: list[list[DeclaredVariable]]):
     nearest = {one.key: one for level in reversed(levels) for one in level}
     found, refusal = tried(levels)
     if found is None:
@@ -339,7 +343,7 @@ def test_any_input_is_resolved_or_refused_with_its_key(levels: list[list[Declare
 
 @many
 @given(levels=LEVELS)
-def test_a_plain_reading_of_the_rules_agrees(levels: list[list[DeclaredVariable]]):
+def test_resolving_equals_a_naive_implementation_of_the_rules(levels: list[list[DeclaredVariable]]):
     """The same once more, the slow way: replace until nothing is left to replace."""
     nearest = {one.key: one for level in reversed(levels) for one in level}
     found, _ = tried(levels)
@@ -367,7 +371,7 @@ def slowly(entries: Mapping[str, DeclaredVariable], one: DeclaredVariable) -> st
     )
 
 
-def test_the_plain_reading_would_notice_another_value():
+def test_the_naive_implementation_resolves_references():
     entries = {"A": said("A", "{{B}}"), "B": said("B", "1")}
     assert slowly(entries, entries["A"]) == "1"
     assert slowly(entries, entries["A"]) != entries["A"].value

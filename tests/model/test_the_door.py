@@ -49,7 +49,7 @@ def is_scope(node: ast.expr) -> bool:
 
 
 @pytest.mark.parametrize("name", ROOMS)
-def test_no_handler_decides_about_permissions_itself(name: str):
+def test_no_handler_makes_a_permission_decision_itself(name: str):
     found = [
         f"{place(path)} {decision}"
         for path in sorted(folder_of(name).rglob("*.py"))
@@ -73,7 +73,7 @@ def test_no_handler_decides_about_permissions_itself(name: str):
         "match need:\n    case Scope.READ: pass",
     ],
 )
-def test_a_decision_made_by_hand_is_found(text: str):
+def test_the_check_finds_a_permission_decision_made_in_a_handler(text: str):
     assert [*decisions(text)]
 
 
@@ -86,10 +86,10 @@ def test_a_decision_made_by_hand_is_found(text: str):
         "ROLE_IDS[Scope.ADMIN]",
     ],
 )
-def test_a_handler_that_asks_the_function_is_accepted(text: str):
+def test_a_handler_that_calls_may_is_accepted(text: str):
     assert not [*decisions(text)]
 
 
-def test_the_attributes_that_are_looked_for_are_there():
+def test_the_attributes_that_the_check_searches_for_exist():
     for attribute in RIGHTS:
         assert attribute in folder_of("core/access/actor.py").read_text(), attribute

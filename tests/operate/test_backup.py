@@ -20,7 +20,7 @@ from windlass.store.sqlite import connect, migrate
 from windlass.store.sqlite_archive import SqliteArchive
 
 
-async def test_a_restore_is_equal_in_every_row_and_log_line(furnished, tmp_path, other_database):
+async def test_a_restore_reproduces_every_row_and_log_line(furnished, tmp_path, other_database):
     settings, file = settings_of(furnished), tmp_path / "all.zip"
     made = await backup(settings, file)
     other = elsewhere(settings, tmp_path / "new", other_database)
@@ -60,7 +60,7 @@ async def test_a_restore_makes_indexes_after_the_rows(furnished, tmp_path, monke
     assert counts == {(0,)}
 
 
-async def test_a_restored_installation_starts_and_goes_on_where_it_was(furnished, tmp_path):
+async def test_a_restored_installation_starts_with_the_same_data_and_continues_its_work(furnished, tmp_path):
     file, clock = tmp_path / "all.zip", HandClock()
     project = (await furnished.get(f"/organization/{furnished.org}/project"))["results"][0]
     token = await furnished.new_token("Read")
@@ -80,7 +80,7 @@ async def test_a_restored_installation_starts_and_goes_on_where_it_was(furnished
         assert (await there.post(f"/organization/{there.org}/project", {"name": "more"})).status == 200
 
 
-async def test_a_restored_installation_belongs_to_the_server_that_starts_with_it(furnished, tmp_path):
+async def test_a_restore_clears_the_place_owners_of_the_former_server(furnished, tmp_path):
     store, settings = furnished.installation.ctx.store, settings_of(furnished)
     await store.write(lambda tx: tx.owners.renew("local", "the former server", 15_000))
     await backup(settings, tmp_path / "all.zip")
@@ -91,7 +91,7 @@ async def test_a_restored_installation_belongs_to_the_server_that_starts_with_it
     assert await store.reads.owners.get("local") is not None
 
 
-async def test_people_grow_from_sqlite_to_postgresql_and_back(postgres_url, tmp_path):
+async def test_backups_move_an_installation_between_sqlite_and_postgresql(postgres_url, tmp_path):
     async with make_world() as world:
         await furnish(world)
         small = settings_of(world)
@@ -143,7 +143,7 @@ def check_whole(found) -> None:
     assert events == max((row[0] for row in found["event"]), default=0) == len(found["event"])
 
 
-async def test_the_key_is_not_in_the_backup_and_neither_is_a_secret(furnished, tmp_path):
+async def test_a_backup_contains_neither_the_key_nor_plain_text_secrets(furnished, tmp_path):
     settings, file = settings_of(furnished), tmp_path / "all.zip"
     await backup(settings, file)
     key = (Path(settings.data_dir) / "key").read_text().strip().encode()
@@ -155,14 +155,14 @@ async def test_the_key_is_not_in_the_backup_and_neither_is_a_secret(furnished, t
             )
 
 
-async def test_a_backup_is_for_its_owner_only_and_leaves_nothing_beside_it(furnished, tmp_path):
+async def test_a_backup_file_is_private_and_no_temporary_file_remains(furnished, tmp_path):
     file = tmp_path / "all.zip"
     await backup(settings_of(furnished), file)
     assert file.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["all.zip"]
 
 
-async def test_a_backup_that_fails_leaves_the_one_before(furnished, tmp_path):
+async def test_a_failed_backup_leaves_the_existing_file_unchanged(furnished, tmp_path):
     settings, file = settings_of(furnished), tmp_path / "all.zip"
     file.write_bytes(b"the one before")
     (Path(settings.data_dir) / "key").rename(tmp_path / "key")
@@ -222,7 +222,7 @@ def make_at(folder: Path, level: int, fingerprint: str) -> None:
     connection.close()
 
 
-async def test_bytes_that_are_no_text_come_back_as_they_were(world, tmp_path):
+async def test_binary_values_survive_backup_and_restore(world, tmp_path):
     settings = settings_of(world)
     awkward = [bytes(range(256)), b"\x00", b"", b'{"base64": "no"}', "\ufeffé".encode("utf-16")]
 

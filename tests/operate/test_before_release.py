@@ -61,7 +61,7 @@ async def test_a_backup_of_the_last_version_before_can_be_restored(
     assert (await verify(settings)).faults == []
 
 
-async def test_a_database_of_a_version_before_is_refused_with_the_way(tmp_path: Path) -> None:
+async def test_a_database_older_than_0_1_0_is_refused_with_migration_instructions(tmp_path: Path) -> None:
     database = connect(tmp_path / DATABASE)
     database.execute(RECORDS)
     database.execute(RECORD, (1, "0001_foundation.sql", FIRST_BEFORE_RELEASE))
@@ -75,5 +75,5 @@ async def test_a_database_of_a_version_before_is_refused_with_the_way(tmp_path: 
     assert "docs/versions.md" in finding.advice
 
 
-def test_the_way_names_a_commit_and_a_backup() -> None:
+def test_the_migration_instructions_name_a_commit_and_a_backup() -> None:
     assert BEFORE_RELEASE.startswith("Install commit 4a939003 of Windlass, start it once, and make a backup")

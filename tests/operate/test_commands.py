@@ -57,7 +57,7 @@ def check_plain(ended, code: int, *said: str) -> None:
 # Settings
 
 
-def test_config_shows_every_setting_with_its_variable_and_meaning():
+def test_config_shows_every_setting_with_its_variable_and_description():
     found = json.loads(run("config").stdout)
     assert sorted(one["name"] for one in found) == sorted(NAMES)
     assert all(one["variable"] == f"WINDLASS_{one['name'].upper()}" and one["meaning"] for one in found)
@@ -118,14 +118,16 @@ def test_flags_are_shown_in_the_groups_of_their_settings():
         ((), {"WINDLASS_DATABASE_URL": "nonsense"}, ("database_url", "postgresql://")),
     ],
 )
-def test_a_wrong_setting_is_named_and_explained(words, environment, said, tmp_path):
+def test_an_invalid_setting_ends_serve_with_exit_code_2_and_an_explanation(
+    words, environment, said, tmp_path
+):
     # A process of its own only for what is judged when the server has begun to listen.
     begin = start if environment.keys() & {"WINDLASS_KEY", "WINDLASS_DATABASE_URL"} else run
     ended = begin("serve", "--port", "0", "--data-dir", str(tmp_path), *words, **environment)
     check_plain(ended, 2, *said)
 
 
-def test_a_file_that_holds_no_settings_is_reported(tmp_path):
+def test_an_invalid_configuration_file_is_reported(tmp_path):
     (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
     (tmp_path / "unknown.toml").write_text("prot = 9000\n")
     check_plain(run("config", "--config", str(tmp_path / "bad.toml")), 2, "bad.toml", "TOML")
@@ -159,7 +161,7 @@ def test_a_data_directory_that_is_a_file_is_reported_with_a_remedy(tmp_path):
     check_plain(start("serve", "--port", "0", "--data-dir", str(file)), 1, str(file), "--data-dir")
 
 
-def test_another_key_is_reported_with_a_remedy(tmp_path):
+def test_a_start_with_another_key_than_the_installations_is_refused_with_a_remedy(tmp_path):
     asyncio.run(stopped(tmp_path, ""))
     (tmp_path / "key").write_text("5e" * 32)
     check_plain(start("serve", "--port", "0", "--data-dir", str(tmp_path)), 1, "key", "WINDLASS_KEY")
@@ -193,7 +195,7 @@ def test_a_backup_from_before_an_upgrade_is_restored_once_the_later_database_is_
     assert run("backup", file, "--data-dir", str(data)).exit_code == 0
 
 
-def test_a_backup_that_fails_halfway_says_why_and_prints_no_trace(tmp_path):
+def test_a_failed_backup_prints_its_reason_without_a_traceback_and_leaves_no_file(tmp_path):
     data = tmp_path / "data"
     asyncio.run(stopped(data, ""))
     later_version(data)
@@ -222,7 +224,7 @@ def findings(*words: str, **environment: str) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize("engine", ["auto", "process"])
-def test_doctor_finds_nothing_wrong_before_the_first_start_and_makes_nothing(tmp_path, engine):
+def test_doctor_before_the_first_start_reports_no_failure_and_creates_no_folder(tmp_path, engine):
     folder = tmp_path / "data"
     found = findings("--data-dir", str(folder), WINDLASS_ENGINE=engine)
     assert {level for level, _ in found.values()} <= {"ok", "warn"}
@@ -230,7 +232,7 @@ def test_doctor_finds_nothing_wrong_before_the_first_start_and_makes_nothing(tmp
     assert not folder.exists()
 
 
-def test_doctor_looks_into_an_installation(tmp_path):
+def test_doctor_checks_database_secrets_key_and_clock_of_an_installation(tmp_path):
     asyncio.run(stopped(tmp_path, ""))
     found = findings("--data-dir", str(tmp_path))
     assert found["Database"] == (
@@ -240,7 +242,7 @@ def test_doctor_looks_into_an_installation(tmp_path):
     assert found["Secrets"][0] == found["Key"][0] == found["Clock"][0] == "ok"
 
 
-def test_doctor_looks_into_postgresql(tmp_path, postgres_url):
+def test_doctor_checks_a_postgresql_database(tmp_path, postgres_url):
     asyncio.run(stopped(tmp_path, postgres_url))
     found = findings("--data-dir", str(tmp_path), WINDLASS_DATABASE_URL=postgres_url)
     assert found["Database"][0] == "ok"
@@ -261,7 +263,7 @@ def test_doctor_sees_a_key_that_does_not_fit(tmp_path, happened):
     assert findings("--data-dir", str(tmp_path))["Secrets"][0] == "fail"
 
 
-def test_doctor_sees_a_database_that_is_away(tmp_path):
+def test_doctor_reports_an_unreachable_database_without_its_password(tmp_path):
     found = findings("--data-dir", str(tmp_path), **SECRETS)
     assert found["Database"][0] == "fail"
     assert "pass-word" not in str(found)
@@ -297,7 +299,7 @@ def test_doctor_without_access_to_the_data_directory_names_its_owner_and_checks_
     assert not {"Key", "Database", "Installation"} & found.keys()
 
 
-def test_doctor_speaks_to_people_in_lines(tmp_path):
+def test_doctor_prints_readable_lines_with_text(tmp_path):
     ended = run("doctor", "--text", "--data-dir", str(tmp_path))
     assert re.match(r"ok    Python +3\.", ended.stdout)
 
@@ -305,7 +307,7 @@ def test_doctor_speaks_to_people_in_lines(tmp_path):
 # backup and restore
 
 
-def test_backup_and_restore_say_what_they_did_and_what_to_keep(tmp_path):
+def test_backup_and_restore_print_that_the_key_must_be_kept_and_how_to_start(tmp_path):
     settings = asyncio.run(stopped(tmp_path / "old", ""))
     file = tmp_path / "all.zip"
     made = run("backup", str(file), "--data-dir", settings.data_dir)
@@ -338,7 +340,7 @@ def test_a_refused_restore_prints_one_line(tmp_path):
     check_plain(run("restore", str(file), "--data-dir", settings.data_dir), 1, "damaged")
 
 
-def test_a_backup_into_a_folder_that_is_not_there_is_one_line(tmp_path):
+def test_a_backup_into_a_missing_folder_prints_one_line(tmp_path):
     settings = asyncio.run(stopped(tmp_path / "old", ""))
     ended = run("backup", str(tmp_path / "no" / "all.zip"), "--data-dir", settings.data_dir)
     check_plain(ended, 1, "no such file or folder")
@@ -347,7 +349,7 @@ def test_a_backup_into_a_folder_that_is_not_there_is_one_line(tmp_path):
 # The start
 
 
-def test_a_server_starts_without_what_only_some_need(tmp_path):
+def test_a_server_start_does_not_import_optional_modules(tmp_path):
     """Each of these costs tens of milliseconds or many megabytes."""
     program = (
         "import sys\n"
@@ -371,7 +373,7 @@ def test_a_server_starts_without_what_only_some_need(tmp_path):
     assert not {"rich", "asyncpg", "aiohttp", "jwt", "prometheus_client", "windlass.cli.commands"} & loaded
 
 
-def test_help_of_everything_is_shown():
+def test_help_lists_all_commands():
     shown = run("--help").stdout
     for name in ("serve", "config", "doctor", "backup", "restore", "project", "api", "token"):
         assert re.search(rf"^  {name} ", shown, re.MULTILINE)

@@ -96,7 +96,9 @@ def test_a_disk_that_has_no_room_for_uploads_is_reported(look, uploads):
 @pytest.mark.parametrize(
     ("fault", "way"), [(errno.EROFS, "read-only"), (errno.EPERM, "change its permissions")]
 )
-def test_a_folder_on_a_read_only_disk_is_not_a_matter_of_permissions(monkeypatch, tmp_path, fault, way):
+def test_an_unwritable_folder_on_a_read_only_disk_is_not_reported_as_a_permission_problem(
+    monkeypatch, tmp_path, fault, way
+):
     monkeypatch.setattr(os, "utime", refuses(fault))
     assert way in way_to_write(tmp_path)
 
@@ -110,7 +112,7 @@ def test_doctor_says_that_the_disk_of_the_data_directory_is_read_only(monkeypatc
     assert (folder.level, "mount its disk writable" in folder.advice) == (level, bool(fault))
 
 
-def test_a_disk_with_room_is_not_measured(look):
+def test_doctor_does_not_measure_folders_on_a_disk_with_enough_space(look):
     assert look(5 * GIB).found == "5.0 GiB free"
 
 

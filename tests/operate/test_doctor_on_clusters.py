@@ -53,7 +53,7 @@ async def connected(folder: Path, by: Authority, port: int, **fields: Any) -> No
         await cluster(world, **access(by, port, **fields))
 
 
-async def test_a_cluster_that_is_away_is_a_failure_and_the_first_words_say_what_to_do(tmp_path, lasting):
+async def test_doctor_reports_an_unreachable_cluster_as_a_failure_with_advice(tmp_path, lasting):
     await connected(tmp_path / "data", authority(tmp_path / "ca"), port := free_port())
     told = await asyncio.to_thread(doctor, tmp_path / "data")
     level, reason = told["Cluster east"]
@@ -122,7 +122,7 @@ async def test_a_certificate_that_ends_is_to_be_renewed(tmp_path, monkeypatch, d
     assert told["Cluster east: certificates"][1].startswith(f"renew engine_certificate: {words}")
 
 
-async def test_a_router_port_is_free_or_of_a_windlass_or_of_another_program(tmp_path, lasting):
+async def test_doctor_reports_a_router_port_as_free_or_taken_by_another_program(tmp_path, lasting):
     port = free_port()
     await connected(tmp_path / "data", authority(tmp_path / "ca"), free_port(), router_port=port)
     what = "Cluster east: router port"
@@ -146,7 +146,7 @@ async def test_clusters_with_the_same_name_are_shown_with_their_organization(tmp
     assert {"Cluster east (default)", f"Cluster east ({name})"} <= told.keys()
 
 
-async def test_without_the_key_no_cluster_is_asked(tmp_path, lasting):
+async def test_without_the_key_doctor_connects_to_no_cluster(tmp_path, lasting):
     await connected(tmp_path / "data", authority(tmp_path / "ca"), free_port())
     (tmp_path / "data" / "key").unlink()
     told = await asyncio.to_thread(doctor, tmp_path / "data")

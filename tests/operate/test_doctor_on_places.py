@@ -54,12 +54,12 @@ async def test_an_owner_is_named_with_its_host_and_its_docker_engine(owned):
     )
 
 
-async def test_an_owner_whose_lease_has_ended_does_not_run(owned):
+async def test_doctor_reports_a_place_owner_with_an_expired_lease_as_not_running(owned):
     owned.clock.turn(LEASE / 1000)
     assert "which does not run" in (await finding(owned))[1]
 
 
-async def test_an_owner_that_other_servers_miss_is_a_warning(owned):
+async def test_doctor_warns_of_a_place_owner_that_other_servers_cannot_reach(owned):
     store = owned.installation.ctx.store
     row = await store.reads.owners.get("local")
     await store.write(lambda tx: tx.owners.mark_lost(row))
@@ -68,14 +68,14 @@ async def test_an_owner_that_other_servers_miss_is_a_warning(owned):
     assert "does not answer" in found
 
 
-async def test_a_place_that_was_taken_over_names_its_former_owner(owned):
+async def test_doctor_shows_the_former_owner_of_a_place_that_was_taken_over(owned):
     store = owned.installation.ctx.store
     row = await store.reads.owners.get("local")
     await store.write(lambda tx: tx.owners.take(row, "two", LEASE))
     assert await finding(owned) == ("warn", "belongs to the server two, and was taken from one")
 
 
-async def test_the_doctor_tells_the_server_of_its_data_directory_from_others(tmp_path):
+async def test_doctor_recognizes_the_server_of_its_own_data_directory_as_owner(tmp_path):
     async with make_world(folder=tmp_path) as world:
         settings, now = settings_of(world), SystemClock().now()
         assert existing_owner_id(settings) == ""
@@ -87,7 +87,7 @@ async def test_the_doctor_tells_the_server_of_its_data_directory_from_others(tmp
 
 
 @pytest.mark.parametrize(("identity", "organizations"), [("namespace", 2), ("namespace", 1), ("user", 2)])
-async def test_organizations_whose_services_are_of_one_user_are_a_warning(
+async def test_doctor_warns_if_services_of_several_organizations_share_a_user(
     tmp_path, monkeypatch, identity, organizations
 ):
     real = isolation.findings(1_900_000_000, 1_999_999_999)
@@ -101,7 +101,7 @@ async def test_organizations_whose_services_are_of_one_user_are_a_warning(
 
 
 @pytest.mark.parametrize(("is_limited", "organizations"), [(False, 2), (False, 1), (True, 2), (None, 2)])
-async def test_organizations_that_a_docker_engine_without_a_memory_limit_serves_are_a_warning(
+async def test_doctor_warns_if_several_organizations_share_a_docker_engine_without_a_memory_limit(
     tmp_path, monkeypatch, caplog, is_limited, organizations
 ):
     monkeypatch.setattr("windlass.docker.provider.is_limited", lambda host: is_limited)
@@ -118,7 +118,7 @@ async def test_organizations_that_a_docker_engine_without_a_memory_limit_serves_
 
 
 @pytest.mark.parametrize("shares", ["isolation_networks is off", ""])
-async def test_the_doctor_names_the_organization_that_a_place_serves_alone(tmp_path, shares):
+async def test_doctor_names_the_only_organization_that_a_shared_machine_serves(tmp_path, shares):
     engine = FakeEngine()
     engine.shares = shares
     async with make_world(folder=tmp_path, engine=engine) as world:
@@ -130,7 +130,7 @@ async def test_the_doctor_names_the_organization_that_a_place_serves_alone(tmp_p
         assert all(text.startswith("serves the organization ") for text in said)
 
 
-async def test_the_doctor_names_services_whose_build_is_elsewhere_but_no_site_and_no_job(tmp_path):
+async def test_doctor_names_services_whose_build_exists_only_on_another_machine(tmp_path):
     async with make_world(folder=tmp_path) as world:
         settings = settings_of(world)
         app = await deployed(world)

@@ -38,7 +38,9 @@ def kill_in_the_middle(process: subprocess.Popen[bytes], settings: Settings, aft
 
 
 @pytest.mark.parametrize("after", [0, *nightly(0.005)])
-async def test_a_killed_restore_has_changed_nothing_or_everything(database_url, tmp_path, after):
+async def test_a_killed_restore_leaves_the_database_completely_old_or_completely_new(
+    database_url, tmp_path, after
+):
     settings, file = await stopped(tmp_path / "data", database_url), tmp_path / "all.zip"
     async with again(settings) as world:
         for _ in range(200):

@@ -42,7 +42,7 @@ HERE = {"Idempotency-Key": "a project"}
 # All of it
 
 
-async def test_a_rotation_seals_every_value_with_the_new_key_and_changes_nothing_else(settings):
+async def test_a_key_rotation_seals_every_value_with_the_new_key_and_changes_no_other_row(settings):
     former = present(settings)
     before, values = await rows_of(settings)
     told = await rotated(settings)
@@ -55,7 +55,7 @@ async def test_a_rotation_seals_every_value_with_the_new_key_and_changes_nothing
     assert former in told[-1]
 
 
-async def test_an_installation_runs_with_the_new_key_alone(settings):
+async def test_after_a_key_rotation_the_installation_runs_with_the_new_key_only(settings):
     async with again(settings) as world:
         secrets, session = await secret_of(world), (await world.post("/account/session"))["token"]
         once = (await world.post(f"/organization/{world.org}/project", {"name": "p"}, headers=HERE)).json
@@ -110,7 +110,7 @@ async def test_a_server_completes_what_a_killed_command_began(settings):
         ]
 
 
-async def test_two_commands_at_a_time_do_not_both_make_a_key(settings):
+async def test_concurrent_key_rotate_commands_create_only_one_key(settings):
     refused: list[str] = []
 
     async def meanwhile(point: str) -> None:
@@ -158,7 +158,7 @@ async def test_the_command_waits_for_the_server_that_has_the_database(tmp_path):
         assert any(text.startswith("Values to seal") for text in told)
 
 
-async def test_values_that_are_changed_during_a_rotation_are_the_later_ones(world):
+async def test_values_changed_during_a_key_rotation_keep_their_new_value(world):
     app = await world.application()
     path = f"/application/{app}/secret"
     ids = [await world.made(path, {"key": f"KEY_{number}", "value": "first"}) for number in range(4)]
@@ -184,7 +184,7 @@ async def test_values_that_are_changed_during_a_rotation_are_the_later_ones(worl
     assert former not in await keys_of_values(ctx.settings)
 
 
-async def test_a_page_that_is_old_replaces_no_newer_value(world):
+async def test_a_key_rotation_does_not_overwrite_a_value_changed_since_it_was_read(world):
     app = await world.application()
     path = f"/application/{app}/secret"
     id = await world.made(path, {"key": "KEY", "value": "first"})
@@ -208,7 +208,7 @@ async def value_of(world: World, id: str) -> SealedValue:
 # Not by itself
 
 
-async def test_a_value_that_cannot_be_opened_is_named_and_kept_with_its_key(settings):
+async def test_an_undecryptable_value_is_reported_and_its_key_is_kept(settings):
     former = present(settings)
     async with again(settings) as world:
         store = world.installation.ctx.store
@@ -239,7 +239,7 @@ async def test_a_start_without_a_key_that_is_still_needed_is_refused(settings):
         await serve_once(settings)
 
 
-async def test_a_key_that_was_replaced_does_not_come_back(settings):
+async def test_a_replaced_key_put_back_into_the_file_is_not_used_for_new_values(settings):
     former = file_text(settings)
     await rotated(settings)
     new = file_text(settings)
@@ -255,7 +255,7 @@ def file_text(settings: Settings) -> str:
     return key_file(settings).read_text()
 
 
-async def test_a_former_key_that_is_kept_stays_for_old_backups(settings, tmp_path):
+async def test_a_rotation_with_keep_leaves_the_former_key_in_the_file(settings, tmp_path):
     former = file_text(settings)
     await backup(settings, tmp_path / "old.zip")
     await rotated(settings, keep=True)
@@ -297,7 +297,7 @@ async def test_a_backup_during_a_rotation_needs_both_keys(settings, tmp_path):
     assert set(await keys_of_values(other)) == {present(settings)}
 
 
-async def test_keys_of_the_settings_are_replaced_by_the_operator(database_url, tmp_path):
+async def test_keys_from_settings_are_rotated_by_listing_new_and_former_key(database_url, tmp_path):
     former, new = new_key().hex(), new_key().hex()
     async with make_world(database_url, folder=tmp_path / "data", key=former) as world:
         await furnish(world)

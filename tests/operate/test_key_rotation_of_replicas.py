@@ -57,7 +57,7 @@ async def opened(world: World, id: str) -> dict[str, str]:
     return decrypt_hidden(world.installation.ctx, row)
 
 
-async def test_a_new_key_seals_nothing_before_every_server_has_it(replicas: Replicas):
+async def test_a_new_key_is_used_only_when_every_server_has_it(replicas: Replicas):
     first, second = replicas
     former, new = present(first), add_key(settings_of(first))
     await look(first, second, first)
@@ -78,7 +78,9 @@ async def test_a_server_that_was_killed_does_not_hold_up_a_rotation_for_ever(rep
     assert present(first) == new
 
 
-async def test_a_server_that_has_not_looked_yet_seals_no_change_with_the_former_key(replicas: Replicas):
+async def test_a_server_that_missed_the_key_change_seals_with_the_new_key_on_its_next_write(
+    replicas: Replicas,
+):
     first, second = replicas
     app = await first.application()
     former, new = present(first), add_key(settings_of(first))
@@ -92,7 +94,7 @@ async def test_a_server_that_has_not_looked_yet_seals_no_change_with_the_former_
     assert await opened(first, id) == {"value": "value of LATE"}
 
 
-async def test_a_server_without_the_present_key_changes_nothing_and_is_not_ready(replicas: Replicas):
+async def test_a_server_without_the_current_key_refuses_writes_and_is_not_ready(replicas: Replicas):
     first, second = replicas
     app = await first.application()
     add_key(settings_of(first))
@@ -107,7 +109,7 @@ async def test_a_server_without_the_present_key_changes_nothing_and_is_not_ready
     assert (await second.get("/readyz")).status == 200
 
 
-async def test_a_server_that_lacks_the_new_key_is_named_by_the_command(replicas: Replicas):
+async def test_key_rotate_names_a_server_that_lacks_the_new_key(replicas: Replicas):
     first, second = replicas
     done = asyncio.Event()
 
@@ -129,7 +131,7 @@ async def test_a_server_that_lacks_the_new_key_is_named_by_the_command(replicas:
     assert len(key_file(settings_of(first)).read_text().split()) == 1
 
 
-async def test_a_server_with_the_former_key_alone_does_not_start(replicas: Replicas, tmp_path: Path):
+async def test_a_server_with_only_the_former_key_does_not_start(replicas: Replicas, tmp_path: Path):
     first, second = replicas
     shutil.copytree(tmp_path / "b", tmp_path / "c")
     add_key(settings_of(first))

@@ -116,7 +116,7 @@ def stop_all(folder: Path, as_user: tuple[str, ...]) -> None:
         ),
     ],
 )
-def test_neither_programs_nor_networks_nor_the_gateway_are_left(user, server):
+def test_stop_all_leaves_no_process_network_or_gateway_of_the_installation(user, server):
     as_user = ordinary_user() if user == "ordinary" else ()
     with empty_folder() as folder:
         with serving(folder, 4096, as_user) as served:

@@ -339,7 +339,7 @@ async def only_what_is_deleted_is_erased(site: Site) -> None:
         assert [each for each in await site.there.machine.traces() if site.second in each] == others
 
 
-async def test_no_way_to_lose_a_database_erases_anything(site: Site):
+async def test_no_lost_or_swapped_database_causes_service_data_to_be_deleted(site: Site):
     # One installation for all of them: to furnish one takes longer than all that is done with it.
     await nothing_is_erased_whatever_becomes_of_the_database(site)
     await what_another_database_sets_aside_comes_back_with_its_own(site)

@@ -22,7 +22,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("is_ours", [True, False])
-def test_only_a_gateway_of_the_data_directory_says_that_its_disk_is_missing(tmp_path, is_ours):
+def test_only_a_running_gateway_of_the_same_data_directory_indicates_a_missing_disk(tmp_path, is_ours):
     settings = Settings(data_dir=str(tmp_path / "data"), port=free_port())
     folder = folder_of(settings.data_dir) if is_ours else tmp_path / "other"
     words = [sys.executable, "-c", LISTENS, str(settings.port), "windlass.gateway", str(folder)]

@@ -95,7 +95,7 @@ def with_docker_at(host: str, **settings: str) -> Settings:
     return msgspec.convert({"docker_host": host, **settings}, Settings)
 
 
-def test_where_docker_answers_auto_is_docker_and_the_doctor_says_why(found, docker):
+def test_engine_auto_chooses_docker_where_docker_answers(found, docker):
     told = found(docker_host=docker.host)
     assert told["Engine"] == ("ok", f"docker: `auto` takes it because Docker answers at {docker.host}")
     assert told["Docker"] == ("ok", f"27.5.1 (API 1.47) at {docker.host}")
@@ -103,7 +103,7 @@ def test_where_docker_answers_auto_is_docker_and_the_doctor_says_why(found, dock
     assert asyncio.run(choose_engine(with_docker_at(docker.host))) == "docker"
 
 
-def test_where_no_docker_answers_auto_is_process_and_nothing_is_wrong_with_that(found, tmp_path):
+def test_engine_auto_chooses_process_where_no_docker_answers(found, tmp_path):
     told = found()
     assert told["Engine"][0] == told["Docker"][0] == "ok"
     assert told["Engine"][1].startswith("process: `auto` takes it because no Docker answers at unix://")
@@ -122,20 +122,20 @@ def test_auto_keeps_the_engine_that_the_data_directory_was_used_with(found, dock
     assert (told["Engine"][0], told["Installation"][0]) == ("ok", "fail")
 
 
-def test_a_chosen_engine_that_is_missing_is_a_failure(found):
+def test_doctor_reports_a_configured_engine_that_is_missing_as_a_failure(found):
     told = found(engine="docker")
     assert told["Engine"] == ("ok", "docker, as the settings say")
     assert told["Docker"][0] == "fail"
     assert found(engine="podman")["Engine"] == ("fail", "there is no engine podman")
 
 
-def test_an_engine_that_was_chosen_is_not_given_other_reasons(found, docker):
+def test_a_configured_engine_is_reported_as_configured_even_if_docker_answers(found, docker):
     told = found(engine="process", docker_host=docker.host)
     assert told["Engine"] == ("ok", "process, as the settings say")
     assert told["Docker"][0] == "ok"
 
 
-def test_for_processes_it_names_records_of_another_version(found, tmp_path):
+def test_doctor_names_instance_records_of_another_version(found, tmp_path):
     home = tmp_path / "data" / "run" / "services" / "of-a-later-version" / "1-0"
     home.mkdir(parents=True)
     (home / "record.json").write_text('{"form": 2}')
@@ -178,7 +178,7 @@ def without_programs(**settings):
     return {one["what"]: one for one in json.loads(bare.stdout)}
 
 
-def test_a_program_that_builds_fetch_is_not_asked_of_the_operator():
+def test_doctor_does_not_ask_to_install_a_program_that_builds_can_download():
     """The control is the test below: without leave to fetch it, Node has to be installed."""
     assert without_programs()["Node.js"]["found"] == "not found; builds that need it fetch it"
 
@@ -207,7 +207,7 @@ def test_a_terraform_that_does_not_say_its_version_is_named_with_a_remedy(tmp_pa
 
 
 @pytest.mark.parametrize(("what", "prefix"), [("API", ""), ("Gateway", "gateway_")])
-def test_a_port_that_another_program_has_is_a_failure_with_the_way_out(found, what, prefix):
+def test_doctor_reports_a_port_taken_by_another_program_with_its_process_id(found, what, prefix):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         level, said = found(**{f"{prefix}port": str(port)})[what]
@@ -216,7 +216,7 @@ def test_a_port_that_another_program_has_is_a_failure_with_the_way_out(found, wh
     assert found(**{f"{prefix}port": str(port)})[what] == ("ok", f"127.0.0.1, port {port} is free")
 
 
-async def test_ports_that_a_running_windlass_has_are_as_they_should_be(found):
+async def test_doctor_accepts_ports_used_by_a_running_windlass(found):
     async with make_world() as world, served(world) as address:
         port = address.rpartition(":")[2]
         told = await asyncio.to_thread(found, port=port, gateway_port=port)
@@ -265,11 +265,11 @@ def test_a_docker_build_cache_above_the_limit_is_reported(found, docker, gibibyt
         ("of an unknown version", False),
     ],
 )
-def test_an_engine_whose_build_steps_reach_the_machine_is_told(version, is_warned):
+def test_doctor_warns_of_a_docker_version_whose_build_steps_can_reach_the_machine(version, is_warned):
     assert lets_steps_out(version) is is_warned
 
 
-def test_a_build_cache_that_docker_does_not_tell_is_said(found, tmp_path):
+def test_doctor_warns_if_the_docker_build_cache_cannot_be_measured(found, tmp_path):
     mute = Docker(tmp_path / "mute.sock")
     mute.cached = -1
     try:
@@ -319,5 +319,5 @@ def test_low_kernel_limits_are_reported_with_the_command_that_raises_them(tmp_pa
     assert f"sysctl -w {' '.join(small)}`" in told.advice or not small
 
 
-def test_the_doctor_looks_at_the_limits_of_the_kernel(found):
+def test_doctor_checks_kernel_limits(found):
     assert "Kernel limits" in found(engine="process")

@@ -48,7 +48,9 @@ async def test_the_id_of_an_installation_is_in_its_database_and_its_data_directo
             assert marked(ctx.settings) == ctx.installation
 
 
-async def test_a_replica_with_an_empty_data_directory_of_its_own_joins(postgres_url, tmp_path):
+async def test_a_replica_with_an_empty_data_directory_and_the_same_key_joins_the_installation(
+    postgres_url, tmp_path
+):
     async with make_world(postgres_url, folder=tmp_path / "one") as world:
         (tmp_path / "two").mkdir()
         shutil.copy(tmp_path / "one/key", tmp_path / "two/key")
@@ -56,7 +58,7 @@ async def test_a_replica_with_an_empty_data_directory_of_its_own_joins(postgres_
             assert twin.installation.ctx.installation == world.installation.ctx.installation
 
 
-async def test_services_that_the_database_does_not_know_are_set_aside_and_reported(world):
+async def test_services_unknown_to_the_database_are_set_aside_and_recorded_in_the_audit(world):
     app = await deployed(world)
     (key, instance), *_ = world.engine.instances.items()
     world.engine.instances[UNKNOWN, *key[1:]] = type(instance)(
@@ -71,7 +73,7 @@ async def test_services_that_the_database_does_not_know_are_set_aside_and_report
 
 
 @pytest.mark.parametrize("answer", ["nothing", "another id", "a failure"])
-async def test_a_database_that_answers_wrongly_changes_nothing(world, monkeypatch, answer):
+async def test_wrong_or_failed_database_answers_cause_no_deletion(world, monkeypatch, answer):
     app = await deployed(world)
     ctx = world.installation.ctx
 
@@ -94,7 +96,7 @@ async def test_a_database_that_answers_wrongly_changes_nothing(world, monkeypatc
     assert await ctx.places.local.builder.services() == {app}
 
 
-async def test_work_that_discards_a_service_which_was_not_deleted_erases_nothing(world):
+async def test_a_discard_job_for_a_service_that_still_exists_deletes_nothing(world):
     app = await deployed(world)
     await world.installation.ctx.store.write(lambda tx: tx.work.schedule("discard", f"discard:{app}"))
     await world.settle()
@@ -155,14 +157,14 @@ async def test_backup_and_rotation_refuse_a_database_that_lacks_services_of_the_
             await refused
 
 
-async def test_a_key_that_is_missing_is_looked_for_in_the_folder_that_the_message_names(tmp_path):
+async def test_a_missing_key_file_is_reported_with_its_folder(tmp_path):
     settings = await started(tmp_path)
     (tmp_path / "key").unlink()
     with pytest.raises(WrongKey, match=f"^bring back the file `key` of {tmp_path}"):
         await install(settings)
 
 
-async def test_a_purged_service_is_gone(tmp_path):
+async def test_a_purged_service_leaves_no_files(tmp_path):
     furnished(tmp_path)
     settings = await started(tmp_path, adopt=True)
     await purge(settings, [UNKNOWN])
@@ -171,7 +173,9 @@ async def test_a_purged_service_is_gone(tmp_path):
     await started(tmp_path)
 
 
-async def test_a_disk_that_is_mounted_late_is_missed_before_anything_that_runs_is_ended(tmp_path):
+async def test_a_data_directory_whose_disk_is_not_mounted_refuses_the_start_and_kills_no_running_program(
+    tmp_path,
+):
     """A program of an instance runs, and its folder is not there."""
     home = tmp_path / "run/services" / UNKNOWN / "1-0"
     marks = {"WINDLASS_INSTANCE": f"{UNKNOWN}-1-0", "WINDLASS_FILES": str(home / "files")}
@@ -187,7 +191,7 @@ async def test_a_disk_that_is_mounted_late_is_missed_before_anything_that_runs_i
 
 
 @pytest.mark.slow
-def test_the_commands_say_what_they_do(tmp_path):
+def test_serve_adopt_and_the_set_aside_commands_print_what_they_do(tmp_path):
     def windlass(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "windlass", *words, "--data-dir", str(tmp_path)]
         env = {**os.environ, "WINDLASS_ENGINE": "process"}

@@ -36,7 +36,9 @@ async def test_a_restore_with_another_key_is_refused(furnished, tmp_path):
         await restore(other, tmp_path / "all.zip", force=False)
 
 
-async def test_a_restore_over_something_needs_force_and_then_nothing_of_it_is_left(tmp_path, database_url):
+async def test_a_restore_over_an_existing_installation_requires_force_and_replaces_it_completely(
+    tmp_path, database_url
+):
     settings = await stopped(tmp_path / "data", database_url)
     await backup(settings, tmp_path / "all.zip")
     before = await contents(settings)
@@ -71,7 +73,7 @@ async def test_a_start_finishes_a_killed_restore_including_log_lines(tmp_path, r
     assert [one for one in await diagnose(settings) if one.what == "Logs"] == []
 
 
-async def test_a_restore_brings_the_users_of_services_and_gives_no_number_twice(tmp_path):
+async def test_a_restore_keeps_the_user_ids_of_services_and_reassigns_none(tmp_path):
     settings = await stopped(tmp_path / "data", "")
     numbers = range_of(settings.isolation_users)
     before = Users(tmp_path / "data", numbers)
@@ -159,7 +161,7 @@ def rewrite(file: Path, change, mend: bool = False) -> None:
         forge_the_manifest,
     ],
 )
-async def test_a_spoiled_backup_is_refused_and_nothing_is_touched(database_url, tmp_path, spoil):
+async def test_a_corrupt_backup_is_refused_and_changes_nothing(database_url, tmp_path, spoil):
     settings, file = await stopped(tmp_path / "data", database_url), tmp_path / "all.zip"
     await backup(settings, file)
     async with again(settings) as world:
@@ -200,7 +202,7 @@ async def test_a_backup_of_a_later_windlass_is_refused_with_a_remedy(furnished, 
         await restore(settings, later, force=True)
 
 
-async def test_an_installation_that_was_never_started_has_nothing_to_back_up(tmp_path):
+async def test_backing_up_an_installation_that_was_never_started_is_refused(tmp_path):
     settings = Settings(data_dir=str(tmp_path), key="ab" * 32)
     with pytest.raises(CommandRefused, match="windlass serve"):
         await backup(settings, tmp_path / "all.zip")

@@ -33,7 +33,9 @@ async def look_at(world: World, app: str) -> None:
 
 
 @pytest.mark.parametrize("since", [1, 3])
-async def test_deployments_since_the_backup_end_and_their_numbers_are_not_given_again(tmp_path, since):
+async def test_a_restore_ends_deployments_made_since_the_backup_and_does_not_reuse_their_numbers(
+    tmp_path, since
+):
     engine, clock, data, file = FakeEngine(), HandClock(), tmp_path / "data", tmp_path / "all.zip"
     data.mkdir()
     async with make_world(folder=data, clock=clock, engine=engine) as world:
@@ -52,7 +54,7 @@ async def test_deployments_since_the_backup_end_and_their_numbers_are_not_given_
         assert [*engine.instances] == [(app, 2 + since, 0)]
 
 
-async def test_a_service_that_did_not_run_in_the_backup_runs_no_more(tmp_path):
+async def test_a_service_not_running_in_the_backup_is_stopped_after_the_restore(tmp_path):
     engine, clock, data, file = FakeEngine(), HandClock(), tmp_path / "data", tmp_path / "all.zip"
     data.mkdir()
     async with make_world(folder=data, clock=clock, engine=engine) as world:

@@ -16,7 +16,7 @@ AUTOGROUP = Path("/proc/self/autogroup")
 @needs_root
 @pytest.mark.skipif(not AUTOGROUP.exists(), reason="needs a kernel with autogroup")
 @pytest.mark.parametrize(("command", "share"), [(SERVE, "nice -15"), (SLEEP, "nice 0")])
-def test_the_session_of_a_server_has_a_larger_share(command, share):
+def test_the_session_of_a_server_has_a_larger_processor_share(command, share):
     """A program that does nothing about it has the same as any other."""
     leads = f"import os; os.setsid(); os.execv({command[0]!r}, {[*command]!r})"
     with running("as it is", (sys.executable, "-c", leads)) as pid:

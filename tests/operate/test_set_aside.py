@@ -73,7 +73,7 @@ async def template(folder: Path, *, adopted: bool) -> None:
 
 
 @pytest.mark.slow
-async def test_setting_aside_that_is_killed_at_any_moment_loses_nothing_and_is_done_again(tmp_path):
+async def test_setting_services_aside_after_a_kill_at_any_file_operation_is_completed_without_loss(tmp_path):
     refused = 0
     for number in itertools.count(1):
         folder = tmp_path / str(number)
@@ -128,15 +128,17 @@ async def left_by_purge(top: Path) -> int | None:
     raise AssertionError
 
 
-async def test_putting_back_that_is_killed_at_any_moment_loses_nothing_and_is_done_again(tmp_path):
+async def test_restoring_a_service_after_a_kill_at_any_file_operation_is_completed_without_loss(tmp_path):
     assert await left_by_put_back(tmp_path) is None
 
 
-async def test_a_purge_that_is_killed_at_any_moment_stays_in_the_list_until_it_is_done(tmp_path):
+async def test_a_purge_killed_at_any_file_operation_stays_listed_until_it_is_completed(tmp_path):
     assert await left_by_purge(tmp_path) is None
 
 
-async def test_a_record_that_is_removed_first_leaves_a_service_half_put_back(tmp_path, monkeypatch):
+async def test_if_the_record_were_removed_first_a_kill_would_leave_a_half_restored_service(
+    tmp_path, monkeypatch
+):
     async def record_first(self, service):
         folder = service_data.folder_of(self._data, service)
         (folder / service_data.RECORD).unlink()
@@ -148,7 +150,7 @@ async def test_a_record_that_is_removed_first_leaves_a_service_half_put_back(tmp
     assert await left_by_put_back(tmp_path) is not None
 
 
-async def test_a_record_that_is_removed_first_hides_what_a_purge_has_left(tmp_path, monkeypatch):
+async def test_if_the_record_were_removed_first_a_kill_would_hide_the_rest_of_a_purge(tmp_path, monkeypatch):
     def record_first(folder):
         (folder / service_data.RECORD).unlink()
         for path in folder.iterdir():
@@ -163,7 +165,7 @@ async def test_a_record_that_is_removed_first_hides_what_a_purge_has_left(tmp_pa
 
 
 @pytest.mark.parametrize("says", ["which engine it ran on", "nothing of its engine"])
-async def test_putting_back_never_erases_a_service_of_another_engine(tmp_path, says):
+async def test_a_start_on_another_engine_deletes_no_set_aside_service(tmp_path, says):
     await template(tmp_path, adopted=True)
     if says == "nothing of its engine":
         file = tmp_path / "set-aside" / UNKNOWN / "record.json"
@@ -175,7 +177,7 @@ async def test_putting_back_never_erases_a_service_of_another_engine(tmp_path, s
     assert len(precious(tmp_path)) == 2
 
 
-async def test_a_service_is_restored_and_purged_only_on_its_own_engine(tmp_path):
+async def test_a_set_aside_service_can_be_restored_and_purged_only_on_its_own_engine(tmp_path):
     await template(tmp_path, adopted=True)
     other = msgspec.structs.replace(_of(tmp_path), engine="docker", docker_host="unix:///nowhere.sock")
     with pytest.raises(CommandRefused, match="WINDLASS_ENGINE=process"):
@@ -203,7 +205,7 @@ async def test_a_start_on_another_engine_is_refused_while_services_run(tmp_path)
         await check_engine(process)
 
 
-async def test_a_damaged_record_stops_no_start_and_is_listed(tmp_path):
+async def test_a_corrupt_set_aside_record_is_listed_and_does_not_prevent_a_start(tmp_path):
     await template(tmp_path, adopted=True)
     (tmp_path / "set-aside" / UNKNOWN / "record.json").write_bytes(b"")
     assert [(one.service, one.why) for one in set_aside_services(_of(tmp_path))] == [
@@ -226,7 +228,7 @@ async def test_a_record_of_another_version_is_listed_and_its_service_is_left_whe
     assert record.read_text() == '{"form": 2}'
 
 
-def test_a_file_is_replaced_whole_or_not_at_all_on_a_full_disk(tmp_path):
+def test_on_a_full_disk_a_file_is_replaced_completely_or_not_at_all(tmp_path):
     file, soft, content = tmp_path / "file", resource.getrlimit(resource.RLIMIT_FSIZE), b"x" * 10_000
     file.write_bytes(b"before")
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, soft[1]))

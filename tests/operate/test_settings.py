@@ -18,7 +18,7 @@ WRONG_SETTINGS = [
 
 
 @pytest.mark.parametrize(("name", "value", "words"), WRONG_SETTINGS)
-def test_a_wrong_setting_is_named_with_what_it_should_be(name, value, words):
+def test_an_invalid_setting_is_refused_with_its_variable_and_the_valid_form(name, value, words):
     with pytest.raises(BadSetting, match=f"^WINDLASS_{name}: {words}"):
         load({}, {f"WINDLASS_{name}": value})
 

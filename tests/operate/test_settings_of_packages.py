@@ -60,7 +60,7 @@ def shown(package: Path | None, **variables: str) -> dict[str, Any]:
     return {setting["name"]: setting for setting in json.loads(ended.stdout)}
 
 
-def test_a_setting_of_a_package_is_shown_at_its_place_with_its_value(package):
+def test_a_setting_of_a_package_is_listed_in_its_group_with_its_value(package):
     settings = shown(package, WINDLASS_CHART_IMAGE="charts:2")
     assert settings["chart_image"]["value"] == "charts:2"
     assert settings["chart_image"]["group"] == settings["docker_host"]["group"]
@@ -69,18 +69,18 @@ def test_a_setting_of_a_package_is_shown_at_its_place_with_its_value(package):
     assert "chart_image" not in shown(None)
 
 
-def test_a_value_that_a_setting_of_a_package_cannot_have_is_refused(package):
+def test_an_invalid_value_for_a_setting_of_a_package_is_refused(package):
     ended = run(package, "-m", "windlass", "config", WINDLASS_CHART_IMAGE="NO IMAGE")
     assert ended.returncode != 0
     assert "WINDLASS_CHART_IMAGE: set it to a value of this form: Image of charts" in ended.stderr
 
 
-def test_a_package_reads_its_settings_and_names_folders_that_services_may_read(package):
+def test_a_package_reads_its_settings_and_declares_readable_folders(package):
     ended = run(package, "-c", SHOWN, WINDLASS_CHART_FOLDER="/srv/charts")
     assert json.loads(ended.stdout) == ["charts:1", ["/srv/charts"]], ended.stderr
 
 
-def test_a_setting_that_there_is_already_stops_every_command(package):
+def test_a_package_setting_with_an_existing_name_is_refused_by_every_command(package):
     text = (package / "windlass_chart.py").read_text()
     (package / "windlass_chart.py").write_text(text.replace("chart_image", "docker_host"))
     ended = run(package, "-m", "windlass", "config")

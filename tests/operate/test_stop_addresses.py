@@ -20,7 +20,7 @@ async def windlass():
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-async def test_the_server_that_the_settings_describe_is_asked_and_no_other(windlass, monkeypatch, host):
+async def test_stop_all_calls_the_server_at_the_address_of_its_settings(windlass, monkeypatch, host):
     """With `port` set to another one, whatever listens at the usual address is not asked. The control is the
     end: the same call without the setting asks there."""
     first, second, _ = await deployed(windlass.world)

@@ -75,7 +75,7 @@ async def meanwhile(windlass: Line, *words: str, **options: Any) -> Any:
     return saying.result()
 
 
-async def test_through_the_api_all_services_of_the_token_are_stopped_and_no_others(windlass):
+async def test_stop_all_through_the_api_stops_only_services_that_the_token_may_see(windlass):
     first, second, foreign = await deployed(windlass.world)
     said = await meanwhile(windlass, "stop", "--all")
     assert said.code == 0, said
@@ -118,7 +118,7 @@ async def test_stop_all_does_not_fall_back_to_the_local_folder_if_nothing_listen
 
 
 @pytest.mark.parametrize("is_named", [True, False])
-async def test_stop_all_of_a_folder_says_that_the_server_of_the_environment_is_not_called(
+async def test_stop_all_with_a_data_dir_says_that_the_configured_url_is_not_called(
     windlass, tmp_path, monkeypatch, is_named
 ):
     monkeypatch.setattr(commands, "start_logging", lambda *_: None)
@@ -155,7 +155,7 @@ async def test_stop_all_without_a_server_stops_the_services_of_all_organizations
         assert {one.service for one in await engine.all()} == {apps[0]}
 
 
-async def test_a_repeated_stop_has_nothing_to_do(left):
+async def test_a_repeated_stop_all_stops_nothing(left):
     settings, engine, _ = left
     for count in (3, 0):
         assert await apart(stopping.here(settings, sure, parts=fake_parts(engine))) == count
@@ -190,7 +190,7 @@ async def test_a_stop_that_is_killed_halfway_is_finished_by_the_next_start(left,
         assert await world.state(f"/application/{apps[0]}") == "STOPPED"
 
 
-async def test_the_folder_of_a_server_that_runs_is_left_to_that_server(tmp_path):
+async def test_stop_all_refuses_a_data_directory_whose_server_is_running(tmp_path):
     async with make_world(folder=tmp_path / "data") as world:
         apps = await deployed(world)
         with pytest.raises(CommandRefused, match="--url"):
@@ -211,7 +211,7 @@ async def on_two_places(tmp_path) -> tuple[Settings, Parts, FakeConnector, list[
     return settings, replace(fake_parts(engine), connector=found), found, [here, there]
 
 
-async def test_without_a_server_services_on_clusters_are_stopped_too(on_two_places):
+async def test_stop_all_without_a_server_also_stops_services_on_clusters(on_two_places):
     settings, parts, found, _ = on_two_places
     (east,) = found.engines.values()
     assert len(east.instances) == 1
@@ -220,7 +220,7 @@ async def test_without_a_server_services_on_clusters_are_stopped_too(on_two_plac
     assert await parts.engine.all() == []
 
 
-async def test_a_cluster_that_is_not_reached_is_named_and_all_others_are_stopped(on_two_places, capsys):
+async def test_stop_all_names_an_unreachable_cluster_and_stops_all_others(on_two_places, capsys):
     settings, parts, found, _ = on_two_places
     (east,) = found.engines.values()
     east.away = True
@@ -236,7 +236,7 @@ async def test_a_cluster_that_is_not_reached_is_named_and_all_others_are_stopped
     assert not east.instances
 
 
-async def test_instances_on_a_cluster_that_the_records_do_not_know_of_are_ended(on_two_places):
+async def test_stop_all_ends_instances_on_a_cluster_that_the_records_do_not_know(on_two_places):
     settings, parts, found, _ = on_two_places
     (east,) = found.engines.values()
     left = dict(east.instances)
@@ -272,13 +272,13 @@ async def test_through_the_api_a_cluster_that_is_not_reached_is_named(windlass):
     assert len(connector(world).engines[east].instances) == 1
 
 
-async def test_a_folder_without_a_database_is_refused_and_gets_none(tmp_path):
+async def test_stop_all_refuses_a_folder_without_a_database_and_creates_none(tmp_path):
     with pytest.raises(CommandRefused, match="no database"):
         await apart(stopping.here(Settings(data_dir=str(tmp_path)), sure))
     assert not [*tmp_path.iterdir()]
 
 
-async def test_things_of_another_installation_are_not_stopped(tmp_path):
+async def test_stop_all_with_the_database_of_another_installation_stops_nothing(tmp_path):
     engine = FakeEngine()
     for name in ("one", "other"):
         async with make_world(folder=tmp_path / name, engine=engine if name == "one" else None) as world:
@@ -360,7 +360,7 @@ def test_a_stopping_server_prints_how_many_services_keep_running():
     assert closing_line(Settings(), 0) == ""
 
 
-async def test_the_services_that_go_on_are_counted_not_their_instances(tmp_path):
+async def test_a_stopping_server_counts_running_services_and_not_instances(tmp_path):
     async with make_world(folder=tmp_path / "data") as world:
         many = await world.application(min_running_instances=3, max_running_instances=3)
         apps = [many, await world.application(), await world.application()]

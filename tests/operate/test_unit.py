@@ -49,14 +49,14 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path, name: str, u
 
 
 @needs_systemd
-def test_systemd_finds_what_is_wrong_with_a_unit(tmp_path: Path):
+def test_systemd_analyze_reports_an_unknown_key_in_a_unit(tmp_path: Path):
     unit = UNITS["windlass.service"].replace("KillMode", "KillMod")
     assert "Unknown key" in complaints(tmp_path, "windlass.service", unit)
 
 
 @needs_systemd
 @pytest.mark.parametrize(("name", "tenths"), [("windlass-docker.service", 30), ("windlass.service", 75)])
-def test_the_units_are_not_more_exposed_than_they_have_to_be(tmp_path: Path, name: str, tenths: int):
+def test_the_units_stay_within_their_systemd_security_score(tmp_path: Path, name: str, tenths: int):
     words = ("security", "--offline=true", f"--threshold={tenths}", "--no-pager")
     done = analyze(tmp_path, name, UNITS[name], *words)
     assert done.returncode == 0, done.stdout.splitlines()[-1]
@@ -77,7 +77,7 @@ def test_the_units_restart_a_server_and_leave_services_alone(unit: str, line: st
     assert f"\n{line}\n" in unit
 
 
-def test_what_systemd_tells_to_another_process_is_not_for_this_one():
+def test_systemd_variables_meant_for_another_process_are_ignored():
     others = {"LISTEN_FDS": "1", "LISTEN_PID": "1", "WATCHDOG_USEC": "5000000", "WATCHDOG_PID": "1"}
     assert notifier_of(others) == SystemdNotifier(sockets=[])
     own = notifier_of({"WATCHDOG_USEC": "5000000", "WATCHDOG_PID": str(os.getpid())})

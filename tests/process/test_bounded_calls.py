@@ -43,13 +43,13 @@ def _is_of_calls(pid: int, server: int) -> bool:
     return int(words[1]) == server and leads_session and b"bounded.child" in command
 
 
-async def test_a_call_returns_or_raises_what_its_function_does(calls):
+async def test_a_bounded_call_returns_the_result_or_raises_the_error_of_its_function(calls):
     assert await calls.run("org", sorted, [2, 1]) == [1, 2]
     with pytest.raises(ValueError, match="invalid literal"):
         await calls.run("org", int, "one")
 
 
-async def test_the_kernel_ends_calls_before_anything_else(calls):
+async def test_bounded_calls_have_the_highest_oom_score(calls):
     assert await calls.run("org", Path.read_text, Path("/proc/self/oom_score_adj")) == "800\n"
 
 
@@ -73,7 +73,7 @@ async def test_warnings_about_untrusted_code_do_not_block_a_bounded_call(calls):
     assert await asyncio.wait_for(calls.run("org", warnings.warn, "x" * (1 << 20)), 30) is None
 
 
-async def test_a_call_ends_with_its_caller(calls):
+async def test_a_bounded_call_is_killed_when_its_caller_is_cancelled(calls):
     await calls.run("org", len, [])
     before = running_calls()
     call = asyncio.create_task(calls.run("org", sum, ENDLESS))
@@ -111,7 +111,7 @@ async def test_endless_calls_delay_only_their_own_organization(calls):
     await asyncio.gather(*endless, own, return_exceptions=True)
 
 
-async def test_without_a_limit_of_one_organization_its_calls_hold_up_all():
+async def test_without_a_limit_per_organization_its_calls_would_block_all_others():
     calls = bounded_detection(CallLimits(of_one=2, most=2))
     endless = [asyncio.create_task(calls.run("mallory", sum, ENDLESS)) for _ in range(2)]
     await until(lambda: len(running_calls()) >= 3)

@@ -36,7 +36,7 @@ def test_the_manual_names_every_verb_and_every_capability():
     assert [name for name in (*verbs, *CAPABILITIES) if f"`{name}`" not in page] == []
 
 
-def test_a_launcher_that_another_folder_of_windlass_noted_is_run_by_this_python():
+def test_a_launcher_recorded_by_another_installation_folder_runs_with_the_current_python():
     noted = ("/gone/.venv/bin/python", "-I", "-m", "windlass.launch.postgresql", "x")
     assert with_this_python(noted) == (sys.executable, *noted[1:])
     other = ("/gone/.venv/bin/python", "-I", "-m", "shop")

@@ -76,7 +76,7 @@ async def _live(rig: ProcessRig) -> tuple[Sequence[str], list[str], list[str]]:
         return record.groups, inside, [str(pid) for pid in cgroups.members(record.groups)]
 
 
-def test_in_a_control_group_not_even_a_child_that_hides_is_left(tmp_path, delegated):
+def test_ending_an_instance_with_a_control_group_kills_even_detached_children(tmp_path, delegated):
     groups, inside, after = answer_of(live_in, delegated, ProcessRig(tmp_path, networks=False))
     if len(groups) == 1:
         assert Path(groups[0]).is_relative_to(delegated)
@@ -106,7 +106,7 @@ def test_the_control_group_that_an_earlier_version_recorded_is_kept():
         ("cpuset io", {}),
     ],
 )
-def test_a_control_group_holds_what_its_controllers_can(tmp_path, controllers, limits):
+def test_a_control_group_gets_the_limits_of_its_available_controllers(tmp_path, controllers, limits):
     base = tmp_path / "given"
     base.mkdir()
     (base / "cgroup.controllers").write_text(controllers)
@@ -131,7 +131,7 @@ def test_a_control_group_holds_what_its_controllers_can(tmp_path, controllers, l
         ("1:cpu:/", True, None),
     ],
 )
-def test_only_a_control_group_that_was_given_to_us_is_divided(tmp_path, line, typed, given):
+def test_only_a_control_group_delegated_to_windlass_is_subdivided(tmp_path, line, typed, given):
     mount, proc = tmp_path / "cgroup", tmp_path / "proc"
     group = mount / line.rpartition(":")[2].strip("/")
     group.mkdir(parents=True)
@@ -148,7 +148,7 @@ def test_only_a_control_group_that_was_given_to_us_is_divided(tmp_path, line, ty
 
 
 @pytest.mark.parametrize("has_groups", [True, False])
-async def test_a_command_beside_a_program_is_in_its_control_groups(tmp_path, has_groups):
+async def test_an_executed_command_joins_the_control_groups_of_its_instance(tmp_path, has_groups):
     if has_groups and "memory" not in cgroups.of_machine(tmp_path).offered():
         pytest.xfail("no control group can be made on this machine")
     rig = ProcessRig(tmp_path, networks=False, has_groups=has_groups)
@@ -173,7 +173,7 @@ async def test_control_groups_that_a_killed_server_left_are_removed(tmp_path):
 
 
 @pytest.mark.parametrize("has_groups", [True, False])
-async def test_a_machine_without_control_groups_serves_one_organization(tmp_path, has_groups):
+async def test_a_machine_without_control_groups_may_serve_only_one_organization(tmp_path, has_groups):
     if os.geteuid() or (has_groups and "memory" not in cgroups.of_machine(tmp_path).offered()):
         pytest.xfail("no control group can be made on this machine")
     async with Station(ProcessRig(tmp_path, has_groups=has_groups)) as station:
@@ -182,7 +182,7 @@ async def test_a_machine_without_control_groups_serves_one_organization(tmp_path
 
 
 @pytest.mark.parametrize("is_measured", [True, False])
-async def test_an_instance_from_before_control_groups_is_still_held_to_its_memory(
+async def test_an_instance_started_before_control_groups_existed_is_still_limited_in_memory(
     tmp_path, monkeypatch, is_measured
 ):
     if os.geteuid() or "memory" not in cgroups.of_machine(tmp_path).offered():

@@ -35,7 +35,7 @@ async def expect(rig: ProcessRig, before: Counter[str], more: int) -> None:
     await until(is_so, lambda: f"more are open: {descriptors() - before}")
 
 
-async def test_an_instance_costs_one_descriptor(rig: ProcessRig, station: Station):
+async def test_each_instance_uses_one_file_descriptor_of_the_server(rig: ProcessRig, station: Station):
     it = wanted(rig.made(programs.SLEEPS))
     await station.apply(it)
     await station.hears("here")

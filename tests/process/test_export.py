@@ -40,7 +40,7 @@ def test_no_folder_leads_to_the_files_of_another_organization(tmp_path, folder):
     assert built_folder(Artifact(kind="native", ref=str(tmp_path / "own")), "dist").is_dir()
 
 
-def test_a_build_that_is_gone_has_to_be_made_again(tmp_path):
+def test_the_folder_of_a_missing_build_raises_artifact_lost(tmp_path):
     with pytest.raises(ArtifactLost):
         built_folder(Artifact(kind="native", ref=str(tmp_path / "none")), "dist")
 

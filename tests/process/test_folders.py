@@ -31,7 +31,7 @@ time.sleep(1000)
 # Its folder.
 
 
-async def test_each_instance_has_a_copy_of_its_own_and_shares_what_lies_beside(rig, station):
+async def test_each_instance_has_its_own_copy_of_the_application_and_shares_its_dependencies(rig, station):
     art = rig.made(READS.replace("print", "open('mine', 'w').write(os.environ['HOME']); print"))
     app = rig.artifact_folder(art) / "app"
     (rig.artifact_folder(art) / "venv").mkdir()
@@ -76,7 +76,7 @@ time.sleep(1000)
     assert list((rig.folder / "caches").iterdir()) == []
 
 
-async def test_variables_name_files_and_volumes_that_lie_elsewhere(rig, station):
+async def test_variables_contain_the_paths_of_files_and_volumes_outside_the_application(rig, station):
     it = wanted(
         rig.made(READS),
         files={"/etc/app/config.yml": b"a secret"},
@@ -93,7 +93,7 @@ async def test_variables_name_files_and_volumes_that_lie_elsewhere(rig, station)
     assert written.stat().st_mode & 0o777 == 0o600
 
 
-async def test_an_empty_volume_begins_with_what_the_application_has_there(rig, station):
+async def test_an_empty_volume_is_filled_with_the_applications_files_at_its_mount_path(rig, station):
     art = rig.made(programs.SLEEPS)
     (rig.artifact_folder(art) / "app" / "data").mkdir()
     (rig.artifact_folder(art) / "app" / "data" / "seed").write_text("first")
@@ -107,7 +107,7 @@ async def test_an_empty_volume_begins_with_what_the_application_has_there(rig, s
 
 
 @pytest.mark.parametrize("path", ["/app/conf/passwd", "/app/deep/conf/passwd"])
-async def test_a_link_of_the_application_does_not_lead_us_to_write_elsewhere(rig, station, tmp_path, path):
+async def test_a_symlink_in_an_application_cannot_redirect_a_written_file(rig, station, tmp_path, path):
     (tmp_path / "etc").mkdir()
     art = rig.made(programs.SLEEPS)
     (rig.artifact_folder(art) / "app" / "conf").symlink_to(tmp_path / "etc")

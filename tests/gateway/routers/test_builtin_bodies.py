@@ -170,7 +170,7 @@ async def test_a_server_sent_event_passes_at_once(town):
     assert await caller.reader.readexactly(5) == b"0\r\n\r\n"
 
 
-async def test_a_client_that_expects_100_continue_gets_it(town):
+async def test_a_100_continue_of_the_instance_is_forwarded_to_the_client(town):
     async def answer(heard):
         heard.out.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         heard.out.write(reply(b"thanks"))
@@ -196,7 +196,7 @@ async def test_an_answer_before_the_end_of_the_body_ends_the_connection(town):
     assert len(shop.heard) == 1
 
 
-async def test_an_old_client_gets_an_answer_that_it_can_read(town):
+async def test_an_http_1_0_client_gets_an_unchunked_answer_without_keep_alive(town):
     async def chunked(heard):
         if heard.target == "/continue":
             heard.out.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -231,7 +231,7 @@ async def test_a_client_that_only_stops_sending_gets_its_answer(town):
     assert (await caller.rest()).endswith(b"late")
 
 
-async def test_an_instance_learns_that_its_client_has_gone():
+async def test_the_connection_to_an_instance_is_closed_when_its_client_disconnects():
     hung_up = asyncio.Event()
 
     async def for_ever(heard):

@@ -50,7 +50,7 @@ def cut(data: bytes, cuts: list[float]) -> list[bytes]:
 
 @examples(30, suppress_health_check=list(HealthCheck))
 @given(st.lists(requests(), min_size=1, max_size=5), _CUTS, _CUTS)
-def test_requests_and_answers_arrive_the_same_however_they_are_cut(sent, cuts, answer_cuts):
+def test_requests_and_answers_arrive_unchanged_however_their_bytes_are_split(sent, cuts, answer_cuts):
     async def echo(heard):
         answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(
             [b"<", heard.body, b">"][:3]
@@ -83,7 +83,7 @@ def test_requests_and_answers_arrive_the_same_however_they_are_cut(sent, cuts, a
     st.lists(st.floats(0, 1), max_size=30),
     st.sampled_from([1, 2, 5, sys.maxsize]),
 )
-def test_a_chunked_body_ends_where_it_ends_however_it_is_cut(pieces, after, cuts, at_once):
+def test_the_end_of_a_chunked_body_is_found_however_its_bytes_are_split(pieces, after, cuts, at_once):
     body = chunked(pieces)
     raw, plain = Chunks(Bounds(), at_once=at_once), Chunks(Bounds(), plain=True, at_once=at_once)
     passed = payload = b""

@@ -14,7 +14,7 @@ from tests.hostile.corpus import REFUSED, TAKEN
 
 
 @pytest.mark.parametrize("title", REFUSED)
-async def test_an_ambiguous_request_is_refused(town, title):
+async def test_an_ambiguous_request_is_refused_and_closes_the_connection(town, title):
     shop = await town.instance()
     await town.shop(shop)
     caller = await town.caller()
@@ -28,7 +28,7 @@ async def test_an_ambiguous_request_is_refused(town, title):
 
 
 @pytest.mark.parametrize("title", TAKEN)
-async def test_an_accepted_request_means_the_same_to_every_parser(town, title):
+async def test_an_accepted_request_is_parsed_alike_by_several_http_parsers(town, title):
     shop = await town.instance()
     await town.shop(shop)
     caller = await town.caller()
@@ -40,7 +40,7 @@ async def test_an_accepted_request_means_the_same_to_every_parser(town, title):
 
 
 @pytest.mark.parametrize("size", [1, 7])
-async def test_a_doubtful_request_is_refused_however_it_is_cut(size):
+async def test_an_ambiguous_request_is_refused_however_its_bytes_are_split(size):
     async def story(title):
         caller = await town.caller()
         data = REFUSED[title]

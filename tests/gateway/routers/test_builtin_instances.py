@@ -12,7 +12,7 @@ from tests.gateway.routers.town import SHOP, make_town, reply, request, route, u
 from windlass.routers.router import Absence, Endpoint, ServedElsewhere
 
 
-async def test_a_websocket_becomes_a_pipe_of_bytes(town):
+async def test_a_websocket_upgrade_becomes_a_bidirectional_byte_tunnel(town):
     async def tunnel(heard):
         heard.out.write(
             b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello"
@@ -50,7 +50,7 @@ async def test_a_refused_upgrade_is_an_ordinary_answer(town):
     assert [each.target for each in shop.heard] == ["/", "/next"]
 
 
-async def test_connections_to_instances_are_used_again(town):
+async def test_connections_to_instances_are_reused(town):
     shop = await town.instance()
     await town.shop(shop)
     for _ in range(10):
@@ -67,7 +67,7 @@ async def test_an_idle_connection_to_an_instance_is_closed_after_a_while():
         await until(lambda: not shop.open)
 
 
-async def test_a_connection_that_died_in_waiting_costs_a_harmless_request_nothing(town):
+async def test_an_idempotent_request_is_retried_if_the_idle_connection_was_closed(town):
     async def once(heard):
         if len(shop.heard) % 2 == 0:
             heard.out.transport.abort()  # as a server that just then had enough of waiting
@@ -94,14 +94,14 @@ async def test_a_request_with_possible_effects_is_not_retried(town):
     assert len(shop.heard) == 3
 
 
-async def test_an_endpoint_that_refuses_is_skipped_at_once(town):
+async def test_an_endpoint_that_refuses_connections_is_skipped(town):
     shop = await town.instance("there")
     await town.router.set("shop", [route([EMPTY_PORT, shop.endpoint])])
     for _ in range(6):
         assert (await town.ask(request(method="POST", body=b"x"))).body == b"there"
 
 
-async def test_an_endpoint_that_refused_is_tried_again():
+async def test_an_endpoint_that_refused_connections_is_tried_again_after_a_pause():
     async with make_town(pause_seconds=0.05) as town:
         first, second = await town.instance("first"), await town.instance("second")
         port = second.port
@@ -114,7 +114,7 @@ async def test_an_endpoint_that_refused_is_tried_again():
             found = (await town.ask(request())).body
 
 
-async def test_requests_go_where_the_least_is_under_way(town):
+async def test_requests_go_to_the_instance_with_the_fewest_requests_in_progress(town):
     async def never(heard):
         await asyncio.Event().wait()
 
@@ -128,7 +128,7 @@ async def test_requests_go_where_the_least_is_under_way(town):
     assert [(await town.ask(request())).body for _ in range(5)] == [b"free"] * 5
 
 
-async def test_an_unknown_host_is_named_in_the_answer(town):
+async def test_the_404_page_names_the_unknown_host(town):
     said = await town.ask(request("/", "GET", "shpo.localhost", "Accept: text/html,*/*"))
     assert said.status == 404
     assert b"No service is called shpo.localhost" in said.body
@@ -144,7 +144,9 @@ async def test_an_unknown_host_is_named_in_the_answer(town):
         ("*/*", "text/plain"),
     ],
 )
-async def test_a_service_that_does_not_run_is_named_in_a_way_the_client_reads(town, accept, kind):
+async def test_the_503_answer_of_a_stopped_service_is_html_json_or_text_as_the_client_accepts(
+    town, accept, kind
+):
     await town.shop(title="Tom & Jerry's <shop>")
     said = await town.ask(request("/", "GET", SHOP, f"Accept: {accept}"))
     assert said.status == 503
@@ -179,7 +181,7 @@ async def test_the_page_of_a_service_without_instances_says_why_and_whether_to_t
 
 
 @pytest.mark.parametrize("url", ["http://shop.second.example.com:8081", ""])
-async def test_the_page_of_a_service_of_another_machine_says_where_it_is_reached(town, url):
+async def test_a_service_on_another_machine_is_answered_with_421_and_its_address(town, url):
     await town.shop(elsewhere=ServedElsewhere("second", url))
     said = await town.ask(request())
     assert (said.status, "retry-after" in said.fields) == (421, False)
@@ -189,7 +191,7 @@ async def test_the_page_of_a_service_of_another_machine_says_where_it_is_reached
     ]
 
 
-async def test_a_service_that_takes_no_connection_is_named(town):
+async def test_a_service_without_a_reachable_instance_is_answered_with_503_and_its_name(town):
     await town.router.set("shop", [route([EMPTY_PORT])])
     said = await town.ask(request())
     assert said.status == 503
@@ -197,7 +199,7 @@ async def test_a_service_that_takes_no_connection_is_named(town):
     assert town.active() == 0
 
 
-async def test_a_service_that_is_forgotten_is_unknown(town):
+async def test_a_forgotten_service_is_answered_with_404(town):
     await town.shop(await town.instance())
     await town.router.forget("shop")
     await town.router.forget("shop")

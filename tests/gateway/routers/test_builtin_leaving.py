@@ -26,7 +26,7 @@ async def gated(town: Town, gate: asyncio.Event) -> list[str]:
     return asked
 
 
-async def test_a_busy_client_is_given_away_with_its_first_answer():
+async def test_a_busy_client_is_handed_over_to_the_successor_after_its_current_answer():
     async with make_town() as town:
         given: list[int] = []
         gate = asyncio.Event()
@@ -44,7 +44,7 @@ async def test_a_busy_client_is_given_away_with_its_first_answer():
 
 
 @pytest.mark.parametrize(("until_when", "answered"), [(math.inf, ["/1", "/2"]), (0.0, ["/1"])])
-async def test_requests_that_wait_behind_others_are_not_answered_for_ever(
+async def test_a_retiring_router_stops_answering_pipelined_requests_after_its_deadline(
     until_when: float, answered: list[str]
 ):
     async with make_town() as town:
@@ -60,7 +60,7 @@ async def test_requests_that_wait_behind_others_are_not_answered_for_ever(
         assert asked == answered
 
 
-async def test_a_client_that_never_asked_has_no_more_time_after_it_was_given_away():
+async def test_a_handed_over_client_that_sent_no_request_keeps_its_original_head_timeout():
     async with make_town() as predecessor, make_town(head_seconds=0.2, idle_seconds=1000.0) as successor:
         for town in (predecessor, successor):
             await town.shop(await town.instance("one"))

@@ -12,14 +12,14 @@ from tests.gateway.routers.town import SHOP, make_town, reply, request, until
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: shop"])
-async def test_a_head_that_does_not_come_ends_the_connection(begun):
+async def test_an_incomplete_request_head_times_out(begun):
     async with make_town(head_seconds=0.05) as town:
         caller = await town.caller()
         await caller.send(begun)
         assert (await caller.rest()).startswith(b"HTTP/1.1 408 " if begun else b"")
 
 
-async def test_a_head_that_comes_drop_by_drop_has_no_more_time_than_another():
+async def test_a_request_head_that_arrives_byte_by_byte_times_out():
     async with make_town(head_seconds=0.1) as town:
         caller = await town.caller()
         ending = asyncio.create_task(caller.rest())
@@ -47,7 +47,7 @@ async def test_a_body_that_does_not_come_ends_the_connection():
         await until(lambda: not shop.open and town.active() == 0)
 
 
-async def test_a_connection_is_told_to_come_back_while_all_others_are_being_served():
+async def test_a_connection_over_the_limit_gets_503_while_all_others_are_busy():
     served = asyncio.Event()
 
     async def when_told(heard):
@@ -137,7 +137,7 @@ async def test_a_body_waits_for_a_slow_instance_and_arrives_whole(town):
     await uploading
 
 
-async def test_a_client_that_reads_no_answers_is_not_read_either(town):
+async def test_the_router_stops_reading_from_a_client_that_does_not_read_its_answers(town):
     caller = await town.caller()
     sent = 0
 
@@ -155,7 +155,7 @@ async def test_a_client_that_reads_no_answers_is_not_read_either(town):
     assert sent * 500 * len(request(host="nobody.localhost")) < BOUND
 
 
-async def test_head_and_body_leave_without_waiting_for_more(town):
+async def test_tcp_nodelay_is_set_on_client_and_instance_connections(town):
     """Nagle's algorithm would add 40 ms to a small answer after a small answer."""
     await town.shop(await town.instance())
     caller = await town.caller()

@@ -76,7 +76,7 @@ async def opened(town, *endpoints, service="db"):
     return port
 
 
-async def test_bytes_pass_both_ways(town):
+async def test_tcp_bytes_are_forwarded_in_both_directions(town):
     async with Plain(echo) as db:
         caller = await town.caller(await opened(town, db.endpoint))
         for size in (1, 100_000):
@@ -97,7 +97,7 @@ async def test_a_half_closed_connection_still_gets_its_answer(town):
         await until(lambda: town.active("db") == 0)
 
 
-async def test_a_slow_reader_holds_up_the_writer_and_gets_all(town):
+async def test_a_slow_reader_exerts_backpressure_and_receives_all_bytes(town):
     written = 0
 
     async def much(reader, out):
@@ -116,7 +116,7 @@ async def test_a_slow_reader_holds_up_the_writer_and_gets_all(town):
         assert len(await caller.rest()) == MUCH
 
 
-async def test_connections_go_where_the_fewest_are(town):
+async def test_tcp_connections_go_to_the_instance_with_the_fewest_connections(town):
     async with Plain(echo) as one, Plain(echo) as two:
         port = await opened(town, one.endpoint, two.endpoint)
         for _ in range(6):
@@ -147,7 +147,7 @@ async def test_a_port_without_a_route_closes_connections(town):
     assert await (await town.caller(port)).rest() == b""
 
 
-async def test_an_instance_that_hangs_up_hangs_up_on_the_client(town):
+async def test_a_connection_reset_by_the_instance_closes_the_clients_connection(town):
     async def hang_up(reader, out):
         out.transport.abort()
 
@@ -158,7 +158,7 @@ async def test_an_instance_that_hangs_up_hangs_up_on_the_client(town):
         await until(lambda: town.active("db") == 0)
 
 
-async def test_a_client_that_speaks_before_its_instance_is_reached_is_heard(town):
+async def test_bytes_sent_by_a_client_before_its_instance_is_connected_are_forwarded(town):
     async with Plain(until_the_end) as db:
         port = await opened(town, db.endpoint)
         with socket.create_connection(("127.0.0.1", port)) as client:
@@ -167,7 +167,7 @@ async def test_a_client_that_speaks_before_its_instance_is_reached_is_heard(town
             assert await asyncio.to_thread(client.recv, 10) == b"5"
 
 
-async def test_pipes_are_cut_when_the_patience_of_a_drain_ends(town):
+async def test_tcp_connections_are_closed_when_the_drain_timeout_ends(town):
     async with Plain(echo) as db:
         caller = await town.caller(await opened(town, db.endpoint))
         await caller.send(b"x")
@@ -197,7 +197,7 @@ async def test_the_port_of_the_gateway_is_refused(town):
         await town.router.reserve("db", [Listen(town.router.port)])
 
 
-async def test_ports_are_had_all_or_none(town):
+async def test_a_port_reservation_succeeds_completely_or_not_at_all(town):
     kept, wanted = await opened(town), free_port()
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
@@ -207,7 +207,7 @@ async def test_ports_are_had_all_or_none(town):
     assert is_listening(kept), "what it had before, it still has"
 
 
-async def test_a_reservation_replaces_the_one_before(town):
+async def test_a_new_port_reservation_of_a_service_replaces_its_former_one(town):
     first, second, third = free_port(), free_port(), free_port()
     await town.router.reserve("db", [Listen(first), Listen(second)])
     await town.router.reserve("db", [Listen(second), Listen(third)])
@@ -218,7 +218,7 @@ async def test_a_reservation_replaces_the_one_before(town):
     await town.router.reserve("other", [Listen(first), Listen(second)])
 
 
-async def test_twins_that_want_one_port_do_not_both_get_it(town):
+async def test_of_concurrent_reservations_of_one_port_exactly_one_succeeds(town):
     port = free_port()
     found = await asyncio.gather(
         *(town.router.reserve(service, [Listen(port)]) for service in "abc"), return_exceptions=True
@@ -227,7 +227,7 @@ async def test_twins_that_want_one_port_do_not_both_get_it(town):
     assert is_listening(port)
 
 
-async def test_a_local_port_is_only_for_this_machine():
+async def test_a_local_port_listens_only_on_loopback():
     router = BuiltinRouter("0.0.0.0", 0)
     await router.start()
     try:
@@ -244,7 +244,7 @@ async def test_a_route_to_a_port_that_is_not_reserved_is_refused(town):
         await town.router.set("db", [tcp(free_port())])
 
 
-def test_a_port_that_needs_a_right_is_refused_with_a_way_out():
+def test_a_privileged_port_is_refused_with_advice_to_choose_a_higher_one():
     """The test uses the system's own error, since the user of the tests may have the right."""
     denied = PermissionError(errno.EACCES, "Permission denied")
     assert "choose a higher one" in explain(denied, "0.0.0.0", 80, "another program", "")
@@ -263,7 +263,7 @@ async def test_a_gateway_on_an_address_that_is_not_here_names_its_setting():
         await BuiltinRouter("203.0.113.7", 0).start()
 
 
-def test_the_builtin_router_is_a_router():
+def test_the_builtin_router_implements_the_router_protocol():
     router: Router = BuiltinRouter("127.0.0.1", 0)  # mypy is the judge
     assert router is not None
 
@@ -285,7 +285,7 @@ async def test_a_stopped_router_releases_everything_and_can_start_again(town):
         assert (await again.ask(request())).body == b"one"
 
 
-async def test_a_port_that_turns_from_http_to_tcp_speaks_it_with_the_next_connection(town):
+async def test_a_port_changed_from_http_to_tcp_serves_tcp_from_the_next_connection(town):
     async def hello(heard):
         heard.out.write(reply(b"http"))
 

@@ -70,7 +70,7 @@ async def release(town, crowd, *, drained):
     await asking
 
 
-async def test_thousands_of_requests_see_nothing_of_twenty_releases(town):
+async def test_no_request_fails_during_twenty_releases(town):
     crowd = Crowd(town)
     await release(town, crowd, drained=True)
     assert crowd.failed == []
@@ -112,7 +112,7 @@ async def test_draining_waits_for_what_is_under_way_and_for_nothing_else(town):
     await town.router.drain([old.endpoint], 60)
 
 
-async def test_a_tunnel_is_left_alone_until_patience_ends(town):
+async def test_a_tunnel_stays_open_until_the_drain_timeout(town):
     async def tunnel(heard):
         heard.out.write(
             b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
@@ -132,7 +132,7 @@ async def test_a_tunnel_is_left_alone_until_patience_ends(town):
     await until(lambda: town.active() == 0)
 
 
-async def test_draining_ends_with_its_patience(town):
+async def test_draining_ends_after_its_timeout_without_breaking_off_requests(town):
     async def never(heard):
         await asyncio.Event().wait()
 
@@ -146,7 +146,7 @@ async def test_draining_ends_with_its_patience(town):
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_request_that_waits_for_a_connection_is_under_way_too(method):
+async def test_draining_waits_for_requests_that_still_wait_for_a_connection(method):
     """Between being given to an endpoint and reaching it, it must not be forgotten by a drain."""
     async with make_town() as town:
         shop = await town.instance(answer=quickly)

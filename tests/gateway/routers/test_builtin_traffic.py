@@ -26,7 +26,7 @@ async def test_answers_are_counted_by_the_first_digit_of_their_status():
         assert traffic.requests == 5
 
 
-async def test_answers_of_the_router_itself_count_for_the_service(town: Town):
+async def test_error_answers_of_the_router_are_counted_for_the_service(town: Town):
     await town.router.set("shop", [route([EMPTY_PORT])])
     await town.ask(request())
     await town.shop()
@@ -48,7 +48,7 @@ async def test_a_client_that_leaves_before_its_answer_is_counted_as_such(town: T
     assert town.router.traffic()["shop"].answers == [1, 0, 0, 0, 0, 0]
 
 
-async def test_a_switch_of_protocols_is_counted_and_not_timed(town: Town):
+async def test_an_upgraded_connection_is_counted_but_not_timed(town: Town):
     async def answer(heard: Heard) -> None:
         heard.out.write(b"HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n")
         await heard.reader.read()
@@ -62,7 +62,7 @@ async def test_a_switch_of_protocols_is_counted_and_not_timed(town: Town):
 
 
 @pytest.mark.parametrize("often", [0.0, 1000.0])
-async def test_times_stand_for_as_many_requests_as_there_were(
+async def test_sampled_request_times_are_weighted_to_the_number_of_requests(
     town: Town, monkeypatch: pytest.MonkeyPatch, often: float
 ):
     monkeypatch.setattr(counting, "_OFTEN", often)
@@ -77,7 +77,9 @@ async def test_times_stand_for_as_many_requests_as_there_were(
     assert 64 - 8 <= sum(timed) <= 64 + 8
 
 
-def test_a_time_is_counted_below_the_first_bound_that_it_does_not_exceed(monkeypatch: pytest.MonkeyPatch):
+def test_a_request_time_is_counted_in_the_first_bucket_whose_bound_it_does_not_exceed(
+    monkeypatch: pytest.MonkeyPatch,
+):
     traffic = Traffic()
     for bound in (*counting.BOUNDS, 1e9):
         monkeypatch.setattr(counting, "monotonic", lambda now=bound: now)

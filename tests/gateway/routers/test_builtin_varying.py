@@ -78,7 +78,7 @@ def test_a_reused_verdict_equals_a_full_check_of_the_request(made):
 
 
 @pytest.mark.parametrize("varied", ["Cookie: n={}", "X-Trace: {}", "If-None-Match: {}"])
-def test_a_value_that_means_nothing_here_does_not_have_the_rest_judged_again(varied):
+def test_changing_the_value_of_an_irrelevant_header_reuses_the_earlier_check(varied):
     fields = check_headers(_head(varied, 0), False, _ADDRESS, Bounds())
     for number in range(1, 5):
         assert fields.vary(_FIRST + _head(varied, number), len(_FIRST))
@@ -88,7 +88,7 @@ def test_a_value_that_means_nothing_here_does_not_have_the_rest_judged_again(var
 @pytest.mark.parametrize(
     "varied", ["Host: h{}", "X-Request-Id: {}", "Content-Length: {}", "X-Forwarded-For: {}"]
 )
-def test_a_value_that_means_something_here_has_all_judged_again(varied):
+def test_changing_the_value_of_a_relevant_header_checks_the_request_again(varied):
     fields = check_headers(_head("Z: {}", 0), False, _ADDRESS, Bounds())
     assert not fields.vary(_FIRST + _head(varied, 1), len(_FIRST))
     if not varied.startswith("Host"):
@@ -100,7 +100,7 @@ def _head(varied: str, number: int) -> bytes:
     return f"\r\nHost: {SHOP}\r\nA: 1\r\n{varied.format(number)}\r\nB: 2\r\n\r\n".encode()
 
 
-async def test_an_application_hears_the_fields_of_each_request_in_their_order(town):
+async def test_the_instance_receives_the_headers_of_each_request_in_their_order(town):
     shop = await town.instance()
     await town.shop(shop)
     caller = await town.caller()
@@ -117,7 +117,7 @@ async def test_an_application_hears_the_fields_of_each_request_in_their_order(to
     assert len({each.fields["x-request-id"] for each in shop.heard}) == len(said)
 
 
-async def test_a_host_that_changes_together_with_another_field_is_heeded(town):
+async def test_a_changed_host_is_routed_correctly_even_if_another_header_changed_too(town):
     shop, blog = await town.instance("shop"), await town.instance("blog")
     await town.shop(shop)
     await town.router.set("blog", [route([blog.endpoint], "blog", ["blog.localhost"])])
@@ -137,7 +137,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("title", HOSTILE)
-async def test_a_value_that_is_doubtful_is_refused_after_many_that_were_not(town, title):
+async def test_a_hostile_header_value_is_refused_even_after_many_harmless_ones(town, title):
     shop = await town.instance()
     await town.shop(shop)
     caller = await town.caller()
@@ -148,7 +148,7 @@ async def test_a_value_that_is_doubtful_is_refused_after_many_that_were_not(town
     assert [each.target for each in shop.heard] == ["/"] * 3
 
 
-async def test_two_requests_that_arrive_at_once_stay_two(town):
+async def test_two_pipelined_requests_are_not_mistaken_for_one(town):
     """Together they have as many lines as the one before, so that they might be taken for one like it."""
     shop = await town.instance()
     await town.shop(shop)

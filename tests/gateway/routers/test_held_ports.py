@@ -47,7 +47,7 @@ def test_a_port_is_held_in_the_other_address_family_until_it_is_released(host, o
     assert all(can_be_taken(other, port) for other in others)
 
 
-def test_a_port_that_another_program_has_is_left_to_it(caplog):
+def test_a_port_in_use_by_another_program_is_not_held(caplog):
     with socket.socket(socket.AF_INET6) as other:
         other.bind(("::1", 0))
         other.listen()

@@ -31,7 +31,7 @@ def found(release: Path, path: str) -> SiteFile:
     return file
 
 
-def test_equal_contents_are_stored_once(tmp_path):
+def test_files_with_equal_contents_are_stored_once(tmp_path):
     release, report = made(tmp_path, {"a.js": SCRIPT, "b/c.js": SCRIPT, "d.txt": b"d"})
     first, second, other = (found(release, path) for path in ("a.js", "b/c.js", "d.txt"))
     assert first.digest == second.digest
@@ -61,14 +61,14 @@ def test_a_new_release_shares_equal_contents_with_the_former_one(tmp_path):
     assert not (new / found(former, "index.html").digest).exists()
 
 
-def test_the_owner_of_a_build_cannot_change_a_release(tmp_path):
+def test_a_release_shares_no_inode_with_its_build(tmp_path):
     release, _ = made(tmp_path, FILES)
     inodes = {file.stat().st_ino for file in release.iterdir()}
     assert not inodes & {file.stat().st_ino for file in (tmp_path / "built").rglob("*")}
 
 
 @pytest.mark.parametrize("kind", ["fifo", "socket", "device", "loop", "dangling", "out", "hidden", "folder"])
-def test_only_regular_files_of_the_folder_are_taken(tmp_path, kind):
+def test_only_regular_files_inside_the_build_folder_are_published(tmp_path, kind):
     built = written(tmp_path / "built", {"index.html": b"x", ".env": b"SECRET", "docs/a.txt": b"a"})
     (tmp_path / "secret").write_bytes(b"SECRET")
     odd = built / "odd"
@@ -112,7 +112,7 @@ def test_a_link_through_more_others_than_can_be_followed_is_left_out(tmp_path):
         publish(source / "l0", PLAIN, tmp_path / "other")
 
 
-def test_a_file_that_is_replaced_by_a_link_is_left_out(tmp_path):
+def test_a_file_replaced_by_a_symlink_during_publishing_is_not_followed(tmp_path):
     (tmp_path / "secret").write_bytes(b"SECRET")
     (tmp_path / "link").symlink_to(tmp_path / "secret")
     with pytest.raises(OSError, match="symbolic links"):
@@ -121,7 +121,7 @@ def test_a_file_that_is_replaced_by_a_link_is_left_out(tmp_path):
 
 
 @pytest.mark.parametrize("name", [b"\xff.txt", b"a\nb.txt", b"a\\b.txt", b".hidden"])
-def test_a_name_that_no_address_can_have_is_left_out(tmp_path, name):
+def test_a_file_name_that_no_url_can_contain_is_left_out(tmp_path, name):
     built = written(tmp_path / "built", {"index.html": b"x"})
     (built / os.fsdecode(name)).write_bytes(b"x")
     release, report = made(tmp_path, {})
@@ -152,12 +152,12 @@ def test_too_large_sites_are_refused_before_they_fill_the_disk(tmp_path, monkeyp
     [(("index.html",), "index.html"), (("index.html", "404.html"), ""), (("app.js",), "")],
     ids=["its page is there", "it has a page for this", "its page is missing"],
 )
-def test_a_derived_fallback_counts_only_where_the_site_has_none_of_its_own(tmp_path, files, fallback):
+def test_a_derived_fallback_page_is_used_only_if_the_site_has_none(tmp_path, files, fallback):
     release, _ = made(tmp_path, dict.fromkeys(files, b"x"), derived_fallback="index.html")
     assert read_index(release).rules.fallback == fallback
 
 
-def test_a_huge_file_of_redirects_is_left_out(tmp_path):
+def test_a_redirects_file_over_the_size_limit_is_ignored_and_reported(tmp_path):
     built = written(tmp_path / "built", {"index.html": b"x"})
     with (built / "_redirects").open("wb") as file:
         file.truncate(1 << 40)
@@ -184,7 +184,7 @@ def test_a_missing_folder_is_refused_with_advice(tmp_path):
         publish(tmp_path / "none", PLAIN, tmp_path)
 
 
-def test_an_index_finds_each_of_many_files_and_no_other():
+def test_the_site_index_finds_exactly_the_published_files():
     files = {
         f"{folder}/{name}{end}": SiteFile(f"{folder}{name}", name, "text/plain", 0)
         for folder in "abc"
@@ -212,7 +212,7 @@ async def put(store: SiteStore, files, service="shop", settings=PLAIN, name=None
     return release, await store.put(service, release, settings, export)
 
 
-async def test_a_release_appears_whole_and_once(tmp_path):
+async def test_a_release_is_published_atomically_and_only_once(tmp_path):
     store = SiteStore(tmp_path / "sites")
     (release, first), (same, second) = await put(store, FILES), await put(store, FILES)
     assert (release == same, first is None, second) == (True, False, None)
@@ -235,7 +235,7 @@ async def test_two_processes_may_publish_the_same_site(tmp_path):
     assert read_index(stores[0].at("shop", release)).find("index.html")
 
 
-async def test_a_release_that_was_cut_off_is_made_again(tmp_path):
+async def test_an_interrupted_release_is_published_again(tmp_path):
     store = SiteStore(tmp_path / "sites")
     release = release_name(repr(FILES), PLAIN)
     written(store.at("shop", release), {"0123": b"no index"})
@@ -273,7 +273,7 @@ async def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
     assert [*(tmp_path / "sites/shop").iterdir()] == []
 
 
-async def test_only_the_releases_that_are_kept_stay(tmp_path):
+async def test_pruning_keeps_only_the_named_releases(tmp_path):
     store = SiteStore(tmp_path / "sites")
     releases = [(await put(store, {"index.html": text}))[0] for text in (b"1", b"2", b"3")]
     await put(store, FILES, "blog", name="blog-1")
@@ -285,14 +285,14 @@ async def test_only_the_releases_that_are_kept_stay(tmp_path):
 
 
 @pytest.mark.parametrize("service", ["", ".", "..", "../other", "a/b"])
-async def test_an_odd_name_of_a_service_erases_nothing(tmp_path, service):
+async def test_discarding_a_service_with_an_unusual_name_deletes_no_other_site(tmp_path, service):
     store = SiteStore(tmp_path / "sites")
     await put(store, FILES, name="one")
     await store.discard(service)
     assert await store.find("shop", "one")
 
 
-async def test_a_site_that_is_set_aside_can_be_put_back(tmp_path):
+async def test_a_site_that_was_set_aside_can_be_restored(tmp_path):
     store = SiteStore(tmp_path / "sites")
     await put(store, FILES, name="one")
     await store.set_aside("shop", tmp_path / "aside")
@@ -314,7 +314,7 @@ def test_a_release_has_the_name_of_its_artifact_and_settings():
     assert release_name("a", SiteSettings()) in names
 
 
-def test_a_file_of_a_time_that_no_date_can_name_is_served(tmp_path):
+def test_a_file_with_an_unrepresentable_modification_time_is_served(tmp_path):
     source = written(tmp_path / "build", {"index.html": b"x"})
     os.utime(source / "index.html", (2**40, 2**40))
     new = tmp_path / "new"

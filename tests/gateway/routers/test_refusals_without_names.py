@@ -40,11 +40,11 @@ def expressions(source: str) -> Iterator[str]:
 
 
 @rows("file", FILES, ids=place)
-def test_no_refusal_contains_more_than_the_asking_service_gave(file: Path):
+def test_route_refusals_contain_only_values_of_the_requesting_service(file: Path):
     assert set(expressions(file.read_text())) <= OWN
 
 
-def test_a_refusal_with_the_name_of_its_holder_is_found():
+def test_the_check_finds_a_refusal_that_names_the_other_service():
     source = 'raise RouteError(f"port {port} is in use by {self._table.title(other)}")'
     assert set(expressions(source)) - OWN == {"self._table.title(other)"}
 

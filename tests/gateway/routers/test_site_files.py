@@ -66,7 +66,7 @@ async def test_a_client_that_does_not_read_delays_no_other(town, tmp_path, kerne
     assert (await idle.said()).body == LARGE * 8
 
 
-async def test_a_client_that_leaves_in_the_midst_leaves_no_file_open(town, tmp_path, kernel):
+async def test_a_client_that_disconnects_during_a_download_leaves_no_file_open(town, tmp_path, kernel):
     await serve(town, tmp_path, {**FILES, "film.mp4": LARGE * 8})
     caller = await town.caller()
     await caller.send(request("/film.mp4"))
@@ -80,7 +80,7 @@ async def test_a_client_that_leaves_in_the_midst_leaves_no_file_open(town, tmp_p
         os.fstat(opened._file)
 
 
-async def test_a_file_that_became_shorter_breaks_the_answer_off(town, tmp_path, kernel):
+async def test_a_file_truncated_during_a_download_breaks_the_answer_off(town, tmp_path, kernel):
     release = await serve(town, tmp_path, {**FILES, "film.mp4": LARGE})
     await town.ask(request("/"))
     (film,) = [file for file in release.iterdir() if file.stat().st_size == len(LARGE)]
@@ -98,7 +98,9 @@ async def test_a_small_file_that_became_shorter_is_not_sent(town, tmp_path):
     assert (await town.ask(request("/photo.png"))).status == 503
 
 
-async def test_answers_under_way_finish_from_the_release_they_began_with(town, tmp_path, kernel):
+async def test_a_download_in_progress_completes_from_its_release_after_a_new_one_is_published(
+    town, tmp_path, kernel
+):
     await serve(town, tmp_path / "one", {"film.mp4": LARGE * 8, "index.html": b"one"})
     caller = await town.caller()
     await caller.send(request("/film.mp4"))
@@ -125,7 +127,7 @@ async def test_a_download_goes_on_while_its_router_retires(town, tmp_path):
     assert town.router._shared.files_sent == 0
 
 
-async def test_a_hanging_disk_delays_only_requests_that_read_from_it(town, tmp_path, monkeypatch):
+async def test_a_hanging_disk_delays_only_requests_that_read_files(town, tmp_path, monkeypatch):
     hanging, free = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     shop = await town.instance("blog")
@@ -148,7 +150,7 @@ async def test_a_hanging_disk_delays_only_requests_that_read_from_it(town, tmp_p
     assert {(await task).body for task in waiting} == {PAGE}
 
 
-async def test_a_file_is_loaded_once_for_all_who_wait_for_it(town, tmp_path, monkeypatch):
+async def test_concurrent_requests_for_a_file_load_it_once(town, tmp_path, monkeypatch):
     loaded: list[str] = []
     plain = site_files._content
 
@@ -163,7 +165,7 @@ async def test_a_file_is_loaded_once_for_all_who_wait_for_it(town, tmp_path, mon
     assert len(loaded) == 1
 
 
-def test_values_that_were_put_last_are_kept_as_far_as_they_fit():
+def test_the_cache_evicts_the_least_recently_added_values_at_its_size_limit():
     dropped: list[bytes] = []
     kept = KeptValues(10, len, dropped.append)
     for value in (b"aaaa", b"bbbb", b"cccc"):

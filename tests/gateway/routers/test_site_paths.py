@@ -82,7 +82,7 @@ async def test_no_path_leads_out_of_a_site(town, tmp_path, target):
     assert (await town.ask(request("/inner.txt"))).status == 404
 
 
-async def test_well_known_files_are_served_and_links_inside(town, tmp_path):
+async def test_well_known_files_and_symlinks_inside_the_site_are_served(town, tmp_path):
     built = written(tmp_path / "built", {".well-known/security.txt": b"mail us"})
     (built / "latest.txt").symlink_to("docs/plan b.txt")
     await serve(town, tmp_path)
@@ -118,7 +118,7 @@ PIECES = [
 
 
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=12))
-def test_a_path_is_found_only_as_a_name_of_the_index(pieces):
+def test_a_path_is_served_only_if_its_file_is_in_the_index(pieces):
     target = "/" + "".join(pieces)
     raw = target.encode("utf-8", "replace")
     page = site_of(*NAMES).find(raw, likes_html=True)
@@ -169,11 +169,11 @@ def test_a_redirect_to_a_path_never_leaves_the_site_or_its_line(splat, query):
         ("/a#top", b"x=1", "/a?x=1#top"),
     ],
 )
-def test_a_target_is_written_as_one_address(target, query, result):
+def test_a_redirect_target_is_encoded_and_gets_the_query(target, query, result):
     assert with_query(encoded_target(target), query) == result
 
 
-async def test_paths_of_any_length_fill_no_memory(town, tmp_path):
+async def test_long_paths_are_not_cached(town, tmp_path):
     await serve(town, tmp_path)
     caller = await town.caller()
     for number in range(50):
@@ -186,7 +186,7 @@ async def test_paths_of_any_length_fill_no_memory(town, tmp_path):
 
 
 @pytest.mark.parametrize(("length", "most"), [(10, 1000), (100_000, 10)])
-def test_pages_are_kept_as_far_as_their_heads_fit_into_memory(length, most):
+def test_cached_pages_are_limited_by_the_size_of_their_headers(length, most):
     site = site_of("index.html", headers=(HeaderRule("/*", (("X-Long", "x" * length),)),))
     targets = [
         "/"

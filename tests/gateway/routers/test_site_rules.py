@@ -70,13 +70,13 @@ async def test_a_redirect_is_followed(town, tmp_path, target, status, location):
         ("/", 200, PAGE),
     ],
 )
-async def test_another_page_can_be_shown_and_a_file_comes_first(town, tmp_path, target, status, body):
+async def test_a_rewrite_serves_another_page_unless_the_path_is_a_file(town, tmp_path, target, status, body):
     await serve(town, tmp_path, {**FILES, "_redirects": REDIRECTS})
     said = await town.ask(request(target))
     assert (said.status, said.body) == (status, body)
 
 
-async def test_a_page_of_one_address_answers_all_others(town, tmp_path):
+async def test_a_single_page_application_rewrite_serves_index_html_for_unknown_paths(town, tmp_path):
     await serve(town, tmp_path, {**FILES, "_redirects": "/* /index.html 200"})
     assert (await town.ask(request("/deep/link"))).body == PAGE
     assert (await town.ask(request("/about"))).body == FILES["about.html"]
@@ -119,7 +119,7 @@ async def test_declared_fields_are_in_answers_for_their_paths(town, tmp_path):
         ("/old/* https://shop.example@:splat/", "without names"),
     ],
 )
-def test_a_line_of_redirects_that_cannot_be_followed_is_named(line, why):
+def test_an_invalid_redirects_line_is_reported_with_its_number_and_skipped(line, why):
     parsed = parse_redirects(f"/fine /ok\n{line}\n/also /ok 302")
     assert [redirect.path for redirect in parsed.redirects] == ["/fine", "/also"]
     (problem,) = parsed.problems
@@ -138,7 +138,7 @@ def test_a_line_of_redirects_that_cannot_be_followed_is_named(line, why):
         *((f"  {name.title()}: 1", "writes the field") for name in sorted(GATEWAY_HEADERS)),
     ],
 )
-def test_a_field_that_cannot_be_sent_is_named(line, why):
+def test_an_invalid_header_line_is_reported_with_its_number_and_skipped(line, why):
     parsed = parse_headers(f"/*\n  X-One: 1\n{line}\n  X-Two: 2")
     assert parsed.headers == (HeaderRule("/*", (("X-One", "1"), ("X-Two", "2"))),)
     (problem,) = parsed.problems
@@ -189,7 +189,7 @@ def test_rules_are_limited_in_number():
         ("/a:x", "/a:x", {}),
     ],
 )
-def test_a_pattern_stands_for_its_paths_only(pattern, path, values):
+def test_a_path_pattern_matches_only_its_paths_and_returns_the_placeholders(pattern, path, values):
     assert PathPattern(pattern).match(path) == values
 
 
@@ -198,13 +198,13 @@ def test_values_are_encoded_in_a_target():
     assert fill("https://host:8080/:x", {"x": "1"}) == "https://host:8080/1"
 
 
-def test_a_redirect_of_more_than_a_line_is_none():
+def test_a_redirect_target_can_grow_to_megabytes_by_placeholders():
     rule = Redirect("/*", "/" + ":splat" * 300, 301)
     target = fill(rule.target, PathPattern(rule.path).match("/" + "x" * 15_000) or {})
     assert len(target) > 1_000_000
 
 
-async def test_a_target_that_grows_without_end_is_not_sent(town, tmp_path):
+async def test_a_redirect_target_over_the_length_limit_is_answered_with_404(town, tmp_path):
     await serve(town, tmp_path, {**FILES, "_redirects": "/b/* /" + ":splat" * 300})
     said = await town.ask(request("/b/" + "x" * 10_000))
     assert said.status == 404
@@ -255,7 +255,7 @@ def test_a_name_with_a_digest_is_recognized(path):
         "bootstrap-v5beta12.js",
     ],
 )
-def test_a_name_without_a_certain_digest_is_checked_each_time(path):
+def test_a_file_name_without_a_certain_content_hash_is_not_immutable(path):
     assert not has_content_hash(path)
 
 
@@ -284,7 +284,7 @@ TEXTS = (
 PARTS = ("", "/", "a", "b", "c", "ab", ".html")
 
 
-def test_a_table_of_patterns_offers_each_pattern_that_stands_for_a_path_in_their_order():
+def test_the_pattern_table_returns_every_matching_pattern_in_order():
     patterns = [PathPattern(text) for text in TEXTS]
     table = PatternTable(patterns)
     for parts in itertools.product(PARTS, repeat=5):
@@ -295,7 +295,7 @@ def test_a_table_of_patterns_offers_each_pattern_that_stands_for_a_path_in_their
         assert [number for number in offered if patterns[number].match(path) is not None] == every, path
 
 
-def test_a_path_tries_few_of_many_patterns():
+def test_the_pattern_table_returns_few_candidates_among_thousands_of_patterns():
     texts = [f"/old/{number}" for number in range(1000)] + [f"/blog/{number}/*" for number in range(1000)]
     table = PatternTable(map(PathPattern, [*texts, "/*"]))
     assert table.candidates("/nothing/here") == [2000]

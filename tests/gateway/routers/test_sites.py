@@ -90,7 +90,7 @@ async def test_a_refused_encoding_is_not_sent(town, tmp_path, field):
     assert (await town.ask(request("/app.js", "GET", "shop.localhost", field))).body == SCRIPT
 
 
-async def test_encodings_share_no_tag(town, tmp_path):
+async def test_compressed_and_plain_answers_have_different_etags(town, tmp_path):
     await serve(town, tmp_path)
     plain = await town.ask(request("/app.js"))
     packed = await town.ask(request("/app.js", "GET", "shop.localhost", GZIP))
@@ -124,7 +124,7 @@ async def test_if_modified_since_matches_only_the_exact_date(town, tmp_path):
     assert said == [304, 200, 200]
 
 
-async def test_a_tag_outweighs_a_date(town, tmp_path):
+async def test_if_none_match_takes_precedence_over_if_modified_since(town, tmp_path):
     await serve(town, tmp_path)
     modified = (await town.ask(request("/"))).fields["last-modified"]
     fields = (f"If-Modified-Since: {modified}", 'If-None-Match: "other"')
@@ -166,7 +166,7 @@ async def test_unsupported_ranges_are_answered_with_the_whole_file(town, tmp_pat
     assert (said.status, said.body) == (200, FILES["photo.png"])
 
 
-async def test_a_part_of_another_version_is_not_sent(town, tmp_path):
+async def test_a_range_request_with_an_outdated_if_range_gets_the_whole_file(town, tmp_path):
     await serve(town, tmp_path)
     tag = (await town.ask(request("/photo.png"))).fields["etag"]
     said = [
@@ -180,14 +180,14 @@ async def test_a_part_of_another_version_is_not_sent(town, tmp_path):
     assert said == [206, 200, 200]
 
 
-async def test_only_names_with_a_digest_are_kept_for_long(town, tmp_path):
+async def test_only_files_with_a_content_hash_in_their_name_are_cached_for_a_year(town, tmp_path):
     await serve(town, tmp_path, {**FILES, "assets/index-B3vCqM1h.js": b"x"})
     hashed, other = await town.ask(request("/assets/index-B3vCqM1h.js")), await town.ask(request("/app.js"))
     assert hashed.fields["cache-control"] == "public, max-age=31536000, immutable"
     assert other.fields["cache-control"] == "no-cache"
 
 
-async def test_a_missing_page_is_answered_by_the_page_of_the_site(town, tmp_path):
+async def test_a_missing_page_is_answered_with_the_sites_404_page(town, tmp_path):
     await serve(town, tmp_path, {**FILES, "404.html": b"<h1>Gone</h1>"})
     said = await town.ask(request("/nowhere", "GET", "shop.localhost", "If-None-Match: *"))
     assert (said.status, said.body) == (404, b"<h1>Gone</h1>")
@@ -216,7 +216,7 @@ async def test_the_fallback_page_answers_navigation_but_not_missing_assets(
         assert said.fields["vary"] == "Accept"
 
 
-async def test_no_security_fields_are_added_to_a_site(town, tmp_path):
+async def test_answers_of_a_site_have_no_security_headers_by_default(town, tmp_path):
     await serve(town, tmp_path)
     said = await town.ask(request("/"))
     assert sorted(said.fields) == [
@@ -257,7 +257,7 @@ async def test_requests_that_wait_behind_each_other_are_answered_in_order(town, 
     assert (await caller.said()).status == 404
 
 
-async def test_an_old_client_is_answered_and_left(town, tmp_path):
+async def test_an_http_1_0_client_of_a_site_gets_its_answer_and_connection_close(town, tmp_path):
     await serve(town, tmp_path)
     caller = await town.caller()
     await caller.send(b"GET / HTTP/1.0\r\nHost: shop.localhost\r\n\r\n")
@@ -265,7 +265,7 @@ async def test_an_old_client_is_answered_and_left(town, tmp_path):
     assert answer.endswith(b"Connection: close\r\n\r\n" + PAGE)
 
 
-async def test_a_site_whose_files_are_gone_says_so(town, tmp_path):
+async def test_a_site_whose_files_are_missing_is_answered_with_503(town, tmp_path):
     await town.router.set("shop", [route(site=str(tmp_path / "none"))])
     said = await town.ask(request("/"))
     assert (said.status, said.fields["retry-after"]) == (503, "5")

@@ -48,7 +48,7 @@ def use(store, org="acme", service="shop", *, downloads=(), ends=True, said=None
         (CacheLimits(most_bytes=60, days=2), ["old"]),
     ],
 )
-def test_the_least_recently_used_and_the_too_old_caches_go(limits, erased):
+def test_caches_least_recently_used_or_too_old_are_evicted(limits, erased):
     now = 100 * 24 * HOUR
     units = [
         CacheUnit(Path("middle"), now - 24 * HOUR, 20),
@@ -58,14 +58,14 @@ def test_the_least_recently_used_and_the_too_old_caches_go(limits, erased):
     assert [unit.path.name for unit in units_to_erase(units, limits, now)] == erased
 
 
-def test_the_size_of_a_cache_is_that_on_the_disk_and_follows_no_link(tmp_path):
+def test_the_size_of_a_cache_is_its_disk_usage_without_following_symlinks(tmp_path):
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "file").write_bytes(b"x" * 100_000)
     (tmp_path / "a" / "link").symlink_to("/usr")
     assert 100_000 <= size_of(tmp_path) < 200_000
 
 
-def test_a_build_finds_what_the_last_one_of_its_service_kept(store):
+def test_a_build_finds_the_cache_of_the_last_build_of_its_service(store):
     assert use(store)[0] == []
     assert use(store)[0] == ["target"]
     assert use(store, service="other")[0] == []
@@ -120,7 +120,7 @@ def test_a_sweep_leaves_the_caches_that_a_build_uses(tmp_path):
     assert use(store)[0] == []
 
 
-def test_a_sweep_takes_the_caches_of_no_other_organization(tmp_path):
+def test_cache_eviction_for_one_organization_deletes_no_cache_of_another(tmp_path):
     store = CacheStore(tmp_path, CacheLimits(most_bytes=20_000))
     _, old = use(store, "acme", "old")
     _, new = use(store, "acme", "new", downloads=["go-mod"])
@@ -157,7 +157,7 @@ def test_a_sweep_continues_while_caches_vanish(tmp_path, monkeypatch, gone):
 
 
 @pytest.mark.parametrize("failure", ["", "the step failed"])
-def test_a_build_ends_in_its_own_way_although_its_caches_were_deleted_meanwhile(store, tmp_path, failure):
+def test_a_build_whose_caches_were_deleted_meanwhile_ends_with_its_own_result(store, tmp_path, failure):
     with (
         pytest.raises(BuildError, match=failure) if failure else nullcontext(),
         store.using("acme", "shop", Path("/h"), print),
@@ -168,13 +168,13 @@ def test_a_build_ends_in_its_own_way_although_its_caches_were_deleted_meanwhile(
     assert use(store)[0] == []
 
 
-def test_the_rest_of_an_interrupted_sweep_is_erased(tmp_path):
+def test_leftovers_of_an_interrupted_cache_sweep_are_deleted(tmp_path):
     (tmp_path / "cache" / ".gone-1" / "x").mkdir(parents=True)
     CacheStore(tmp_path, CacheLimits()).sweep()
     assert not (tmp_path / "cache" / ".gone-1").exists()
 
 
-def test_a_damaged_cache_is_emptied_and_caches_of_other_tools_stay(store):
+def test_throwing_away_a_damaged_cache_keeps_the_caches_of_other_tools(store):
     use(store, downloads=["go-mod", "cargo"])
     with store.using("acme", "shop", Path("/h"), print) as caches:
         caches.throw_away(["go-mod"])
@@ -190,7 +190,7 @@ def test_the_caches_of_a_deleted_service_are_erased(store):
     assert stays.own.exists()
 
 
-async def test_a_build_leaves_no_code_in_the_caches_and_discarding_leaves_nothing_of_the_service(site):
+async def test_a_build_leaves_no_source_in_its_cache_and_discarding_deletes_the_cache(site):
     artifact = await site.build({"main.py": "print(1)"})
     [own] = site.kept.glob("cache/.services/org/service/0")
     assert not (own / "source").exists()

@@ -103,14 +103,14 @@ def has_groups(request: pytest.FixtureRequest, tmp_path: Path) -> bool:
 
 
 @pytest.mark.parametrize("mode", ["auto", "off"])
-async def test_steps_whose_children_take_all_memory_end_with_a_message(tmp_path, has_groups, mode):
+async def test_build_steps_that_exceed_the_memory_limit_are_killed_with_a_message(tmp_path, has_groups, mode):
     with pytest.raises(
         BuildError, match=r"^Make the build need less memory, .* more than 150 MiB, .* 225 MiB\.$"
     ):
         await run(cells(tmp_path, mode, has_groups=has_groups), CHILDREN)
 
 
-async def test_without_the_limit_steps_take_all_that_they_want(tmp_path, has_groups):
+async def test_with_a_higher_memory_limit_the_same_build_steps_succeed(tmp_path, has_groups):
     """The control of the test above."""
     assert await run(cells(tmp_path, has_groups=has_groups, memory=4096), BRIEF) == 0
 
@@ -140,7 +140,9 @@ async def test_memory_use_of_one_environment_does_not_end_steps_of_another(tmp_p
         await end(step)
 
 
-async def test_two_environments_that_have_too_much_together_end_with_a_message(tmp_path, has_groups):
+async def test_builds_of_two_environments_over_the_organizations_memory_limit_end_one_with_a_message(
+    tmp_path, has_groups
+):
     step_limits = StepLimits(tmp_path, 150, has_groups=has_groups)
     first, second = (cells_of(name, tmp_path, step_limits) for name in ("play", "prod"))
     steps = [asyncio.create_task(run(each, HOLDS.format(12, 6))) for each in (first, second)]
@@ -150,7 +152,7 @@ async def test_two_environments_that_have_too_much_together_end_with_a_message(t
 
 
 @pytest.mark.parametrize("environment", ["prod", "play"])
-async def test_processes_of_one_environment_leave_some_for_another(tmp_path, environment):
+async def test_builds_of_one_environment_leave_processes_for_builds_of_another(tmp_path, environment):
     """Negative control: in the same environment, no step starts."""
     step_limits = StepLimits(tmp_path, 4096, 60)
     async with step_limits.of("org", "play") as steps:
@@ -183,7 +185,7 @@ async def test_a_control_group_of_an_environment_is_removed_while_another_one_bu
         assert all(Path(group).is_dir() for group in (*steps.groups, *steps.groups_around))
 
 
-async def test_a_control_group_with_a_process_is_removed_at_the_latest_when_the_builder_is_gone(tmp_path):
+async def test_a_control_group_in_use_is_removed_when_its_builder_is_closed(tmp_path):
     step_limits = StepLimits(tmp_path, 150)
     async with step_limits.of("org") as organization:
         groups = [Path(group) for group in organization.groups]
@@ -220,7 +222,7 @@ async def test_control_groups_that_a_killed_server_left_are_removed(tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["auto", "off"])
-async def test_the_kernel_ends_steps_before_anything_else(tmp_path, mode):
+async def test_build_steps_have_the_highest_oom_score(tmp_path, mode):
     made = cells(tmp_path, mode, has_groups=False)
     # Without isolation, the score is set just after the program has begun.
     script = "until grep -qx 800 /proc/self/oom_score_adj; do sleep 0.05; done"

@@ -72,11 +72,11 @@ async def attack(site: Site) -> str:
     return str(site.run(await site.build(order=shop(site, "--prefer-binary", service="shop"))))
 
 
-async def test_a_step_of_one_service_cannot_replace_the_wheel_of_another_one(site):
+async def test_a_build_step_cannot_replace_a_wheel_used_by_another_service(site):
     assert await attack(site) == "genuine"
 
 
-async def test_negative_control_with_a_shared_cache_code_of_the_attacker_runs(site, monkeypatch):
+async def test_with_a_shared_cache_a_build_runs_code_of_the_attacker(site, monkeypatch):
     using = CacheStore.using
     monkeypatch.setattr(CacheStore, "using", lambda self, org, _, *more: using(self, org, "everybody", *more))
     assert await attack(site) == "of the attacker"
@@ -115,7 +115,7 @@ def crossings(one, other) -> set[str]:
 
 
 @needs_root
-async def test_no_step_writes_where_a_step_of_another_service_reads_or_is_the_same_user(site):
+async def test_build_steps_of_two_services_share_no_writable_folder_and_no_user(site):
     """Not even where both are of one organization, one repository and one commit."""
     web, worker = await cells_of(site, service="web"), await cells_of(site, service="worker")
     assert crossings(web, worker) | crossings(worker, web) == set()

@@ -33,7 +33,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-async def test_output_that_is_read_late_arrives_whole_and_fills_no_memory_before():
+async def test_the_output_of_a_program_is_not_buffered_before_it_is_read():
     async with shell(f"head -c {LARGE} /dev/zero") as process:
         await asyncio.sleep(0.2)
         assert process.returncode is None, "it waits for its reader"
@@ -41,13 +41,13 @@ async def test_output_that_is_read_late_arrives_whole_and_fills_no_memory_before
         assert await process.wait() == 0
 
 
-async def test_the_end_is_a_number_or_a_signal():
+async def test_the_exit_code_of_a_program_is_its_status_or_the_negative_signal():
     for script, code in (("exit 3", 3), ("kill -9 $$", -9)):
         async with shell(script) as process:
             assert await process.wait() == code
 
 
-async def test_a_process_that_a_program_leaves_ends_with_the_block():
+async def test_processes_left_by_a_program_are_killed_at_the_end_of_its_block():
     async with shell("sleep 60 & echo $!") as process:
         left = int(await process.stdout.readline())
         assert await process.wait() == 0
@@ -55,7 +55,7 @@ async def test_a_process_that_a_program_leaves_ends_with_the_block():
     await until(lambda: not is_running(left))  # it closes its output a moment before it has ended
 
 
-async def test_output_ends_with_the_block_though_a_program_that_left_the_group_holds_it():
+async def test_reading_output_ends_with_the_program_even_if_a_detached_process_holds_the_pipe():
     async with shell("setsid sh -c 'echo $$; exec sleep 60' & wait") as process:
         left = int(await process.stdout.readline())
     try:

@@ -24,7 +24,7 @@ def short_after(monkeypatch, looks: int) -> None:
     monkeypatch.setattr(disk_reserve, "disk_spaces", disk_spaces)
 
 
-async def test_nothing_is_built_below_the_reserve(site, monkeypatch):
+async def test_no_build_starts_while_the_disk_is_below_its_reserve(site, monkeypatch):
     short_after(monkeypatch, 0)
     said = await site.refused(FILES)
     assert said.startswith("Ask the operator to free disk space, or to lower disk_reserve_bytes: ")
@@ -60,7 +60,7 @@ async def test_a_build_that_uses_the_reserve_with_a_file_without_a_name_is_ended
 
 
 @pytest.mark.slow
-async def test_a_build_with_a_small_file_without_a_name_goes_on(site, monkeypatch):
+async def test_a_build_with_a_small_unlinked_file_continues(site, monkeypatch):
     short_after(monkeypatch, 1)
     files = {**FILES, "hold.py": UNLINKED.format(size=MIB, sends=False, seconds=1.5)}
     artifact = await site.build(files, settings=BuildSettings(build_command="python hold.py"))
@@ -82,7 +82,9 @@ async def test_a_build_that_writes_little_continues_while_others_use_the_reserve
         (1, "Ask the operator to free disk space"),
     ],
 )
-async def test_only_a_full_disk_is_blamed_for_no_space(site, monkeypatch, free, advice):
+async def test_a_no_space_error_is_attributed_to_the_disk_only_if_the_disk_is_full(
+    site, monkeypatch, free, advice
+):
     monkeypatch.setattr(
         disk_reserve, "disk_spaces", lambda *_: [DiskSpace("bytes", free, whole=126_000, reserve=0)]
     )

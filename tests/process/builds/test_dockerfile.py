@@ -182,13 +182,13 @@ def test_variables_are_filled_in_as_docker_does(text, made):
     assert substitute(text, {"A": "one", "E": "", "P": "a/b/file.tar.gz"}, "\\") == made
 
 
-def test_values_that_double_each_other_do_not_fill_the_memory():
+def test_exponentially_growing_dockerfile_variables_are_refused():
     lines = "".join(f"ENV A{at + 1}=$A{at}$A{at}$A{at}$A{at}\n" for at in range(40))
     with pytest.raises(DockerfileError, match=r"too (long|large)"):
         config(f"FROM a\nENV A0=xxxxxxxx\n{lines}")
 
 
-def test_words_keep_what_is_quoted_together():
+def test_quoted_text_is_one_word():
     assert words("a='b c' \"d e\" f\\ g", "\\") == ["a='b c'", '"d e"', "f\\ g"]
 
 
@@ -203,7 +203,7 @@ def test_build_arguments_are_listed():
     assert [stage.name for stage in found.stages] == ["base", ""]
 
 
-def test_an_argument_before_from_is_known_inside_only_when_it_is_declared_again():
+def test_an_arg_before_from_is_visible_in_a_stage_only_if_redeclared():
     text = "ARG V=1\nFROM a AS x\nENV A=[$V]\nFROM a AS y\nARG V\nENV A=[$V]\n"
     assert config(text, "x").environment["A"] == "[]"
     assert config(text, "y").environment["A"] == "[1]"
@@ -222,11 +222,11 @@ def test_the_image_is_named_with_the_build_arguments():
     assert config(text, TAG="3.11").image == "python:3.11"
 
 
-def test_a_variable_that_is_not_declared_cannot_be_given():
+def test_a_build_argument_that_the_dockerfile_does_not_declare_is_ignored():
     assert config("FROM a\nENV A=[$SECRET]\n", SECRET="x").environment["A"] == "[]"
 
 
-def test_a_stage_inherits_from_the_stage_it_names():
+def test_a_stage_inherits_settings_of_the_stage_it_is_based_on():
     text = (
         "FROM python:3.12 AS base\nENV A=1\nWORKDIR /srv\nEXPOSE 80\nCMD one\nFROM base\nWORKDIR app\n"
         "EXPOSE 81/tcp 82/udp 90-91\n"
@@ -269,7 +269,7 @@ def test_an_error_in_an_unused_stage_is_ignored():
         config(text, "broken")
 
 
-def test_an_unknown_name_of_a_stage_is_not_found():
+def test_an_unknown_stage_name_is_not_found():
     assert read(STAGES).stage("four") is None
     assert read(STAGES).stage("9") is None
 
@@ -306,7 +306,7 @@ IGNORED = [
 
 
 @rows(("patterns", "path", "ignored"), IGNORED)
-def test_dockerignore_is_followed_as_docker_does(patterns, path, ignored):
+def test_dockerignore_patterns_match_as_in_docker(patterns, path, ignored):
     assert dockerignore.read(patterns)(PurePosixPath(path)) is ignored
 
 
@@ -319,7 +319,7 @@ PIECES = st.sampled_from([*WORDS.split(), *SIGNS.split(), *SPACES, *WHOLE])
 
 
 @given(st.lists(PIECES, max_size=40).map("".join) | st.text(max_size=200), st.booleans())
-def test_every_text_is_read_or_refused_with_a_line(text, begins):
+def test_any_text_as_a_dockerfile_is_parsed_or_refused_with_a_line(text, begins):
     whole = f"FROM a\n{text}" if begins else text
     line = None
     try:
@@ -330,7 +330,7 @@ def test_every_text_is_read_or_refused_with_a_line(text, begins):
 
 
 @given(st.text(alphabet="ab${}:-+?#%*'\"\\/ ", max_size=40))
-def test_every_word_is_filled_in_or_refused(text):
+def test_any_text_with_variables_is_substituted_or_refused(text):
     with suppress(BadWord):
         assert isinstance(substitute(text, {"a": "x", "b": ""}, "\\"), str)
 

@@ -34,7 +34,7 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
 """
 
 
-async def test_a_procfile_says_what_runs(site):
+async def test_the_web_process_of_a_procfile_is_the_start_command(site):
     artifact = await site.build(
         {
             "Procfile": "# what runs\nrelease: python migrate.py\nweb: python main.py --port $PORT\n",
@@ -65,7 +65,7 @@ async def test_the_build_script_of_a_package_is_run_after_its_installation(site)
         {"start": "node server.js", "build": "node make.js", "postinstall": "npm run build"},
     ],
 )
-async def test_a_build_script_that_another_script_runs_is_not_run_twice(site, scripts):
+async def test_a_build_script_that_postinstall_or_start_already_runs_is_not_run_again(site, scripts):
     await site.build({"package.json": _package(**scripts), "make.js": "", "server.js": ""})
     assert "Building" not in site.log()
 
@@ -74,7 +74,7 @@ def _package(**scripts):
     return json.dumps({"name": "shop", "version": "1.0.0", "scripts": scripts})
 
 
-async def test_a_static_site_needs_no_more_than_a_line(site):
+async def test_a_static_site_may_be_served_by_a_procfile_line_alone(site):
     artifact = await site.build({"Procfile": "web: python -m http.server $PORT", "index.html": "hello"})
     assert artifact.command[2].startswith("exec /")
     assert artifact.command[2].endswith("python -m http.server $PORT")
@@ -85,7 +85,7 @@ async def test_a_static_site_needs_no_more_than_a_line(site):
     )
 
 
-async def test_a_dockerfile_with_requirements_runs_in_an_environment_of_its_own(site):
+async def test_a_dockerfile_with_requirements_is_built_natively_with_its_own_virtual_environment(site):
     order = site.order(
         {
             "Dockerfile": """
@@ -129,7 +129,7 @@ async def test_an_application_without_requirements_sees_no_packages_of_the_machi
     assert site.run(await site.build({"main.py": code})) == "[]"
 
 
-async def test_a_project_is_installed_and_its_script_runs(site):
+async def test_a_python_project_is_installed_and_its_console_script_is_the_start_command(site):
     artifact = await site.build(
         {"pyproject.toml": PYPROJECT, "backend.py": BACKEND, "shop.py": "def main(): print('serving')"}
     )
@@ -138,7 +138,7 @@ async def test_a_project_is_installed_and_its_script_runs(site):
 
 
 @needs_node
-async def test_package_json_says_what_runs_and_what_it_needs(site):
+async def test_package_json_determines_dependencies_and_the_start_command(site):
     artifact = await site.build(
         {
             "package.json": """{"name": "shop", "version": "1.0.0", "scripts": {"start": "node server.js"},
@@ -153,7 +153,7 @@ async def test_package_json_says_what_runs_and_what_it_needs(site):
 
 
 @needs_node
-async def test_scripts_of_the_package_run_where_its_code_is(site):
+async def test_package_scripts_run_in_the_folder_of_the_package(site):
     artifact = await site.build(
         {
             "package.json": """{"name": "shop", "version": "1.0.0", "main": "made.js",
@@ -167,7 +167,7 @@ async def test_scripts_of_the_package_run_where_its_code_is(site):
     assert site.run(artifact) == "7"
 
 
-async def test_a_script_runs_where_the_image_would_have_it(site):
+async def test_the_working_directory_of_a_dockerfile_is_mapped_into_the_build(site):
     artifact = await site.build(
         {
             "Dockerfile": """
@@ -198,7 +198,7 @@ async def test_a_later_workdir_counts_only_if_it_is_a_folder_of_the_repository(s
 
 
 @pytest.mark.parametrize("copies", ["COPY . /app", 'ADD ["./", "/app/"]', "WORKDIR /tmp\nCOPY . ../app"])
-async def test_a_copy_of_everything_says_where_the_code_would_be(site, copies):
+async def test_a_copy_instruction_maps_image_paths_to_the_build(site, copies):
     dockerfile = f"FROM x\n{copies}\nRUN make /app\nCMD python /app/main.py\n"
     artifact = await site.build({"Dockerfile": dockerfile, "main.py": "print(1)"})
     assert site.run(artifact) == "1"
@@ -246,11 +246,11 @@ async def test_without_a_start_command_the_message_names_what_to_add(site):
         ({"manage.py": "import sys; print(sys.argv[1:])"}, "['runserver', '--noreload', '0.0.0.0:8000']"),
     ],
 )
-async def test_a_usual_name_is_enough(site, files, printed):
+async def test_a_conventional_main_file_needs_no_start_command(site, files, printed):
     assert site.run(await site.build(files)) == printed
 
 
-async def test_the_folder_named_is_the_one_that_is_built(site):
+async def test_root_path_selects_the_folder_that_is_built(site):
     files = {"shop/main.py": "print('shop')", "main.py": "print('top')"}
     assert site.run(await site.build(files, root="/shop/")) == "shop"
     assert "root_path" in await Site(site.top / "other").refused({"main.py": ""}, root="../..")
@@ -279,7 +279,7 @@ async def test_a_missing_stage_or_dockerfile_is_reported_with_the_name_of_its_fi
     assert "dockerfile_path" in await site.refused(files, dockerfile="a" * 1000)
 
 
-async def test_build_arguments_and_stages_are_followed(site):
+async def test_build_arguments_and_the_target_stage_of_a_dockerfile_are_applied(site):
     files = {
         "docker/shop.dockerfile": """
             FROM x AS base
@@ -298,7 +298,7 @@ async def test_build_arguments_and_stages_are_followed(site):
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../outside", "way/../../../outside"])
 @pytest.mark.parametrize("dockerfile", ["", "FROM x\nWORKDIR /app\nCOPY . .\nCMD python main.py\n"])
-async def test_nothing_outside_of_the_tree_comes_in_by_a_link(site, target, dockerfile):
+async def test_symlinks_out_of_the_source_tree_are_not_copied(site, target, dockerfile):
     (site.top / "outside").write_text("secret")
     files = {"main.py": "print('fine')", "way/x": ""} | ({"Dockerfile": dockerfile} if dockerfile else {})
     order = site.order(files)
@@ -312,7 +312,7 @@ async def test_nothing_outside_of_the_tree_comes_in_by_a_link(site, target, dock
     assert site.run(artifact) == "fine"
 
 
-async def test_a_file_that_says_what_to_do_is_not_read_through_a_link(site):
+async def test_a_procfile_that_is_a_symlink_out_of_the_tree_is_not_read(site):
     (site.top / "Procfile").write_text("web: echo secret")
     order = site.order({"main.py": "print('fine')"})
     (order.source / "Procfile").symlink_to("../Procfile")
@@ -320,17 +320,17 @@ async def test_a_file_that_says_what_to_do_is_not_read_through_a_link(site):
 
 
 @pytest.mark.parametrize("line", ["../outside", "/etc", "-r ../more.txt", "-c /etc/hosts", "x @ file:///etc"])
-async def test_requirements_from_outside_of_the_tree_are_refused(site, line):
+async def test_requirements_outside_the_source_tree_are_refused(site, line):
     said = await site.refused({"requirements.txt": line, "main.py": ""})
     assert "outside of the folder" in said
 
 
-async def test_a_path_means_the_machine_where_there_is_no_image(site):
+async def test_absolute_paths_in_a_procfile_are_not_mapped_into_the_build(site):
     artifact = await site.build({"Procfile": "web: echo /etc/hosts", "etc/hosts": ""})
     assert site.run(artifact) == "/etc/hosts"
 
 
-async def test_a_path_of_the_image_means_the_same_file_here(site):
+async def test_absolute_image_paths_in_a_dockerfile_are_mapped_into_the_build(site):
     artifact = await site.build(
         {
             "Dockerfile": """
@@ -349,7 +349,7 @@ async def test_a_path_of_the_image_means_the_same_file_here(site):
     assert "ENV LIBRARY: /app/lib:/usr/lib is lib:/usr/lib here" in site.log()
 
 
-async def test_settings_of_tools_are_no_dependencies(site):
+async def test_tool_settings_in_manifests_are_not_dependencies(site):
     files = {
         "pyproject.toml": "[tool.ruff]\nline-length = 100\n",
         "package.json": '{"devDependencies": {"prettier": "3"}}',
@@ -361,7 +361,7 @@ async def test_settings_of_tools_are_no_dependencies(site):
 
 
 @needs_node
-async def test_npm_is_only_between_where_there_is_more_to_a_script(site):
+async def test_npm_runs_the_start_script_only_if_it_has_hooks(site):
     package = (
         '{"name": "shop", "version": "1.0.0", "scripts": {"prestart": "echo before", "start": "echo now"}}'
     )

@@ -42,7 +42,7 @@ async def test_a_missing_variable_at_the_collection_of_static_files_does_not_end
     assert "KeyError: 'SECRET_KEY'" in site.log()
 
 
-async def test_a_build_command_that_is_set_and_fails_ends_the_build(site):
+async def test_a_failing_build_command_fails_the_build(site):
     said = await site.refused(
         {"requirements.txt": "", "main.py": ""}, settings=BuildSettings(build_command="python -c 1/0")
     )
@@ -50,7 +50,7 @@ async def test_a_build_command_that_is_set_and_fails_ends_the_build(site):
 
 
 @needs_node
-async def test_a_change_of_the_code_installs_nothing_again_though_it_is_built_and_tidied_up(site):
+async def test_a_source_change_alone_does_not_reinstall_dependencies(site):
     code = "require('fs').writeFileSync('made', require('fs').readFileSync('source', 'utf8'))"
     scripts = {"build": "tool", "start": "node -p \"require('fs').readFileSync('made', 'utf8')\""}
     texts = []
@@ -69,7 +69,7 @@ async def test_a_change_of_the_code_installs_nothing_again_though_it_is_built_an
 
 
 @needs_node
-async def test_a_build_that_changes_a_package_changes_it_for_no_other_build(site):
+async def test_a_build_that_modifies_an_installed_package_affects_no_other_build(site):
     code = "require('fs').appendFileSync(__filename, '\\n// changed')"
     artifacts = []
     first = with_tool(site, "tool", code, {"build": "tool", "start": "node -p 1"})
@@ -139,7 +139,7 @@ OUT_OF_DATE = (
 
 
 @pytest.mark.parametrize("missing", [1, 500])
-def test_a_lock_file_that_is_out_of_date_is_named_though_npm_prints_its_usage_below(missing):
+def test_an_outdated_lock_file_is_reported_even_if_npm_prints_its_usage_after_it(missing):
     packages = "".join(
         f"npm error Missing: package-{number}@1.0.0 from lock file\n" for number in range(missing)
     )
@@ -158,9 +158,7 @@ def test_a_path_is_hidden_before_a_long_line_is_cut():
 
 @pytest.mark.parametrize("line", [b"\n", b"y\n"])
 @pytest.mark.parametrize("is_control", [False, True], ids=["as it is", "the control"])
-def test_a_step_that_prints_without_end_keeps_the_server_busy_for_its_first_and_last_lines_only(
-    monkeypatch, line, is_control
-):
+def test_only_the_first_and_last_lines_of_endless_step_output_are_processed(monkeypatch, line, is_control):
     """The event loop cuts the output into lines: all requests wait meanwhile."""
     if is_control:
         monkeypatch.setattr(tools, "MOST", 1 << 30)
@@ -183,7 +181,7 @@ def test_a_step_that_prints_without_end_keeps_the_server_busy_for_its_first_and_
     assert len(said) > MOST + 2 if is_control and line.strip() else len(said) <= MOST + 2
 
 
-def test_the_reason_of_npm_is_the_first_line_and_no_line_of_its_usage():
+def test_the_reported_reason_of_an_npm_failure_is_its_first_error_line():
     assert "(exit code 1): `npm ci` can only install" in _failure_of_npm(OUT_OF_DATE + USAGE)
     # Negative control: another failure with the same usage is not taken for an old lock file.
     assert _failure_of_npm(f"npm error code EUSAGE\n{USAGE}").startswith("Fix what it reports")
@@ -201,7 +199,7 @@ async def test_a_missing_start_script_is_refused_without_mentioning_a_dockerfile
 
 
 @pytest.mark.parametrize("program", ["gunicorn", "/usr/bin/gunicorn-x", "node_modules/.bin/next"])
-async def test_a_program_that_is_missing_is_to_be_added_to_the_dependencies(site, program):
+async def test_a_missing_start_program_is_reported_with_advice_to_add_it_to_the_dependencies(site, program):
     said = await site.refused({"Procfile": f"web: {program} app:app\n", "main.py": ""})
     assert said.startswith(f"Add {program} to the dependencies, or correct the start command: "), said
     assert "Dockerfile" not in said

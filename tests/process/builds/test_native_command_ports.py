@@ -31,7 +31,7 @@ def named_port(artifact: Artifact) -> int | None:
         ("python manage.py runserver 0.0.0.0:80", f"python manage.py runserver 0.0.0.0:{GIVEN}"),
     ],
 )
-def test_a_port_of_a_server_is_replaced(text, then):
+def test_a_fixed_port_in_a_server_command_is_replaced_by_port(text, then):
     assert fixed_port(Shell(text), [80]) == 80
     assert with_given_port(Shell(text), 80) == Shell(then)
     assert with_given_port(ExecForm(("sh", "-c", text)), 80) == ExecForm(("sh", "-c", then))
@@ -49,11 +49,11 @@ def test_a_port_of_a_server_is_replaced(text, then):
         "gunicorn app:app -b '0.0.0.0:80'",
     ],
 )
-def test_other_numbers_stay(text):
+def test_numbers_that_are_not_ports_are_not_replaced(text):
     assert fixed_port(Shell(text), [80]) is None
 
 
-def test_a_short_option_is_a_port_only_if_it_is_exposed():
+def test_a_number_after_a_short_option_is_a_port_only_if_exposed():
     assert fixed_port(Shell("next start -p 3000"), [3000]) == 3000
     assert fixed_port(Shell("make -p 3000"), []) is None
 
@@ -81,7 +81,7 @@ async def test_a_dockerfile_with_a_port_that_needs_root_gets_another_one(site: S
         (None, 0),
     ],
 )
-def test_a_known_server_is_made_public(command, port):
+def test_a_known_server_command_gets_its_default_port(command, port):
     assert web_port(command, Recipe(framework="Flask", start="gunicorn app:app", port=8000)) == port
 
 

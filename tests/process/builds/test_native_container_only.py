@@ -83,9 +83,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("files", "message"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_a_dockerfile_that_processes_cannot_follow_is_refused_before_anything_is_installed(
-    tmp_path, files, message
-):
+def test_a_dockerfile_that_needs_a_container_is_refused_before_installation(tmp_path, files, message):
     with pytest.raises(BuildError, match=message):
         read(tmp_path, files, builder="DOCKERFILE")
 
@@ -166,11 +164,11 @@ TAKEN = [
 
 
 @pytest.mark.parametrize("files", [files for _, files in TAKEN], ids=[name for name, _ in TAKEN])
-def test_a_dockerfile_whose_program_may_be_there_is_followed(tmp_path, files):
+def test_a_dockerfile_whose_start_program_may_exist_is_used(tmp_path, files):
     assert read(tmp_path, files).start.command
 
 
-def test_a_setting_that_says_what_runs_takes_the_place_of_a_missing_program(tmp_path):
+def test_a_start_command_setting_replaces_a_missing_dockerfile_program(tmp_path):
     files = {**GO, "Dockerfile": 'FROM golang\nRUN go build -o /srv/shop\nCMD ["/srv/shop"]\n'}
     assert read(tmp_path, files, has_command=True).start.command
     without = {**GO, "Dockerfile": "FROM nginx\n"}
@@ -196,7 +194,7 @@ FASTAPI = {"requirements.txt": "fastapi\n", "app/main.py": "from fastapi import 
         "tiangolo/uwsgi-nginx:python3.8\nENV LISTEN_PORT=80 UWSGI_INI=uwsgi.ini STATIC_URL=/static",
     ],
 )
-def test_a_dockerfile_that_leaves_the_command_to_others_gives_way_to_the_recipe(tmp_path, base):
+def test_a_dockerfile_without_a_command_is_replaced_by_the_recipe(tmp_path, base):
     dockerfile = f"FROM {base}\nCOPY . .\n"
     made = read(tmp_path, {**FASTAPI, "Dockerfile": dockerfile})
     assert made.start.text.startswith("uvicorn app.main:app")
@@ -220,7 +218,7 @@ def test_a_dockerfile_of_the_php_image_is_replaced_by_the_php_recipe(tmp_path):
         read(tmp_path, {**files, "Dockerfile": "FROM ruby\nCOPY web .\n"})
 
 
-def test_a_server_for_development_does_not_stand_for_the_command_of_an_unknown_image(tmp_path):
+def test_a_development_server_does_not_replace_the_command_of_an_unknown_image(tmp_path):
     dockerfile = {"Dockerfile": "FROM a/nginx-and-python\nCOPY . .\n"}
     with pytest.raises(BuildError, match=r"it is started with `gunicorn shop\.wsgi"):
         read(tmp_path, {**DJANGO, "requirements.txt": "django\n", **dockerfile})
@@ -231,6 +229,6 @@ def test_a_server_for_development_does_not_stand_for_the_command_of_an_unknown_i
 
 
 @pytest.mark.parametrize("dockerfile", ["FROM debian\n", "FROM python\nENV SHOP_MODE=live\n"])
-def test_the_recipe_of_another_image_or_other_variables_is_offered_only(tmp_path, dockerfile):
+def test_for_a_dockerfile_with_another_image_or_variables_the_recipe_is_only_suggested(tmp_path, dockerfile):
     with pytest.raises(BuildError, match=r"^Set builder to RECIPE, or deploy"):
         read(tmp_path, {**FASTAPI, "Dockerfile": dockerfile})

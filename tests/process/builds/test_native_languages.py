@@ -49,7 +49,7 @@ async def test_an_application_of_a_compiled_language_is_built_and_runs(site, pro
     assert "Building (cargo build --release) …" in site.log()
 
 
-async def test_the_files_of_a_compiler_stay_with_the_service_and_only_results_are_deployed(site, programs):
+async def test_compiler_caches_stay_with_the_service_and_only_results_are_deployed(site, programs):
     programs("cargo", CARGO)
     first = await site.build(RUST)
     second = await site.build({**RUST, "message": "two\n"})
@@ -108,7 +108,7 @@ def test_a_missing_program_without_a_package_is_named_with_the_command_that_inst
         check_programs(["deno task build"], [], "This is Go (go.mod is there)")
 
 
-async def test_a_procfile_says_what_runs_of_a_built_application(site, programs):
+async def test_a_procfile_sets_the_start_command_of_a_compiled_application(site, programs):
     programs("cargo", CARGO)
     artifact = await site.build({**RUST, "Procfile": "web: target/release/shop | tr a-z A-Z\n"})
     assert site.run(artifact).split()[0] == "ONE"
@@ -125,7 +125,7 @@ async def test_steps_get_only_the_registries_of_their_language(site, programs):
     assert "SECRET" not in site.log()
 
 
-async def test_go_counts_its_own_use_in_no_build(site, programs):
+async def test_go_telemetry_is_off_in_builds(site, programs):
     look = 'echo "telemetry is $(cat "$HOME/.config/go/telemetry/mode")" >&2'
     make = "mkdir -p bin && cp /bin/true bin/shop"
     programs("go", f"#!/bin/sh\n{look}\n[ $1 = version ] && echo go version go1.22.0 || {{ {make}; }}\n")

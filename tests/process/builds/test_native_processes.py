@@ -28,13 +28,13 @@ async def test_every_process_of_a_procfile_can_be_run_and_so_can_its_release(sit
         ("fly.toml", "[processes]\na = 'python main.py'\nb = 'python work.py'\n"),
     ],
 )
-async def test_processes_without_web_leave_the_choice_to_the_application(site, file, text):
+async def test_without_a_web_process_the_artifact_has_no_start_command(site, file, text):
     artifact = await site.build({file: text, **SCRIPTS})
     assert artifact.command == ()
     assert artifact.processes.keys() == {"a", "b"}
 
 
-async def test_a_process_without_its_program_is_no_choice(site):
+async def test_a_process_whose_program_is_missing_cannot_be_chosen(site):
     artifact = await site.build({"Procfile": "web: python main.py\nworker: no-such-program\n", **SCRIPTS})
     assert artifact.processes.keys() == {"web"}
     assert "The process worker cannot be chosen: " in site.log()

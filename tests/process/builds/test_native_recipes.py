@@ -41,7 +41,9 @@ def with_wheels(site, *names, module):
         ("fastapi", "FastAPI", "uvicorn", "it app:app --host 0.0.0.0 --port 81"),
     ],
 )
-async def test_an_application_of_a_web_framework_runs_as_it_is(site, framework, class_name, server, shown):
+async def test_an_application_of_a_web_framework_is_built_and_started_by_its_recipe(
+    site, framework, class_name, server, shown
+):
     with_wheels(site, framework, server, module="app")
     code = f"from {framework} import {class_name}\napp = {class_name}('x')\n"
     files = {"requirements.txt": f"{framework}\n", "app.py": code}
@@ -55,7 +57,7 @@ async def test_an_application_of_a_web_framework_runs_as_it_is(site, framework, 
     assert "Detected" not in site.log()
 
 
-async def test_a_lock_of_pipenv_names_all_that_is_installed(site):
+async def test_with_a_pipfile_lock_only_locked_packages_are_installed(site):
     wheels = site.top / "wheels"
     wheel(wheels, "tiny", requires="absent")
     site.builder = NativeBuilder(site.kept, {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)})
@@ -68,7 +70,7 @@ async def test_a_lock_of_pipenv_names_all_that_is_installed(site):
         await site.build(files)
 
 
-async def test_a_command_that_a_package_manager_runs_is_run_without_it(site):
+async def test_a_uv_run_command_starts_the_program_without_uv(site):
     files = {"requirements.txt": "", "tell.py": "print('told')\n", "Procfile": "web: uv run tell.py\n"}
     assert site.run(await site.build(files)) == "told"
 
@@ -100,20 +102,20 @@ PROCFILE = {"Procfile": "web: python main.py\nworker: python work.py\n"}
 @pytest.mark.parametrize(
     "more", [{}, PROCFILE, {"render.yaml": "services:\n- type: web\n  startCommand: x\n"}]
 )
-async def test_a_folder_that_is_set_is_served_whatever_the_repository_starts(site, more):
+async def test_a_static_folder_setting_takes_precedence_over_start_commands(site, more):
     settings = BuildSettings(static_folder="site")
     artifact = await site.build({"site/index.html": "hello", "main.py": "", **more}, settings=settings)
     assert (artifact.static, artifact.command) == (StaticSite(folder="site"), ())
 
 
-async def test_a_procfile_is_followed_where_no_folder_is_set(site):
+async def test_without_a_static_folder_setting_the_procfile_is_used(site):
     """Negative control."""
     artifact = await site.build({"site/index.html": "hello", "main.py": "print('main')", **PROCFILE})
     assert artifact.static is None
     assert site.run(artifact) == "main"
 
 
-async def test_a_command_of_a_procfile_that_exists_only_at_heroku_is_replaced(site, monkeypatch):
+async def test_a_heroku_only_procfile_command_is_replaced(site, monkeypatch):
     php = site.top / "programs" / "php"
     php.parent.mkdir()
     php.write_text("#!/bin/sh\necho php $*\n")
@@ -187,7 +189,7 @@ async def test_a_framework_of_node_starts_its_server_after_its_build(site):
     assert site.run(await site.build(order=order)) == "yes start"
 
 
-async def test_a_missing_toolchain_is_named_with_its_installation_before_anything_is_done(site, monkeypatch):
+async def test_a_missing_toolchain_is_reported_with_its_installation_before_any_step_runs(site, monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
     site.builder = NativeBuilder(site.kept, {}, fetches=False)
     said = await site.refused({"go.mod": "module shop\ngo 1.22\n", "main.go": "package main"})
@@ -218,7 +220,9 @@ BESIDE = [
 
 @pytest.mark.parametrize("beside", BESIDE)
 @pytest.mark.parametrize("named", [{"render.yaml": RENDER}, {"fly.toml": FLY}])
-async def test_the_command_that_a_file_for_another_platform_names_comes_first(site, named, beside):
+async def test_a_command_in_a_platform_configuration_file_takes_precedence_over_detection(
+    site, named, beside
+):
     files = {"serve.py": "print('served')\n", **beside}
     assert site.run(await site.build({**files, **named})) == "served"
 
@@ -226,12 +230,12 @@ async def test_the_command_that_a_file_for_another_platform_names_comes_first(si
 @pytest.mark.parametrize(
     "named", [{"render.yaml": RENDER.replace("web", "pserv")}, {"fly.toml": "primary_region = 'ams'\n"}]
 )
-async def test_a_file_for_another_platform_that_names_no_command_changes_nothing(site, named):
+async def test_a_platform_configuration_file_without_a_command_changes_nothing(site, named):
     """Negative control."""
     assert site.run(await site.build({"main.py": "print('main')", **named})) == "main"
 
 
-async def test_a_command_that_is_too_long_is_named_and_not_cut(site):
+async def test_an_overlong_command_is_refused_and_not_truncated(site):
     said = await site.refused({"fly.toml": f'[processes]\napp = "run {"x" * 2000}"\n'})
     assert said.startswith(
         "Shorten the process app to 2000 characters, such as by a script in the repository"

@@ -76,7 +76,7 @@ async def test_a_failed_install_shows_the_message_of_the_tool(site):
     assert str(site.kept) not in said
 
 
-async def test_tools_know_nothing_of_our_environment_but_the_registries(site):
+async def test_build_tools_see_no_environment_variables_of_the_server_except_registries(site):
     order = site.order({"Procfile": "web: true", "requirements.txt": "./it"})
     write(
         order.source / "it",
@@ -121,7 +121,7 @@ async def test_two_servers_may_build_the_same_artifact_at_once(site):
     assert site.left() == {"key1"}
 
 
-async def test_ids_of_any_form_stay_within_the_folder(site):
+async def test_service_ids_and_keys_with_path_separators_stay_inside_the_artifact_folder(site):
     artifact = await site.build({"main.py": "print(1)"}, service="../../up", key="a/../../b:c")
     assert Path(artifact.ref).is_relative_to(site.kept)
     assert await site.builder.find("../../up", "a/../../b:c") == artifact
@@ -189,7 +189,7 @@ async def test_a_daemon_that_an_install_leaves_behind_is_ended(site):
 
 
 @pytest.mark.parametrize("how", ["", "setsid "])
-async def test_a_tool_has_ended_although_what_it_left_holds_its_output(site, how):
+async def test_a_step_ends_even_if_a_background_process_holds_its_output(site, how):
     said: list[str] = []
     home = site.kept / "home"
     home.mkdir(parents=True)
@@ -201,9 +201,7 @@ async def test_a_tool_has_ended_although_what_it_left_holds_its_output(site, how
 
 
 @pytest.mark.parametrize("sees_all", [True, False])
-async def test_a_daemon_without_a_mark_has_ended_before_anything_of_the_step_is_read(
-    site, monkeypatch, sees_all
-):
+async def test_background_processes_are_killed_before_results_of_a_step_are_read(site, monkeypatch, sees_all):
     """It could put a link in the place of a folder between our look and our copy."""
     present = isolation.findings
     monkeypatch.setattr(
@@ -299,7 +297,7 @@ async def test_an_artifact_that_another_version_recorded_is_not_replaced(site):
     assert (Path(artifact.ref) / "app" / "main.py").read_text() == "print(1)"
 
 
-async def test_sweep_and_discard_erase_only_what_they_are_given(site):
+async def test_sweep_prune_and_discard_delete_only_what_they_are_given(site):
     kept = await site.build({"main.py": "print(1)"}, key="kept")
     await site.build({"main.py": ""}, key="old")
     await site.build({"main.py": ""}, key="kept", service="gone")
@@ -316,7 +314,7 @@ async def test_sweep_and_discard_erase_only_what_they_are_given(site):
     assert {path.name for path in site.kept.iterdir()} == {"cache"}
 
 
-async def test_a_service_that_is_set_aside_comes_back_as_it_was(site, tmp_path):
+async def test_builds_that_were_set_aside_are_restored_unchanged(site, tmp_path):
     kept = await site.build({"main.py": "print(1)"}, key="kept")
     await site.builder.set_aside("service", tmp_path / "aside")
     assert set(await site.builder.services()) == set()
@@ -343,7 +341,7 @@ async def test_a_full_disk_is_reported_in_plain_words(site, monkeypatch):
 
 
 @pytest.mark.parametrize("count", [1500, 30])
-async def test_a_chain_of_links_that_is_too_long_is_a_reason_for_the_person(site, count):
+async def test_a_symlink_chain_that_is_too_long_fails_the_build_with_advice(site, count):
     order = site.order({"Procfile": "web: cat l0\n", f"l{count}": "end"})
     for number in range(count):
         (order.source / f"l{number}").symlink_to(f"l{number + 1}")

@@ -84,9 +84,7 @@ exit 1
 
 
 @pytest.mark.parametrize("builds", [2, 3])
-async def test_builds_that_go_on_with_a_toolchain_share_it_with_the_next_ones(
-    site, machine, tmp_path, builds
-):
+async def test_concurrent_builds_download_a_toolchain_once_and_share_it(site, machine, tmp_path, builds):
     """The first build still installs what the application needs when the others ask for the toolchain."""
     (tmp_path / "marks").mkdir()
     meets = MEETS.replace("MARKS", str(tmp_path / "marks")).replace("BUILDS", str(builds))
@@ -100,7 +98,7 @@ async def test_builds_that_go_on_with_a_toolchain_share_it_with_the_next_ones(
 
 
 @pytest.mark.parametrize(("mode", "is_changed"), [("auto", False), ("off", True)])
-async def test_a_build_cannot_change_a_toolchain_that_others_use(site, machine, mode, is_changed):
+async def test_with_isolation_a_build_cannot_modify_a_shared_toolchain(site, machine, mode, is_changed):
     mode_of(site, mode)
     if Isolation(mode, site.kept).mode != "off" and not Isolation(mode, site.kept).holds():
         pytest.skip("no isolation on this machine")
@@ -182,7 +180,7 @@ async def test_leftovers_of_a_killed_fetch_or_sweep_are_erased(site, machine):
     assert not any(leftover.exists() for leftover in leftovers)
 
 
-async def test_without_leave_to_fetch_the_installation_is_named_at_once(site, machine):
+async def test_without_toolchain_downloads_a_missing_toolchain_is_reported_at_once(site, machine):
     mode_of(site, "off", fetches=False)
     said = await site.refused(FILES)
     assert said.startswith(
@@ -225,7 +223,7 @@ async def test_a_fetch_for_which_room_or_memory_was_missing_is_repeated_at_once(
     assert "Fetching pnpm-9.1.0 …" in site.log()
 
 
-async def test_a_node_that_cannot_be_had_is_replaced_by_the_present_one_and_said(site, machine):
+async def test_an_unavailable_node_version_is_replaced_by_the_installed_one_with_a_notice(site, machine):
     mode_of(site, "off", fetches=False)
     files = {"package.json": json.dumps({"dependencies": {"x": "1"}}), "server.js": ""}
     await site.build({**files, ".nvmrc": "18\n"})
@@ -303,7 +301,7 @@ async def test_the_nearest_python_is_used_where_the_named_one_is_absent(site, tm
     assert "and Python 3.9.1 is there" in site.log()
 
 
-def test_a_version_is_not_mistaken_for_a_longer_one(tmp_path):
+def test_a_toolchain_version_is_not_confused_with_a_prerelease_of_it(tmp_path):
     store = ArtifactStore(tmp_path, "toolchains")
     for name in ("pnpm-10.0.0-rc.1", "pnpm-10.0.0-rc"):
         with store.depending(name) as (folder, _):
@@ -336,7 +334,7 @@ async def test_a_range_without_a_python_that_can_be_fetched_is_refused(site):
     assert "Fetching" not in site.log()
 
 
-async def test_the_oldest_python_that_is_looked_for_on_the_machine_is_found(site, machine):
+async def test_python_3_9_on_the_machine_is_found(site, machine):
     (machine / "python3.9").write_text("#!/bin/sh\necho 3.9.18\n")
     (machine / "python3.9").chmod(0o755)
     site.builder = NativeBuilder(site.kept, {"UV_PYTHON_DOWNLOADS": "never"})

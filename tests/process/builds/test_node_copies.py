@@ -54,7 +54,7 @@ def text_of(site, artifact, path):
     return (site.folder_of(artifact, "node_modules") / path).read_text()
 
 
-async def test_a_build_that_changes_no_package_copies_none_and_uses_those_that_were_installed(site):
+async def test_builds_that_modify_no_package_share_one_node_modules_folder(site):
     artifact = await site.build(files("mkdir -p node_modules/.cache && echo x > node_modules/.cache/x"))
     before = inodes(site)
     assert len(before) == 1
@@ -79,9 +79,7 @@ async def test_a_build_that_changes_no_package_copies_none_and_uses_those_that_w
         ("rm node_modules/left-pad/lib/index.js && echo > node_modules/left-pad/a", "left-pad/a", "\n"),
     ],
 )
-async def test_a_build_that_changes_a_package_keeps_its_own_copy_and_the_next_build_gets_a_clean_one(
-    site, change, path, text
-):
+async def test_a_build_that_modifies_a_package_keeps_its_own_copy_of_node_modules(site, change, path, text):
     artifact = await site.build(files(change))
     assert text_of(site, artifact, path) == text
     assert not site.folder_of(artifact, "node_modules").is_symlink()
@@ -107,7 +105,7 @@ async def test_packages_that_scripts_or_a_workspace_may_change_are_not_kept(site
     assert copies(site) == []
 
 
-async def test_a_link_that_a_build_puts_in_the_place_of_the_kept_copy_is_not_followed(site, tmp_path):
+async def test_a_symlink_in_place_of_the_shared_node_modules_is_not_followed(site, tmp_path):
     await site.build(files("true"))
     (copy,) = copies(site)
     outside = tmp_path / "outside"

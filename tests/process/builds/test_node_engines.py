@@ -83,7 +83,7 @@ async def test_packages_that_need_another_node_get_it_and_later_builds_begin_wit
     ],
     ids=["it runs on this one", "packages disagree", "none that can be had", "the repository names one"],
 )
-async def test_the_present_node_is_used_where_no_other_is_better(site, machine, engines, named):
+async def test_the_installed_node_is_used_if_no_other_version_suits_better(site, machine, engines, named):
     program(machine, "npm", INSTALL.format_map(engines))
     await site.build(files(**named))
     assert installs(site) == ["installed by npm with v20.1.0"]
@@ -97,7 +97,7 @@ async def test_a_package_manager_that_refuses_the_current_node_runs_with_the_one
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"engines": ["node >= 99"]}', '{"engines": {"node": 99}}'])
-async def test_a_manifest_of_a_package_that_says_nothing_about_node_asks_for_nothing(site, machine, content):
+async def test_a_package_manifest_without_a_node_requirement_requires_none(site, machine, content):
     install = "#!/bin/sh\necho installed by npm\nmkdir -p node_modules/right-pad\n"
     program(machine, "npm", f"{install}echo '{content}' > node_modules/right-pad/package.json\n")
     await site.build(files())

@@ -59,7 +59,9 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("name", "files", "named", "wanted", "install"), ROWS, ids=[row[0] for row in ROWS])
-def test_the_lock_and_the_manifest_choose_the_manager(tmp_path, name, files, named, wanted, install):
+def test_the_lock_file_and_the_manifest_choose_the_package_manager(
+    tmp_path, name, files, named, wanted, install
+):
     write(tmp_path, files)
     manager = manager_of(tmp_path, named)
     assert manager.wanted == wanted
@@ -71,7 +73,7 @@ def test_packages_for_development_are_installed_for_a_build(tmp_path):
     assert manager_of(tmp_path, "").install(development=True)[-1] == "--production=false"
 
 
-def test_a_program_of_another_major_version_is_not_used_for_a_lock(tmp_path):
+def test_a_package_manager_of_another_major_version_than_the_lock_file_is_not_used(tmp_path):
     write(tmp_path, {"yarn.lock": ""})
     manager = manager_of(tmp_path, "")
     assert manager.accepts("1.22.22")
@@ -93,7 +95,7 @@ def test_patterns_of_a_workspace_name_its_folders(path, patterns, is_member):
     assert is_matched(path, patterns) == is_member
 
 
-def test_a_workspace_of_pnpm_is_named_in_its_own_file(tmp_path):
+def test_the_workspace_packages_of_pnpm_are_read_from_pnpm_workspace_yaml(tmp_path):
     write(tmp_path, {"pnpm-workspace.yaml": "packages:\n  - 'apps/*'  # all\n  - libs/*\ncatalog:\n  a: 1\n"})
     assert workspace_patterns(tmp_path, None) == ["apps/*", "libs/*"]
     assert workspace_patterns(tmp_path, {"packages": ["x"]}) == ["x"]

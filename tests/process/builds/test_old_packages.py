@@ -34,7 +34,7 @@ def test_an_old_package_is_recognized_by_its_version(text, old):
 
 
 @pytest.mark.parametrize(("version", "is_added"), [("20.1.0", True), ("23.0.0", False)])
-def test_the_dockerfile_of_a_recipe_installs_it_too(version, is_added):
+def test_the_generated_dockerfile_also_installs_the_older_setuptools(version, is_added):
     files = {"requirements.txt": f"flask\ngunicorn=={version}\n", "app.py": "app = Flask(__name__)\n"}
     tree = Tree(list(files), lambda path, most: files[path].encode())
     recipe = detect(tree)
@@ -59,7 +59,7 @@ async def test_an_old_server_runs_with_the_setuptools_that_it_needs(site: Site, 
     assert "82.0.0" not in site.log()
 
 
-def test_a_project_of_poetry_without_a_lock_is_read(tmp_path):
+def test_a_poetry_project_without_a_lock_file_is_accepted(tmp_path):
     (tmp_path / "pyproject.toml").write_text('[tool.poetry]\nname = "shop"\npackage-mode = false\n')
     declaration = declaration_of(tmp_path)
     assert declaration

@@ -33,7 +33,7 @@ def test_a_lock_gives_exact_versions_with_their_hashes(tmp_path):
     ]
 
 
-def test_one_package_without_a_hash_leaves_out_all_hashes_which_pip_would_demand(tmp_path):
+def test_one_unhashed_package_in_a_lock_omits_all_hashes(tmp_path):
     write(tmp_path, {"Pipfile.lock": lock_of({**LOCKED, **FROM_GIT})})
     assert pipfile_lines(tmp_path) == [
         "flask==3.0.0 ; os_name == 'posix'",
@@ -48,7 +48,7 @@ def test_a_pipfile_without_a_lock_installs_only_its_packages(tmp_path):
     assert pipfile_lines(tmp_path) == ["flask", "rich>=13", "./own"]
 
 
-def test_other_registries_are_named_before_the_packages(tmp_path):
+def test_further_package_indexes_of_a_lock_are_passed_to_pip(tmp_path):
     sources = [{"url": "https://pypi.org/simple"}, {"url": "https://registry.example.com/simple"}]
     write(tmp_path, {"Pipfile.lock": lock_of({}, sources)})
     assert pipfile_lines(tmp_path) == ["--extra-index-url https://registry.example.com/simple"]
@@ -56,7 +56,7 @@ def test_other_registries_are_named_before_the_packages(tmp_path):
     assert pipfile_lines(tmp_path) == ["--index-url https://registry.example.com/simple"]
 
 
-def test_no_value_begins_a_line_or_an_option_of_its_own(tmp_path):
+def test_values_of_a_lock_cannot_inject_lines_or_options(tmp_path):
     write(tmp_path, {"Pipfile.lock": lock_of({"a\n--pre": {"version": "==1\n-r /etc/passwd"}})})
     assert pipfile_lines(tmp_path) == ["a--pre==1-r/etc/passwd"]
 

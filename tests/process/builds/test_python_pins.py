@@ -66,7 +66,7 @@ PIPFILE = {
         ({"pyproject.toml": '[project]\ndependencies=["numpy==1.24.0"]\n'}, "pyproject.toml"),
     ],
 )
-def test_pins_of_a_lock_choose_the_python_of_both_engines(files, file, tmp_path):
+def test_both_engines_choose_the_python_version_with_wheels_for_locked_packages(files, file, tmp_path):
     recipe = detect(tree_of({**files, "app.py": FLASK}))
     assert (recipe.language_version, recipe.reasons["language_version"]) == (
         ">=3.8,<=3.11",
@@ -108,7 +108,7 @@ def test_a_lock_that_cannot_be_read_names_no_python():
         assert version_of({"Pipfile": "[packages]\n", "Pipfile.lock": text}) == ""
 
 
-def test_the_table_of_wheels_is_in_order_and_known_to_pins():
+def test_the_wheel_table_is_sorted_and_used_by_pins():
     row = re.compile(r"(\d+(?:\.\d+)*)=(\d+)-(\d+)")
     for package, text in WHEELS.items():
         rows = [row.fullmatch(word) for word in text.split()]
@@ -148,5 +148,5 @@ LINUX = "manylinux_2_17_x86_64.manylinux2014_x86_64"
         ([f"a-1.0rc1-cp38-cp38-{LINUX}.whl", "a-1.0b1.tar.gz"], []),
     ],
 )
-def test_the_table_of_wheels_is_written_from_the_names_of_files(names, rows):
+def test_the_wheel_table_is_generated_from_file_names(names, rows):
     assert generator().rows_of(names) == rows

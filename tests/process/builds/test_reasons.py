@@ -39,7 +39,7 @@ MANY = ", ".join(f"1.{number}" for number in range(40))
         (["It said why.", "and then this"], "(exit code 1): and then this. The"),
     ],
 )
-def test_a_reason_is_a_whole_sentence(output, reason):
+def test_the_reason_of_a_build_failure_is_a_complete_sentence(output, reason):
     assert reason in failure("the build", 1, deque(output))
 
 
@@ -52,7 +52,7 @@ def test_a_reason_is_a_whole_sentence(output, reason):
         ("bot.rb", "ruby bot.rb"),
     ],
 )
-def test_an_example_of_a_start_command_suits_the_files(tmp_path, file, command):
+def test_the_suggested_start_command_matches_the_files(tmp_path, file, command):
     (tmp_path / file).touch()
     said = str(nothing_found(tmp_path, "Python"))
     assert said.startswith(

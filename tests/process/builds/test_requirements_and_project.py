@@ -20,7 +20,9 @@ PROJECT = '[project]\nname = "shop"\ndependencies = ["Fast_API[standard]>=1", "g
         ("shop @ https://host.test/shop.whl\n", []),
     ],
 )
-def test_dependencies_that_only_the_project_names_are_installed_as_well(tmp_path, requirements, more):
+def test_dependencies_only_in_pyproject_toml_are_installed_besides_requirements_txt(
+    tmp_path, requirements, more
+):
     (tmp_path / "requirements.txt").write_text(requirements)
     (tmp_path / "pyproject.toml").write_text(PROJECT)
     declaration, lines = declaration_of(tmp_path), list[str]()

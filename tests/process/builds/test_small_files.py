@@ -23,7 +23,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_file_that_is_longer_than_such_files_are_is_refused(name, tmp_path):
+def test_an_oversized_manifest_file_is_refused(name, tmp_path):
     with (tmp_path / name).open("wb") as file:
         file.truncate(1 << 40)  # without a block on the disk; no machine here could read it whole
     with pytest.raises(BuildError, match=f"Shorten {name}: it is longer than 4 MiB"):
@@ -35,7 +35,7 @@ def test_a_file_of_the_longest_length_is_read(tmp_path):
     assert len(read_small(tmp_path / "Procfile")) == LONGEST
 
 
-def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
+def test_a_fifo_in_place_of_a_manifest_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "package.json")
     with pytest.raises(BuildError, match=r"Make package\.json a file:"):
         read_small(tmp_path / "package.json")

@@ -60,7 +60,7 @@ async def output_of(cells: Cells, script: str, **variables: str) -> str:
         return text.decode().strip()
 
 
-async def test_a_step_has_its_streams_and_variables_and_nothing_else_open(cells):
+async def test_a_build_step_inherits_no_other_file_descriptors_or_variables(cells):
     assert await output_of(cells, "ls /proc/self/fd; echo $A", A="1") == "0\n1\n2\n3\n1"  # 3 is the listing
 
 
@@ -77,7 +77,7 @@ async def test_the_process_that_waits_for_a_step_has_no_file_of_the_launcher_ope
         assert b"SECRET=s" in Path(f"/proc/{program}/environ").read_bytes()
 
 
-async def test_a_step_that_is_left_ends_with_all_its_processes(cells):
+async def test_cancelling_a_build_step_kills_all_of_its_processes(cells):
     mark = f"6{uuid.uuid4().int % 10**12}"
     step = BuildStep(
         ["/bin/sh", "-c", f"setsid env -i sleep {mark} & sleep {mark}"],
@@ -184,7 +184,7 @@ print(tried(0), tried(PORT))
 
 
 @pytest.mark.parametrize(("version", "answer"), [(4, "listens refused"), (3, "listens listens")])
-async def test_a_step_in_the_network_of_the_machine_takes_no_port_of_its_choice(
+async def test_a_build_step_in_the_machines_network_cannot_listen_on_a_chosen_port(
     cells, monkeypatch, version, answer
 ):
     """The kernel chooses its port. A kernel that cannot refuse others is the control."""

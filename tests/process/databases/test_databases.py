@@ -34,7 +34,7 @@ def machine(top: Path) -> ServerFolders:
     return ServerFolders(wheel="", folders=(f"{top}/*/bin",), path=f"{top}/path", beside_path=())
 
 
-async def test_the_newest_of_the_major_version_that_was_asked_for_is_taken(tmp_path):
+async def test_the_newest_installed_minor_of_the_requested_major_database_version_is_used(tmp_path):
     for version in ("14.9", "16.4"):
         postgresql(tmp_path, version)
     servers = NativeDatabases(tmp_path / "home", machine(tmp_path))
@@ -45,7 +45,7 @@ async def test_the_newest_of_the_major_version_that_was_asked_for_is_taken(tmp_p
         assert (Path(artifact.ref) / "app").is_dir()
 
 
-async def test_another_major_version_is_not_taken_but_named(tmp_path):
+async def test_another_installed_major_database_version_is_reported_and_not_used(tmp_path):
     postgresql(tmp_path, "16.4")
     servers = NativeDatabases(tmp_path / "home", machine(tmp_path))
     for wanted in ("15", "1", "160", "next"):
@@ -63,7 +63,7 @@ async def test_a_missing_database_server_is_reported_with_its_package(tmp_path, 
         await servers.artifact(type, "16", "db")
 
 
-async def test_databases_that_run_only_in_containers_are_named(tmp_path):
+async def test_a_database_type_that_runs_only_in_containers_is_refused_with_a_reason(tmp_path):
     with pytest.raises(BuildError, match=r"POSTGRESQL.*MONGODB runs only in containers"):
         await NativeDatabases(tmp_path).artifact("MONGODB", "7", "db")
 
@@ -101,7 +101,9 @@ async def test_a_server_without_its_client_is_refused_with_what_to_install(tmp_p
         ("MYSQL", "mysqld", "/usr/sbin/mysqld  Ver 8.0.39 for Linux on x86_64 (MySQL)", "mysql-8.0.39"),
     ],
 )
-async def test_every_product_is_known_by_what_it_says(tmp_path, type, name, says, key):
+async def test_every_database_product_and_version_is_recognized_by_its_version_output(
+    tmp_path, type, name, says, key
+):
     server(tmp_path / "path", name, says)
     for client in ("redis-cli", "mysqladmin"):
         server(tmp_path / "path", client, "")
@@ -109,7 +111,7 @@ async def test_every_product_is_known_by_what_it_says(tmp_path, type, name, says
     assert (await servers.artifact(type, "latest", "db")).key == key
 
 
-async def test_data_of_services_that_are_gone_is_not_kept(tmp_path):
+async def test_database_artifacts_of_removed_services_are_deleted(tmp_path):
     postgresql(tmp_path, "16.4")
     servers = NativeDatabases(tmp_path / "home", machine(tmp_path))
     for service in ("one", "two", "three"):

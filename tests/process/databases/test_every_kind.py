@@ -63,7 +63,7 @@ def test_a_database_whose_server_is_in_another_folder_now_starts_with_its_data(n
 
 
 @SHARED
-def test_a_request_to_end_waits_for_no_client_and_loses_nothing(name):
+def test_a_stopping_database_does_not_wait_for_clients_and_loses_no_data(name):
     with database(name) as db:
         process = db.started()
         db.put("anchor")
@@ -75,7 +75,7 @@ def test_a_request_to_end_waits_for_no_client_and_loses_nothing(name):
 
 
 @SHARED
-def test_a_server_that_was_killed_starts_again_with_all_that_it_had_acknowledged(name):
+def test_a_killed_database_restarts_with_all_acknowledged_data(name):
     with database(name) as db:
         for word in ("anchor", "rope"):
             process = db.started()
@@ -144,7 +144,7 @@ def test_no_list_of_processes_shows_a_password(name):
 
 
 @EVERY
-def test_a_database_answers_to_this_machine_alone(name):
+def test_a_database_listens_only_on_loopback(name):
     with database(name) as db:
         db.started()
         assert listening(db.port) == {"0100007F"}

@@ -25,7 +25,7 @@ def test_the_user_and_the_database_have_the_given_names():
         assert db.ask("SELECT current_user, current_database(), usesuper FROM pg_user") == ["me|shop|t"]
 
 
-def test_another_user_and_database_are_made_when_they_are_asked_for_later():
+def test_a_later_requested_postgresql_user_and_database_are_created():
     with database("postgresql") as db:
         db.stop(db.started())
         db.started(POSTGRES_USER="you-2", POSTGRES_DB="other")
@@ -33,7 +33,7 @@ def test_another_user_and_database_are_made_when_they_are_asked_for_later():
         assert "does not exist" in (db.ready(POSTGRES_DB="third") or "")
 
 
-def test_the_memory_of_postgresql_follows_its_limit():
+def test_shared_buffers_of_postgresql_follow_the_memory_limit():
     with database("postgresql") as db:
         db.started(WINDLASS_MEMORY="100")
         assert db.ask("SHOW shared_buffers") == ["25MB"]
@@ -49,7 +49,7 @@ def test_a_reused_process_id_of_a_dead_server_is_no_hindrance():
         assert number != str(os.getpid())
 
 
-def test_data_of_another_major_version_is_refused_with_the_way_and_left_as_it_is():
+def test_postgresql_data_of_another_major_version_is_refused_unchanged_with_advice():
     with database("postgresql", "16") as older, database("postgresql", "18") as newer:
         older.stop(older.started())
         volume = str(older.folder / "volume")
@@ -59,7 +59,7 @@ def test_data_of_another_major_version_is_refused_with_the_way_and_left_as_it_is
 
 
 @pytest.mark.parametrize("volume", [True, False])
-def test_the_data_lies_in_the_volume_and_only_without_one_where_pgdata_says(volume):
+def test_postgresql_data_is_in_the_volume_even_if_pgdata_is_set(volume):
     with database("postgresql", new=True) as db:
         elsewhere = db.folder / "elsewhere"
         db.started(PGDATA=str(elsewhere), **({} if volume else {"WINDLASS_VOLUME_DATA": ""}))
@@ -89,7 +89,7 @@ def test_as_root_the_server_runs_unprivileged_and_its_data_stays_private():
 
 
 @ROOT
-def test_where_there_are_no_user_namespaces_it_becomes_an_ordinary_user():
+def test_without_user_namespaces_postgresql_runs_as_an_ordinary_user():
     with database("postgresql", new=True) as db:
         Path(db.folder).chmod(0o711)
         db.stop(db.started(*WITHOUT_NAMESPACES))

@@ -20,7 +20,7 @@ SURROUNDINGS = {
     ("program", "other"),
     [("npm", ("pip-", "uv-")), ("pip", ("npm-",)), ("uv", ("npm-",)), ("python3", ("npm-",))],
 )
-def test_a_tool_sees_no_registry_of_another(program: str, other: tuple[str, ...]):
+def test_a_build_tool_gets_no_registry_credentials_of_another_tool(program: str, other: tuple[str, ...]):
     given = environment_for(program, SURROUNDINGS)
     assert not [value for value in given.values() if any(f"{one}canary" in value for one in other)]
     assert {"HTTPS_PROXY", "PATH"} <= given.keys()
@@ -29,5 +29,5 @@ def test_a_tool_sees_no_registry_of_another(program: str, other: tuple[str, ...]
 @pytest.mark.parametrize(
     ("program", "own"), [("npm", "npm-canary"), ("pip", "pip-canary"), ("uv", "uv-canary")]
 )
-def test_a_tool_sees_its_own_registry(program: str, own: str):
+def test_a_build_tool_gets_its_own_registry(program: str, own: str):
     assert any(own in value for value in environment_for(program, SURROUNDINGS).values())

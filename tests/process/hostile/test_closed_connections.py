@@ -51,7 +51,7 @@ MOST = 60
 
 @needs_root
 @pytest.mark.parametrize(("present", "is_ended"), [(MOST // 2 + 1, True), (MOST // 2, False)])
-async def test_the_service_with_most_is_ended_once_half_of_all_are_used(
+async def test_the_service_with_the_most_half_closed_connections_is_ended_once_half_the_limit_is_used(
     tmp_path, monkeypatch, present, is_ended
 ):
     async with Station(ProcessRig(tmp_path)) as station:
@@ -72,7 +72,7 @@ async def test_the_service_with_most_is_ended_once_half_of_all_are_used(
 
 @needs_root
 @pytest.mark.parametrize(("seconds", "count"), [(120, 50), (30, 0)])
-async def test_those_that_wait_long_for_the_other_side_count(tmp_path, seconds, count):
+async def test_only_connections_that_still_wait_for_the_peer_count(tmp_path, seconds, count):
     """The kernel keeps no more than a note of those that wait for a minute at most."""
     async with Station(ProcessRig(tmp_path)) as station:
         it = wanted(await station.rig.artifact(WAITS_FOR_50.replace("SECONDS", str(seconds))))
@@ -88,6 +88,6 @@ async def test_those_that_wait_long_for_the_other_side_count(tmp_path, seconds, 
         await station.engine.sweep(await station.engine.services())
 
 
-def test_the_kernel_tells_how_many_there_may_be() -> None:
+def test_the_kernel_reports_the_limit_of_half_closed_connections() -> None:
     assert 0 <= closed_connections.present() < closed_connections.most() < 1 << 40
     assert closed_connections.in_network_of(os.getpid()) <= closed_connections.present()

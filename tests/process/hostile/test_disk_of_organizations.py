@@ -70,11 +70,11 @@ async def ended(
     return await first_ended(station)
 
 
-async def test_the_organization_that_holds_most_of_the_disk_pays_first(station, monkeypatch):
+async def test_a_service_of_the_organization_that_uses_most_disk_is_ended_first(station, monkeypatch):
     assert await ended(station, monkeypatch, dict.fromkeys(CROWD, "crowd")) in CROWD
 
 
-async def test_each_alone_the_service_that_holds_most_is_ended(station, monkeypatch):
+async def test_among_different_organizations_the_service_that_uses_most_disk_is_ended(station, monkeypatch):
     assert await ended(station, monkeypatch, {}) == OTHER
 
 
@@ -111,7 +111,7 @@ async def test_an_organization_whose_volumes_fill_the_disk_pays_before_one_with_
     assert await first_ended(station) == STORES
 
 
-async def test_volumes_that_did_not_grow_leave_the_end_to_others(station, monkeypatch):
+async def test_a_service_whose_volume_did_not_grow_is_not_ended_first(station, monkeypatch):
     await two_that_write(station)
     held = {"stores": 5000 * MIB, "other": 60 * MIB}
     station.engine.note_disk_use(DiskMeasurement(6000 * MIB, held, {STORES: 41 * MIB}))

@@ -96,12 +96,12 @@ async def hold(folder: Path, seconds: float) -> tuple[dict[str, int | None], lis
         return dict(zip(ways(), codes, strict=True)), station.said
 
 
-async def test_a_program_that_hides_more_memory_than_its_limit_is_ended(tmp_path):
+async def test_a_program_that_hides_memory_over_its_limit_is_killed(tmp_path):
     codes, _ = await hold(tmp_path, 100)
     assert codes == dict.fromkeys(ways(), 137)
 
 
-async def test_without_these_looks_it_holds_more(tmp_path, monkeypatch):
+async def test_without_the_checks_a_program_hides_memory_over_its_limit(tmp_path, monkeypatch):
     for module in (kernel, process_memory):
         monkeypatch.setattr(module, "live_thread", lambda pid: pid)
     monkeypatch.setattr(kernel, "resident", lambda pid: 0)

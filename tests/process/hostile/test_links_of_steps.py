@@ -70,7 +70,7 @@ def file_of(pattern: str) -> str:
 
 
 @pytest.mark.parametrize(("toolchain", "pattern"), RESULTS)
-def test_results_are_copied_and_none_is_read_through_a_link(toolchain, pattern, tmp_path):
+def test_build_results_are_copied_without_following_symlinks(toolchain, pattern, tmp_path):
     (name,) = (name for name in toolchain.kept if pattern.rstrip("/").startswith(name))
     path = file_of(pattern)
     plain = Build(tmp_path / "plain", name, toolchain.results)
@@ -95,7 +95,7 @@ def test_results_are_copied_and_none_is_read_through_a_link(toolchain, pattern, 
 
 
 @pytest.mark.parametrize("name", BELOW)
-def test_a_kept_folder_goes_to_no_place_that_a_link_leads_to(name, tmp_path):
+def test_a_cache_folder_is_not_moved_to_the_target_of_a_symlink(name, tmp_path):
     plain = Build(tmp_path / "plain", name)
     plain.place.mkdir()
     plain.folders.put_in()
@@ -125,7 +125,7 @@ def test_a_link_in_the_place_of_a_kept_folder_is_not_read(tmp_path):
 
 
 @pytest.mark.parametrize("way", ["package.json", "package-lock.json", ".npmrc", "patches", ".yarn", "lib"])
-async def test_nothing_is_installed_from_a_path_that_leads_out_of_the_application(way, tmp_path):
+async def test_dependencies_from_a_path_outside_the_application_are_refused(way, tmp_path):
     app, secrets = tmp_path / "app", tmp_path / "secrets"
     for folder in (app / "lib", app / "patches", app / ".yarn" / "releases", secrets):
         folder.mkdir(parents=True)
@@ -146,7 +146,7 @@ async def test_nothing_is_installed_from_a_path_that_leads_out_of_the_applicatio
         await node.install_apart(None, needed, into, {})  # type: ignore[arg-type]
 
 
-async def test_no_step_follows_one_that_puts_a_link_in_the_place_of_the_application(tmp_path):
+async def test_no_further_step_runs_after_a_step_replaced_the_application_folder_by_a_symlink(tmp_path):
     files = {"shop/requirements.txt": "", "shop/main.py": "", "shop/Procfile": "web: python main.py"}
     for swap, is_refused in (("cd .. && mv shop was && ln -s was shop", True), ("true", False)):
         site = Site(tmp_path / str(is_refused))

@@ -62,7 +62,7 @@ def home_of(rig: ProcessRig, service: str) -> str:
 
 
 @pytest.mark.parametrize("said", ["x", "1.2", "a.b.c", "9" * 5000 + ".1.x", "-1.-1.", "1.1.\udcff"])
-async def test_a_program_that_passes_for_a_command_of_windlass_does_not_keep_it_from_starting(rig, said):
+async def test_a_service_that_poses_as_a_windlass_command_does_not_prevent_a_server_start(rig, said):
     async with Station(rig) as station:
         await lied(station, rig, {"WINDLASS_EXECUTED_BY": said})
         started = count(rig.folder)
@@ -75,7 +75,7 @@ async def test_a_program_that_passes_for_a_command_of_windlass_does_not_keep_it_
         await station.engine.discard(LIAR)
 
 
-async def test_a_variable_of_a_service_does_not_pass_for_a_command_of_windlass(rig):
+async def test_a_service_cannot_set_the_variable_that_marks_windlass_commands(rig):
     async with Station(rig) as station:
         await run(
             station,
@@ -93,14 +93,14 @@ async def test_a_variable_of_a_service_does_not_pass_for_a_command_of_windlass(r
         await station.engine.discard(LIAR)
 
 
-async def test_a_program_that_names_a_folder_that_is_not_there_is_no_lost_service(rig):
+async def test_a_program_that_names_a_nonexistent_service_folder_creates_no_lost_service(rig):
     async with Station(rig) as station:
         await lied(station, rig, {"WINDLASS_FILES": f"{home_of(rig, VICTIM)}/files"})
         assert VICTIM not in await station.engine.services()
         await station.engine.discard(LIAR)
 
 
-async def test_a_service_without_its_folder_is_still_found(rig, tmp_path):
+async def test_a_running_service_whose_folder_is_missing_is_reported_as_lost(rig, tmp_path):
     """Otherwise the test above would show nothing."""
     async with Station(rig) as station:
         await run(station, rig, SLEEPS, VICTIM)
@@ -111,7 +111,7 @@ async def test_a_service_without_its_folder_is_still_found(rig, tmp_path):
         await station.engine.discard(VICTIM)
 
 
-async def test_memory_is_counted_for_its_service_despite_false_names(rig):
+async def test_memory_of_a_program_with_a_forged_instance_mark_counts_for_its_own_service(rig):
     async with Station(rig) as station:
         victim = await run(station, rig, SLEEPS, VICTIM)
         lie = {"WINDLASS_INSTANCE": victim.id, "WINDLASS_FILES": f"{home_of(rig, VICTIM)}/files"}
@@ -142,7 +142,9 @@ async def test_a_program_that_stops_commands_in_its_cell_delays_no_other_service
         await station.engine.discard(VICTIM)
 
 
-async def test_a_command_runs_in_the_cell_and_not_in_namespaces_that_its_program_made(rig, monkeypatch):
+async def test_an_executed_command_runs_in_the_cell_and_not_in_namespaces_made_by_the_program(
+    rig, monkeypatch
+):
     real: Any = Isolation("auto", Path("/nowhere"))._findings()
     monkeypatch.setattr(isolation, "findings", lambda *numbers: {**real, "socket_filter": False})
     program = f"""
@@ -184,7 +186,7 @@ def in_child(deed: Any) -> str:
 
 
 @pytest.mark.parametrize("levels", [1, 2])
-def test_namespaces_that_a_program_has_made_below_those_of_its_cell_are_not_entered(levels):
+def test_nested_namespaces_made_by_a_program_are_not_entered(levels):
     """The control is one level: the namespaces of the cell itself."""
     made, go = os.pipe(), os.pipe()
     child = os.fork()
@@ -212,7 +214,7 @@ def test_namespaces_that_a_program_has_made_below_those_of_its_cell_are_not_ente
         os.waitpid(child, 0)
 
 
-async def test_output_that_its_program_has_closed_does_not_keep_windlass_from_starting(rig):
+async def test_an_unreadable_output_file_of_a_service_does_not_prevent_a_server_start(rig):
     async with Station(rig) as station:
         await run(
             station, rig, "import os, time; os.fchmod(1, 0); print('closed', flush=True); time.sleep(1000)"
@@ -246,7 +248,9 @@ TRICKS = {
 
 
 @pytest.mark.parametrize("trick", TRICKS.values(), ids=TRICKS.keys())
-async def test_a_run_that_writes_its_own_result_stops_nobody(rig: ProcessRig, trick: str) -> None:
+async def test_a_fifo_in_place_of_a_runs_result_file_does_not_block_the_server(
+    rig: ProcessRig, trick: str
+) -> None:
     """The server would wait at the pipe, with all that it does for others."""
     async with Station(rig) as station:
         run = wanted(rig.made(ENDS_WITH.format(trick=trick)), service=LIAR)
@@ -257,7 +261,7 @@ async def test_a_run_that_writes_its_own_result_stops_nobody(rig: ProcessRig, tr
         assert again == ended
 
 
-async def test_a_run_may_say_how_it_ended(rig: ProcessRig) -> None:
+async def test_the_result_file_of_a_run_determines_its_exit_code(rig: ProcessRig) -> None:
     """Negative control: this is the file that is read."""
     async with Station(rig) as station:
         trick = "(folder / 'ended').write_text('7 1000')"

@@ -65,12 +65,12 @@ async def fill(folder: Path, way: str, seconds: float) -> tuple[int | None, list
         return ended.exit_code, station.said
 
 
-async def test_an_instance_holds_no_more_memory_in_files_than_its_limit(tmp_path, way):
+async def test_memory_in_files_of_an_instance_counts_against_its_limit(tmp_path, way):
     code, said = await fill(tmp_path, way, 100 if "memfd" in way else 3)
     assert code == 137 or "refused: no room" in said
 
 
-async def test_without_that_count_it_would_hold_more(tmp_path, uncounted):
+async def test_without_counting_memory_in_files_an_instance_exceeds_its_limit(tmp_path, uncounted):
     code, said = await fill(tmp_path, WAYS["memfd"], 3)
     assert (code, said) == (0, ["has written"])
 
@@ -86,12 +86,12 @@ async def step(folder: Path, memory: int) -> int:
         return await process.wait()
 
 
-async def test_build_steps_hold_no_more_than_theirs(tmp_path):
+async def test_memory_in_files_of_build_steps_counts_against_their_limit(tmp_path):
     with pytest.raises(BuildError, match="build_memory"):
         await step(tmp_path, LIMIT)
 
 
-async def test_without_that_count_they_would(tmp_path, uncounted):
+async def test_without_counting_memory_in_files_build_steps_exceed_their_limit(tmp_path, uncounted):
     assert await step(tmp_path, LIMIT) == 0
 
 
@@ -158,9 +158,7 @@ signal.pause()
 
 
 @needs_root
-async def test_an_instance_with_more_mounts_than_can_be_looked_through_is_ended(
-    tmp_path, monkeypatch, many_mounts
-):
+async def test_an_instance_with_too_many_mounts_to_check_is_ended(tmp_path, monkeypatch, many_mounts):
     monkeypatch.setattr(process_memory, "_MOST_MOUNTS", many_mounts)
     rig = ProcessRig(tmp_path, has_groups=False)
     async with Station(rig) as station:
@@ -172,7 +170,7 @@ async def test_an_instance_with_more_mounts_than_can_be_looked_through_is_ended(
 
 @needs_root
 @pytest.mark.usefixtures("many_mounts")
-async def test_one_with_fewer_is_not(tmp_path):
+async def test_an_instance_with_fewer_mounts_is_not_ended(tmp_path):
     rig = ProcessRig(tmp_path, has_groups=False)
     async with Station(rig) as station:
         it = wanted(rig.made(MOUNTS))
@@ -203,7 +201,7 @@ async def test_an_instance_with_more_open_files_than_can_be_looked_through_is_en
         await station.engine.sweep(await station.engine.services())
 
 
-def test_a_table_of_mounts_is_read_once_for_all_processes_that_see_it(monkeypatch):
+def test_the_mount_table_shared_by_several_processes_is_read_once(monkeypatch):
     read: list[str] = []
 
     def mounts(process: str) -> list[bytes]:

@@ -56,7 +56,7 @@ def memory_of(groups: Any) -> int:
 @needs_root
 @pytest.mark.parametrize("volume", [False, True], ids=["working copy", "volume"])
 @pytest.mark.parametrize("is_counted", [True, False])
-async def test_pages_of_a_copied_file_that_are_kept_in_pipes_count_as_memory_of_the_service(
+async def test_cached_pages_of_a_copied_file_count_as_memory_of_the_service(
     tmp_path, monkeypatch, is_counted, volume
 ):
     if "memory" not in of_machine(tmp_path).offered():
@@ -79,7 +79,7 @@ async def test_pages_of_a_copied_file_that_are_kept_in_pipes_count_as_memory_of_
         await station.engine.remove(made.service, grace=1)
 
 
-async def test_a_copy_that_fails_names_no_folder_of_the_machine(tmp_path, monkeypatch):
+async def test_the_error_of_a_failed_copy_contains_no_path_of_the_machine(tmp_path, monkeypatch):
     monkeypatch.setattr(tree_copy, "__name__", "windlass.no_such_module")
     spawner = Spawner()
     try:
@@ -90,7 +90,7 @@ async def test_a_copy_that_fails_names_no_folder_of_the_machine(tmp_path, monkey
         spawner.close()
 
 
-async def test_a_copy_that_is_killed_has_a_remedy(tmp_path, monkeypatch):
+async def test_a_copy_killed_for_memory_is_reported_with_advice(tmp_path, monkeypatch):
     """As the kernel does if a file system in memory holds the copy."""
     monkeypatch.setattr(
         os, "waitpid", lambda pid, options: (os.waitid(os.P_PID, pid, os.WEXITED), (pid, 9))[1]

@@ -116,13 +116,15 @@ async def kept_files(folder: Any, most: int) -> tuple[int, bool]:
         return count, is_out
 
 
-async def test_memory_that_an_instance_passes_on_before_its_end_counts_as_that_of_its_service(tmp_path):
+async def test_memory_that_outlives_an_instance_counts_against_its_service(tmp_path):
     count, is_out = await kept_files(tmp_path, 4)
     assert is_out
     assert count <= 2
 
 
-async def test_without_the_limit_of_the_service_it_counts_as_that_of_none(tmp_path, monkeypatch):
+async def test_without_the_service_limit_memory_that_outlives_an_instance_is_not_counted(
+    tmp_path, monkeypatch
+):
     make: Any = Cgroups.make
     monkeypatch.setattr(Cgroups, "make", lambda self, *given: make(self, *given[:-1], 10_000))
     assert await kept_files(tmp_path, 4) == (4, False)
@@ -164,7 +166,7 @@ async def test_once_memory_is_short_the_heaviest_service_of_the_heaviest_of_seve
 
 
 @needs_root
-async def test_a_program_locks_no_pages_of_files_that_count_as_memory_of_others(tmp_path):
+async def test_a_program_cannot_lock_pages_of_files_in_memory(tmp_path):
     rig = ProcessRig(tmp_path, networks=False)
     async with Station(rig) as station:
         await station.engine.once(wanted(rig.made(LOCKS)))
@@ -172,7 +174,7 @@ async def test_a_program_locks_no_pages_of_files_that_count_as_memory_of_others(
 
 
 @needs_root
-def test_without_that_limit_it_does(tmp_path):
+def test_without_the_limit_a_program_can_lock_pages_in_memory(tmp_path):
     hear, tell = os.pipe()
 
     def run() -> None:

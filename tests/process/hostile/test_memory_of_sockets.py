@@ -73,7 +73,7 @@ async def test_an_instance_that_fills_sockets_beyond_its_memory_is_ended_once_me
     available(16 * GIB)
 
 
-async def test_while_memory_is_free_it_is_not(station, available):
+async def test_while_memory_is_free_an_instance_that_fills_sockets_is_not_ended(station, available):
     await start_both(station)
     available(2 * GIB)
     engine: Any = station.engine
@@ -106,7 +106,7 @@ async def test_a_control_group_counts_what_sockets_hold(tmp_path, has_groups):
     ],
     ids=["most above its limit", "with its sockets", "all are within their limits"],
 )
-def test_the_instance_most_above_its_memory_is_ended(uses, ended):
+def test_the_instance_that_exceeds_its_memory_limit_most_is_ended(uses, ended):
     found = heaviest(
         {
             InstanceKey(name, 1, 0): MemoryUse(limit, used, KernelBuffers(bytes=buffers))
@@ -126,7 +126,7 @@ def test_the_reserve_is_an_eighth_of_the_machine_within_limits(whole, reserve):
 
 
 @pytest.mark.parametrize("may_ask", [True, False])
-def test_sockets_and_pipes_count_as_full_where_the_server_may_not_ask_them(monkeypatch, may_ask):
+def test_sockets_and_pipes_that_the_server_cannot_inspect_count_as_full(monkeypatch, may_ask):
     if not may_ask:
         monkeypatch.setattr(live_thread, "_PIDFD_GETFD", 1 << 20)
     pairs = [socket.socketpair() for _ in range(8)]

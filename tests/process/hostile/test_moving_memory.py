@@ -63,7 +63,7 @@ async def test_memory_that_goes_from_parents_to_children_counts(tmp_path, holds)
     assert await move(tmp_path, holds, 100) == 137
 
 
-async def test_a_program_would_hide_it_from_a_list_that_is_old_when_memory_is_read(
+async def test_with_an_outdated_process_list_a_program_could_hide_memory_in_its_children(
     tmp_path, holds, monkeypatch
 ):
     new_processes: Any = kernel.new_processes
@@ -96,7 +96,9 @@ async def test_memory_of_build_steps_that_goes_to_children_counts(tmp_path, hold
         await move_in_build(tmp_path, holds, 100)
 
 
-async def test_a_build_step_would_hide_it_from_a_list_that_is_old(tmp_path, holds, monkeypatch):
+async def test_with_an_outdated_process_list_a_build_step_could_hide_memory_in_its_children(
+    tmp_path, holds, monkeypatch
+):
     sizes_below = process_memory._sizes_below
 
     def list_slowly(roots: Collection[int]) -> dict[int, int]:
@@ -108,7 +110,7 @@ async def test_a_build_step_would_hide_it_from_a_list_that_is_old(tmp_path, hold
     assert await move_in_build(tmp_path, holds, 4) == 0
 
 
-def test_the_newest_processes_are_first_also_once_the_kernel_counts_from_low_numbers_again(monkeypatch):
+def test_processes_are_listed_newest_first_even_after_process_ids_wrapped_around(monkeypatch):
     monkeypatch.setattr(os, "listdir", lambda path: ["1", "5", "net", "300", "400"])
     monkeypatch.setattr(repeated_measurement, "newest_number", lambda: 7)
     assert repeated_measurement.newest_first() == [5, 1, 400, 300]

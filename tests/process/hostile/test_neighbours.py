@@ -31,22 +31,22 @@ def found(request):
 
 
 @pytest.mark.parametrize("program", ["service", "step"])
-def test_a_program_that_sends_past_all_routers_makes_no_neighbours(found, program):
+def test_a_program_cannot_create_arp_neighbours_by_sending_past_its_router(found, program):
     assert found[program] == NONE
 
 
-def test_without_the_rules_of_its_network_it_makes_as_many_as_it_likes(as_root):
+def test_without_network_rules_a_program_creates_any_number_of_arp_neighbours(as_root):
     assert as_root["without rules"] == dict.fromkeys(WAYS, EACH) | {"router": 0}
 
 
-def test_a_program_finds_its_hub_in_a_full_table(found):
+def test_a_program_reaches_its_gateway_even_if_the_arp_table_is_full(found):
     """Permanent neighbours do not count in the table, and are found when it is full."""
     assert found["answers"] == ["victim", "internet"]
     assert GATE in dict(found["neighbours"])
     assert all(state & PERMANENT for _, state in found["neighbours"])
 
 
-def test_neighbours_on_the_way_to_the_machine_are_permanent(as_root):
+def test_arp_neighbours_between_instances_and_the_machine_are_permanent(as_root):
     assert {"instance", "trunk", "machine"} < as_root["states"].keys()  # and hubs
     for states in as_root["states"].values():
         assert any(address.startswith("198.") for address, _ in states)

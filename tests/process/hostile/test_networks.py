@@ -72,7 +72,7 @@ def test_an_instance_reaches_public_networks_and_what_the_operator_opened(found,
     assert reached == {"public", "public by udp", "public by udp from a port of its choice", "opened"}
 
 
-def test_an_instance_that_sends_by_udp_chooses_no_port_of_the_machine(found):
+def test_udp_packets_of_an_instance_do_not_leave_from_a_chosen_port_of_the_machine(found):
     assert CHOSEN not in found["ports by udp"]
 
 
@@ -88,7 +88,7 @@ def test_an_instance_reaches_the_gateway_at_the_address_of_the_machine(found):
     assert found["stranger"]["gateway of the machine"] == "gateway"
 
 
-def test_organizations_have_addresses_of_their_own_at_the_gateway(found, shared):
+def test_organizations_reach_the_gateway_from_different_addresses(found, shared):
     seen = [found[who]["own address"] for who in ("neighbour", "stranger")]
     if found["as root"]:
         assert all(address.startswith("198.19.") for address in seen)
@@ -105,7 +105,7 @@ def test_a_service_is_found_by_address_and_name_in_its_environment_only(found, s
     assert shared["stranger"]["victim"] == "victim"
 
 
-def test_an_instance_that_listens_at_a_port_of_another_gets_nothing_of_it(found, shared):
+def test_an_instance_listening_on_another_services_port_receives_none_of_its_requests(found, shared):
     assert found["stranger"]["port of the machine"] == "bound"  # in a network in which nobody looks for it
     assert found["victim"] == "victim"
     assert shared["stranger"]["port of the machine"].startswith(CLOSED)
@@ -122,19 +122,19 @@ AS = pytest.mark.parametrize("user", ["root", pytest.param("ordinary", marks=nee
 
 @AS
 @pytest.mark.slow
-def test_networks_that_live_follow_a_change_of_the_open_networks_at_a_start(user):
+def test_running_instance_networks_follow_a_changed_open_networks_setting_at_a_server_start(user):
     found = attempts("change", ordinary_user() if user == "ordinary" else ())
     assert (found["last"], found[PRIVATE]) == (PRIVATE, 0), "without a restart of the instance"
 
 
 @pytest.mark.slow
-def test_without_new_rules_they_would_keep_those_of_their_start():
+def test_without_renewed_rules_running_networks_keep_the_setting_of_their_start():
     assert attempts("change without renewal")["last"] == OPENED
 
 
 @needs("pasta")
 @pytest.mark.slow
-def test_an_environment_leaves_udp_ports_of_pasta_for_others():
+def test_an_environment_that_sends_from_many_udp_ports_leaves_some_for_others():
     found = attempts("send", ordinary_user())
     assert 0 < int(found["sent"].split()[0]) <= 512
     assert found["public"] == "internet"
@@ -150,17 +150,17 @@ def test_builds_of_an_environment_leave_udp_ports_of_pasta_for_builds_of_others(
 
 @needs("pasta")
 @pytest.mark.slow
-def test_builds_with_one_limit_would_leave_none():
+def test_with_one_shared_limit_a_build_would_leave_no_udp_ports_for_other_builds():
     found = attempts("send in a build of the same environment", ordinary_user())
     assert found["public"].startswith(CLOSED)
 
 
 @pytest.mark.slow
-def test_an_environment_would_send_from_as_many_ports_as_it_likes():
+def test_without_the_limit_an_environment_sends_from_any_number_of_udp_ports():
     assert attempts("send")["sent"] == f"{MANY_PORTS} answered"
 
 
-def test_an_organization_with_many_environments_leaves_connections_for_others():
+def test_an_organization_with_many_environments_leaves_network_connections_for_others():
     """What is refused counts nowhere: each environment tries private addresses first."""
     found = attempts("crowd")
     assert MOST < found["crowd"] <= 2 * MOST
@@ -174,12 +174,12 @@ def test_an_environment_leaves_connections_for_others_of_its_organization():
     assert [found[f"other {what}"]["public"] for what in ("service", "step")] == ["internet"] * 2
 
 
-def test_its_build_steps_would_take_them_with_as_many_as_its_services_may_have():
+def test_without_a_lower_limit_build_steps_would_use_up_the_connections_of_their_organization():
     found = attempts("crowd of one without limits for steps")
     assert all(found[f"other {what}"]["public"].startswith(CLOSED) for what in ("service", "step"))
 
 
-def test_as_many_environments_of_many_organizations_would_take_all_connections():
+def test_many_environments_of_different_organizations_can_use_up_all_connections():
     found = attempts("crowd of many organizations")
     assert found["crowd"] >= (CROWD - 1) * MOST
     assert found["other"].startswith(CLOSED)

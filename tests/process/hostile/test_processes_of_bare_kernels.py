@@ -99,7 +99,7 @@ def end(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-async def test_a_removal_ends_a_process_that_has_left_everything(rig, has_mark):
+async def test_removing_a_service_kills_a_process_that_left_its_session_and_group(rig, has_mark):
     async with Station(rig) as station:
         left = await leave(station, STAYS)
         await remove(station)
@@ -107,7 +107,7 @@ async def test_a_removal_ends_a_process_that_has_left_everything(rig, has_mark):
     end(left)
 
 
-async def test_another_server_ends_it_with_its_instance(rig, has_mark):
+async def test_another_server_kills_a_detached_process_when_it_removes_the_instance(rig, has_mark):
     async with Station(rig) as station:
         left = await leave(station, STAYS)
     assert runs(left)
@@ -118,7 +118,7 @@ async def test_another_server_ends_it_with_its_instance(rig, has_mark):
     end(left)
 
 
-async def test_it_ends_when_the_program_ends(rig, has_mark):
+async def test_a_detached_process_is_killed_when_its_program_ends(rig, has_mark):
     async with Station(rig) as station:
         left = await leave(station, LEAVES)
 
@@ -132,7 +132,7 @@ async def test_it_ends_when_the_program_ends(rig, has_mark):
     end(left)
 
 
-async def test_a_start_ends_it_if_its_folder_is_gone(rig, has_mark):
+async def test_a_server_start_kills_a_detached_process_whose_service_folder_is_gone(rig, has_mark):
     async with Station(rig) as station:
         left = await leave(station, STAYS)
     (rig.folder / "services").rename(rig.folder / "elsewhere")  # as if an operator had moved it
@@ -141,7 +141,7 @@ async def test_a_start_ends_it_if_its_folder_is_gone(rig, has_mark):
     end(left)
 
 
-async def test_nothing_of_a_build_that_is_cancelled_is_left(tmp_path, has_mark, monkeypatch):
+async def test_cancelling_a_build_kills_a_detached_process(tmp_path, has_mark, monkeypatch):
     """Its step has no first process whose end would end all, and the one that adopts orphans is killed."""
     home = tmp_path / "home"
     home.mkdir()
@@ -190,7 +190,7 @@ async def test_a_program_that_forks_faster_than_processes_are_listed_ends(rig):
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the program is one for x86-64")
-async def test_without_the_chase_such_a_program_would_not_always_end(rig, monkeypatch):
+async def test_without_the_hunt_for_fast_forkers_such_a_program_could_survive(rig, monkeypatch):
     end_these = kill.end_these
 
     async def end_later(stats: list[Any]) -> None:
@@ -266,7 +266,7 @@ signal.pause()
 
 
 @pytest.mark.parametrize("walls", [True, False])
-async def test_a_program_changes_no_process_that_it_names_by_its_number(rig, monkeypatch, walls):
+async def test_a_program_cannot_change_limits_of_another_process_by_its_id(rig, monkeypatch, walls):
     """Others, and Windlass itself, are of the same user there."""
     found = Isolation("auto", Path("/nowhere"))._findings()
     if not walls:
@@ -321,7 +321,7 @@ async def test_a_program_opens_no_terminal_of_the_operator(rig, monkeypatch, has
     os.close(inner)
 
 
-async def test_a_command_has_a_terminal_that_nothing_else_opens(rig):
+async def test_an_executed_command_gets_a_terminal_that_no_other_process_can_open(rig):
     async with Station(rig) as station:
         instance: Instance = await station.apply(wanted(rig.made("import time; time.sleep(100)")))
         command = ("sh", "-c", "stat -L -c %a /dev/fd/0; echo typed > /dev/tty; tty -s && echo works")
@@ -399,7 +399,7 @@ ONLY_PRIVILEGED = {"priority of user": "EACCES", "io priority of user": "EINVAL"
 
 
 @pytest.mark.parametrize("walls", [True, False])
-async def test_a_program_schedules_and_reaches_no_process_of_others(rig, monkeypatch, walls):
+async def test_a_program_cannot_signal_or_reschedule_processes_of_others(rig, monkeypatch, walls):
     found = Isolation("auto", Path("/nowhere"))._findings()
     if not walls:
         found = {**found, "socket_filter": False, "landlock": 0}

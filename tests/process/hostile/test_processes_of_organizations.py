@@ -73,7 +73,7 @@ async def reasons(station: Station) -> list[str]:
     return [seen.reason for service in CROWD for seen in await station.seen(service) if seen.reason]
 
 
-async def test_services_of_one_organization_leave_some_for_others(station, present, kind):
+async def test_the_services_of_one_organization_leave_processes_and_files_for_others(station, present, kind):
     present(0)
     await start_all(station)
     present(MOST // 2 + 1)
@@ -93,7 +93,7 @@ async def test_services_of_one_organization_leave_some_for_others(station, prese
     [({"environment": OTHER}, True), ({"org": "crowd"}, False)],
     ids=["another environment", "the same environment"],
 )
-async def test_services_of_one_environment_leave_some_for_others_of_the_organization(
+async def test_the_services_of_one_environment_leave_processes_and_files_for_other_environments(
     station, present, kind, other, is_spared
 ):
     present(0)
@@ -108,7 +108,7 @@ async def test_services_of_one_environment_leave_some_for_others_of_the_organiza
     present(0)
 
 
-async def test_while_enough_are_free_none_is_ended(station, present):
+async def test_while_enough_processes_and_files_are_free_no_service_is_ended(station, present):
     present(MOST // 2)
     await start_all(station)
     await station.engine._resource_monitor._share_processes()
@@ -116,7 +116,7 @@ async def test_while_enough_are_free_none_is_ended(station, present):
     assert not await reasons(station)
 
 
-async def test_where_all_belongs_to_no_service_the_log_says_so(station, present, caplog):
+async def test_scarce_processes_used_outside_of_services_are_logged(station, present, caplog):
     present(MOST)
     await station.engine._resource_monitor._share_processes()
     await station.engine._resource_monitor._share_files()
@@ -143,7 +143,7 @@ def test_the_heaviest_service_of_the_heaviest_organization_is_ended(counts, pres
     assert (found and found.service) == ended
 
 
-def test_many_small_services_of_an_environment_leave_no_end_to_a_larger_one_of_another():
+def test_an_environment_with_many_small_services_is_ended_before_one_larger_service_of_another():
     counts = {"play1": 50, "play2": 55, "prod1": 60, "prod2": 10}
     uses = {name: KernelUse("a", count, name[:4]) for name, count in counts.items()}
     scarce = Scarce("processes", MOST, 201)
@@ -153,13 +153,13 @@ def test_many_small_services_of_an_environment_leave_no_end_to_a_larger_one_of_a
 
 
 @pytest.mark.parametrize(("built", "ended"), [(54, "play2"), (56, "builds")])
-def test_builds_count_beside_the_heaviest_environment(built, ended):
+def test_builds_of_an_organization_count_towards_its_heaviest_environment(built, ended):
     counts = {"play1": 50, "play2": 55, "prod1": 60}
     uses = {name: KernelUse("a", count, name[:4]) for name, count in counts.items()}
     assert heaviest({**uses, "builds": KernelUse("a", built)}, Scarce("memory", MOST, 201)) == ended
 
 
-def test_a_limit_of_the_user_is_none_of_the_machine_whose_processes_are_of_all_users(monkeypatch):
+def test_a_per_user_process_limit_is_not_taken_as_the_limit_of_the_machine(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (FEW, FEW))
     assert user_limits.most_processes() > FEW
     assert user_limits.share_of_processes() == FEW // 8
@@ -173,7 +173,7 @@ def test_a_machine_has_one_open_file_for_each_10_kib_of_memory_at_most(monkeypat
     assert user_limits.present_files() > 0
 
 
-def test_the_open_files_of_a_process_are_counted(tmp_path):
+def test_open_files_of_a_process_are_counted(tmp_path):
     before = open_files(os.getpid())
     files = [(tmp_path / "file").open("w") for _ in range(300)]
     assert open_files(os.getpid()) >= before + 200  # before Linux 6.2 roughly
@@ -194,7 +194,7 @@ sys.stdin.read()
 """
 
 
-def test_files_that_were_mapped_and_closed_are_counted():
+def test_mapped_and_closed_files_are_counted():
     command = [sys.executable, "-c", MAPS]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
@@ -205,7 +205,7 @@ def test_files_that_were_mapped_and_closed_are_counted():
 
 
 @pytest.mark.parametrize("has_own", [True, False])
-def test_files_that_a_process_has_inherited_are_known(tmp_path, has_own):
+def test_open_files_inherited_from_the_server_are_recognized(tmp_path, has_own):
     files = [(tmp_path / "file").open("w") for _ in range(300)]
     hear, tell = os.pipe()
     child = os.fork()

@@ -77,7 +77,9 @@ async def test_a_removal_ends_processes_without_marks(rig, monkeypatch, is_first
 
 
 @pytest.mark.parametrize("is_mounted", [True, False])
-async def test_a_start_ends_processes_without_marks_whose_record_is_gone(rig, monkeypatch, is_mounted):
+async def test_a_server_start_kills_unmarked_processes_whose_instance_record_is_gone(
+    rig, monkeypatch, is_mounted
+):
     if not is_mounted:
         monkeypatch.setattr(kernel, "mount_points", lambda pid: ())
     async with Station(rig) as station:

@@ -14,7 +14,7 @@ from windlass.base.isolation.step import StepRequest
 from windlass.process.engine import ProcessEngine
 
 
-async def test_programs_have_a_lower_priority_than_what_holds_their_networks(tmp_path):
+async def test_programs_have_a_lower_priority_than_their_network_processes(tmp_path):
     rig = ProcessRig(tmp_path)
     async with Station(rig) as station:
         await station.apply(wanted(rig.made(programs.SLEEPS)))

@@ -61,7 +61,7 @@ def everything(user: str) -> frozenset[str]:
 
 @AS
 @WHEN
-def test_a_hostile_service_achieves_nothing(user, when):
+def test_no_attack_of_a_hostile_service_succeeds(user, when):
     assert worked(user, "required", when) == frozenset()
 
 

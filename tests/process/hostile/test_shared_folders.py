@@ -138,12 +138,12 @@ def led_out(folder: Path, bring: Callable[[Place], None]) -> int | None:
 
 
 @pytest.mark.parametrize("bring", [brings_content, brings_files])
-def test_a_volume_that_changes_during_a_walk_leads_nowhere_else(tmp_path, bring):
+def test_measuring_a_volume_that_changes_concurrently_never_leaves_the_volume(tmp_path, bring):
     assert led_out(tmp_path, bring) is None
 
 
 @pytest.mark.parametrize("bring", [brings_content, brings_files])
-def test_links_that_are_followed_would_lead_out_of_a_volume(tmp_path, bring, monkeypatch):
+def test_following_symlinks_would_lead_out_of_a_volume(tmp_path, bring, monkeypatch):
     monkeypatch.setattr(open_folders, "FOLDER", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     assert led_out(tmp_path, bring) is not None
 
@@ -159,7 +159,7 @@ def test_each_volume_belongs_to_the_user_of_its_service_also_a_later_one(tmp_pat
         assert {path.lstat().st_uid for path in (folder, *folder.rglob("*"))} == {OWNER}
 
 
-def test_links_of_the_application_do_not_lead_to_what_the_engine_keeps_of_an_instance(tmp_path):
+def test_a_symlink_in_an_application_cannot_overwrite_the_engines_records(tmp_path):
     place = Place(tmp_path)
     app = place.built / "app"
     (app / "deep").mkdir()

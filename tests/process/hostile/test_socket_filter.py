@@ -194,7 +194,7 @@ def has_vsock() -> bool:
     return False
 
 
-async def test_an_instance(tmp_path, filtered):
+async def test_an_instance_cannot_open_filtered_sockets(tmp_path, filtered):
     rig = ProcessRig(tmp_path)
     async with Station(rig) as station:
         await station.apply(wanted(rig.made(TRIES + "import time; time.sleep(100)")))
@@ -208,7 +208,7 @@ async def test_an_instance(tmp_path, filtered):
         await station.engine.sweep(await station.engine.services())
 
 
-async def test_a_run(tmp_path, filtered):
+async def test_a_run_cannot_open_filtered_sockets(tmp_path, filtered):
     rig = ProcessRig(tmp_path)
     async with Station(rig) as station:
         await station.engine.once(wanted(rig.made(TRIES)))
@@ -224,11 +224,11 @@ async def said_by_a_step(tmp_path: Path, program: str) -> str:
         return (await process.stdout.read()).decode()
 
 
-async def test_a_build_step(tmp_path, filtered):
+async def test_a_build_step_cannot_open_filtered_sockets(tmp_path, filtered):
     check(await said_by_a_step(tmp_path, TRIES), filtered=filtered)
 
 
-async def test_the_first_process_of_a_build_step(tmp_path, filtered):
+async def test_the_first_process_of_a_build_step_has_the_seccomp_filter(tmp_path, filtered):
     if not Isolation("auto", Path("/nowhere"))._findings()["processes"]:
         pytest.skip("needs a kernel that gives process namespaces")
     status = await said_by_a_step(tmp_path, "print(open('/proc/1/status').read())")
@@ -260,7 +260,7 @@ def answer_of_filter(architecture: int, number: int, *arguments: int) -> int:
 
 
 @pytest.mark.parametrize("number", [39, 54, 278, 425, 532, 541])
-def test_calls_of_the_interface_x32_are_missing(number):
+def test_the_seccomp_filter_refuses_x32_system_calls(number):
     """Of these, 532 and 541 are `vmsplice` and `setsockopt` there, and no calls of x86_64."""
     missing = socket_filter._REFUSE | errno.ENOSYS
     assert answer_of_filter(X86_64, 0x40000000 | number) == missing
@@ -274,7 +274,9 @@ def probed() -> str:
 
 
 @pytest.mark.parametrize("is_offered", [True, False])
-def test_a_filter_that_finds_no_room_is_not_given_up(monkeypatch, is_offered):
+def test_a_seccomp_filter_that_finds_no_room_counts_as_offered_if_the_kernel_has_filters(
+    monkeypatch, is_offered
+):
     def refuse() -> None:
         raise PermissionError(errno.EPERM, "no room")
 
@@ -283,13 +285,13 @@ def test_a_filter_that_finds_no_room_is_not_given_up(monkeypatch, is_offered):
     assert probed() == ("" if is_offered else "no room")
 
 
-def test_this_kernel_says_whether_it_has_filters(monkeypatch):
+def test_is_offered_tells_whether_the_kernel_has_seccomp_filters(monkeypatch):
     assert socket_filter.is_offered()
     monkeypatch.setattr(socket_filter, "_REFUSE", 0x12340000)
     assert not socket_filter.is_offered()
 
 
-def test_the_filter_is_loaded_with_the_rights_that_have_room_for_it(monkeypatch):
+def test_the_seccomp_filter_is_loaded_before_privileges_are_dropped(monkeypatch):
     done: list[str] = []
     for module, name in ((socket_filter, "restrict"), (cell_entry, "drop_privileges")):
         monkeypatch.setattr(module, name, lambda *_, name=name, **__: done.append(name))

@@ -66,7 +66,7 @@ async def taken(tmp_path: Path) -> list[int]:
     return said
 
 
-async def test_a_service_holds_few_of_them(tmp_path, found):
+async def test_a_service_can_create_only_few_system_v_objects(tmp_path, found):
     sets, small_sets, queues, segments, small_segments = await taken(tmp_path)
     assert sets == 0
     assert (small_sets, small_segments) == (40, 10), "databases need some"
@@ -77,7 +77,7 @@ async def test_a_service_holds_few_of_them(tmp_path, found):
         assert (queues, segments) == (0, 0)
 
 
-async def test_without_limits_it_holds_what_the_kernel_allows(tmp_path, found, monkeypatch):
+async def test_without_limits_a_service_creates_any_number_of_system_v_objects(tmp_path, found, monkeypatch):
     found["socket_filter"] = False  # the limits of an ordinary user; root sets those of shared_memory
     made = Isolation.cell
     monkeypatch.setattr(

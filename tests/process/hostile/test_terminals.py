@@ -33,7 +33,7 @@ async def test_a_service_opens_no_more_terminals_than_its_own(tmp_path):
         assert station.said[-1] == "opened 256", station.said
 
 
-async def test_a_program_without_a_cell_opens_more():
+async def test_a_program_outside_a_cell_opens_more_terminals():
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", OPENS, stdout=asyncio.subprocess.PIPE
     )

@@ -68,7 +68,7 @@ def let_a_start_take(station: Station, seconds: float) -> Any:
     return engine._resource_monitor
 
 
-async def test_a_service_with_very_many_threads_that_wait_is_ended_while_a_start_waits(station, few):
+async def test_a_service_with_140_threads_waiting_in_the_kernel_is_ended_while_a_start_waits(station, few):
     await start_both(station)
     let_a_start_take(station, waiting_threads.LONG + 1)
     assert "had 140 threads that waited for the kernel" in (await station.ended(MANY)).reason
@@ -76,7 +76,7 @@ async def test_a_service_with_very_many_threads_that_wait_is_ended_while_a_start
     assert not (await station.one(OTHER)).reason, "one with fewer is not the cause"
 
 
-async def test_one_whose_end_is_under_way_does_not_keep_another_from_being_ended(station, few):
+async def test_threads_of_a_service_that_is_already_being_ended_are_not_counted(station, few):
     """Its threads go on waiting at the lock until those of the other, which run, let them have it."""
     engine = await start_both(station)
     [key] = [key for key in engine._records.find() if key.service == MANY]
@@ -89,13 +89,13 @@ async def test_one_whose_end_is_under_way_does_not_keep_another_from_being_ended
     assert resource_monitor._waiting_threads(table, structs.replace(record, verdict=""), processes) == 140
 
 
-async def test_while_starts_are_quick_no_service_is_ended(station, few):
+async def test_while_starts_are_fast_no_service_with_waiting_threads_is_ended(station, few):
     await start_both(station)
     await let_a_start_take(station, waiting_threads.LONG)._share_locks()
     assert not (await station.one(MANY)).reason
 
 
-async def test_a_start_takes_as_long_as_it_waits(station, tmp_path):
+async def test_the_duration_of_a_start_in_progress_is_reported(station, tmp_path):
     engine: Any = station.engine
     spawner = engine._starter.spawner
     began, go_on = threading.Event(), threading.Event()

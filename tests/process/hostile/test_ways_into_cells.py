@@ -71,14 +71,14 @@ def outside(folder: Path) -> Path:
 
 
 @needs_node
-async def test_links_that_a_build_leaves_let_nothing_be_written_elsewhere(tmp_path):
+async def test_in_a_cell_a_build_writes_nothing_through_symlinks(tmp_path):
     there = outside(tmp_path)
     await build(tmp_path, in_cell=True)
     assert list(there.iterdir()) == []
 
 
 @needs_node
-async def test_links_that_a_build_leaves_would_be_followed_without_a_cell(tmp_path):
+async def test_without_a_cell_a_build_writes_through_symlinks(tmp_path):
     there = outside(tmp_path)
     await build(tmp_path, in_cell=False)
     assert list(there.iterdir()) != []
@@ -152,12 +152,14 @@ async def written_outside(folder: Path, write: str, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("write", WRITES)
-async def test_no_write_of_a_build_follows_a_link_of_its_steps(tmp_path, write, monkeypatch):
+async def test_the_builder_writes_through_no_symlink_made_by_a_build_step(tmp_path, write, monkeypatch):
     assert await written_outside(tmp_path, write, monkeypatch) == []
 
 
 @pytest.mark.parametrize("write", WRITES)
-async def test_a_write_that_removes_no_link_would_follow_it(tmp_path, write, monkeypatch):
+async def test_without_removing_symlinks_first_the_builder_would_write_through_them(
+    tmp_path, write, monkeypatch
+):
     real = Path.open
     monkeypatch.setattr(tree, "fresh", lambda path: path)
     monkeypatch.setattr(
@@ -167,7 +169,7 @@ async def test_a_write_that_removes_no_link_would_follow_it(tmp_path, write, mon
     assert await written_outside(tmp_path, write, monkeypatch) != []
 
 
-def test_a_link_in_installed_dependencies_does_not_show_what_it_leads_to(tmp_path):
+def test_a_symlink_in_installed_dependencies_gives_no_access_to_its_target(tmp_path):
     deps, artifact, there = tmp_path / ".deps" / "x", tmp_path / "key", outside(tmp_path)
     deps.mkdir(parents=True)
     artifact.mkdir()
@@ -176,7 +178,7 @@ def test_a_link_in_installed_dependencies_does_not_show_what_it_leads_to(tmp_pat
     assert files.built_folders(artifact) == [artifact, deps]
 
 
-def test_no_command_and_no_variable_of_a_service_names_a_folder_that_it_sees(tmp_path):
+def test_a_path_in_a_services_command_or_variables_is_not_made_readable(tmp_path):
     named, home = outside(tmp_path), tmp_path / "data"
     home.mkdir()
     starter = InstanceStarter.__new__(InstanceStarter)
@@ -191,7 +193,7 @@ def test_no_command_and_no_variable_of_a_service_names_a_folder_that_it_sees(tmp
         assert (str(named) in cell["readable"]) is is_seen
 
 
-def test_links_among_programs_that_were_installed_for_a_service_are_not_followed(tmp_path):
+def test_symlinks_among_programs_installed_for_a_service_are_not_followed(tmp_path):
     installed, there = tmp_path / "data" / "bin", outside(tmp_path)
     (there / "bin").mkdir()
     (there / "bin" / "python").touch()
@@ -201,7 +203,7 @@ def test_links_among_programs_that_were_installed_for_a_service_are_not_followed
     assert str(there) in programs(str(installed), ())  # elsewhere, the operator has put it there
 
 
-def test_a_link_in_the_cache_of_builds_is_not_shown_to_the_next_one(tmp_path):
+def test_a_symlink_in_the_build_cache_is_not_made_readable_for_the_next_build(tmp_path):
     there, cache = outside(tmp_path), tmp_path / "cache"
     cache.mkdir()
     (tmp_path / "data").mkdir()
@@ -212,7 +214,7 @@ def test_a_link_in_the_cache_of_builds_is_not_shown_to_the_next_one(tmp_path):
         assert (str(named) in (cell["readable"] if cell else [])) is is_shown
 
 
-def test_no_link_below_the_data_folder_is_shown_to_a_program(tmp_path):
+def test_a_symlink_below_the_data_folder_is_not_mounted_into_a_cell(tmp_path):
     data, there = tmp_path / "data", outside(tmp_path)
     (data / "real").mkdir(parents=True)
     (data / "link").symlink_to(there)
