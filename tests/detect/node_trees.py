@@ -22,6 +22,30 @@ ROWS = [
         {"package.json": package("koa", main="./lib/serve.js"), "lib/serve.js": ""},
         {"framework": "Koa", "install": "npm install", "start": "node lib/serve.js"},
     ),
+    Row(
+        "a start script that builds",
+        {"package.json": package("express", start="npm run build && node dist/server.js", build="tsc")},
+        {"start": "npm run start", "build": ""},
+        {
+            "start": "It is a script of package.json: `npm run build && node dist/server.js`. It "
+            "builds at each start, so the build does not."
+        },
+    ),
+    Row(
+        "a script of the installation that builds",
+        {
+            "package.json": package(
+                "express", scripts={"start": "node dist", "build": "tsc", "postinstall": "yarn build"}
+            )
+        },
+        {"start": "npm run start", "build": ""},
+        {"start": "It is a script of package.json: `node dist`."},
+    ),
+    Row(
+        "a start script for production beside start",
+        {"package.json": package("koa", scripts={"start": "nodemon .", "start:prod": "node ."})},
+        {"start": "npm run start:prod"},
+    ),
     Row("server.js", {"package.json": "{}", "server.js": ""}, {"start": "node server.js", "install": ""}),
     Row(
         "Nest",

@@ -26,7 +26,7 @@ def tree_of(files: Mapping[str, str | bytes]) -> Tree:
 
 def package(*names: str, start: str = "", build: str = "", **more: object) -> str:
     scripts = {name: script for name, script in (("start", start), ("build", build)) if script}
-    return json.dumps({"dependencies": dict.fromkeys(names, "1"), "scripts": scripts, **more})
+    return json.dumps({"dependencies": dict.fromkeys(names, "1"), "scripts": scripts} | more)
 
 
 class Row(NamedTuple):

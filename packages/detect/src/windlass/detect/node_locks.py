@@ -1,24 +1,9 @@
-"""Lock files of Node: the package manager and version of each, and whether commands need development
-packages."""
+"""Lock files of Node: the package manager and version of each."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
 from typing import Final
-
-_END: Final = re.compile(r"[\s=&|;()'\"]+")
-_PACKAGE: Final = re.compile(r"(?:@[\w.-]++/)?[\w.-]++")
-
-
-def needs_development(commands: Iterable[str], development: Collection[str]) -> bool:
-    """Returns whether a command uses a development package."""
-    if not development:
-        return False
-    words = (word for command in commands for word in _END.split(command))
-    names = (match[0] for word in words if (match := _PACKAGE.match(word)))
-    return any(name in development for name in names)
-
 
 LOCKS: Final = (
     ("pnpm-lock.yaml", "pnpm"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,23 +14,8 @@ from windlass.base.foreign_json import BadJson, read_json
 from windlass.builders.builder import BuildError
 from windlass.builders.node_managers import PackageManager, is_matched, manager_of, workspace_patterns
 from windlass.builders.small_files import read_small
+from windlass.detect.node_scripts import runs_build, scripts_of_installation
 
-# Lifecycle scripts that the package manager runs during an installation, in this order. They may read any
-# file.
-OWN_SCRIPTS: Final = (
-    "preinstall",
-    "install",
-    "postinstall",
-    "prepublish",
-    "preprepare",
-    "prepare",
-    "postprepare",
-)
-_HOOKS: Final = re.compile(
-    r"(npx )?(husky|lefthook|simple-git-hooks|only-allow|is-ci|node \.husky|corepack)\b.*", re.DOTALL
-)
-"""Scripts that are only useful for developers: they install Git hooks, or check which package manager is
-used."""
 MOST_PACKAGES: Final = 100
 
 
@@ -52,9 +36,7 @@ class Package(Struct, frozen=True, kw_only=True):
     @property
     def own_scripts(self) -> list[str]:
         """Returns the names of the scripts to run after an installation, in order."""
-        return [
-            name for name in OWN_SCRIPTS if name in self.scripts and not _HOOKS.fullmatch(self.scripts[name])
-        ]
+        return scripts_of_installation(self.scripts)
 
 
 def package(folder: Path) -> Package | None:
@@ -84,11 +66,9 @@ def read_manifest(file: Path) -> dict[str, Any]:
     return content
 
 
-def runs_build(package: Package, started: str) -> bool:
-    """Returns whether the start command, or a script that runs before it or during the installation, already
-    runs the build."""
-    names = {"prestart", "start", *OWN_SCRIPTS} & package.scripts.keys()
-    return any("run build" in command for command in (started, *(package.scripts[name] for name in names)))
+def builds_elsewhere(package: Package, started: str) -> bool:
+    """Returns whether the start command, or a script of the installation, already runs the build."""
+    return runs_build(package.scripts, started, *(package.scripts[name] for name in package.own_scripts))
 
 
 def texts_of(found: Any) -> dict[str, str]:
@@ -156,7 +136,7 @@ def builds_of(
         return ()
     if command:
         return (("/bin/sh", "-c", command),)
-    if runs_build(package, started):
+    if builds_elsewhere(package, started):
         return ()
     if framework.startswith("env "):
         return (("/bin/sh", "-c", framework),)

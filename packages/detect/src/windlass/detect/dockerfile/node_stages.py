@@ -19,7 +19,8 @@ from windlass.detect.dockerfile.stages import (
 )
 from windlass.detect.known_files import KnownFiles, table, text_in
 from windlass.detect.node_frameworks import build_cache_of
-from windlass.detect.node_locks import BEGINNING, NEWEST_PNPM, needs_development, version_by_lock
+from windlass.detect.node_locks import BEGINNING, NEWEST_PNPM, version_by_lock
+from windlass.detect.node_scripts import OWN_SCRIPTS, needs_development, scripts_of, scripts_of_installation
 from windlass.detect.recipe import Recipe
 
 _CACHES: Final = {
@@ -55,7 +56,6 @@ _MANIFESTS: Final = (
     ".yarnrc.yml",
     ".pnpmfile.cjs",
 )
-_OWN_SCRIPTS: Final = frozenset({"preinstall", "install", "postinstall", "prepare"})
 _MANAGER: Final = re.compile(r"(npm|yarn|pnpm|bun)@(\d++(?:\.\d++){0,2})")
 _LOCAL: Final = re.compile(r"(?:file|link|portal|workspace|patch):")
 _LOCKS: Final = {"pnpm": "pnpm-lock.yaml", "yarn": "yarn.lock"}
@@ -125,8 +125,10 @@ def _build_stage(
 
 
 def _needs_tools(recipe: Recipe, package: dict[str, object]) -> bool:
-    commands = (_start(recipe, package), text_in(table(package, "scripts"), "prestart"), recipe.release)
-    return bool(recipe.build) or needs_development(commands, table(package, "devDependencies"))
+    scripts = scripts_of(package)
+    own = (scripts.get(name, "") for name in ("prestart", *scripts_of_installation(scripts)))
+    commands = (_start(recipe, package), *own, recipe.release)
+    return bool(recipe.build) or needs_development(commands, table(package, "devDependencies"), scripts)
 
 
 def _tools(managers: list[str], files: KnownFiles, package: dict[str, object]) -> list[RunStep]:
@@ -169,7 +171,7 @@ def _needs_code(recipe: Recipe, files: KnownFiles, package: dict[str, object]) -
         package.get("workspaces")
         or files.has("pnpm-workspace.yaml")
         or "yarnPath" in files.text(".yarnrc.yml")
-        or _OWN_SCRIPTS & table(package, "scripts").keys()
+        or not set(OWN_SCRIPTS).isdisjoint(table(package, "scripts"))
         or "@prisma/client" in table(package, "dependencies")
         or any(isinstance(version, str) and _LOCAL.match(version) for version in named)
     )

@@ -10,6 +10,7 @@ from windlass.detect.known_files import KnownFiles, table, text_in
 from windlass.detect.language import Language
 from windlass.detect.node_frameworks import BROWSER_ROUTERS, FRAMEWORKS, SERVERS, NodeFramework
 from windlass.detect.node_locks import LOCKS
+from windlass.detect.node_scripts import runs_build, scripts_of, scripts_of_installation
 from windlass.detect.recipe import WEB, ProcessType, Recipe
 from windlass.detect.toolchain import Toolchain
 from windlass.detect.tree import Tree
@@ -48,11 +49,11 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     framework = next((candidate for candidate in FRAMEWORKS if candidate.package in needed), None)
     if framework is not None:
         _choose_by_framework(files, recipe, framework, package, manager)
-    _choose_build(files, recipe, package, manager, framework)
     if framework is not None and framework.missing and not recipe.is_runnable:
         recipe.problems.append(framework.missing)
     elif not recipe.is_runnable:
         _choose_start(files, recipe, package, manager)
+    _choose_build(files, recipe, package, manager, framework)
     _choose_server(recipe, needed)
 
 
@@ -129,6 +130,8 @@ def _choose_fallback(recipe: Recipe, framework: NodeFramework, package: dict[str
 def _choose_build(
     files: KnownFiles, recipe: Recipe, package: dict[str, Any], manager: str, framework: NodeFramework | None
 ) -> None:
+    if _builds_elsewhere(recipe, package):
+        return
     variables = framework.build_variables(files, package) if framework else ""
     if script := text_in(package, "scripts", "build"):
         command = f"{manager} run build"
@@ -139,6 +142,20 @@ def _choose_build(
             f"{framework.name} is built by this command, and package.json has no build script.",
             build=framework.build,
         )
+
+
+def _builds_elsewhere(recipe: Recipe, package: dict[str, Any]) -> bool:
+    """Returns whether the start command, or a script of the installation, already runs the build."""
+    scripts = scripts_of(package)
+    own = [scripts[name] for name in scripts_of_installation(scripts)]
+    started = [recipe.start, recipe.release, *(process.command for process in recipe.processes)]
+    if runs_build(scripts, *own):
+        return True
+    if recipe.start and runs_build(scripts, *started):
+        reason = recipe.reasons.get("start", "").rstrip(".")
+        recipe.reasons["start"] = f"{reason}. It builds at each start, so the build does not."
+        return True
+    return False
 
 
 def _choose_start(files: KnownFiles, recipe: Recipe, package: dict[str, Any], manager: str) -> None:

@@ -26,14 +26,13 @@ from windlass.builders.node_managers import (
 )
 from windlass.builders.node_packages import (
     MOST_PACKAGES,
-    OWN_SCRIPTS,
     Package,
     package,
     read_manifest,
     texts_of,
 )
 from windlass.builders.small_files import read_small_text
-from windlass.detect.node_locks import needs_development
+from windlass.detect.node_scripts import OWN_SCRIPTS, needs_development
 from windlass.process.builds import tree
 from windlass.process.builds.tools import Tools, step
 
@@ -119,8 +118,9 @@ def dependencies_of(
 
 
 def _starts_by_tools(package: Package, root: Package, started: str) -> bool:
-    scripts = (package.scripts.get(name, "") for name in ("prestart", "start"))
-    return needs_development((started, *scripts), {*package.development, *root.development})
+    scripts = (package.scripts.get(name, "") for name in ("prestart", "start", *package.own_scripts))
+    development = {*package.development, *root.development}
+    return needs_development((started, *scripts), development, package.scripts)
 
 
 def digest(needed: NodeDependencies, versions: str, variables: Mapping[str, str]) -> str:
