@@ -37,7 +37,11 @@ def test_each_value_has_a_reason_in_a_sentence(row):
     recipe = detect(tree_of(row.files))
     named = {name for name, _, _ in recipe.values}
     empty = Recipe()
-    own = [name for name in empty.__struct_fields__ if name not in ("reasons", "problems", "candidates")]
+    own = [
+        name
+        for name in empty.__struct_fields__
+        if name not in ("reasons", "problems", "remarks", "candidates")
+    ]
     assert named == {name for name in own if getattr(recipe, name) != getattr(empty, name)}
     assert all(reason.endswith(".") and len(reason) > 10 for _, _, reason in recipe.values)
 

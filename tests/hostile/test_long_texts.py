@@ -9,9 +9,9 @@ import pytest
 from tests.tables import rows
 from windlass.base.toml import LONGEST, parse_toml
 from windlass.builders import dockerfile
+from windlass.builders.dockerfile_hints import Shell
 from windlass.core.words.webhook_payload import matches_pattern
 from windlass.docker.builds.guard import Around, BuildRefused, rewritten
-from windlass.process.builds.dockerfile_hints import Shell
 from windlass.process.builds.start import by_procfile
 from windlass.routers.builtin.access_log import LoggedHead, RequestEntry, RouterAccessLog, count_bytes
 

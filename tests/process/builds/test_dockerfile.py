@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.tables import rows
 from windlass.base import dockerignore
 from windlass.builders.dockerfile import read
+from windlass.builders.dockerfile_hints import ExecForm, Shell, read_hints
 from windlass.builders.instructions import Argument, DockerfileError
 from windlass.builders.substitution import BadWord, substitute, words
-from windlass.process.builds.dockerfile_hints import ExecForm, Shell, read_hints
 
 
 def config(text, stage=None, **given):

@@ -6,10 +6,10 @@ import pytest
 
 from tests.process.builds.native_sites import Site
 from tests.tables import rows
+from windlass.builders.command_ports import fixed_port, web_port, with_given_port
+from windlass.builders.dockerfile_hints import ExecForm, Shell
 from windlass.detect import Recipe
 from windlass.engines.workload import Artifact
-from windlass.process.builds.command_ports import fixed_port, web_port, with_given_port
-from windlass.process.builds.dockerfile_hints import ExecForm, Shell
 
 GIVEN = "${WINDLASS_PORT_80:-80}"
 

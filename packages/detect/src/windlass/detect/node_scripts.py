@@ -15,6 +15,8 @@ _RUN: Final = frozenset(["run", "run-script"])
 _SEVERAL: Final = frozenset(["run-s", "run-p", "npm-run-all", "npm-run-all2", "concurrently"])
 _RUNNERS: Final = frozenset(["turbo", "nx", "lerna", "wireit"])
 """Programs that run scripts of the packages of a workspace."""
+_WRAPPERS: Final = frozenset(["npx", "exec", "env", "cross-env", "sh", "bash", "-c", "-lc", "dotenv", "--"])
+"""Words before a command."""
 _LIFECYCLE: Final = ("start", "restart", "test", "stop")
 """Scripts that npm runs without the word `run`."""
 OWN_SCRIPTS: Final = (
@@ -156,7 +158,7 @@ def _words_of(text: str) -> Iterator[list[str]]:
     """Yields the words of each command in a command line, without options, assignments and `npx`."""
     for part in _PARTS.split(text):
         words = part.replace('"', " ").replace("'", " ").split()
-        while words and (words[0] in ("npx", "exec", "env", "cross-env") or "=" in words[0]):
+        while words and (words[0] in _WRAPPERS or "=" in words[0]):
             words.pop(0)
         program, rest = words[:1], words[1:]
         is_node = program == ["node"]

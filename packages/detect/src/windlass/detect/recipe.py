@@ -37,6 +37,9 @@ class Recipe(Struct, kw_only=True):
     language_version: Annotated[str, Meta(description="As the repository writes it")] = ""
     framework: str = ""
     package_manager: str = ""
+    dockerfile: Annotated[
+        str, Meta(description="Path of the Dockerfile that is followed, if there is one")
+    ] = ""
     system_packages: Annotated[list[str], Meta(description="Debian packages that dependencies need")] = field(
         default_factory=list
     )
@@ -65,6 +68,9 @@ class Recipe(Struct, kw_only=True):
     problems: Annotated[list[str], Meta(description="Files that could not be read, and what is missing")] = (
         field(default_factory=list)
     )
+    remarks: Annotated[
+        list[str], Meta(description="What follows, such as that there will be no public address")
+    ] = field(default_factory=list)
     candidates: Annotated[
         list[Candidate], Meta(description="Folders of the repository that hold applications")
     ] = field(default_factory=list)
@@ -129,7 +135,7 @@ class Recipe(Struct, kw_only=True):
 
 
 _ORDER: Final = [
-    name for name in Recipe.__struct_fields__ if name not in ("reasons", "problems", "candidates")
+    name for name in Recipe.__struct_fields__ if name not in ("reasons", "problems", "remarks", "candidates")
 ]
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from windlass.base.entry_points import entry_points
 from windlass.base.file_names import file_names, read_beginning
+from windlass.builders.plan import plan_of
 from windlass.detect import Recipe, Tree, detect
 
 READERS: Final = "windlass.readers"
@@ -40,4 +41,10 @@ def load_readers() -> None:
 
 
 def recipe_of(folder: Path) -> Recipe:
+    """Returns the recipe of a folder without its Dockerfile."""
     return detect(tree_of(folder))
+
+
+def planned_recipe(folder: Path) -> Recipe:
+    """Returns what is built and started from a folder, for display."""
+    return plan_of(tree_of(folder)).recipe

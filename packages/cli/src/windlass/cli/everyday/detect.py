@@ -9,8 +9,9 @@ import click
 import msgspec
 
 from windlass.base.file_names import file_names, read_beginning
+from windlass.builders.plan import plan_of
 from windlass.detect import Recipe, Tree
-from windlass.detect import detect as recipe_of
+from windlass.detect import detect as recipe_without_dockerfile
 from windlass.detect.dockerfile import dockerfile
 from windlass.detect.recipe import WEB, ProcessType
 from windlass.terminal.sections import Command
@@ -28,14 +29,15 @@ def detect(ctx: click.Context, folder: Path, as_json: bool | None, wants_dockerf
     Reads files and runs nothing. Exits with 1 if there is no start command.
     """
     tree = Tree(file_names(folder), partial(read_beginning, folder))
-    recipe = recipe_of(tree)
+    # `--dockerfile` shows the Dockerfile of the recipe, also beside a Dockerfile.
+    recipe = recipe_without_dockerfile(tree) if wants_dockerfile else plan_of(tree).recipe
     if wants_dockerfile and recipe.is_runnable:
         _show_dockerfile(recipe, _dockerfile(recipe, tree), as_json is True)
     elif wants_json(as_json):
         print_json(msgspec.to_builtins(recipe))
     else:
         _print_recipe(recipe)
-    if not recipe.is_runnable:
+    if not (recipe.is_runnable or recipe.dockerfile):
         ctx.exit(1)
 
 
@@ -59,7 +61,7 @@ def _print_recipe(recipe: Recipe) -> None:
     shown = [entry for entry in recipe.values if not (entry[0] == "processes" and is_web_alone)]
     if shown:
         pairs((name.replace("_", " "), value, reason) for name, value, reason in shown)
-    for problem in recipe.problems:
+    for problem in (*recipe.problems, *recipe.remarks):
         click.echo(plain(problem), err=True)
     if recipe.candidates:
         click.echo("Applications in other folders (root_path). Run `windlass init` in one of them:")

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.file_names import file_names, read_beginning
+from windlass.builders.plan import plan_of
 from windlass.cli.client import Api, ApiRefused
 from windlass.cli.confirmed_links import note_link
 from windlass.cli.connection import call_options, connect
@@ -32,7 +33,7 @@ from windlass.cli.linked_folder import (
     remove_link,
     write_link,
 )
-from windlass.detect import Recipe, Tree, detect
+from windlass.detect import Recipe, Tree
 from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 from windlass.terminal.sections import Command, Option
 from windlass.terminal.tables import plain, print_json, wants_json
@@ -171,11 +172,11 @@ def init(yes: bool, repository: str | None, as_json: bool | None, **options: Any
     no terminal. What is missing is created; nothing is deployed yet. `windlass up` deploys it.
     """
     folder = current_folder()
-    recipe = detect(Tree(file_names(folder), partial(read_beginning, folder)))
+    recipe = plan_of(Tree(file_names(folder), partial(read_beginning, folder))).recipe
     git = git_folder(folder)
     _refuse_without_application(folder, recipe, git)
     _show_recipe(recipe)
-    if (folder / "Dockerfile").exists():
+    if recipe.dockerfile:
         say("A Dockerfile is there: a server with Docker builds it, and one without follows it where it can.")
     asks = not yes and sys.stdin.isatty() and sys.stdout.isatty()
     answers = _init_answers(folder, whole_folder(folder, git), recipe, options, asks=asks)
@@ -303,8 +304,7 @@ def _init_answers(
         raise InvalidUsage(f"give a project and an environment, such as shop/production, and not {place!r}")
     detected = _port_of(recipe)
     port = _check_port(options["port"] or ask("Port on which it listens for HTTP, or none", detected))
-    # With a Dockerfile, the server may choose only if EXPOSE declares a port. Otherwise it would be lost.
-    is_detected = not options["port"] and port == detected and not (folder / "Dockerfile").exists()
+    is_detected = not options["port"] and port == detected
     return InitAnswers(name=name, place=place, port=port, follows_program=is_detected)
 
 
@@ -352,7 +352,7 @@ def _name_of(folder: Path) -> str:
 
 def _refuse_without_application(folder: Path, recipe: Recipe, git: GitFolder | None) -> None:
     """Raises InvalidUsage if the folder is no application but contains folders with applications."""
-    if recipe.is_runnable or recipe.processes or not recipe.candidates or (folder / "Dockerfile").exists():
+    if recipe.is_runnable or recipe.processes or not recipe.candidates or recipe.dockerfile:
         return
     folders = ", ".join(candidate.root_path.strip("/") for candidate in recipe.candidates[:_MOST_FOLDERS])
     alone = "" if git else ". Run `git init` here first, if it needs files of the others"
@@ -367,7 +367,7 @@ def _show_recipe(recipe: Recipe) -> None:
     start = recipe.start or (f"the files in {recipe.static_folder}" if recipe.static_folder else "")
     if shown or start:
         say(f"Detected {shown or 'an application'}{f': {plain(start)}' if start else ''}")
-    for problem in recipe.problems:
+    for problem in (*recipe.problems, *recipe.remarks):
         say(plain(problem))
 
 

@@ -23,6 +23,8 @@ class ImageNotes(Struct, frozen=True, omit_defaults=True):
     release: tuple[str, ...] = ()
     is_static: bool = False
     static_fallback: str = ""
+    web_port: int = 0
+    """The port of the web process unless PORT is set; 0 if no file shows a web process."""
 
     def written(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -34,6 +36,7 @@ class ImageNotes(Struct, frozen=True, omit_defaults=True):
             processes=self.processes,
             release=self.release,
             static=site,
+            web_port=self.web_port,
             workdir=SITE if site else artifact.workdir,
         )
 

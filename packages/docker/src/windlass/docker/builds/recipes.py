@@ -21,7 +21,8 @@ from windlass.base.file_names import read_beginning
 from windlass.builders.builder import FILES, BuildError, BuildSettings, Order
 from windlass.builders.folder_recipe import tree_of
 from windlass.builders.node_packages import Package, builds_of, package, workspace_of
-from windlass.detect import Recipe, Tree, advice_for, apply_settings, detect, language_named
+from windlass.builders.plan import DockerfileChoice, plan_of
+from windlass.detect import Recipe, Tree, advice_for, detect, language_named
 from windlass.detect.dockerfile import DockerfileOptions, argv, dockerfile, is_static
 from windlass.detect.dockerfile.instructions import is_plain_path
 from windlass.detect.known_files import KnownFiles
@@ -52,7 +53,7 @@ def choose_dockerfile(order: Order, caches: bool) -> ChosenDockerfile:
     if order.settings.is_dockerfile_left_out:
         return _of_recipe(order, folder, caches)
     if files := dockerfile_of(order, folder):
-        return ChosenDockerfile(files, order.stage, _notes_of_procfile(folder))
+        return _of_repository(order, folder, files)
     if order.settings.builder == "DOCKERFILE":
         raise BuildError(
             "builder: add a Dockerfile, or set builder to AUTO: there is none in the folder that is deployed."
@@ -60,9 +61,22 @@ def choose_dockerfile(order: Order, caches: bool) -> ChosenDockerfile:
     return _of_recipe(order, folder, caches)
 
 
+def _of_repository(order: Order, folder: Path, files: BuildContext) -> ChosenDockerfile:
+    """Returns the repository's Dockerfile, with the port of its web process in the notes."""
+    choice = DockerfileChoice(
+        path=order.dockerfile,
+        text=files.text.decode(errors="replace"),
+        stage=order.stage,
+        arguments=order.arguments,
+    )
+    recipe = plan_of(tree_of(folder), order.settings, choice).recipe
+    notes = msgspec.structs.replace(_notes_of_procfile(folder), web_port=recipe.port)
+    return ChosenDockerfile(files, order.stage, notes, tuple(_described(recipe, "start", "port")))
+
+
 def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
     tree = tree_of(folder)
-    recipe = apply_settings(detect(tree), order.settings)
+    recipe = plan_of(tree, order.settings).recipe
     if not recipe.is_runnable and not order.settings.has_command:
         raise BuildError(" ".join(recipe.problems))
     options = DockerfileOptions(
@@ -159,9 +173,16 @@ def _notes_of_recipe(recipe: Recipe) -> ImageNotes:
     )
 
 
-def _lines(recipe: Recipe, text: str) -> Iterator[str]:
+def _described(recipe: Recipe, *names: str) -> Iterator[str]:
+    """Yields lines for the build log: the values with these names, or all, and the remarks."""
     for name, value, reason in recipe.values:
-        yield f"Detected {name.replace('_', ' ')}: {value} ({reason.rstrip('.')})."
+        if name in names or not names:
+            yield f"Detected {name.replace('_', ' ')}: {value} ({reason.rstrip('.')})."
+    yield from recipe.remarks
+
+
+def _lines(recipe: Recipe, text: str) -> Iterator[str]:
+    yield from _described(recipe)
     yield from (problem for problem in recipe.problems if problem != advice_for(recipe))
     yield "The image is built by this Dockerfile:"
     yield from (f"  {line}" for line in text.splitlines())

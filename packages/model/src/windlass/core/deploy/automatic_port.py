@@ -3,23 +3,18 @@ Pure."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
+from windlass.builders.command_ports import asks_for_port, names_worker
 from windlass.detect.recipe import WEB
 from windlass.engines.workload import Artifact, HealthProbe, Workload, WorkloadPort
 
 USUAL: Final = 8080
 """The default port of a web process. The process receives it in the variable PORT."""
 STATIC: Final = 80
-_ASKS_FOR_PORT: Final = re.compile(r"\$(?:PORT\b|\{PORT\b)")
-_WORKER: Final = re.compile(
-    r"(?<![\w-])(?:workers?|celery|sidekiq|resque|rq|dramatiq|huey|beat|scheduler|queue:work|good_job|bot)(?![\w-])"
-)
-"""Matches commands of programs that do not listen, such as workers."""
 
 
 def choose_port(
@@ -50,11 +45,11 @@ def choose_port(
 
 
 def _is_web(artifact: Artifact, process: str, command: str) -> bool:
-    if _ASKS_FOR_PORT.search(command or " ".join(artifact.command)):
+    if asks_for_port(command or " ".join(artifact.command)):
         return True
     if process or (artifact.processes and not command):
         return (process or WEB) == WEB and WEB in artifact.processes and _names_port(artifact)
-    return _names_port(artifact) and not _WORKER.search(command)
+    return _names_port(artifact) and not names_worker(command)
 
 
 def _names_port(artifact: Artifact) -> bool:

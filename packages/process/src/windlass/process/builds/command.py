@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from windlass.base.shell import plain_words
 from windlass.builders.builder import BuildError, Say
+from windlass.builders.dockerfile_hints import Command, ExecForm, Shell
 from windlass.detect.python_runners import without_runner
 from windlass.process.builds import container_only, tools
-from windlass.process.builds.dockerfile_hints import Command, ExecForm, Shell
 from windlass.process.builds.language_tools import OR_DOCKER, advice_to_install
 from windlass.process.builds.layout import Layout
 

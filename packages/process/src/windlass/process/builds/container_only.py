@@ -16,11 +16,11 @@ from typing import Final
 from windlass.base.shell import plain_words
 from windlass.builders.builder import BuildError
 from windlass.builders.dockerfile import Dockerfile, Stage
+from windlass.builders.dockerfile_hints import Command, ExecForm, Hints
 from windlass.builders.folder_recipe import recipe_of
 from windlass.builders.instructions import Instruction
 from windlass.builders.node_packages import Package
 from windlass.detect import Recipe
-from windlass.process.builds.dockerfile_hints import Command, ExecForm, Hints
 from windlass.process.builds.layout import Layout
 from windlass.process.builds.tools import find_program, machine_path
 

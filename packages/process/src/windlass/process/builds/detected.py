@@ -17,21 +17,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.builders.builder import BuildError, BuildSettings
+from windlass.builders.dockerfile_hints import Command, Shell
 from windlass.builders.folder_recipe import tree_of
 from windlass.builders.node_packages import Package
+from windlass.builders.plan import plan_of
 from windlass.detect import (
     Recipe,
     Toolchain,
     advice_for,
-    apply_settings,
-    detect,
     is_built,
     language_named,
     start_by_author,
 )
 from windlass.engines.workload import StaticSite
 from windlass.process.builds import python
-from windlass.process.builds.dockerfile_hints import Command, Shell
 from windlass.process.builds.language_tools import OR_DOCKER, is_installed, programs_of
 from windlass.process.builds.start import (
     CHOSEN_PROCESS,
@@ -91,11 +90,8 @@ def follow(
     configured static folder has priority over the Procfile."""
     procfile = None if settings.static_folder else procfile
     tree = tree_of(folder)
-    detected = detect(tree)
-    is_named = bool(detected.start) and detected.start == start_by_author(tree)
-    recipe = apply_settings(detected, settings)
-    if settings.has_command:
-        recipe.problems = [problem for problem in recipe.problems if problem != advice_for(recipe)]
+    recipe = plan_of(tree, replace(settings, builder="RECIPE", dockerfile_raw="")).recipe
+    is_named = bool(recipe.start) and recipe.start == start_by_author(tree)
     steps = _steps_of(recipe, package, folder, procfile, is_named=is_named)
     package = None if steps else package
     follows_recipe = is_named or steps is not None
@@ -117,7 +113,10 @@ def follow(
         added=tuple(recipe.added_packages) if is_its_own or is_site else (),
         port=recipe.port,
         steps=steps,
-        lines=tuple(recipe.problems if procfile else _lines_of(recipe, is_its_own=is_its_own)),
+        lines=(
+            *_replaced(recipe, steps, start),
+            *(recipe.problems if procfile else _lines_of(recipe, is_its_own=is_its_own)),
+        ),
     )
 
 
@@ -152,18 +151,28 @@ def _processes_of(recipe: Recipe, start: Start) -> Mapping[str, Command]:
 def _choose_start(recipe: Recipe, package: Package | None, folder: Path) -> Start | None:
     if recipe.language == "Node" and is_built(recipe.framework):
         return _start_of_built(recipe, package)
-    if chosen := by_package(package):
-        return chosen
-    if recipe.language == "Python" and recipe.framework and recipe.start:
+    if recipe.language in NATIVE and recipe.start:
         return _start_of(recipe, package)
-    return by_usual_files(folder) or _start_without_build(recipe, package)
+    # The machine has no toolchain for this language, or nothing says how the language is started.
+    return by_package(package) or by_usual_files(folder) or _start_without_build(recipe, package)
+
+
+def _replaced(recipe: Recipe, steps: RecipeSteps | None, start: Start) -> Iterator[str]:
+    """Yields why a build differs from the plan: the machine lacks the toolchain of a language."""
+    language = language_named(recipe.language)
+    toolchain = language.toolchain if language and recipe.language not in NATIVE else None
+    if toolchain and not steps and recipe.is_runnable and not is_installed(toolchain):
+        yield (
+            f"Not as planned: this is {recipe.language}, and the machine that runs Windlass has no "
+            f"{toolchain.program}. It is started by {start.origin}."
+        )
 
 
 def _lines_of(recipe: Recipe, *, is_its_own: bool) -> Iterator[str]:
     for name, value, reason in recipe.values:
         if name in _SHOWN or (is_its_own and name in _OF_START):
             yield f"Detected {name.replace('_', ' ')}: {value} ({reason.rstrip('.')})."
-    yield from recipe.problems
+    yield from (*recipe.problems, *recipe.remarks)
 
 
 def _nothing_to_start(recipe: Recipe, folder: Path) -> BuildError:

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from windlass.builders.builder import BuildError, Order
+from windlass.builders.dockerfile_hints import is_below
 from windlass.process.builds import tree
 
 # The look-behind allows a path at the end of a word, an assignment or an item of a path list.
@@ -44,7 +45,7 @@ class Layout(Struct, frozen=True, kw_only=True):
         whole = posixpath.normpath(path)
         # If the deployed folder corresponds to the root of the image, a path is replaced only if the
         # repository has it. Other paths are paths of the machine.
-        if not below(whole, self.top) or (self.top == "/" and not os.path.lexists(self.app / whole[1:])):
+        if not is_below(whole, self.top) or (self.top == "/" and not os.path.lexists(self.app / whole[1:])):
             return path
         relative = posixpath.relpath(whole, self.workdir)
         return f"{relative}/" if path.endswith("/") and relative != "." else relative
@@ -56,8 +57,3 @@ def folder_of(order: Order) -> Path:
     if folder is None or not folder.is_dir():
         raise BuildError(f"root_path: name a folder of the repository: there is no folder {order.root}.")
     return folder
-
-
-def below(path: str, top: str) -> bool:
-    """Returns whether the path equals `top` or lies in it."""
-    return path == top or path.startswith(top.rstrip("/") + "/")

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from windlass.base.shell import shell_command
 from windlass.builders.builder import BuildError, BuildSettings, Say
+from windlass.builders.dockerfile_hints import Command, text_of
 from windlass.process.builds.command import Site, resolve_command
-from windlass.process.builds.dockerfile_hints import Command
-from windlass.process.builds.start import Start, text_of
+from windlass.process.builds.start import Start
 
 
 class ProcessCommands(Struct, frozen=True):

@@ -12,16 +12,17 @@ from msgspec import Struct, field
 from windlass.base.file_names import read_beginning
 from windlass.builders import dockerfile, node_packages
 from windlass.builders.builder import BuildError, BuildSettings, Order
-from windlass.builders.folder_recipe import recipe_of
+from windlass.builders.command_ports import fixed_port, with_given_port
+from windlass.builders.dockerfile_hints import Hints, is_below, read_hints, text_of
+from windlass.builders.folder_recipe import recipe_of, tree_of
 from windlass.builders.instructions import DockerfileError
 from windlass.builders.node_packages import Commands, Package, builds_of, workspace_of
+from windlass.builders.plan import DockerfileChoice, plan_of
 from windlass.builders.small_files import read_small_text
 from windlass.detect import Tree, node_version
 from windlass.process.builds import container_only, detected, python, start, tree
-from windlass.process.builds.command_ports import fixed_port, web_port, with_given_port
 from windlass.process.builds.detected import RecipeSteps
-from windlass.process.builds.dockerfile_hints import Hints, read_hints
-from windlass.process.builds.layout import Layout, below, folder_of
+from windlass.process.builds.layout import Layout, folder_of
 from windlass.process.builds.pyproject import read_pyproject
 from windlass.process.builds.python_versions import PythonRequirement, wanted_in
 from windlass.process.builds.start import Start
@@ -187,12 +188,14 @@ def _by_dockerfile(order: Order, context: Path, file: Path, workspace: Package |
     """
     name = file.relative_to(context)
     try:
-        read = dockerfile.read(read_small_text(file))
+        text = read_small_text(file)
+        read = dockerfile.read(text)
         hinted = _hints(order, read)
     except DockerfileError as error:
         raise BuildError(f"{name} {error}.") from error
     try:
-        return _by_hints(order, context, name, hinted)
+        choice = DockerfileChoice(str(name), text, order.stage, order.arguments, executes=False)
+        return _by_hints(order, context, name, hinted, choice)
     except container_only.NeedsContainer as error:
         is_chosen = order.settings.builder == "DOCKERFILE" or order.dockerfile or order.stage
         if is_chosen or not error.gives_the_same(read, hinted):
@@ -203,11 +206,11 @@ def _by_dockerfile(order: Order, context: Path, file: Path, workspace: Package |
         return sources
 
 
-def _by_hints(order: Order, context: Path, name: Path, hinted: Hints) -> Sources:
+def _by_hints(order: Order, context: Path, name: Path, hinted: Hints, choice: DockerfileChoice) -> Sources:
     layout = _layout(context, hinted)
     package = node_packages.package(layout.folder) or node_packages.package(context)
     declaration = python.declaration_of(layout.folder) or python.declaration_of(context)
-    builds = builds_of(package, None, "")
+    builds = builds_of(package, None, text_of(hinted.command) if hinted.command else "")
     if not order.settings.has_command:
         container_only.check_web_server(hinted, layout, name)
         container_only.check_global_program(hinted, layout, name, package)
@@ -216,7 +219,7 @@ def _by_hints(order: Order, context: Path, name: Path, hinted: Hints) -> Sources
     skipped = hinted.skipped
     port = fixed_port(hinted.command, hinted.ports)
     chosen = _start(hinted, layout, package, name, order.settings)
-    recipe = recipe_of(layout.folder)
+    recipe = plan_of(tree_of(context), order.settings, choice).recipe
     return Sources(
         layout=layout,
         start=chosen,
@@ -225,7 +228,7 @@ def _by_hints(order: Order, context: Path, name: Path, hinted: Hints) -> Sources
         environment=hinted.environment,
         variables=hinted.variables,
         ports=tuple(hinted.ports) or ((port,) if port else ()),
-        web_port=web_port(chosen.command, recipe),
+        web_port=recipe.port,
         wanted_python=_version_in(hinted.image, name) or _wanted_python(context, order.settings),
         wanted_node=_wanted_node(context, None, order.settings),
         build=builds,
@@ -235,7 +238,13 @@ def _by_hints(order: Order, context: Path, name: Path, hinted: Hints) -> Sources
             if instruction.makes_files
         ),
         remarks=[
+            *(
+                f"Detected {field}: {value} ({reason.rstrip('.')})."
+                for field, value, reason in recipe.values
+                if field in ("start", "port")
+            ),
             *(recipe.problems if recipe.is_runnable else ()),
+            *recipe.remarks,
             *(
                 f"{name} line {instruction.line}: {instruction.shown}: not executed, {instruction.why}."
                 for instruction in skipped
@@ -255,7 +264,7 @@ def _hints(order: Order, read: dockerfile.Dockerfile) -> Hints:
 def _layout(context: Path, hinted: Hints) -> Layout:
     """Returns the layout of the folder. The last WORKDIR is the working folder if the repository contains
     it."""
-    folder = below(hinted.workdir, hinted.top) and tree.resolve_inside(
+    folder = is_below(hinted.workdir, hinted.top) and tree.resolve_inside(
         context, context / hinted.workdir.removeprefix(hinted.top).strip("/")
     )
     workdir = hinted.workdir if folder and folder.is_dir() else hinted.top

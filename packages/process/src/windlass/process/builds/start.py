@@ -11,11 +11,11 @@ from typing import Final
 from msgspec import Struct, field
 
 from windlass.builders.builder import BuildError
+from windlass.builders.dockerfile_hints import Command, ExecForm, Shell, text_of
 from windlass.builders.node_packages import Package
 from windlass.builders.small_files import read_small_text
 from windlass.detect.procfile import PROCFILE, Processes, exists_only_at_heroku, read_procfile
 from windlass.engines.workload import StaticSite
-from windlass.process.builds.dockerfile_hints import Command, ExecForm, Shell
 from windlass.process.builds.pyproject import read_pyproject
 
 CHOSEN_PROCESS: Final = "the process that the application chooses"
@@ -52,10 +52,6 @@ class Start(Struct, frozen=True):
         """All commands that may run, as one text to search for program names."""
         chosen = [command for command in (self.command, self.release) if command]
         return "\n".join(text_of(command) for command in (*chosen, *self.processes.values()))
-
-
-def text_of(command: Command) -> str:
-    return command.text if isinstance(command, Shell) else " ".join(command.argv)
 
 
 def by_procfile(folder: Path) -> Start | None:

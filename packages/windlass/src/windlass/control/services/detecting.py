@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from windlass.builders.folder_recipe import recipe_of
+from windlass.builders.folder_recipe import planned_recipe
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.context.git_reader import ReadCaller
@@ -22,7 +22,7 @@ async def read_recipe(ctx: Context, call: Call) -> Reply:
     repository = call.sent(RepositoryToDetect).git_repository
 
     async def detect(org: str, folder: Path) -> Recipe:
-        return await ctx.calls.run(org, recipe_of, folder)
+        return await ctx.calls.run(org, planned_recipe, folder)
 
     return Reply(encode(await look_into(ctx, call, repository, _FIELD, "detection", detect)))
 

@@ -51,6 +51,10 @@ class Shell(Struct, frozen=True):
 Command = ExecForm | Shell
 
 
+def text_of(command: Command) -> str:
+    return command.text if isinstance(command, Shell) else " ".join(command.argv)
+
+
 class SkippedStep(Struct, frozen=True):
     """A Dockerfile instruction that is not executed."""
 
@@ -178,6 +182,11 @@ class _HintReader:
         if self._size > LARGEST:
             raise DockerfileError(instruction.line, "the values of variables make this stage too large")
         return value
+
+
+def is_below(path: str, top: str) -> bool:
+    """Returns whether the path equals `top` or lies in it."""
+    return path == top or path.startswith(top.rstrip("/") + "/")
 
 
 def _command(instruction: Instruction, shell: tuple[str, ...]) -> Command | None:

@@ -13,8 +13,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from windlass.builders.dockerfile_hints import Command, ExecForm, Shell, text_of
 from windlass.detect import Recipe
-from windlass.process.builds.dockerfile_hints import Command, ExecForm, Shell
 
 _PORT: Final = re.compile(
     r"(?<![\w.:'$-])(?P<flag>(?:-b|--[a-z]+)=)?(?P<before>0\.0\.0\.0:|:|--(?:[a-z]+[.-])?port[= ]|-[pl] )"
@@ -29,6 +29,10 @@ _FILE: Final = re.compile(r"(?:^|[\s/])(?P<stem>\w[\w-]*)\.(?:py|[cm]?js|rb)(?:\
 USUAL: Final = 8000
 """The assumed port of a server whose command contains no port. If the server is found to listen on another
 port, that port is used."""
+_ASKS_FOR_PORT: Final = re.compile(r"\$(?:PORT\b|\{PORT\b)")
+_WORKER: Final = re.compile(
+    r"(?<![\w-])(?:workers?|celery|sidekiq|resque|rq|dramatiq|huey|beat|scheduler|queue:work|good_job|bot)(?![\w-])"
+)
 _SHELLS: Final = frozenset({"sh", "bash", "ash", "/bin/sh", "/bin/bash", "/bin/ash"})
 
 
@@ -41,15 +45,30 @@ def fixed_port(command: Command | None, exposed: Collection[int]) -> int | None:
 
 
 def web_port(command: Command | None, recipe: Recipe) -> int:
-    """Returns the port of a command that starts a known HTTP server or the file that the recipe starts.
-    Returns 0 for other commands."""
+    """Returns the port of a command that starts a known HTTP server, or the program that the recipe starts.
+
+    A command that runs another file than the recipe, or a worker, gets 0. One that names no file, such as
+    `npm start` or a compiled program, is the recipe's.
+    """
     if command is None:
         return 0
-    if _SERVER.search(_text_of(command)):
-        return USUAL
-    file = _FILE.search(_text_of(command))
-    serves = file and re.search(rf"\b{re.escape(file['stem'])}\b", recipe.start)
-    return recipe.port if serves else 0
+    text = text_of(command)
+    if _SERVER.search(text):
+        return recipe.port or USUAL
+    file = _FILE.search(text)
+    if file and not re.search(rf"\b{re.escape(file['stem'])}\b", recipe.start):
+        return 0
+    return 0 if names_worker(text) else recipe.port
+
+
+def asks_for_port(text: str) -> bool:
+    """Returns whether a command line uses the variable PORT."""
+    return bool(_ASKS_FOR_PORT.search(text))
+
+
+def names_worker(text: str) -> bool:
+    """Returns whether a command line names a program that does not listen, such as a worker."""
+    return bool(_WORKER.search(text))
 
 
 def with_given_port(command: Command, number: int) -> Command:
@@ -66,13 +85,9 @@ def _matches(command: Command, exposed: Collection[int]) -> list[re.Match[str]]:
     short = ("-p ", "-l ")
     return [
         match
-        for match in _PORT.finditer(_text_of(command))
+        for match in _PORT.finditer(text_of(command))
         if match["before"] not in short or int(match["port"]) in exposed
     ]
-
-
-def _text_of(command: Command) -> str:
-    return command.text if isinstance(command, Shell) else " ".join(command.argv)
 
 
 def _text_with(text: str, number: int) -> str:
