@@ -46,6 +46,31 @@ ROWS = [
             "candidates": [],
         },
     ),
+    *(
+        Row(
+            f"Hugo by {file}",
+            {
+                file: "baseURL: https://shop.example/\n",
+                "content/posts/a.md": "#",
+                "archetypes/default.md": "",
+                **more,
+            },
+            {"framework": "Hugo", "build": "hugo --minify", "static_folder": "public"},
+            {"static_folder": f"{file} is there."},
+        )
+        for file, more in (
+            ("hugo.yml", {}),
+            ("config.toml", {}),
+            ("config.yaml", {"go.mod": "module shop\n\ngo 1.22\n\nrequire github.com/x/theme v1.0.0\n"}),
+            ("config/_default/hugo.toml", {}),
+            ("config/_default/config.yaml", {"go.mod": "module shop\n"}),
+        )
+    ),
+    Row(
+        "a file of settings beside no site",
+        {"config.toml": "port = 80\n", "package.json": '{"scripts": {"start": "node a.js"}}', "a.js": ""},
+        {"language": "Node", "framework": ""},
+    ),
     Row(
         "Pelican",
         {"pelicanconf.py": "AUTHOR = 'x'\n", "requirements.txt": "pelican[markdown]\n"},

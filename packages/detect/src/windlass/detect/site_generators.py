@@ -22,6 +22,11 @@ _OF_SITES: Final = frozenset(["docs", "themes", "node_modules", "overrides", "te
 class _Generator(Struct, frozen=True, kw_only=True):
     name: str
     files: tuple[str, ...]
+    general: tuple[str, ...] = ()
+    """Files that other programs use, too: they count beside one of `folders`."""
+    folders: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+    """Files of usual sites, by which a folder is looked at that has only a general file."""
     package: str
     """The PyPI package that is installed if no file declares it."""
     build: str
@@ -38,7 +43,19 @@ _GENERATORS: Final = (
     ),
     _Generator(
         name="Hugo",
-        files=("hugo.toml", "hugo.yaml", "hugo.json"),
+        files=(
+            "hugo.toml",
+            "hugo.yaml",
+            "hugo.yml",
+            "hugo.json",
+            "config/_default/hugo.toml",
+            "config/_default/hugo.yaml",
+            "config/_default/config.toml",
+            "config/_default/config.yaml",
+        ),
+        general=("config.toml", "config.yaml", "config.yml", "config.json"),
+        folders=("archetypes", "content", "layouts", "themes"),
+        examples=("archetypes/default.md", "content/_index.md"),
         package="hugo",
         build="hugo --minify",
         folder="public",
@@ -52,16 +69,18 @@ _GENERATORS: Final = (
     ),
 )
 
-SITE_FILES: Final = tuple(file for generator in _GENERATORS for file in generator.files)
+SITE_FILES: Final = tuple(
+    file for generator in _GENERATORS for file in (*generator.files, *generator.examples)
+)
 
 
 def choose_site(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
     """Chooses the folder's static site generator if the folder contains no application. In a repository with
     an application, the site is usually only its manual."""
-    generator = next((maker for maker in _GENERATORS if files.has(*maker.files)), None)
+    generator = next((maker for maker in _GENERATORS if _file_of(maker, files)), None)
     if generator is None or recipe.is_application or _holds_others(files):
         return
-    file = files.has(*generator.files)
+    file = _file_of(generator, files)
     because = f"{file} is there."
     text = files.text(file)
     package = generator.package
@@ -73,6 +92,14 @@ def choose_site(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> No
     folder = named[1].removeprefix("./").rstrip("/") if named else generator.folder
     if not folder.startswith(("/", "..")):
         recipe.choose(because, framework=generator.name, build=generator.build, static_folder=folder)
+
+
+def _file_of(generator: _Generator, files: KnownFiles) -> str:
+    """Returns the configuration of a generator; empty if the folder has none."""
+    if own := files.has(*generator.files):
+        return own
+    named = {folder.partition("/")[0] for folder in files.tree.folders()}
+    return files.has(*generator.general) if not named.isdisjoint(generator.folders) else ""
 
 
 def _holds_others(files: KnownFiles) -> bool:

@@ -33,6 +33,10 @@ _ASKS_FOR_PORT: Final = re.compile(r"\$(?:PORT\b|\{PORT\b)")
 _WORKER: Final = re.compile(
     r"(?<![\w-])(?:workers?|celery|sidekiq|resque|rq|dramatiq|huey|beat|scheduler|queue:work|good_job|bot)(?![\w-])"
 )
+_BEFORE: Final = frozenset(
+    {"exec", "sh", "bash", "/bin/sh", "/bin/bash", "-c", "npx", "tini", "dumb-init", "--"}
+)
+_MANAGERS: Final = frozenset({"npm", "yarn", "pnpm", "bun"})
 _SHELLS: Final = frozenset({"sh", "bash", "ash", "/bin/sh", "/bin/bash", "/bin/ash"})
 
 
@@ -47,8 +51,8 @@ def fixed_port(command: Command | None, exposed: Collection[int]) -> int | None:
 def web_port(command: Command | None, recipe: Recipe) -> int:
     """Returns the port of a command that starts a known HTTP server, or the program that the recipe starts.
 
-    A command that runs another file than the recipe, or a worker, gets 0. One that names no file, such as
-    `npm start` or a compiled program, is the recipe's.
+    A command that names no file is the recipe's if it begins with the same program, a package manager or the
+    path of a program. A worker gets 0.
     """
     if command is None:
         return 0
@@ -58,7 +62,15 @@ def web_port(command: Command | None, recipe: Recipe) -> int:
     file = _FILE.search(text)
     if file and not re.search(rf"\b{re.escape(file['stem'])}\b", recipe.start):
         return 0
+    if not file and not _may_be_started_by(text, recipe):
+        return 0
     return 0 if names_worker(text) else recipe.port
+
+
+def _may_be_started_by(text: str, recipe: Recipe) -> bool:
+    words = [word.strip("'\"") for word in text.split() if word not in _BEFORE]
+    program = words[0] if words else ""
+    return "/" in program or program in _MANAGERS or program in recipe.start.split()[:1]
 
 
 def asks_for_port(text: str) -> bool:

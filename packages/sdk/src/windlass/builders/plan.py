@@ -51,7 +51,7 @@ class DockerfileChoice(Struct, frozen=True):
     ports and variables, installs the packages that the files name, and prefers a Procfile."""
 
 
-class Plan(Struct, frozen=True):
+class BuildPlan(Struct, frozen=True):
     recipe: Recipe
     hints: Hints | None = None
     """The values of the Dockerfile that is followed; None without a Dockerfile."""
@@ -63,20 +63,20 @@ def plan_of(
     tree: Tree,
     settings: BuildSettings = BuildSettings(),  # noqa: B008 (frozen)
     choice: DockerfileChoice = DockerfileChoice(),  # noqa: B008 (frozen)
-) -> Plan:
+) -> BuildPlan:
     files = KnownFiles(tree)
     name = _dockerfile(files, settings, choice)
     if not name:
-        return Plan(_with_remarks(_recipe_of(tree, settings), settings))
+        return BuildPlan(_with_remarks(_recipe_of(tree, settings), settings))
     try:
         hints = _hints(files, name, choice)
     except DockerfileError as error:
         recipe = _recipe_of(tree, settings)
         recipe.problems.append(f"Fix {name}, {error}.")
-        return Plan(recipe, trouble=f"{name} {error}.")
+        return BuildPlan(recipe, trouble=f"{name} {error}.")
     recipe = _recipe_of(_working_tree(tree, hints), settings)
     recipe = _with_dockerfile(recipe, files, name, hints, choice)
-    return Plan(_with_remarks(recipe, settings), hints)
+    return BuildPlan(_with_remarks(recipe, settings), hints)
 
 
 def _dockerfile(files: KnownFiles, settings: BuildSettings, choice: DockerfileChoice) -> str:

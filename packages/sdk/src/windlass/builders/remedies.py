@@ -149,6 +149,12 @@ _RULES: Final = tuple(
             rf"No matching distribution found for ({python_modules.STANDARD})$",
             "Remove {0} from the dependencies: it is a part of Python, and no package has its name.",
         ),
+        (
+            r"\b([\w.]{1,30}) Requires-Python >=([\d.]{1,9})[\s\S]*?"
+            r"No matching distribution found for ([\w.-]{1,100}==\1)$",
+            "Set language_version to {1} or newer, or write it to a file .python-version: {2} needs "
+            "this Python.",
+        ),
         (r"No matching distribution found for ([^\s(;]+)", _VERSION),
         (
             r"Because .*?\b([\w.-]+[=<>!~]=?[\w.]+)? ?was not found in the package registry",

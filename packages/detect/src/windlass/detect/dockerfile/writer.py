@@ -29,6 +29,7 @@ from windlass.detect.dockerfile.stages import (
     RunStep,
     Stages,
 )
+from windlass.detect.install_variables import reaches_installation
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.recipe import SITE, Recipe
 from windlass.detect.tree import Tree
@@ -104,11 +105,6 @@ _NOT_GIVEN: Final = frozenset(
 )
 """Variables of the service that are not passed to the build, because build tools would no longer find their
 own files."""
-_FOR_INSTALLING: Final = re.compile(
-    r"(?:PIP|UV|POETRY|PDM|PIPENV|NPM_CONFIG|YARN|BUN|GO|CARGO|BUNDLE|COMPOSER|NUGET|HEX|MAVEN|GRADLE|PERL_CARTON)_\w+"
-    r"|GO(?:PROXY|PRIVATE|NOPROXY|NOSUMDB|SUMDB|FLAGS)",
-    re.IGNORECASE,
-)
 _PLANNERS: Final[Mapping[str, Planner]] = {
     "Python": python_stages.plan,
     "Node": node_stages.plan,
@@ -166,7 +162,7 @@ def _build_stage(
     yield from _steps(stage.tools, options)
     yield f"WORKDIR {APP}"
     arguments = [name for name in options.variables if _VARIABLE.fullmatch(name) and name not in _NOT_GIVEN]
-    yield from (f"ARG {name}" for name in arguments if _FOR_INSTALLING.fullmatch(name))
+    yield from (f"ARG {name}" for name in arguments if reaches_installation(name))
     if stage.manifests and not options.works_below:
         yield from instructions.copy(stage.manifests)
         yield from _steps(stage.install, options)
@@ -174,7 +170,7 @@ def _build_stage(
     if options.works_below:
         yield f"WORKDIR {options.folder}"
         yield from _steps(stage.install, options)
-    yield from (f"ARG {name}" for name in arguments if not _FOR_INSTALLING.fullmatch(name))
+    yield from (f"ARG {name}" for name in arguments if not reaches_installation(name))
     yield from _steps(stage.build, options)
 
 

@@ -69,8 +69,8 @@ class _InstalledPackage(msgspec.Struct):
 
 
 class EngineNotes:
-    """Records which Node version packages required in earlier builds of a service, by the digest of the
-    packages."""
+    """Records which version of Node or Python packages required in earlier builds of a service, by the digest
+    of the packages."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -80,7 +80,10 @@ class EngineNotes:
         return self._read().get(digest, ("", ""))
 
     def add(self, digest: str, other: OtherNode) -> None:
-        notes = {**self._read(), digest: (other.major, other.named_by)}
+        self.note(digest, other.major, other.named_by)
+
+    def note(self, digest: str, version: str, named_by: str) -> None:
+        notes = {**self._read(), digest: (version, named_by)}
         kept = dict(list(notes.items())[-_MOST_NOTES:])
         write_whole(self._file, msgspec.json.encode(kept), durable=False)
 

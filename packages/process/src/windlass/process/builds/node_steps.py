@@ -12,6 +12,7 @@ from windlass.base import subprocesses
 from windlass.base.folder_removal import erase
 from windlass.builders.node_managers import manager_of
 from windlass.builders.node_packages import Package
+from windlass.detect.install_variables import switches
 from windlass.process.builds import node
 from windlass.process.builds.build_state import NOT_FOR_TOOLS, BuildState, complete, explained
 from windlass.process.builds.kept_folders import KeptFolders
@@ -147,7 +148,7 @@ async def _install_and_build(
 ) -> None:
     """Installs and builds, and links the packages to the place where instances find them."""
     variables = state.sources.variables
-    settings = about_registries(variables) | node.named_variables(needed, variables)
+    settings = about_registries(variables) | switches(variables) | node.named_variables(needed, variables)
     present = None if needed.is_installed_in_place else await _install_once(state, needed, runtime, settings)
     if present and may_change:
         await subprocesses.in_thread(check_packages, present, needed.names, runtime.version)

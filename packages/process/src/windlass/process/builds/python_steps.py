@@ -15,13 +15,20 @@ from msgspec.structs import replace
 
 from windlass.base import subprocesses
 from windlass.builders.builder import BuildError
+from windlass.detect.install_variables import switches
 from windlass.detect.python_runners import OPTIONS, RUNNERS
 from windlass.process.builds import python
 from windlass.process.builds.artifacts import name_of
 from windlass.process.builds.build_state import BuildState, complete, explained, make_folders
+from windlass.process.builds.node_engines import EngineNotes
 from windlass.process.builds.python_managers import find_program, install_locked
-from windlass.process.builds.python_versions import Interpreter, find_python
-from windlass.process.builds.tools import about_registries, step
+from windlass.process.builds.python_versions import (
+    Interpreter,
+    PythonRequirement,
+    find_python,
+    required_by_packages,
+)
+from windlass.process.builds.tools import ToolFailed, about_registries, step
 
 _TEXT: Final = rf"""#!/bin/sh
 name=${{0##*/}}
@@ -63,17 +70,16 @@ async def install_python(state: BuildState) -> None:
         state.say(line)
     if declaration and state.sources.install and not state.sources.package:
         needed = python.PythonDependencies(command=state.sources.install, cwd=declaration.folder)
-    version = await _interpreter(state)
+    version = await _interpreter(state, state.sources.wanted_python)
     if needed is None or needed.is_empty:
         python.make_standalone(version, state.made / "bin")
         state.places.append((state.made / "bin", state.final / "bin"))
         _place_programs(state, version)
         return
-    variables = about_registries(state.sources.variables) | python.named_variables(
-        needed, state.sources.variables
-    )
+    given = state.sources.variables
+    variables = about_registries(given) | switches(given) | python.named_variables(needed, given)
     with explained(version.complaint):
-        venv = await _venv(state, needed, version, variables)
+        version, venv = await _venv_of_suitable_python(state, needed, version, variables)
         state.environment["VIRTUAL_ENV"] = str(venv)
         state.places.append((venv / "bin", venv / "bin"))
         if needed.project and not needed.whole:
@@ -115,8 +121,31 @@ async def place_runners(state: BuildState) -> None:
         state.places.append((state.made / "runners", state.final / "runners"))
 
 
-async def _interpreter(state: BuildState) -> Interpreter:
-    version = await find_python(state.tools, state.toolchains, state.held, state.sources.wanted_python)
+async def _venv_of_suitable_python(
+    state: BuildState, needed: python.PythonDependencies, version: Interpreter, variables: Mapping[str, str]
+) -> tuple[Interpreter, Path]:
+    """Installs the packages, and installs them again if they require another Python and the repository names
+    no version. Later builds begin with the required version."""
+    wanted = state.sources.wanted_python
+    notes = EngineNotes(state.caches.own / "pythons.json")
+    digest = await subprocesses.in_thread(python.digest, needed, version, variables)
+    minor, package = await subprocesses.in_thread(notes.find, digest)
+    if not minor:
+        try:
+            return version, await _venv(state, needed, version, variables)
+        except ToolFailed as failed:
+            required = required_by_packages(failed.lines, wanted)
+            if required is None:
+                raise
+            minor, package = required
+            state.say(f"Installing again with Python {minor}: {package} requires it.")
+            await subprocesses.in_thread(notes.note, digest, minor, package)
+    other = await _interpreter(state, PythonRequirement(minor, package, is_strict=True))
+    return other, await _venv(state, needed, other, variables)
+
+
+async def _interpreter(state: BuildState, wanted: PythonRequirement) -> Interpreter:
+    version = await find_python(state.tools, state.toolchains, state.held, wanted)
     if version.complaint:
         state.say(version.complaint)
     if version.fetched is None:

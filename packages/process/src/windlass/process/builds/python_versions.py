@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -58,10 +58,18 @@ def _programs(surroundings: Mapping[str, str]) -> Iterator[tuple[int, str, Path]
 FILES: Final = (".python-version", "runtime.txt")
 NEWEST, OLDEST = 15, 9
 """The minor versions that are searched for on this machine."""
+DEFAULT: Final = 13
+"""The newest minor version that is used if the repository names none, as in images. Newer ones are used once
+most packages have wheels for them."""
 FETCHED: Final = (13, 12, 11, 10, 14, 9)
 """The minor versions that can be fetched for a range, in order of preference."""
 _PIPFILE: Final = re.compile(
     r"^python(?:_full)?_version[ \t]*+=[ \t]*+['\"](\d[\d.]{0,12})['\"]", re.MULTILINE
+)
+_LOCKS: Final = (
+    ("uv.lock", re.compile(r"^requires-python = \"([^\"\n]{1,80})\"", re.MULTILINE)),
+    ("pylock.toml", re.compile(r"^requires-python = \"([^\"\n]{1,80})\"", re.MULTILINE)),
+    ("Pipfile.lock", re.compile(r"\"python_(?:full_)?version\": \"(\d[\d.]{0,12})\"")),
 )
 _LONGEST: Final = 100_000
 _PLACED: Final = (
@@ -69,6 +77,17 @@ _PLACED: Final = (
 )
 """Shell command that moves the fetched Python to a path without its version."""
 _FORBIDDEN: Final = frozenset({"never", "manual", "false"})
+
+
+_IGNORED: Final = re.compile(r"([\w.!+]{1,40}) Requires-Python ([^;\n]{1,80})")
+"""Matches a version of a package that pip ignores, because it requires another Python."""
+_NOT_FOUND: Final = re.compile(
+    r"No matching distribution found for ([\w.-]{1,100})(?:\[[^\]]*\])?([^\s;]{0,80})"
+)
+_REFUSED: Final = re.compile(
+    r"Package '([^']{1,100})' requires a different Python: \S+ not in '([^']{1,80})'"
+    r"|depends on Python([<>=!~][^\s]{1,40}?),? "
+)
 
 
 class PythonRequirement(Struct, frozen=True):
@@ -115,7 +134,17 @@ def wanted_in(folder: Path, pyproject: dict[str, Any]) -> PythonRequirement:
                 return PythonRequirement(version, ".tool-versions")
     if named := _PIPFILE.search(_text(folder / "Pipfile")[:_LONGEST]):
         return PythonRequirement(named[1], "Pipfile")
-    return required_in(pyproject) or _of_pins(folder) or PythonRequirement()
+    return required_in(pyproject) or _of_lock(folder) or _of_pins(folder) or PythonRequirement()
+
+
+def _of_lock(folder: Path) -> PythonRequirement | None:
+    """Returns the Python version for which a lock file was made."""
+    for name, pattern in _LOCKS:
+        if (folder / name).is_file():
+            beginning = read_beginning(folder, name, _LONGEST).decode(errors="replace")
+            if named := pattern.search(beginning):
+                return PythonRequirement(named[1], name)
+    return None
 
 
 def _of_pins(folder: Path) -> PythonRequirement | None:
@@ -138,6 +167,39 @@ def required_in(pyproject: dict[str, Any]) -> PythonRequirement | None:
     )
 
 
+def required_by_packages(lines: Sequence[str], wanted: PythonRequirement) -> tuple[str, str] | None:
+    """Returns a Python version that the packages accept, and the package that requires it.
+
+    Reads them from the output of a failed installation. Returns None if it names no required version, or if
+    the repository excludes this version.
+    """
+    found = _ranges_in("\n".join(lines))
+    if found is None or wanted.minor:
+        return None
+    ranges, package = found
+    for minor in FETCHED:
+        full = f"3.{minor}.999"
+        if wanted.holds(full) and all(is_in_range(full, accepted) for accepted in ranges):
+            return f"3.{minor}", package
+    return None
+
+
+def _ranges_in(text: str) -> tuple[list[str], str] | None:
+    """Returns the ranges of Python versions that a package accepts, and the package."""
+    if refused := _REFUSED.search(text):
+        return [refused[2] or refused[3]], refused[1] or "a package"
+    missing = _NOT_FOUND.search(text)
+    if missing is None:
+        return None
+    package, asked = missing[1], missing[2]
+    fitting = [
+        match[2].strip()
+        for match in _IGNORED.finditer(text)
+        if not asked or is_in_range(match[1], asked.replace("===", "=="))
+    ]
+    return (fitting[-1:], f"the package {package}") if fitting else None
+
+
 def _first_line(file: Path) -> str:
     lines = (line.strip() for line in _text(file)[:200].splitlines())
     return next((line for line in lines if line and not line.startswith("#")), "")
@@ -151,12 +213,14 @@ async def find_python(
     tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: PythonRequirement
 ) -> Interpreter:
     """Returns a Python in the wanted range: the Python that runs Windlass, another Python of this machine, or
-    a fetched Python.
+    a fetched Python. If no version is wanted, returns the newest of this machine up to the default version.
 
     If there is none, returns the nearest version on this machine. Raises BuildError if the requirement is
     strict.
     """
     own = Interpreter(own_python(), ".".join(map(str, sys.version_info[:3])))
+    if not wanted.version:
+        return await _newest(tools, own)
     if wanted.holds(own.version):
         return own
     for minor in (
@@ -169,6 +233,13 @@ async def find_python(
     except BuildError as missing:
         nearest = await _nearest(tools, own, wanted)
         return _fallback(nearest, wanted, missing)
+
+
+async def _newest(tools: Tools, own: Interpreter) -> Interpreter:
+    for number in range(DEFAULT, _minor_number(own.version), -1):
+        if present := await _find(tools, f"3.{number}"):
+            return present
+    return own
 
 
 async def _find(tools: Tools, minor: str) -> Interpreter | None:

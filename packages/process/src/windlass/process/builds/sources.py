@@ -238,12 +238,12 @@ def _by_hints(order: Order, context: Path, name: Path, hinted: Hints, choice: Do
             if instruction.makes_files
         ),
         remarks=[
+            *(recipe.problems if recipe.is_runnable else ()),
             *(
                 f"Detected {field}: {value} ({reason.rstrip('.')})."
                 for field, value, reason in recipe.values
                 if field in ("start", "port")
             ),
-            *(recipe.problems if recipe.is_runnable else ()),
             *recipe.remarks,
             *(
                 f"{name} line {instruction.line}: {instruction.shown}: not executed, {instruction.why}."

@@ -152,6 +152,7 @@ class Tools:
             "npm_config_progress": "false",
             "npm_config_color": "false",
             "CI": "1",
+            "TERM": "dumb",
         }
 
     def elsewhere(self, home: Path, cache: Path, cells: Cells) -> Tools:
@@ -208,7 +209,8 @@ class Tools:
         self, argv: Sequence[str | Path], cwd: Path, more: Mapping[str, str], heard: OutputLines, what: str
     ) -> int:
         own = environment_for(Path(argv[0]).name, self._environment)
-        env = {**own, **more}
+        # Some programs read PWD without a shell that would set it.
+        env = {**own, **more, "PWD": str(cwd)}
         self._may_run += 1
         try:
             words = [self._resolve_program(argv[0], env), *map(str, argv[1:])]
