@@ -174,11 +174,14 @@ async def test_a_port_detected_by_init_is_automatic_and_a_chosen_port_is_fixed(
     assert ([port["internal_port"] for port in made["ports"]], made["automatic_port"]) == ([8080], follows)
 
 
-async def test_the_port_of_a_folder_with_a_dockerfile_is_fixed(windlass, folder):
-    (folder / "Dockerfile").write_text("FROM python:3.11\nCMD python app.py\n")
+@pytest.mark.parametrize(("command", "follows"), [("python app.py", True), ("python other.py", False)])
+async def test_the_port_beside_a_dockerfile_follows_the_program_only_if_the_plan_shows_one(
+    windlass, folder, command, follows
+):
+    (folder / "Dockerfile").write_text(f"FROM python:3.11\nCMD {command}\n")
     await windlass.done("init", "-e", "shop/production", "--name", "web")
     made = await windlass.done("application", "get", "web")
-    assert (len(made["ports"]), made["automatic_port"]) == (1, False)
+    assert (len(made["ports"]), made["automatic_port"]) == (1, follows)
 
 
 async def test_init_prints_no_command_for_the_only_process(windlass, folder):

@@ -15,6 +15,7 @@ from tests.commands.test_stories import shop
 from tests.commands.waits import meanwhile
 from tests.fakes.engine import FakeEngine
 from tests.world import REPOSITORY
+from windlass.cli.deployments import EndedDeployment, StartedDeployment, summary
 from windlass.cli.formatting import ago
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-")
@@ -329,3 +330,19 @@ async def test_the_list_of_clusters_begins_with_the_state_of_the_engine_and_its_
 
 async def done(value: str) -> str:
     return value
+
+
+def test_an_application_for_which_no_port_was_found_is_live_in_yellow():
+    deployment = {
+        "action": "DEPLOY",
+        "status": "SUCCEEDED",
+        "number": 1,
+        "instances": 1,
+        "created_at": "2026-01-31T09:00:00Z",
+        "finished_at": "2026-01-31T09:00:02Z",
+    }
+    ended = EndedDeployment(StartedDeployment("/application/x", "web", "d"), deployment)
+    yellow = "\x1b[33mlive, without a public address\x1b[0m"
+    assert yellow in summary(ended, "", lacks_port=True)
+    # Negative control: a worker and a database need no port.
+    assert yellow not in summary(ended, "")

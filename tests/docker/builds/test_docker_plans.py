@@ -1,4 +1,4 @@
-"""An image follows the plan that is shown before: for each tree of the tables, with and without a Dockerfile."""
+"""An image follows the plan that is shown before: for each tree of the tables, with a Dockerfile or not."""
 
 from __future__ import annotations
 

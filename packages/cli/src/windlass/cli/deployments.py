@@ -181,8 +181,9 @@ def is_under_way(status: Mapping[str, Any]) -> bool:
     return state != "RUNNING" and state.endswith(("ING", "QUEUED"))
 
 
-def summary(ended: EndedDeployment, url: str) -> str:
-    """Returns one line about the result of the deployment."""
+def summary(ended: EndedDeployment, url: str, *, lacks_port: bool = False) -> str:
+    """Returns one line about the result of the deployment. `lacks_port`: no port leads to the service, and
+    no setting says that it needs none."""
     name, deployment = ended.started.name, ended.deployment
     action = Do(deployment["action"])
     if deployment["status"] == Progress.CANCELED:
@@ -201,7 +202,10 @@ def summary(ended: EndedDeployment, url: str) -> str:
     if deployment.get("state") == _FAILS:  # the service failed after the deployment had succeeded
         command = f"windlass logs {quote(name)}"
         return f"Look at its log, with `{command}`: {name} was deployed, and fails now ({facts})"
-    place = f"live at {click.style(url, bold=True)}" if url else "live, without a public address"
+    nowhere = "live, without a public address"
+    place = f"live at {click.style(url, bold=True)}" if url else nowhere
+    if lacks_port:
+        place = click.style(nowhere, fg="yellow")
     return f"{name} is {place} ({facts})"
 
 
@@ -223,6 +227,12 @@ def first_address(api: Api, path: str) -> str:
     """Returns the address of a service's default port; empty if there is none."""
     links = retry_until_done(lambda: api.get(f"{path}/link"), RetryTimer())["results"]
     return str(links[0]["url"]) if links else ""
+
+
+def lacks_port(api: Api, path: str) -> bool:
+    """Returns whether Windlass was to choose the port of a service, and found none."""
+    service = retry_until_done(lambda: api.get(path), RetryTimer())
+    return service.get("automatic_port") is True and service.get("ports") == [] and not service.get("process")
 
 
 def _duration_of(deployment: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from windlass.cli.client import Api
-from windlass.cli.deployments import StartedDeployment, first_address, say, serves, summary
+from windlass.cli.deployments import StartedDeployment, first_address, lacks_port, say, serves, summary
 from windlass.cli.following import wait_for_budget
 from windlass.cli.overviews import print_address_hint
 from windlass.cli.waiting import DeploymentWait
@@ -43,7 +43,8 @@ def wait_and_show(
         print_json(ended.deployment)
         return
     url = first_address(api, started.path) if serves(ended) else ""
-    click.echo(summary(ended, url))
+    lacks = serves(ended) and not url and lacks_port(api, started.path)
+    click.echo(summary(ended, url, lacks_port=lacks))
     print_address_hint(family, ended, url)
 
 

@@ -304,7 +304,8 @@ def _init_answers(
         raise InvalidUsage(f"give a project and an environment, such as shop/production, and not {place!r}")
     detected = _port_of(recipe)
     port = _check_port(options["port"] or ask("Port on which it listens for HTTP, or none", detected))
-    is_detected = not options["port"] and port == detected
+    # Of a Dockerfile that shows no port, the server would choose none.
+    is_detected = not options["port"] and port == detected and bool(recipe.port or not recipe.dockerfile)
     return InitAnswers(name=name, place=place, port=port, follows_program=is_detected)
 
 

@@ -30,14 +30,17 @@ export function serviceKind(service) {
   return kind === "ok" && hasManyErrors(service) ? "warn" : kind;
 }
 
+/** Whether Windlass was to choose the port of a running service, and found none, so that nothing reaches it. */
+export const lacksPort = ({ automatic_port: isAutomatic, ports, process }, state) => OK.has(state) && isAutomatic && !ports?.length && !process;
+
 export const hasManyErrors = ({ error_share: share }) => share >= MANY_ERRORS;
 
 /** The word for the state of a service, or of anything else that has a state. */
 export const stateOf = ({ state, service_type: type = "" }) => words.kinds[type]?.states[state] || words.states[state] || words.readable(state).toLowerCase();
 
-/** Icon and word. `type` is the kind of a service, where its states have words of their own; `kind` may say more than the state alone. */
-export function badge(state, kind = kindOf(state), type = "") {
-  const word = kind === "warn" && OK.has(state) ? words.states.DEGRADED : stateOf({ state, service_type: type });
+/** Icon and word. `type` is the kind of a service, where its states have words of their own; `kind` may say more than the state alone, and `warning` is its word then. */
+export function badge(state, kind = kindOf(state), type = "", warning = "") {
+  const word = kind === "warn" && OK.has(state) ? warning || words.states.DEGRADED : stateOf({ state, service_type: type });
   return h("span", { class: `state ${kind}` }, stateIcon(kind), word);
 }
 

@@ -7,7 +7,7 @@ const plural = (count, one, many = `${one}s`) => `${grouped(count)} ${count === 
 const products = { POSTGRESQL: "PostgreSQL", MYSQL: "MySQL", MONGODB: "MongoDB", REDIS: "Redis" };
 
 const states = {
-  RUNNING: "running", DEPLOYED: "running", RESTARTED: "running", DEGRADED: "degraded", ERROR: "failed", FAILED: "failed", SUCCEEDED: "succeeded",
+  RUNNING: "running", DEPLOYED: "running", RESTARTED: "running", DEGRADED: "degraded", UNREACHED: "running, without an address", ERROR: "failed", FAILED: "failed", SUCCEEDED: "succeeded",
   STOPPED: "stopped", READY: "never deployed", QUEUED: "queued", BUILDING: "building", DEPLOYING: "deploying", STOPPING: "stopping",
   RESTARTING: "restarting", DELETING: "deleting", CANCELED: "cancelled", CANCELING: "cancelling", SUPERSEDED: "replaced by a newer one",
   DEPLOYMENT_QUEUED: "queued", STOP_QUEUED: "stop queued", RESTART_QUEUED: "restart queued", DELETE_QUEUED: "delete queued",
@@ -128,7 +128,7 @@ export const words = {
   remove: { button: "Delete", title: (name) => `Delete ${name}`, will: "The service, its deployments, logs and data are deleted. This cannot be undone.", forGood: "It is deleted. This cannot be undone.", done: (name) => `${name} is deleted.` },
 
   serviceOverview: {
-    runs: "What runs", nothing: "nothing", by: "By", addresses: "Addresses", lastRun: "Last run", nextRun: "Next run", noRun: "none yet", noAddress: "None is public. Other services reach it by its variables.", noPort: "It has no port, so nothing reaches it.", toPorts: "Add a port", recent: "Deployed last", source: "Source", resources: "Resources",
+    runs: "What runs", nothing: "nothing", by: "By", addresses: "Addresses", lastRun: "Last run", nextRun: "Next run", noRun: "none yet", noAddress: "None is public. Other services reach it by its variables.", noPort: "It has no port, so nothing reaches it. If it serves HTTP, add the port on which it listens.", toPorts: "Add a port", recent: "Deployed last", source: "Source", resources: "Resources",
     neverDeployed: "It was never deployed.", uploaded: "Uploaded folder", noInstances: "none", ready: (ready, all) => `${ready} of ${all} ready`, amounts: (cpu, memory) => `${cpu / 1000} CPU, ${memory} MiB`,
   },
   deployment: {
@@ -198,7 +198,7 @@ export const words = {
     },
     noEnvironment: "A service lives in an environment of a project. There is none yet.", firstEnvironment: "production", madeWithIt: "There is no environment yet: this one is made with the service.", makeEnvironment: "Make a project with an environment", firstProject: "First project",
     url: "Repository", urlHelp: "Such as https://github.com/acme/shop.git or git@github.com:acme/shop.git. A private one needs a token of its host: Organization, Git tokens.", urlMissing: "Paste the address of a repository.", branch: "Branch", defaultBranch: "its default branch", root: "Folder", gitToken: "Token for a private one", look: "Look at it", lookAgain: "Look again",
-    found: (what) => `Found: ${what}`, foundNothing: "Nothing was recognised: say below how it is built and started.", candidates: "There are several applications in it. Choose one:",
+    found: (what) => `Found: ${what}`, foundNothing: "Nothing was recognised: say below how it is built and started.", foundBelow: "No application in this folder", candidates: "There are applications in other folders. Choose one:",
     settings: { install: "Install command", build: "Build command", start: "Start command", release: "Release command", static_folder: "Static folder", language_version: "Language version", port: "Public port", process: "Process" },
     noCommand: "none", noPort: "none: it answers no requests", variables: "Variables", variablesHelp: "Optional: lines of KEY=value.", createOnly: "Create only", create: "Create and deploy", further: "Further settings",
   },

@@ -126,9 +126,11 @@ function detected(state, place) {
   // Settings that were not detected are folded, except the start command, which an application needs.
   const isKnown = ([name]) => Boolean(found[name]) || (name === "start" && !found.static_folder);
   return h("section", { class: "panel", key: "found" },
-    h("h2", {}, what ? text.found(what) : text.foundNothing),
+    h("h2", {}, what || found.dockerfile ? text.found(what || found.dockerfile) : found.candidates.length ? text.foundBelow : text.foundNothing),
     why("framework") || why("language") ? h("p", { class: "muted" }, prose(why("framework") || why("language"))) : null,
     found.problems.length > 0 && h("ul", { class: "problems" }, found.problems.map((problem) => h("li", {}, prose(problem)))),
+    found.remarks.length > 0 && h("ul", { class: "problems" }, found.remarks.map((remark) => h("li", {}, prose(remark)))),
+    why("dockerfile") ? h("p", { class: "muted" }, prose(why("dockerfile"))) : null,
     found.candidates.length > 0 && h("div", {}, h("p", {}, text.candidates), h("div", { class: "choices" }, found.candidates.map((candidate) => button(`${candidate.root_path} (${candidate.framework || candidate.language})`, () => lookIn(state, place, candidate), { small: true })))),
     h("div", { class: "fields" },
       field(words.columns.name, h("input", { id: "name", value: state.name, oninput: (event) => (state.name = event.target.value), autocomplete: "off" }), "", { name: "name" }),

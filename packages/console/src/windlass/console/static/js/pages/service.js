@@ -11,7 +11,7 @@ import { button, confirm, copyButton, head, menu, outside, stale, tabs } from ".
 import { TABS } from "../routes.js";
 import { act, commitLine, deploy, enterOrganizationOf, onlyLooks, remove, rollBack, willOf } from "../services.js";
 import { crumbs } from "../shell.js";
-import { badge, isBusy, kindOf } from "../states.js";
+import { badge, isBusy, kindOf, lacksPort } from "../states.js";
 import { words } from "../words.js";
 
 export async function load(place) {
@@ -74,7 +74,9 @@ function present(state) {
   const now = serving(state);
   const address = links.find((link) => link.is_default) || links[0];
   return [
-    badge(status.state, kindOf(status.state, { instances: status.instances, ready: status.ready_instances }), state.service.service_type),
+    lacksPort(state.service, status.state)
+      ? badge(status.state, "warn", "", words.states.UNREACHED)
+      : badge(status.state, kindOf(status.state, { instances: status.instances, ready: status.ready_instances }), state.service.service_type),
     address && h("span", { class: "address" }, outside(address.url, address.url.replace(/^https?:\/\//, "")), copyButton(address.url)),
     now && h("span", {}, `v${now.number} `, commitLine(now), now.commit?.author_name && h("span", { class: "muted" }, ` ${now.commit.author_name}, `), ago(now.finished_at)),
   ];

@@ -9,7 +9,7 @@ import { ago, duration, title } from "../../format.js";
 import { codeBlock, copyButton, empty, button, facts, link, outside, panel, table } from "../../parts.js";
 import { isShown } from "../../routes.js";
 import { commitLine, deploy, deploymentLink, onlyLooks, version } from "../../services.js";
-import { badge } from "../../states.js";
+import { badge, lacksPort } from "../../states.js";
 import { words } from "../../words.js";
 import { failure } from "../failure.js";
 import { serving } from "../service.js";
@@ -67,9 +67,10 @@ export function render(state, place) {
 const isMade = (deployment) => deployment.status === "SUCCEEDED" && version(deployment) && !onlyLooks(deployment);
 
 // A container without a port is a usual surprise: an image does not say which of its ports is to be public.
-function noAddress({ ports }, path) {
+function noAddress(service, path) {
+  const { ports } = service;
   if (!ports || ports.length) return h("p", { class: "muted" }, text.noAddress);
-  return [h("p", { class: "muted" }, text.noPort), link(`${path}/settings?section=ports`, h("span", { class: "button" }, text.toPorts))];
+  return [h("p", { class: lacksPort(service, "RUNNING") ? "stale" : "muted" }, text.noPort), link(`${path}/settings?section=ports`, h("span", { class: "button" }, text.toPorts))];
 }
 
 function lastRun(path, run) {
