@@ -59,7 +59,7 @@ def assert_is_as_planned(folder: Path) -> None:
     else:
         refused = ""
     if refused:
-        assert "on this machine" in refused or "engine docker" in refused
+        assert "on this machine" in refused or "Docker engine" in refused
         return
     if any("Not as planned" in line or "is followed, and not" in line for line in built.remarks):
         return
