@@ -16,9 +16,9 @@ pytestmark = pytest.mark.slow
 
 HOSTILE = ("a'; touch HIT; '$(touch HIT)`touch HIT`", "-rf")
 TABS = {
-    "application": ("", "/deployments", "/settings"),
-    "job": ("", "/runs", "/settings"),
-    "terraform": ("", "/plan", "/settings"),
+    "application": ("", "/deployments", "/settings?section=declaration"),
+    "job": ("", "/runs", "/settings?section=declaration"),
+    "terraform": ("", "/plan", "/settings?section=declaration"),
 }
 SHELLS = [shell for shell in ("sh", "bash", "zsh") if shutil.which(shell)]
 TELLS_ITS_WORDS = """#!/bin/sh\nprintf '%s\\0' "$@"\n"""

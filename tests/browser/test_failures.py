@@ -18,9 +18,9 @@ SENTENCES = {
     remedy_of("", "shop", ["RuntimeError: SECRET_KEY is required"]): (
         "/application/x/variables?add=SECRET_KEY"
     ),
-    "Give shop more `memory`: it has used all that it has": "/application/x/settings?section=resources",
+    "Give shop more `memory`: it has used all that it has": "/application/x/settings?section=general",
     "Set `ports[0].internal_port` to 3000: shop listens there": "/application/x/settings?section=ports",
-    "Choose another root_path: the repository has no such folder": "/application/x/settings?section=source",
+    "Choose another root_path: the repository has no such folder": "/application/x/settings?section=general",
     "Create a database, such as main-db, and set the variable DB_URL with `windlass env set DB_URL={{DB}}`": (
         "/new?kind=database&environment=e&name=main-db"
     ),

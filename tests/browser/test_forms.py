@@ -74,7 +74,7 @@ def test_the_job_form_shows_only_the_fields_of_the_chosen_source_and_schedule(
     page.get_by_label("On start").uncheck()
     page.get_by_label("On stop").check()
     page.get_by_label("Entrypoint").locator("visible=true").fill("python -c pass")
-    page.locator("details.section[open]").get_by_role("button", name="Save", exact=True).click()
+    page.get_by_role("button", name="Save", exact=True).click()
     expect(page.locator("#notices")).to_contain_text("Saved")
     schedule = server.call("GET", f"/job/{job['id']}")["schedule"]
     assert schedule["on_stop"]["entrypoint"] == "python -c pass"
@@ -168,15 +168,18 @@ def test_hints_and_errors_name_fields_by_their_titles(
 ) -> None:
     watch.expected.append("status of 400")
     app = server.application(server.environment(project="Titles"), repository, "titled")
-    page = new_page(f"/application/{app}/settings?section=resources")
-    page.get_by_label("Least instances").fill("9")
-    page.locator("details.section[open]").get_by_role("button", name="Save", exact=True).click()
+    page = new_page(f"/application/{app}/settings")
+    page.get_by_label("Follow the load").check()
+    page.get_by_label("Minimum instances").fill("9")
+    page.get_by_role("button", name="Save", exact=True).click()
     expect(page.locator(".field-error")).to_have_text(
-        "Most instances must be -1 or at least “Least instances” (9)"
+        "Maximum instances must be -1 or at least “Minimum instances” (9)"
     )
     page.goto(f"{server.url}/console/application/{app}/settings?section=ports")
-    expect(page.locator("details.section[open]")).to_contain_text("Ports on which the program listens")
-    expect(page.locator("details.section[open]")).not_to_contain_text("internal_port")
+    expect(page.locator(".settings-section:not([hidden])")).to_contain_text(
+        "Ports on which the program listens"
+    )
+    expect(page.locator(".settings-section:not([hidden])")).not_to_contain_text("internal_port")
 
 
 def test_the_token_form_edits_scopes_and_hides_role_id_and_scope(

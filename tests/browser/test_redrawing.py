@@ -50,24 +50,21 @@ def test_a_new_service_keeps_the_chosen_token(
     expect(page.get_by_label("Token for a private one").locator("option:checked")).to_have_text("ours")
 
 
-def test_saving_one_settings_section_keeps_unsaved_edits_of_other_sections(
+def test_edits_of_all_settings_sections_are_kept_and_saved_together(
     server: Server, new_page: NewPage, repository: Repository
 ) -> None:
     app = server.application(server.environment(project="Sections"), repository, "edited")
     page = new_page(f"/application/{app}/settings?section=start")
     command = page.get_by_label("Release command")
     command.fill("python migrate.py")
-    general = page.locator("details.section", has_text="General").first
-    general.locator("summary").first.click()
-    general.get_by_label("Description").fill("sells rope")
-    general.get_by_role("button", name="Save", exact=True).click()
-    expect(page.locator("#notices")).to_contain_text("Saved")
+    page.locator(".rail").get_by_role("link", name="General").click()
+    page.get_by_label("Description").fill("sells rope")
+    expect(page.locator(".save-bar")).to_contain_text("2 changes: Description, Release command")
+    page.locator(".rail").get_by_role("link", name="Start").click()
     expect(command).to_have_value("python migrate.py")
-    expect(general).to_have_attribute("open", "")
-    page.locator("details.section", has_text="Release command").get_by_role(
-        "button", name="Save", exact=True
-    ).click()
-    expect(page.locator("#notices .notice")).to_have_count(2)
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#notices")).to_contain_text("Saved")
+    expect(page.locator(".save-bar")).to_contain_text("Nothing is changed yet")
     saved = server.call("GET", f"/application/{app}")
     assert (saved["description"], saved["release_command"]) == ("sells rope", "python migrate.py")
 
@@ -105,7 +102,7 @@ def test_a_settings_conflict_is_detected_against_the_version_at_the_start_of_the
     server.call("PATCH", f"/application/{app}", {"description": "theirs"})
     server.deploy(app)
     expect(page.locator(".service-line")).to_contain_text("running")
-    page.locator("details", has_text="General").get_by_role("button", name="Save", exact=True).click()
+    page.get_by_role("button", name="Save", exact=True).click()
     expect(page.locator("dialog[open]")).to_contain_text("theirs")
 
 

@@ -236,12 +236,12 @@ def test_the_usage_of_running_services_is_drawn(server: Server, new_page: NewPag
 def test_a_port_is_added_and_deleted_in_the_settings(server: Server, new_page: NewPage, town: Town) -> None:
     path = f"/application/{town.apps['mail']}"
     page = new_page(f"{path}/settings?section=ports")
-    section = page.locator("details.section[open]")
+    section = page.locator(".settings-section:not([hidden])")
     rows = section.locator(".item")
     before = rows.count()
     section.get_by_role("button", name="Add", exact=True).click()
     rows.last.get_by_label("Internal port").fill("9095")
-    section.get_by_role("button", name="Save", exact=True).click()
+    page.get_by_role("button", name="Save", exact=True).click()
     expect(page.locator("#notices")).to_contain_text("Saved")
     ports = [port["internal_port"] for port in server.call("GET", path)["ports"]]
     assert 9095 in ports
@@ -250,6 +250,6 @@ def test_a_port_is_added_and_deleted_in_the_settings(server: Server, new_page: N
     expect(rows).to_have_count(before + 1)
     rows.last.get_by_role("button", name="Delete", exact=True).click()
     expect(rows).to_have_count(before)
-    section.get_by_role("button", name="Save", exact=True).click()
+    page.get_by_role("button", name="Save", exact=True).click()
     expect(page.locator("#notices")).to_contain_text("Saved")
     assert 9095 not in [port["internal_port"] for port in server.call("GET", path)["ports"]]

@@ -72,6 +72,14 @@ export function bytes(value) {
   return `${value < 10 && unit ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
 }
 
+const PARTS = { 250: "¼", 500: "½", 750: "¾" };
+
+/** Thousandths of a processor, and MB of memory, as people say them. */
+export const amountOf = {
+  cpu: (value) => `${PARTS[value] || value / 1000} CPU`,
+  memory: (value) => (value >= 1024 && value % 512 === 0 ? `${value / 1024} GB` : `${value} MB`),
+};
+
 /** `last_deployment_date` as "Last deployment date". */
 export function title(name) {
   if (words.fields[name]) return words.fields[name];

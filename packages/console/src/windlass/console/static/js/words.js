@@ -35,7 +35,7 @@ const steps = { TERRAFORM_PLAN_AND_APPLY: "Apply", TERRAFORM_PLAN_ONLY: "Plan", 
 const fields = {
   scheduled_at: "Timetable (cron)", docker: "Git repository", timezone: "Time zone", max_nb_restart: "Retries", max_duration_seconds: "Longest run in seconds", timeout_sec: "Longest run in seconds", missed_runs: "Missed runs",
   terraform_files_source: "Module", terraform_variables_source: "Input variables", tf_var_file_paths: "Files with values", tf_vars: "Values", auto_deploy_config: "Automatic deployment",
-  min_running_instances: "Least instances", max_running_instances: "Most instances", ephemeral_storage_in_gib: "Temporary storage in GiB", registry_id: "Registry", config: "Login",
+  min_running_instances: "Minimum instances", max_running_instances: "Maximum instances", ephemeral_storage_in_gib: "Temporary storage in GiB", registry_id: "Registry", config: "Login",
 };
 
 export const words = {
@@ -48,7 +48,7 @@ export const words = {
   add: "Add", cancel: "Cancel", change: "Change", close: "Close", copied: "Copied", copy: "Copy", notCopied: "Select the text and copy it by hand: this browser does not let the page copy.", create: "Create", done: "Done", more: "More actions",
   new: "New", no: "no", choose: "Choose …", none: "none", open: "Open", required: "required", request: "request", save: "Save", search: "Search", searchShort: "Search",
   sections: "Sections", showMore: "Show more", skip: "Skip to the content", tryAgain: "Try again", yes: "yes", whole: "Details", hide: "Hide",
-  noneToChoose: "none: one is made on the page Organization", noneYet: (things) => `No ${things} yet.`, nothingFound: "Nothing has this name.", notAllRead: (reason) => `Not everything is searched. ${reason}`, nothingYet: "Nothing yet.", reading: "Being read …", results: "Results", path: "Path", previous: "Previous", following: "Next", mainNavigation: "Main navigation",
+  noneToChoose: "none yet", noneYet: (things) => `No ${things} yet.`, nothingFound: "Nothing has this name.", notAllRead: (reason) => `Not everything is searched. ${reason}`, nothingYet: "Nothing yet.", reading: "Being read …", results: "Results", path: "Path", previous: "Previous", following: "Next", mainNavigation: "Main navigation",
   environment: "Environment", present: "At present", onePerLine: "one on each line", mustBeJson: "Write it as JSON.",
   searchPlaceholder: "Search services, environments, projects", palettePlaceholder: "Search everything, and every action of the API",
   paletteHint: "↑ ↓ choose · Enter opens · Esc closes · Ctrl-K with all actions",
@@ -173,9 +173,24 @@ export const words = {
     output: "Terminal", connected: "Connected.", ended: (code) => `The shell has ended with ${code}.`, closed: "The connection is closed.",
   },
   settings: {
-    about: "A change is saved at once, and only the fields that you changed.", effectNow: "Takes effect at once.", effectNext: "Takes effect at the next deployment.", saveAndDeploy: "Save and deploy", saved: "Saved.", nothingChanged: "Nothing was changed.",
-    sections: { general: "General", source: "Source", schedule: "When it runs", module: "Module and its variables", build: "Build", start: "Start", ports: "Ports", probes: "Health checks", resources: "Resources and instances", storage: "Storage", other: "Further settings" },
-    declaration: "The whole declaration", declarationAbout: "As it can be sent to the API, or with the command line.", danger: "Delete",
+    about: "Nothing is changed yet.", effectNow: "Takes effect at once.", effectNext: "Takes effect at the next deployment.", saveAndDeploy: "Save and deploy", saved: "Saved.", nothingChanged: "Nothing was changed.",
+    changed: (count) => `${plural(count, "change")}:`, discard: "Discard", search: "Search settings", results: "Found", nothingFound: "No setting has these words.", named: "Name", whatRuns: "What runs",
+    sections: { general: "General", schedule: "Schedule", module: "Module and variables", build: "Build", start: "Start", ports: "Ports", probes: "Health checks", storage: "Storage", other: "Advanced", declaration: "As code", danger: "Delete" },
+    declaration: "The whole service as code", declarationAbout: "As it can be sent to the API, or with the command line.", danger: "Delete this service",
+    size: { title: "Size of an instance", about: "The most that one instance may use. A program that needs more memory is restarted.", cpu: "CPU", cpus: "CPUs", memory: "Memory", unit: "Unit of the memory", own: "Custom", ownAbout: "set both" },
+    instances: { title: "Instances", number: "Number of instances", numberHelp: "0 stops the service.", fixed: "Fixed number", load: "Follow the load", noLimit: "no limit", loadHelp: "Instances are added while their CPU is busy, and removed when it is not." },
+    source: {
+      title: "Source", git: "Git repository", upload: "Uploaded folder", uploadHelp: "What `windlass up` uploads is built.", url: "Repository", branch: "Branch", root: "Folder", token: "Git token",
+      automatic: "Deploy on every push", automaticHelp: "Each new commit of the branch is deployed.", paths: "Only for changes in", pathsHelp: "One path on each line; a push that changes none of them is not deployed.",
+    },
+    database: { title: "Server", versionHelp: "A newer version of the same server reads the data of an older one only if its makers say so.", isPublic: "Reachable from outside", isPublicHelp: "On a port of the machine, with its password. Otherwise only services of its environment reach it." },
+    health: {
+      kind: "Kind of check", kinds: { none: "None", http: "HTTP", tcp: "TCP", exec: "Command", grpc: "gRPC" }, readiness_probe: "Ready for requests", liveness_probe: "Still alive",
+      abouts: { readiness_probe: "An instance gets requests while this check passes. Without one, an open port is enough.", liveness_probe: "An instance that fails this check is restarted." },
+      path: "Path", port: "Port", tls: "Ask over HTTPS", tcpHelp: "It is well while the port is open.", command: "Command", commandHelp: "Runs in the instance. It is well if the exit code is 0.", service: "Service", timing: "How often, and how patiently", seconds: "seconds",
+      times: { initial_delay_seconds: "First check after", period_seconds: "Then every", timeout_seconds: "Wait for an answer", success_threshold: "Passes until well", failure_threshold: "Failures until unwell" },
+      tryIt: "Try it now", nothingRuns: "Nothing runs: deploy the service first.", answered: (name, isHealthy) => `${name}: ${isHealthy ? "passes" : "fails:"}`,
+    },
   },
   variables: {
     search: "Search by name", withCommand: "Or with the command line:", paste: "Paste a .env file", pasteHelp: "KEY=value on each. You see the difference before anything is saved.", allSecret: "All of them are secrets", add: "Add a variable",

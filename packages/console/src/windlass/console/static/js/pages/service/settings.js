@@ -1,65 +1,147 @@
-// The settings of a service as forms, with when a change takes effect; and its whole declaration.
+// The settings of a service: a rail of sections with a search, one section at a time, and one bar that saves what was changed.
 
-import { h, own } from "../../dom.js";
+import { fill, h, own, prose } from "../../dom.js";
 import { hold, release } from "../../edits.js";
-import { schemaForm } from "../../forms.js";
+import { isIdle } from "../../forms.js";
+import { title } from "../../format.js";
+import { icon } from "../../icons.js";
 import { button, codeBlock, panel, say } from "../../parts.js";
 import { save as saveEdited } from "../../saving.js";
 import { asCommand, asRequest } from "../../equivalents.js";
-import { SECTIONS } from "../../sections.js";
+import { SECTIONS, sectionOf } from "../../sections.js";
 import { deploy, remove, willOf } from "../../services.js";
+import { partsOf } from "../../settings/parts.js";
 import { words } from "../../words.js";
 
 const text = words.settings;
-const SILENT = ["icon_uri"]; // This console shows no icons.
+const SILENT = ["icon_uri", "mode"]; // The console sets the one; of the other, both values do the same.
+const AT_ONCE = ["name", "description", "auto_deploy", "watch_paths"];
 
 export async function load(state, place) {
   const { service, tag } = state; // as they are edited: `state` follows the server
-  return { section: place.query.get("section") || "", service, tag, sections: sectionsOf(state) };
+  const content = { service, tag, wanted: "", sections: sectionsOf(state) };
+  content.section = content.sections.find(({ name }) => name === place.query.get("section"))?.name || "general";
+  content.bar = h("div", { class: "save-bar", role: "status" });
+  hold({ node: content.bar, changes: () => changesOf(content) });
+  return content;
 }
 
 export function render(state, place) {
   const { content } = state;
-  return [
-    h("p", { class: "muted" }, text.about),
-    content.sections.map((section) => draw(state, place, section)),
-    declaration(state),
-    panel(text.danger, h("p", {}, willOf(state.path, "remove", words.remove.will)), button(words.remove.button, () => remove(place, state.path, state.service.name, `/environment/${state.service.environment.id}`), { danger: true, needs: ["DELETE", state.path] })),
-  ];
+  const show = () => showBar(state, place);
+  queueMicrotask(show);
+  return h("div", { class: "with-rail", oninput: show, onchange: show, onclick: () => queueMicrotask(show) },
+    rail(state, place),
+    h("div", { class: "rail-page" },
+      content.wanted ? found(state, place) : null,
+      content.sections.map((section) => draw(state, section, Boolean(content.wanted) || section.name !== content.section)),
+      content.section === "declaration" && !content.wanted && declaration(state),
+      content.section === "danger" && !content.wanted && panel(text.danger, h("p", {}, willOf(state.path, "remove", words.remove.will)), button(words.remove.button, () => remove(place, state.path, state.service.name, `/environment/${state.service.environment.id}`), { danger: true, icon: "trash-2", needs: ["DELETE", state.path] })),
+      own(content.bar)));
 }
 
-function draw(state, place, section) {
-  const { name, form } = section;
-  const isGeneral = name === "general";
-  return h("details", { class: "panel section", open: name === (state.content.section || "general"), key: name },
-    h("summary", {}, h("h2", {}, text.sections[name])),
-    h("p", { class: "help" }, isGeneral ? text.effectNow : text.effectNext),
-    own(form.node),
-    h("div", { class: "actions" }, button(words.save, () => save(state, place, section, false), { main: isGeneral, needs: ["PATCH", state.path] }), !isGeneral && button(text.saveAndDeploy, () => save(state, place, section, true), { main: true, needs: [["PATCH", state.path], ["POST", `${state.path}/deploy`]] })));
+function rail(state, place) {
+  const { content } = state;
+  const all = [...content.sections.map(({ name, sign }) => [name, sign]), ["declaration", "code"], ["danger", "trash-2"]];
+  return h("aside", { class: "rail" },
+    h("label", { class: "rail-search" }, icon("search"), h("input", { type: "search", "aria-label": text.search, placeholder: text.search, value: content.wanted, autocomplete: "off", oninput: (event) => ((content.wanted = event.target.value.trim()), place.update()) })),
+    h("nav", { "aria-label": words.sections }, all.map(([name, sign]) => h("a", {
+      href: `/console${state.path}/settings?section=${name}`, key: name, "aria-current": !content.wanted && name === content.section ? "page" : null,
+      onclick: (event) => !(event.metaKey || event.ctrlKey || event.shiftKey) && (event.preventDefault(), event.stopPropagation(), open(state, place, name)),
+    }, icon(sign), h("span", {}, text.sections[name])))));
+}
+
+// Edits in the other sections stay.
+function open({ content, path }, place, name) {
+  Object.assign(content, { section: name, wanted: "" });
+  history.replaceState(history.state, "", `/console${path}/settings?section=${name}`);
+  place.update();
+}
+
+function draw(state, section, hidden) {
+  return h("div", { key: `section-${section.name}`, hidden, class: "settings-section" }, section.parts.map((part, index) =>
+    h("section", { class: "panel", key: `${section.name}${index}` }, h("h2", {}, part.title || (section.name === "general" ? text.whatRuns : text.sections[section.name])), part.about && h("p", { class: "help" }, part.about), own(part.node))));
+}
+
+// What the search finds: fields by their titles and helps.
+function found(state, place) {
+  const { content } = state;
+  const wanted = content.wanted.toLowerCase().split(/\s+/);
+  const hits = content.sections.flatMap((section) => section.parts.flatMap((part) => [...part.node.querySelectorAll("[data-field]")].flatMap((node) => {
+    const label = node.querySelector(":scope > .field-title, :scope > legend")?.textContent;
+    if (!label) return [];
+    const help = node.querySelector(":scope > .help")?.textContent || "";
+    const whole = `${label} ${help} ${node.dataset.field} ${part.title} ${text.sections[section.name]}`.toLowerCase();
+    return wanted.every((word) => whole.includes(word)) ? [{ section, part, node, label, help }] : [];
+  })));
+  const go = ({ section, node }) => {
+    open(state, place, section.name);
+    for (let above = node; (above = above.parentElement.closest("details")); ) above.open = true;
+    const input = node.querySelector("input, select, textarea");
+    node.scrollIntoView({ block: "center" });
+    input?.focus();
+  };
+  return panel(text.results, hits.length ? h("ul", { class: "choose hits" }, hits.slice(0, 30).map((hit) => h("li", {}, h("button", { type: "button", class: "choice", onclick: () => go(hit) },
+    h("span", { class: "muted" }, text.sections[hit.section.name], " › "), h("strong", {}, hit.label), hit.help && h("span", { class: "help" }, prose(hit.help)))))) : h("p", { class: "muted" }, text.nothingFound));
 }
 
 function sectionsOf({ document, path, service }) {
   const schema = document.body(document.at("PATCH", path));
-  const known = new Set([...SECTIONS.flatMap(([, names]) => names), ...SILENT]);
+  const shown = document.answer(document.at("GET", path)).properties;
+  const known = new Set([...SECTIONS.flatMap(([, , names]) => names), ...SILENT]);
   const others = Object.keys(schema.properties).filter((name) => !known.has(name));
-  return [...SECTIONS, ["other", others]]
-    .map(([name, fields]) => [name, fields.filter((field) => schema.properties[field])])
-    .filter(([, fields]) => fields.length)
-    .map(([name, only]) => ({ name, only, form: hold(schemaForm(document, schema, { values: service, only })) }));
+  const isUsed = (name) => schema.properties[name] && !isIdle(document.resolve(schema.properties[name])) && !isIdle(document.resolve(shown[name] || {}));
+  return [...SECTIONS, ["other", "ellipsis", others]]
+    .map(([name, sign, fields]) => ({ name, sign, parts: partsOf({ document, schema, service, path }, fields.filter(isUsed)) }))
+    .filter(({ parts }) => parts.length);
 }
 
-// Edits in the other sections stay.
-async function save(state, place, section, thenDeploy) {
-  const { content, document, path } = state;
-  const changes = section.form.changes();
+const partsIn = ({ sections }) => sections.flatMap(({ parts }) => parts);
+const changesOf = (content) => Object.assign({}, ...partsIn(content).map((part) => part.changes()));
+
+function showBar(state, place) {
+  const { content, path } = state;
+  let names;
+  try {
+    names = Object.keys(changesOf(content));
+  } catch {
+    names = [""]; // What is filled in cannot be read yet.
+  }
+  const key = names.join();
+  if (content.shownBar === key && content.bar.firstChild) return;
+  content.shownBar = key;
+  const isNow = names.every((name) => AT_ONCE.includes(name));
+  content.bar.classList.toggle("pending", names.length > 0);
+  fill(content.bar,
+    h("p", {}, names.length ? [h("strong", {}, text.changed(names.length)), " ", h("span", { class: "muted" }, names.filter(Boolean).map(title).join(", "), ". ", isNow ? text.effectNow : text.effectNext)] : h("span", { class: "muted" }, text.about)),
+    h("div", { class: "actions" },
+      names.length > 0 && button(text.discard, () => discard(state, place), { plain: true }),
+      button(words.save, () => save(state, place, false), { main: names.length > 0 && isNow, needs: ["PATCH", path] }),
+      button(text.saveAndDeploy, () => save(state, place, true), { main: !isNow, icon: "rocket", needs: [["PATCH", path], ["POST", `${path}/deploy`]] })));
+}
+
+function discard(state, place) {
+  Object.assign(state.content, { sections: sectionsOf({ ...state, service: state.content.service }), shownBar: null });
+  place.update();
+}
+
+async function save(state, place, thenDeploy) {
+  const { content, path } = state;
+  const changes = changesOf(content);
   if (!Object.keys(changes).length) return thenDeploy ? deploy(place, path) : say(text.nothingChanged);
-  const answer = await saveEdited(path, changes, content.tag, content.service);
-  if (!answer) return;
-  Object.assign(content, { service: answer.data, tag: answer.tag });
-  state.service = answer.data;
-  release(section.form);
-  section.form = hold(schemaForm(document, document.body(document.at("PATCH", path)), { values: answer.data, only: section.only }));
-  if (thenDeploy) return deploy(place, path);
+  try {
+    const answer = await saveEdited(path, changes, content.tag, content.service);
+    if (!answer) return;
+    Object.assign(content, { service: answer.data, tag: answer.tag });
+  } catch (error) {
+    // The section with the field that the error names is opened, so that it can stand there.
+    const section = sectionOf(/^(\w+)/.exec(error.message)?.[1]);
+    if (section && section !== content.section && content.sections.some(({ name }) => name === section)) open(state, place, section);
+    throw error;
+  }
+  state.service = content.service;
+  Object.assign(content, { sections: sectionsOf(state), shownBar: null });
+  if (thenDeploy) return release(content.bar), deploy(place, path);
   say(text.saved);
   place.update();
 }
@@ -67,6 +149,5 @@ async function save(state, place, section, thenDeploy) {
 function declaration({ service, path, document }) {
   const fields = Object.keys(document.body(document.at("PUT", path)).properties || {});
   const body = Object.fromEntries(fields.filter((name) => service[name] !== undefined && service[name] !== null).map((name) => [name, service[name]]));
-  return h("details", { class: "panel section", key: "declaration" }, h("summary", {}, h("h2", {}, text.declaration)), h("p", { class: "help" }, text.declarationAbout),
-    h("h3", {}, words.asApi), codeBlock(asRequest("PUT", path, body)), h("h3", {}, words.asCommand), codeBlock(asCommand("PUT", path, body)));
+  return panel(text.declaration, h("p", { class: "help" }, text.declarationAbout), h("h3", {}, words.asApi), codeBlock(asRequest("PUT", path, body)), h("h3", {}, words.asCommand), codeBlock(asCommand("PUT", path, body)));
 }

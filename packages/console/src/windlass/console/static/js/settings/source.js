@@ -1,0 +1,65 @@
+// Where the code comes from: a repository with its branch, and whether a push deploys it.
+
+import { api } from "../api.js";
+import { fill, h } from "../dom.js";
+import { field } from "../parts.js";
+import { reference } from "../references.js";
+import { inOrganization } from "../rights.js";
+import { words } from "../words.js";
+import { differs, segments } from "./part.js";
+
+const text = words.settings.source;
+
+export const fields = ["git_repository", "source", "root_path", "auto_deploy", "watch_paths"];
+
+export function edit({ document, service }) {
+  const repository = service.git_repository || {};
+  let source = service.source || "GIT";
+  const touch = (event) => (event.target.touched = true);
+  const input = (value, props = {}) => h("input", { value: value || "", autocomplete: "off", spellcheck: "false", oninput: touch, ...props });
+  const url = input(repository.url, { placeholder: "https://github.com/acme/shop.git" });
+  const branches = h("datalist", { id: "branches-of-settings" });
+  const branch = input(repository.branch, { placeholder: words.newService.defaultBranch, list: branches.id, onfocus: () => offer() });
+  const root = input(repository.root_path, { placeholder: "/" });
+  const folder = input(service.root_path, { placeholder: "/" });
+  const token = reference(document, "gitToken", repository.git_token_id || "");
+  const automatic = h("input", { type: "checkbox", role: "switch", checked: Boolean(service.auto_deploy) });
+  const paths = h("textarea", { rows: 3, value: (service.watch_paths || []).join("\n"), placeholder: "web\ndocs/*.md", spellcheck: "false", oninput: touch });
+
+  let offered = "";
+  const offer = async () => {
+    const wanted = { url: url.value.trim(), git_token_id: token?.read() || undefined };
+    if (!wanted.url || offered === JSON.stringify(wanted)) return;
+    offered = JSON.stringify(wanted);
+    const { results } = await api.post(inOrganization("branches"), { git_repository: wanted }).catch(() => ({ results: [] })); // It can be typed.
+    fill(branches, results.map(({ name }) => h("option", { value: name })));
+  };
+
+  const watch = field(text.paths, paths, text.pathsHelp, { name: "watch_paths" });
+  const ofGit = h("div", { "data-field": "git_repository" },
+    field(text.url, url, "", { name: "url" }),
+    h("div", { class: "line" }, field(text.branch, branch, "", { name: "branch" }), branches, field(text.root, root, "", { name: "root_path" }), token && field(text.token, token.input, "", { name: "git_token_id" })));
+  const ofFolder = h("div", {}, h("p", { class: "muted" }, text.uploadHelp), field(text.root, folder, "", { name: "root_path" }));
+  const push = h("div", {}, field(text.automatic, automatic, text.automaticHelp, { isSwitch: true, name: "auto_deploy" }), watch);
+  const show = () => {
+    [ofGit.hidden, push.hidden, ofFolder.hidden] = [source !== "GIT", source !== "GIT", source === "GIT"];
+    watch.hidden = !automatic.checked;
+  };
+  automatic.addEventListener("change", show);
+  show();
+
+  const changes = () => {
+    const found = {};
+    if (source !== (service.source || "GIT")) found.source = source;
+    if (source === "UPLOAD") return differs(folder.value, service.root_path || "") ? { ...found, root_path: folder.value || null } : found;
+    const given = { url: url.value.trim(), branch: branch.value.trim() || null, root_path: root.value.trim() || "/", git_token_id: token ? token.read() ?? null : repository.git_token_id ?? null };
+    const changed = Object.fromEntries(Object.entries(given).filter(([name, value]) => differs(value, name === "root_path" ? repository.root_path || "/" : repository[name])));
+    if (Object.keys(changed).length) found.git_repository = service.git_repository ? changed : given;
+    if (automatic.checked !== Boolean(service.auto_deploy)) found.auto_deploy = automatic.checked;
+    const watched = paths.value.split("\n").map((line) => line.trim()).filter(Boolean);
+    if (differs(watched, service.watch_paths || [])) found.watch_paths = watched;
+    return found;
+  };
+  const kinds = segments(text.title, [["GIT", text.git], ["UPLOAD", text.upload]], source, (value) => ((source = value), show()));
+  return { title: text.title, node: h("div", {}, kinds, ofGit, ofFolder, push), changes };
+}

@@ -1,0 +1,84 @@
+"""The settings of a service: found by a search, changed by choices, and saved from one bar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.servers import Repository, Server
+
+pytestmark = pytest.mark.nightly
+
+NewPage = Callable[..., Page]
+
+
+def test_size_instances_and_branch_are_chosen_on_the_first_page_of_the_settings(
+    server: Server, new_page: NewPage, repository: Repository
+) -> None:
+    repository.git("branch", "next")
+    app = server.application(server.environment(project="Chosen sizes"), repository, "sized")
+    page = new_page(f"/application/{app}/settings")
+    bar = page.locator(".save-bar")
+    expect(bar).to_contain_text("Nothing is changed yet")
+    expect(page.get_by_label("½ CPU 512 MB")).to_be_checked()
+    page.get_by_label("1 CPU 1 GB").check()
+    page.get_by_label("Follow the load").check()
+    page.get_by_label("Maximum instances").fill("3")
+    page.get_by_label("Branch").focus()
+    expect(page.locator("#branches-of-settings option[value=next]")).to_be_attached()
+    page.get_by_label("Branch").fill("next")
+    page.get_by_label("Deploy on every push").check()
+    expect(bar).to_contain_text("5 changes")
+    expect(bar).to_contain_text("Takes effect at the next deployment")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#notices")).to_contain_text("Saved")
+    saved = server.call("GET", f"/application/{app}")
+    assert (saved["cpu"], saved["memory"]) == (1000, 1024)
+    assert (saved["min_running_instances"], saved["max_running_instances"]) == (1, 3)
+    assert (saved["git_repository"]["branch"], saved["auto_deploy"]) == ("next", True)
+
+    # An own size, in the unit that one thinks in; and all is discarded again.
+    page.get_by_label("Custom").check()
+    page.get_by_label("CPU", exact=True).fill("1.5")
+    page.get_by_label("Memory", exact=True).fill("3")
+    page.get_by_label("Unit of the memory").select_option("GB")
+    page.get_by_role("button", name="Discard").click()
+    expect(page.get_by_label("1 CPU 1 GB")).to_be_checked()
+    expect(bar).to_contain_text("Nothing is changed yet")
+
+
+def test_a_health_check_is_one_kind_with_its_fields_only(
+    server: Server, new_page: NewPage, repository: Repository
+) -> None:
+    app = server.application(server.environment(project="Checked"), repository, "checked")
+    page = new_page(f"/application/{app}/settings?section=probes")
+    ready = page.locator("[data-field=readiness_probe]").first
+    ready.get_by_label("HTTP", exact=True).check()
+    ready.get_by_label("Path").fill("/healthz")
+    ready.get_by_label("Port").locator("visible=true").fill("8080")
+    ready.get_by_label("Command", exact=True).first.check()
+    expect(ready.get_by_label("Path")).to_be_hidden()
+    ready.get_by_role("textbox", name="Command").fill("test -f ready || exit 1")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#notices")).to_contain_text("Saved")
+    probes = server.call("GET", f"/application/{app}")["healthchecks"]
+    assert probes["readiness_probe"]["type"] == {"exec": {"command": ["sh", "-c", "test -f ready || exit 1"]}}
+    assert not probes.get("liveness_probe")
+
+    ready.get_by_label("None").check()
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#notices .notice")).to_have_count(2)
+    assert not server.call("GET", f"/application/{app}")["healthchecks"].get("readiness_probe")
+
+
+def test_a_setting_is_found_by_its_words(server: Server, new_page: NewPage, repository: Repository) -> None:
+    app = server.application(server.environment(project="Found"), repository, "found")
+    page = new_page(f"/application/{app}/settings")
+    page.get_by_label("Search settings").fill("release")
+    page.get_by_role("button", name="Start › Release command").click()
+    expect(page.get_by_label("Release command")).to_be_focused()
+    expect(page.locator(".rail [aria-current]")).to_have_text("Start")
+    page.get_by_label("Search settings").fill("nothing like it")
+    expect(page.locator(".rail-page")).to_contain_text("No setting has these words")
