@@ -53,7 +53,7 @@ async def test_the_five_verbs_follow_from_the_declaration(world):
         ),
     ],
 )
-async def test_each_wrong_field_is_named(world, body, message):
+async def test_each_invalid_field_is_refused_by_name(world, body, message):
     project = await world.project()
     answer = await world.post(f"/project/{project}/runbook", body)
     assert (answer.status, answer.message) == (400, message)

@@ -80,7 +80,7 @@ async def deployed(world, one: str, verb: str = "deploy", body: object = None) -
     return str(answer["id"])
 
 
-async def test_a_service_of_the_new_kind_is_deployed_as_its_kind_says(world):
+async def test_a_service_of_the_new_kind_is_deployed_with_its_command(world):
     one = await cache(world, memory=128)
     await deployed(world, one)
     running = world.engine.running[one]
@@ -165,7 +165,7 @@ async def test_the_new_kind_is_in_the_document_the_audit_and_the_metrics(world):
     assert "createCache" in (await world.get("/metrics")).body.decode()
 
 
-async def test_variables_are_imported_at_its_own_level(world):
+async def test_variables_can_be_imported_at_a_service_of_the_new_kind(world):
     body = {"name": "schema", "image_name": "acme/schema", "tag": "7"}
     one = await world.made(f"/environment/{await world.environment()}/migration", body)
     sent = {"name": "MODE", "value": "fast", "scope": "MIGRATION", "is_secret": False}
@@ -175,7 +175,7 @@ async def test_variables_are_imported_at_its_own_level(world):
     assert ("MODE", "fast", "MIGRATION") in [(row["key"], row["value"], row["scope"]) for row in listed]
 
 
-async def test_a_kind_that_runs_once_is_run_by_a_deployment_with_a_result(world):
+async def test_deploying_a_kind_that_runs_once_is_a_run_with_an_exit_code(world):
     environment = await world.environment()
     body = {"name": "schema", "image_name": "acme/shop", "tag": "1.0", "arguments": ["migrate"]}
     one = await world.made(f"/environment/{environment}/migration", body)
@@ -209,7 +209,7 @@ def test_the_new_kind_is_on_the_command_line(files, tmp_path):
 
 
 @pytest.mark.nightly
-def test_the_derived_tests_are_green(added, files, tmp_path):
+def test_the_derived_tests_pass_with_the_new_kind(added, files, tmp_path):
     known = registry_of(*find_declarations())
     operations = [operation.id for operation in known.operations if "cache" in operation.path]
     assert len(operations) > 15

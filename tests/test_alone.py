@@ -13,7 +13,7 @@ from tests.source import ROOT
 from tests.suites import PACKAGES
 
 
-def test_an_environment_has_what_a_package_names_and_nothing_of_the_others():
+def test_the_environment_of_a_package_contains_only_its_own_dependencies():
     assert {"aiohttp", "msgspec", "pytest"} <= dependencies("detect")
     assert not {"click", "uvicorn", "playwright"} & dependencies("detect")
     assert "click" in dependencies("cli")
@@ -29,7 +29,7 @@ def test_each_version_of_an_environment_comes_from_the_lock_with_its_hashes():
 @pytest.mark.nightly  # tests/code_rules/test_suites.py: suites import nothing above their package
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_suite_passes_with_its_package_alone(package):
+def test_a_packages_suite_passes_with_only_that_package_installed(package):
     command = [sys.executable, "-m", "tests.alone", package, "-n", "2"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment["WINDLASS_TESTS"] = "quick"

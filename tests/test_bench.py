@@ -67,20 +67,20 @@ async def loaded(scribe: Scribe, *requests: str, turns: int = 1):
         server.close()
 
 
-async def test_an_answer_that_comes_in_pieces_counts_once():
+async def test_an_answer_received_in_pieces_counts_once():
     scribe = Scribe(OK)
     [found] = await loaded(scribe, "GET / HTTP/1.1\r\n\r\n")
     assert 0 < found.answers == len(scribe.asked)
 
 
-async def test_every_request_of_a_turn_is_answered_before_the_next_turn():
+async def test_all_requests_of_a_round_are_answered_before_the_next_round():
     scribe = Scribe(OK)
     found = await loaded(scribe, f"GET /{NUMBER} HTTP/1.1\r\n\r\n", turns=3)
     assert all(one.answers > 0 for one in found)
     assert sum(one.answers for one in found) == len(scribe.asked) == len(set(scribe.asked))
 
 
-async def test_requests_are_sent_in_turn():
+async def test_different_requests_are_sent_alternately():
     scribe = Scribe(OK)
     await loaded(scribe, "GET /a HTTP/1.1\r\n\r\n", "GET /b HTTP/1.1\r\n\r\n")
     a, b = (scribe.asked.count(f"GET /{name} HTTP/1.1\r\n\r\n".encode()) for name in "ab")
@@ -88,14 +88,14 @@ async def test_requests_are_sent_in_turn():
     assert abs(a - b) <= 1
 
 
-async def test_no_number_is_sent_twice():
+async def test_no_request_number_is_sent_twice():
     scribe = Scribe(OK)
     await loaded(scribe, f"GET /{NUMBER} HTTP/1.1\r\n\r\n")
     assert scribe.asked
     assert len(set(scribe.asked)) == len(scribe.asked)
 
 
-async def test_an_answer_that_is_no_success_ends_the_load():
+async def test_an_unsuccessful_answer_ends_the_load():
     with pytest.raises(Refused, match="429 Too Many Requests"):
         await loaded(Scribe(TOO_MANY), "GET / HTTP/1.1\r\n\r\n")
 
@@ -105,18 +105,18 @@ async def test_a_server_that_hangs_up_ends_the_load():
         await loaded(Scribe(b""), "GET / HTTP/1.1\r\n\r\n")
 
 
-def test_a_ratio_is_the_median_of_those_of_the_rounds():
+def test_the_reported_ratio_is_the_median_of_all_rounds():
     line = Line(what="x", unit="/s", ours=[10, 90, 30], limit=[10, 100, 60], target=Target(0.8, "≥"))
     assert line.ratios == [1.0, 0.9, 0.5]
     assert report.cells(line) == ("x", "30.0/s", "60.0/s", "0.90", "≥ 0.8, met", "0.50 – 1.00")
 
 
-def test_an_absolute_target_is_one_of_our_own_number():
+def test_an_absolute_target_is_compared_with_windlass_own_number():
     line = Line(what="x", unit="s", ours=[0.7, 0.5, 0.8], limit=[2, 2, 2], target=Target(0.6, "≤", "s"))
     assert report.cells(line) == ("x", "0.70 s", "2.00 s", "0.35", "≤ 0.6 s, missed", "0.50 s – 0.80 s")
 
 
-def test_a_new_report_replaces_the_old_one_and_nothing_else(tmp_path):
+def test_writing_a_report_replaces_only_the_old_report(tmp_path):
     page = tmp_path / "README.md"
     page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
     report.write("new", page)
@@ -131,7 +131,7 @@ def test_every_case_is_explained_and_the_report_has_cases_in_their_order():
     assert reported
 
 
-def test_a_case_that_does_not_end_times_out_and_says_so():
+def test_a_benchmark_case_that_does_not_end_times_out_and_is_reported():
     bench = Bench(replace(QUICK, patience=1), Path())
 
     def endless(bench: Bench) -> list[Line]:

@@ -85,7 +85,7 @@ def old_and(filler: DiskShare) -> dict[str, DiskShare]:
         "the one that hides files, whatever went",
     ],
 )
-def test_the_instance_that_holds_most_is_ended_if_that_helps(seen, uses, ended):
+def test_the_instance_that_uses_most_disk_is_ended_if_that_helps(seen, uses, ended):
     assert disk_reserve.heaviest(seen, uses) == ended
 
 
@@ -93,14 +93,14 @@ MANY_SMALL = {f"a{number}": use(40 * MIB) for number in range(5)} | {"b": use(90
 ORGS = {key: key[0] for key in MANY_SMALL}
 
 
-def test_the_organization_that_holds_most_gives_up_its_heaviest_instance_first():
+def test_the_heaviest_instance_of_the_organization_that_uses_most_disk_is_ended_first():
     seen = room(reserve=500 * MIB)
     heavier = MANY_SMALL | {"a3": use(60 * MIB)}
     assert disk_reserve.heaviest(seen, heavier, ORGS) == "a3"
     assert disk_reserve.heaviest(seen, heavier) == "b", "without organizations, the neighbour is ended"
 
 
-def test_instances_too_small_to_be_ended_alone_count_together():
+def test_small_instances_of_one_organization_are_added_up():
     seen, small = room(), {key: use(15 * MIB) for key in MANY_SMALL} | {"b": use(20 * MIB)}
     assert disk_reserve.heaviest(seen, small, ORGS) == "a0"
     assert disk_reserve.heaviest(seen, small, dict.fromkeys(ORGS, "one")) == "b"
@@ -112,7 +112,9 @@ OWNER = dict.fromkeys(MANY_SMALL, "one")
 
 @pytest.mark.parametrize("size", [40, 15])
 @pytest.mark.parametrize("others", [{}, {"c": use(30 * MIB)}], ids=["alone", "beside another"])
-def test_many_small_instances_of_an_environment_leave_no_end_to_a_larger_one_of_another(size, others):
+def test_an_environment_with_many_small_instances_is_ended_before_one_larger_instance_of_another(
+    size, others
+):
     seen = room(reserve=500 * MIB if size > 15 else 100 * MIB)
     uses = {**{key: use(size * MIB) for key in OWNER}, "b": use((2 * size + 10) * MIB), **others}
     orgs, places = OWNER | dict.fromkeys(others, "two"), PLACES | dict.fromkeys(others, "elsewhere")
@@ -120,7 +122,7 @@ def test_many_small_instances_of_an_environment_leave_no_end_to_a_larger_one_of_
     assert disk_reserve.heaviest(seen, uses, orgs) == "b", "without environments, the larger one is ended"
 
 
-def test_an_environment_that_is_no_reason_of_a_shortage_keeps_its_instances():
+def test_an_environment_that_did_not_cause_the_shortage_keeps_its_instances():
     seen, uses = (
         room(hour=300 * MIB),
         {key: use(40 * MIB) for key in OWNER} | {"b": use(90 * MIB, new=90 * MIB)},
@@ -128,12 +130,12 @@ def test_an_environment_that_is_no_reason_of_a_shortage_keeps_its_instances():
     assert disk_reserve.heaviest(seen, uses, OWNER, environments=PLACES) == "b"
 
 
-def test_an_organization_that_is_no_reason_of_a_shortage_keeps_its_instances():
+def test_an_organization_that_did_not_cause_the_shortage_keeps_its_instances():
     seen = room(hour=3000 * MIB)
     assert disk_reserve.heaviest(seen, MANY_SMALL, ORGS) is None
 
 
-def test_an_organization_with_much_in_volumes_that_grow_is_ended_before_a_neighbour_with_larger_files():
+def test_an_organization_with_large_growing_volumes_is_ended_before_one_with_larger_files():
     seen, uses = room(lost=90 * MIB), {"a": use(0, 90 * MIB), "b": use(80 * MIB, new=80 * MIB)}
     orgs, held = {"a": "a", "b": "b"}, {"a": 5000 * MIB, "b": 80 * MIB}
     assert disk_reserve.heaviest(seen, uses, orgs, held) == "a"
@@ -148,7 +150,7 @@ def test_a_large_database_that_does_not_grow_is_not_ended_for_a_neighbour_that_f
     assert disk_reserve.heaviest(seen, uses | {"a": database}, orgs, held) == "a", "it changes large files"
 
 
-def test_near_the_reserve_only_organizations_above_their_share_are_chosen():
+def test_near_the_disk_reserve_only_organizations_above_their_share_are_chosen():
     seen, uses = room(free=150 * MIB), {"a": use(90 * MIB), "b": use(80 * MIB)}
     orgs = {"a": "a", "b": "b"}
     assert disk_reserve.heaviest(seen, uses, orgs, payers={"b"}) == "b"
@@ -156,7 +158,7 @@ def test_near_the_reserve_only_organizations_above_their_share_are_chosen():
     assert disk_reserve.heaviest(seen, {"b": use(80 * MIB)}, orgs, payers={"a"}) is None
 
 
-def test_files_are_measured_wherever_a_program_puts_them(tmp_path: Path):
+def test_files_are_measured_in_any_subfolder(tmp_path: Path):
     deep = tmp_path / "home" / "a" / "b"
     deep.mkdir(parents=True)
     (deep / "zeros").write_bytes(bytes(MIB))
@@ -168,7 +170,7 @@ def test_files_are_measured_wherever_a_program_puts_them(tmp_path: Path):
     assert disk_reserve.measure([tmp_path / "none"]) == Amount()
 
 
-def test_an_open_file_without_a_name_is_measured(tmp_path: Path):
+def test_an_open_unlinked_file_is_measured(tmp_path: Path):
     """In a process of its own: this one may have other such files."""
     with (tmp_path / "zeros").open("wb") as file:
         file.write(bytes(MIB))
@@ -210,7 +212,7 @@ if sys.argv[2] == "alone":
 
 
 @pytest.mark.parametrize("how", ["alone", "with the first thread"])
-def test_a_file_without_a_name_is_measured_after_the_end_of_the_first_thread(tmp_path: Path, how: str):
+def test_an_unlinked_file_is_measured_after_the_main_thread_ended(tmp_path: Path, how: str):
     command = [sys.executable, "-c", OF_A_THREAD, str(tmp_path / "zeros"), how]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
@@ -228,7 +230,7 @@ def is_empty(folder: Path) -> bool:
 
 
 @pytest.mark.parametrize(("is_unlinked", "files"), [(True, 1), (False, 0)])
-def test_a_program_without_a_name_is_measured(tmp_path: Path, *, is_unlinked: bool, files: int):
+def test_an_unlinked_program_file_is_measured(tmp_path: Path, *, is_unlinked: bool, files: int):
     program = tmp_path / "program"
     shutil.copy("/bin/sleep", program)
     with subprocess.Popen([program, "100"]) as holder:
@@ -252,7 +254,7 @@ def test_a_file_without_a_name_that_is_only_in_memory_is_measured(tmp_path: Path
 
 
 @pytest.mark.parametrize(("how", "is_unmeasured"), [("maps", True), ("closes", False)])
-def test_a_file_without_a_name_that_only_root_could_measure_is_noticed(
+def test_an_unlinked_file_that_only_root_could_measure_is_reported_as_unmeasured(
     tmp_path, monkeypatch, how, is_unmeasured
 ):
     monkeypatch.setattr(unnamed_files, "_paths", _without_memory(unnamed_files._paths))
@@ -294,7 +296,7 @@ sys.stdin.read()
     ("how", "held"),
     [("sends", ONE), ("nests", ONE), ("keeps its name", Amount()), ("closes", Amount())],
 )
-def test_files_without_a_name_that_are_only_in_messages_are_measured(tmp_path, how, held, kind):
+def test_unlinked_files_held_only_in_socket_messages_are_measured(tmp_path, how, held, kind):
     command = [sys.executable, "-c", SENDS, str(tmp_path / "zeros"), how, kind]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
@@ -303,7 +305,7 @@ def test_files_without_a_name_that_are_only_in_messages_are_measured(tmp_path, h
         assert disk_reserve.unlinked(lambda: [holder.pid], tmp_path) == held, "the messages are still there"
 
 
-def test_the_loss_of_a_disk_is_that_since_most_was_free_within_the_hour(tmp_path: Path, monkeypatch):
+def test_disk_loss_is_measured_from_the_most_free_space_of_the_last_hour(tmp_path: Path, monkeypatch):
     watch, free = DiskWatch(tmp_path, 0), iter([900, 950, 400, 300])
     now = iter(range(0, 120, 30))
     monkeypatch.setattr(disk_reserve, "disk_spaces", lambda *_: [DiskSpace("bytes", next(free), 1000, 350)])
@@ -314,7 +316,7 @@ def test_the_loss_of_a_disk_is_that_since_most_was_free_within_the_hour(tmp_path
     assert (seen.hour_lost, seen.most_at) == (650, 30)
 
 
-def test_a_folder_too_deep_to_be_measured_is_hidden(tmp_path: Path, monkeypatch):
+def test_a_folder_too_deep_to_measure_is_reported_as_hidden(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for _ in range(25):
         os.mkdir("d" * 200)  # noqa: PTH102 (longer than a path may be)
@@ -322,13 +324,13 @@ def test_a_folder_too_deep_to_be_measured_is_hidden(tmp_path: Path, monkeypatch)
     assert disk_reserve.measure([tmp_path]).is_hidden
 
 
-def test_a_reserve_is_a_twentieth_of_a_small_disk_in_bytes_and_in_files(tmp_path: Path):
+def test_the_reserve_of_a_small_disk_is_a_twentieth_of_its_bytes_and_inodes(tmp_path: Path):
     for seen in disk_reserve.disk_spaces(tmp_path, 1 << 50):
         assert seen.reserve == pytest.approx(seen.whole / 20, abs=1)
     assert not any(seen.reserve for seen in disk_reserve.disk_spaces(tmp_path, 0))
 
 
-def test_measures_that_end_nothing_are_rare_until_more_is_written(tmp_path: Path):
+def test_fruitless_disk_measurements_are_postponed_until_more_is_written(tmp_path: Path):
     watch = DiskWatch(tmp_path, 0)
     assert watch.is_due(room())
     watch.postpone(room(), took=60)
@@ -336,7 +338,7 @@ def test_measures_that_end_nothing_are_rare_until_more_is_written(tmp_path: Path
     assert watch.is_due(room(free=90 * MIB))
 
 
-def test_all_that_a_start_makes_again_is_discarded_and_no_link_is_followed(tmp_path: Path):
+def test_discarding_an_instance_keeps_only_its_record_and_follows_no_symlink(tmp_path: Path):
     home, cache, other = tmp_path / "home", tmp_path / "cache", tmp_path / "other"
     for folder in (home / "app", home / "tmp", home / "files", cache / "go", other):
         folder.mkdir(parents=True)
@@ -353,7 +355,7 @@ def test_all_that_a_start_makes_again_is_discarded_and_no_link_is_followed(tmp_p
     ]
 
 
-def test_a_run_that_fills_the_folder_of_its_recorder_keeps_no_more_than_that_it_began(tmp_path: Path):
+def test_discarding_a_run_keeps_only_the_mark_that_it_began(tmp_path: Path):
     once, other = tmp_path / "home" / "once", tmp_path / "other"
     (once / "deep").mkdir(parents=True)
     other.touch()
@@ -365,7 +367,7 @@ def test_a_run_that_fills_the_folder_of_its_recorder_keeps_no_more_than_that_it_
     assert other.exists()
 
 
-def test_a_recorded_end_stays(tmp_path: Path):
+def test_discarding_a_run_keeps_its_recorded_result(tmp_path: Path):
     once = tmp_path / "home" / "once"
     once.mkdir(parents=True)
     (once / "ended").write_text("0 1 2")
@@ -374,7 +376,7 @@ def test_a_recorded_end_stays(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("free", "disk"), [(600 * MIB, "enough"), (400 * MIB, "short")])
-async def test_a_server_tells_whether_its_disk_is_short(monkeypatch, free: int, disk: str):
+async def test_readyz_tells_whether_the_disk_is_short(monkeypatch, free: int, disk: str):
     seen = DiskSpace("bytes", free, whole=10_000 * MIB, reserve=500 * MIB)
     monkeypatch.setattr(disk_reserve, "disk_spaces", lambda *_: [seen])
     async with make_world() as world:
@@ -383,7 +385,7 @@ async def test_a_server_tells_whether_its_disk_is_short(monkeypatch, free: int, 
 
 
 @pytest.mark.parametrize(("most", "is_hidden"), [(2, True), (100_000, False)])
-def test_more_open_files_than_can_be_looked_through_are_hidden(tmp_path, monkeypatch, most, is_hidden):
+def test_too_many_open_files_to_check_are_reported_as_hidden(tmp_path, monkeypatch, most, is_hidden):
     monkeypatch.setattr(process_memory, "MOST_OPEN_FILES", most)
     assert unlinked(lambda: [os.getpid()], tmp_path).is_hidden is is_hidden
 

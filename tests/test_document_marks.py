@@ -19,7 +19,7 @@ def test_a_group_of_a_family_has_the_description_of_that_family() -> None:
     assert wrong == []
 
 
-def test_a_value_that_only_one_answer_shows_is_marked() -> None:
+def test_values_shown_only_once_are_marked_in_the_document() -> None:
     """Clients that show answers, such as the console, ask for it to be kept."""
     shown_once = {
         (f"{family.title}Created", entry.name)

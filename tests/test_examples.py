@@ -44,7 +44,7 @@ def missing(document: Document) -> list[str]:
     return [f"{id}: {field}" for id, example in examples(document) for field in undeclared(example)]
 
 
-def test_every_text_of_an_example_is_declared_with_its_field() -> None:
+def test_every_text_field_has_a_declared_example() -> None:
     assert missing(DOCUMENT) == []
 
 
@@ -58,7 +58,7 @@ class SilentShown(Shown):
     size: int = 0
 
 
-def test_a_family_without_examples_is_found() -> None:
+def test_the_check_finds_a_family_without_examples() -> None:
     family = Family("silent", Silent, parent=None, shown=SilentShown, names=None)
     found = missing(document(Registry([family])))
     assert "createSilent: .label" in found
@@ -66,11 +66,11 @@ def test_a_family_without_examples_is_found() -> None:
 
 
 @pytest.mark.parametrize("validator", [OAS30ReadValidator, OAS30WriteValidator], ids=["answer", "body"])
-def test_an_example_outside_its_own_schema_is_found(validator: Any) -> None:
+def test_the_check_finds_an_example_that_violates_its_schema(validator: Any) -> None:
     schema = {"type": "string", "pattern": "^[a-z]+$"}
     assert complaints({"schema": schema, "example": "Two words"}, validator)
     assert not complaints({"schema": schema, "example": "word"}, validator)
 
 
-def test_the_document_has_no_marks_of_its_examples() -> None:
+def test_the_document_contains_no_internal_example_marks() -> None:
     assert EXAMPLE_MARK not in repr(DOCUMENT)

@@ -78,7 +78,7 @@ def test_in_ci_a_skipped_test_fails_the_run_and_is_listed(inner, monkeypatch, so
     ran.stdout.no_fnmatch_line("test_quiet.py*expected_to_fail*")
 
 
-def test_elsewhere_a_skip_is_only_a_skip(inner, monkeypatch):
+def test_outside_ci_a_skipped_test_does_not_fail_the_run(inner, monkeypatch):
     monkeypatch.delenv("CI", raising=False)
     inner.makepyfile(test_quiet=SKIPPING)
     assert inner.runpytest_inprocess(*BARE).ret == pytest.ExitCode.OK
@@ -89,7 +89,7 @@ def test_in_ci_a_run_without_skips_passes(inner, monkeypatch):
     assert inner.runpytest_inprocess(*BARE).ret == pytest.ExitCode.OK
 
 
-def test_a_test_that_waits_for_ever_fails_and_the_next_one_runs(pytester):
+def test_a_test_that_hangs_fails_by_timeout_and_the_next_one_runs(pytester):
     pytester.makeconftest((ROOT / "tests/patience.py").read_text())
     pytester.makepyfile("""
         import asyncio, pytest
@@ -117,7 +117,7 @@ def test_a_test_that_waits_for_ever_fails_and_the_next_one_runs(pytester):
     ran.stdout.fnmatch_lines(["*await asyncio.sleep(0.01)", "*cleaned up*"])
 
 
-def test_a_test_whose_thread_waits_for_ever_ends_its_process_and_the_next_one_runs(pytester):
+def test_a_test_whose_thread_hangs_ends_its_worker_process_and_the_next_test_runs(pytester):
     pytester.makeconftest((ROOT / "tests/patience.py").read_text().replace("GRACE = 60", "GRACE = 1"))
     pytester.makepyfile("""
         import asyncio, threading, pytest
@@ -138,7 +138,7 @@ def test_a_test_whose_thread_waits_for_ever_ends_its_process_and_the_next_one_ru
     ran.stdout.fnmatch_lines(["*crashed while running 'test_*.py::test_waiting'*"])
 
 
-def test_a_report_that_takes_longer_than_its_test_may_does_not_end_the_run(pytester):
+def test_a_slow_failure_report_does_not_end_the_run(pytester):
     pytester.makeconftest((ROOT / "tests/patience.py").read_text())
     pytester.makepyfile("""
         import time, pytest
@@ -158,7 +158,7 @@ def test_a_report_that_takes_longer_than_its_test_may_does_not_end_the_run(pytes
     ran.stdout.fnmatch_lines(["*1 failed, 1 passed*"])
 
 
-def test_each_process_begins_with_whole_modules_of_long_tests_and_no_test_is_lost():
+def test_each_worker_begins_with_whole_modules_of_long_tests_and_no_test_is_lost():
     longest, others = [[100, 101, 102], [103], [104]], [*range(10)]
     order = dealt(longest, others, 2)
     assert sorted(order) == [*others, *range(100, 105)]
@@ -168,7 +168,7 @@ def test_each_process_begins_with_whole_modules_of_long_tests_and_no_test_is_los
     assert dealt([[1, 2, 3]], [4], 2) == [1, 2, 3, 4], "a module that is more than a share stays whole"
 
 
-def test_modules_that_share_a_browser_are_dealt_as_one():
+def test_modules_that_share_a_browser_run_in_one_worker():
     assert together("tests/browser/test_a.py::test_x") == together("tests/browser/test_b.py::test_y[z]")
     assert together("tests/test_a.py::test_x[a::b]") == "tests/test_a.py"
 
@@ -191,7 +191,7 @@ sys.exit(int(os.environ["PIP_ENDS"]))
 
 
 @pytest.mark.parametrize("ends", [0, 3])
-def test_an_install_says_how_many_packages_and_how_far_and_shows_what_pip_says_if_it_fails(fake_pip, ends):
+def test_the_installer_shows_progress_and_the_output_of_a_failed_pip(fake_pip, ends):
     ran = subprocess.run(
         [sys.executable, ROOT / "requirements/install.py", "-r", "some.lock"],
         cwd=fake_pip,

@@ -80,7 +80,7 @@ def test_a_missing_part_that_is_required_is_refused_with_advice(tmp_path, machin
     assert isolation_of(settings(tmp_path, isolation="required")).missing() == []
 
 
-def test_builds_that_would_share_the_network_are_refused_where_all_walls_are_required(tmp_path, machine):
+def test_with_isolation_required_builds_without_pasta_are_refused(tmp_path, machine):
     machine({**ALL, "egress": "pasta is not installed"})
     with pytest.raises(BadSetting, match=r"build steps would share .*pasta is not installed.*passt"):
         isolation_of(settings(tmp_path, isolation="required"))
@@ -88,7 +88,7 @@ def test_builds_that_would_share_the_network_are_refused_where_all_walls_are_req
 
 
 @pytest.mark.parametrize("part", PARTS[:-1])
-def test_the_start_and_the_doctor_name_each_missing_part(tmp_path, machine, part):
+def test_start_and_doctor_report_each_missing_isolation_part(tmp_path, machine, part):
     machine({**ALL, "why": {part: "it is switched off"}})
     [said, *_] = concerns(isolation_of(settings(tmp_path)))
     assert "it is switched off" in said
@@ -110,7 +110,7 @@ MEANS = [
 
 
 @pytest.mark.parametrize(("part", "rules", "means"), MEANS)
-def test_the_doctor_says_what_a_service_can_do_where_a_part_is_missing(
+def test_doctor_says_what_a_service_can_do_if_an_isolation_part_is_missing(
     tmp_path, machine, monkeypatch, part, rules, means
 ):
     machine({**ALL, "landlock": rules, "mounts": part != "mounts", "why": {part: "it is switched off"}})
@@ -138,7 +138,7 @@ def test_without_pasta_build_steps_share_the_network_of_the_machine(tmp_path, ma
     assert asyncio.run(unstarted.of_step("acme", "shop")) is None
 
 
-async def test_one_organization_deploys_where_build_steps_share_the_network_of_the_machine(tmp_path, machine):
+async def test_without_pasta_only_one_organization_may_deploy(tmp_path, machine):
     machine(ALL)
     networks = open_engine(tmp_path, isolation=isolation_of(settings(tmp_path)))
     assert await networks.shared_network() == ""
@@ -146,7 +146,7 @@ async def test_one_organization_deploys_where_build_steps_share_the_network_of_t
     assert "install pasta" in await networks.shared_network()
 
 
-def test_the_device_of_pasta_is_named_to_a_user_who_may_not_write_it(tmp_path, machine, monkeypatch):
+def test_an_unwritable_tun_device_is_reported_with_advice(tmp_path, machine, monkeypatch):
     monkeypatch.setattr(pasta, "find_pasta", lambda: "/bin/false")
     monkeypatch.setattr(pasta, "TUN", "/nowhere/tun")
     machine({**ALL, "egress": pasta.try_pasta().replace("/nowhere", "/dev/net")})
@@ -154,7 +154,7 @@ def test_the_device_of_pasta_is_named_to_a_user_who_may_not_write_it(tmp_path, m
     assert "let its user write /dev/net/tun" in said
 
 
-def test_pasta_that_hangs_is_ended_with_all_that_it_has_started(tmp_path, monkeypatch):
+def test_a_hanging_pasta_is_killed_with_its_child_processes(tmp_path, monkeypatch):
     hangs = tmp_path / "pasta"
     hangs.write_text(f"#!/bin/sh\necho cannot do it >&2\nsleep 1000 & echo $! > {tmp_path}/left\nwait\n")
     hangs.chmod(0o755)
@@ -199,7 +199,7 @@ def test_complete_isolation_gives_no_warning(tmp_path, machine):
     ]
 
 
-def test_parts_that_only_need_a_user_give_no_other_advice(tmp_path, machine):
+def test_isolation_parts_that_only_need_a_user_identity_share_one_advice(tmp_path, machine):
     machine(NONE)
     advice = {part.part: part.advice for part in isolation_of(settings(tmp_path)).missing()}
     assert advice["mounts"] == advice["processes"] != advice["landlock"]
@@ -215,7 +215,7 @@ def test_checking_isolation_logs_nothing(tmp_path, machine, caplog):
     assert not caplog.records
 
 
-def test_a_service_has_the_same_user_for_ever_and_no_other_ever_has_it(tmp_path):
+def test_a_service_keeps_its_user_id_and_no_other_service_ever_gets_it(tmp_path):
     users = Users(tmp_path, range(5000, 5003))
     one, two = users.of("one"), users.of("two")
     assert (users.of("one"), users.of("two")) == (one, two)
@@ -227,7 +227,7 @@ def test_a_service_has_the_same_user_for_ever_and_no_other_ever_has_it(tmp_path)
     assert [again.of(name) for name in ("one", "two")] == [one, two]
 
 
-def test_two_installations_of_one_machine_share_no_users(tmp_path):
+def test_two_installations_on_one_machine_use_different_user_ids(tmp_path):
     given = []
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
@@ -237,14 +237,14 @@ def test_two_installations_of_one_machine_share_no_users(tmp_path):
     assert not given[0] & given[1]
 
 
-def test_installations_that_began_at_the_same_number_would_share_users(tmp_path, monkeypatch):
+def test_installations_starting_at_the_same_number_would_share_user_ids(tmp_path, monkeypatch):
     monkeypatch.setattr(secrets, "randbelow", lambda most: 0)
-    test = test_two_installations_of_one_machine_share_no_users
+    test = test_two_installations_on_one_machine_use_different_user_ids
     with pytest.raises(AssertionError):
         test(tmp_path)
 
 
-def test_users_that_an_earlier_version_gave_stay_and_later_ones_begin_elsewhere(tmp_path):
+def test_user_ids_assigned_by_an_earlier_version_are_kept_and_new_ones_begin_elsewhere(tmp_path):
     """It began with the first of the range, as every other installation of the machine did."""
     (tmp_path / "users.json").write_text(json.dumps({"one": 1_900_000_000, "two": 1_900_000_001}))
     users = Users(tmp_path, range_of(USERS))
@@ -253,7 +253,7 @@ def test_users_that_an_earlier_version_gave_stay_and_later_ones_begin_elsewhere(
     assert users.of("four") == users.of("three") + 1
 
 
-def test_numbers_of_a_backup_are_not_given_again(tmp_path, monkeypatch):
+def test_user_ids_restored_from_a_backup_are_not_assigned_again(tmp_path, monkeypatch):
     monkeypatch.setattr(secrets, "randbelow", lambda most: 0)
     users = Users(tmp_path, range(5000, 5010))
     assert [users.of(name) for name in ("one", "two")] == [5000, 5001]
@@ -264,7 +264,7 @@ def test_numbers_of_a_backup_are_not_given_again(tmp_path, monkeypatch):
     assert len(set(again.all().values())) == len(again.all())
 
 
-def test_numbers_that_were_merged_by_name_alone_would_be_given_twice(tmp_path):
+def test_merging_user_ids_by_name_alone_would_assign_one_twice(tmp_path):
     users = Users(tmp_path, range(5000, 5010))
     one = users.of("one")
     (tmp_path / "users.json").write_text(json.dumps({**users.all(), "three": one}))
@@ -272,7 +272,7 @@ def test_numbers_that_were_merged_by_name_alone_would_be_given_twice(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"one": "5000"}', "{"])
-def test_a_damaged_list_of_users_gives_no_number(tmp_path, content):
+def test_a_corrupt_list_of_user_ids_assigns_none(tmp_path, content):
     (tmp_path / "users.json").write_text(content)
     with pytest.raises(OSError, match="bring back"):
         Users(tmp_path, range(5000, 5010)).of("two")
@@ -280,7 +280,7 @@ def test_a_damaged_list_of_users_gives_no_number(tmp_path, content):
 
 
 @needs_root
-def test_a_number_that_owns_a_folder_is_not_given_when_the_list_of_users_is_lost(tmp_path):
+def test_a_user_id_that_owns_a_folder_is_not_assigned_after_the_list_is_lost(tmp_path):
     folder = tmp_path / "run" / "volumes" / "service" / "data"
     folder.mkdir(parents=True)
     os.chown(folder, 5003, 5003)
@@ -296,7 +296,7 @@ def test_an_invalid_range_of_users_is_refused(text):
 
 
 @needs_root
-def test_a_change_of_ownership_follows_no_link(tmp_path):
+def test_changing_the_owner_of_a_folder_follows_no_symlink(tmp_path):
     (tmp_path / "given" / "folder").mkdir(parents=True)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
@@ -329,7 +329,7 @@ def passable():
         yield Path(folder)
 
 
-def test_folders_of_the_path_that_may_not_be_entered_are_left_out(passable):
+def test_inaccessible_folders_in_path_are_left_out(passable):
     closed, readable = passable / "closed", passable / "open" / "bin"
     for folder in (closed / "bin", closed / "lib", readable):
         folder.mkdir(parents=True)
@@ -372,7 +372,7 @@ def test_the_doctor_names_instances_that_began_before_there_were_networks(tmp_pa
         (("localhost", "::"), (8081,)),
     ],
 )
-def test_ports_at_the_loopback_address_alone_are_open_to_no_instance(tmp_path, machine, hosts, ports):
+def test_ports_listening_only_on_loopback_are_not_opened_to_instances(tmp_path, machine, hosts, ports):
     machine(ALL)
     host, gateway_host = hosts
     given = settings(tmp_path, host=host, gateway_host=gateway_host)
@@ -394,7 +394,7 @@ def test_services_leave_half_of_the_table_of_connections_to_the_machine(tmp_path
     assert network.ConnectionLimits.of(8192) == limits
 
 
-async def test_the_doctor_names_tables_of_networks_that_were_killed(tmp_path, monkeypatch):
+async def test_doctor_reports_leftover_network_tables_of_killed_networks(tmp_path, monkeypatch):
     monkeypatch.setattr(machine_checks, "left_trunks", lambda: ["windlass7"])
     told = [one for one in await findings(tmp_path) if "windlass7" in one.found]
     assert [(one.level, "windlass stop --all" in one.advice) for one in told] == [(Level.WARN, True)]

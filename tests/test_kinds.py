@@ -36,14 +36,14 @@ def kind(of: Family, precedence: Precedence = Precedence.PROGRAM) -> AnyKind:
     return made
 
 
-async def test_a_family_that_can_be_deployed_and_has_no_kind_stops_the_start() -> None:
+async def test_a_deployable_family_without_a_kind_fails_the_start() -> None:
     families = registry_of(*declared_families(), family("rope", deployable()))
     with pytest.raises(LookupError, match=r"rope can be deployed.*control/kinds/rope\.py"):
         async with make_world(families=families):
             raise AssertionError("it started")
 
 
-def test_a_kind_of_a_family_that_cannot_be_deployed_stops_the_start() -> None:
+def test_a_kind_of_a_family_that_is_not_deployable_fails_the_start() -> None:
     with pytest.raises(LookupError, match=r"a kind of project, which is no family that can be deployed"):
         check_kinds(registry(), kinds_of(*find_kinds(), kind(project)))
 
@@ -54,7 +54,7 @@ def test_two_kinds_of_one_family_stop_the_start() -> None:
         kinds_of(kind(rope), kind(rope))
 
 
-def test_a_trait_that_nothing_follows_from_stops_the_start() -> None:
+def test_a_trait_without_a_behaviour_fails_the_start() -> None:
     floats = Trait(name="floats", needs_behaviour=True)
     with pytest.raises(LookupError, match=r"rope is floats.*@behaves\(trait='floats'\)"):
         check_behaviours(registry_of(*declared_families(), family("rope", floats)))
@@ -74,7 +74,7 @@ def test_a_service_type_that_differs_from_the_one_in_links_stops_the_start(
         check_kinds(families, kinds_of(*find_kinds(), kind(rope)))
 
 
-def test_the_present_kinds_and_families_fit_together() -> None:
+def test_all_existing_kinds_and_families_match() -> None:
     kinds = kinds_of(*find_kinds())
     check_kinds(registry(), kinds)
     check_behaviours(registry())
@@ -82,7 +82,7 @@ def test_the_present_kinds_and_families_fit_together() -> None:
         check_kinds(registry(), {name: kinds[name] for name in [*kinds][1:]})
 
 
-def test_the_page_on_kinds_names_the_methods_and_fields_that_kinds_have() -> None:
+def test_the_page_on_kinds_lists_exactly_the_members_of_service_kind() -> None:
     page = Path(__file__).parents[1] / "docs" / "adding-a-service-kind.md"
     rows = re.findall(
         r"^\| (`.+?) \|", page.read_text().partition("## The methods of a kind")[2], re.MULTILINE

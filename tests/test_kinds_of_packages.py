@@ -69,7 +69,7 @@ def test_the_command_line_has_its_commands(package, is_installed):
     assert (ended.returncode == 0) is is_installed, ended.stderr
 
 
-def test_the_entry_points_of_a_package_that_is_installed_twice_count_once(package, installed, monkeypatch):
+def test_entry_points_of_a_package_installed_twice_count_once(package, installed, monkeypatch):
     other = package / "other" / "windlass_cache-0.9.dist-info"
     other.mkdir(parents=True)
     (other / "entry_points.txt").write_text("[windlass.kinds]\ncache = older.kind\n")
@@ -100,7 +100,7 @@ assert bool(paths) is ("terraform" in kinds) is not is_left_out, (paths, kinds.k
 
 
 @pytest.mark.parametrize("word", ["with", "without"])
-def test_the_product_needs_nothing_of_the_package_terraform(word):
+def test_the_product_runs_without_the_terraform_package(word):
     command = [sys.executable, "-c", WITHOUT_TERRAFORM, word]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr

@@ -30,7 +30,7 @@ class FailingLoop:
         await asyncio.Event().wait()
 
 
-async def test_every_loop_of_a_server_begins_again_after_a_failure(world: World, monkeypatch):
+async def test_every_background_loop_of_a_server_restarts_after_a_failure(world: World, monkeypatch):
     installation = world.installation
     loops = (
         (installation.worker, "run"), (installation.place_owner, "run"), (installation.routes, "run"),
@@ -51,7 +51,7 @@ async def test_every_loop_of_a_server_begins_again_after_a_failure(world: World,
         await loop.runs.wait()
 
 
-async def test_a_loop_that_returns_is_not_begun_again(caplog):
+async def test_a_background_loop_that_returns_is_not_restarted(caplog):
     """The control of the test above."""
     runs: list[int] = []
 

@@ -98,7 +98,7 @@ def dead_links(page: Path, text: str) -> list[str]:
 
 
 @rows("page", OWN_PAGES, ids=[page.name for page in OWN_PAGES])
-def test_everything_that_a_page_names_exists(page: Path):
+def test_every_file_class_and_module_named_on_a_page_exists(page: Path):
     here = page.relative_to(ROOT).as_posix()
     missing = [
         f"{kind} {name}"
@@ -109,11 +109,11 @@ def test_everything_that_a_page_names_exists(page: Path):
 
 
 @rows("page", PAGES, ids=[page.name for page in PAGES])
-def test_every_link_of_a_page_leads_somewhere(page: Path):
+def test_no_page_has_a_dead_link(page: Path):
     assert dead_links(page, page.read_text()) == []
 
 
-def test_a_name_that_is_gone_is_found():
+def test_the_check_finds_names_and_links_that_do_not_exist():
     gone = "See `engines/process/shelf.py`, `Courier` and [there](gone.md) or [here](#nowhere).\n"
     assert [name for kind, name in named(gone) if not is_there(kind, name)] == [
         "engines/process/shelf.py",

@@ -63,7 +63,9 @@ def inner(pytester, monkeypatch):
         ("nightly", {"property 500", "size 100", *QUICK, *CI, *NIGHTLY}, 30, 12),
     ],
 )
-def test_each_run_has_its_tests_in_its_size(inner, monkeypatch, run, printed, small, count):
+def test_each_size_of_a_test_run_includes_the_tests_of_its_marks(
+    inner, monkeypatch, run, printed, small, count
+):
     monkeypatch.setenv("WINDLASS_TESTS", run)
     ran = inner.runpytest_subprocess("-s", "-p", "no:schemathesis")
     ran.assert_outcomes(passed=count, deselected=12 - count)
@@ -73,7 +75,7 @@ def test_each_run_has_its_tests_in_its_size(inner, monkeypatch, run, printed, sm
     assert ran.stdout.str().count("small") == small
 
 
-def test_a_test_that_is_named_runs_whatever_its_mark(inner, monkeypatch):
+def test_a_test_given_by_name_runs_whatever_its_mark(inner, monkeypatch):
     monkeypatch.setenv("WINDLASS_TESTS", "quick")
     file = next(inner.path.glob("test_*.py"))
     ran = inner.runpytest_subprocess(f"{file.name}::test_nightly", "-p", "no:schemathesis")

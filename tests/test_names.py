@@ -38,7 +38,7 @@ async def ids(world: World, path: str, family: str = "application", **more: Any)
 # By name
 
 
-async def test_a_whole_path_names_one_resource_in_one_request(world, shop):
+async def test_a_full_path_of_names_finds_exactly_one_resource(world, shop):
     [found] = (await find(world, "shop/PRODUCTION/Web"))["results"]
     assert found == {
         "id": shop["Shop/production/web"],
@@ -60,11 +60,11 @@ async def test_a_whole_path_names_one_resource_in_one_request(world, shop):
         ("", ["Shop/production/web", "Shop/staging/web", "blog/production/web"]),
     ],
 )
-async def test_a_part_that_is_missing_or_empty_may_be_anything(world, shop, path, matching):
+async def test_a_missing_or_empty_part_of_a_path_matches_anything(world, shop, path, matching):
     assert sorted(await ids(world, path)) == sorted(shop[one] for one in matching)
 
 
-async def test_an_id_may_stand_wherever_a_name_may(world, shop):
+async def test_an_id_may_replace_any_name_in_a_path(world, shop):
     web = shop["Shop/staging/web"]
     for path in (web, f"{shop['Shop/staging']}/web", f"{shop['Shop']}/staging/web", f"{world.org}///{web}"):
         assert await ids(world, path) == [web], path
@@ -79,12 +79,12 @@ async def test_an_id_may_stand_wherever_a_name_may(world, shop):
         ("nobody/shop/production/web", "There is no organization 'nobody' here"),
     ],
 )
-async def test_the_part_that_does_not_exist_is_named(world, shop, path, missing):
+async def test_the_first_part_of_a_path_that_does_not_exist_is_reported(world, shop, path, missing):
     answer = await find(world, path)
     assert (answer.status, answer.message) == (404, missing)
 
 
-async def test_a_wrong_kind_or_too_long_a_path_is_refused_by_its_name(world, shop):
+async def test_an_unknown_family_or_overlong_path_is_refused_by_parameter_name(world, shop):
     assert (await find(world, "web", "deployment")).message.startswith("family: must be one of ")
     assert (await find(world, "a/b/c/d/e")).message.startswith(
         "path: must have 4 parts at most: organization/"
@@ -92,7 +92,7 @@ async def test_a_wrong_kind_or_too_long_a_path_is_refused_by_its_name(world, sho
     assert (await find(world, "KEY", "secret")).message.startswith("below: must be one of application, ")
 
 
-async def test_a_variable_is_found_where_it_is_inherited(world, shop):
+async def test_an_inherited_variable_is_found_below_a_service(world, shop):
     made = await world.made(f"/project/{shop['Shop']}/environmentVariable", {"key": "COLOUR", "value": "red"})
     below = {"query": {"below": "application"}}
     assert await ids(world, "shop/production/web/COLOUR", "environmentVariable", **below) == [made]
@@ -102,7 +102,7 @@ async def test_a_variable_is_found_where_it_is_inherited(world, shop):
 @pytest.mark.parametrize(
     "family", [one for one in registry().families.values() if "list" in one.verbs and one.names], ids=repr
 )
-async def test_every_kind_that_has_names_and_a_list_can_be_found(world, family):
+async def test_every_family_with_names_and_a_list_can_be_looked_up(world, family):
     below = next((one.name for one in registry().parents(family) if one), "")
     answer = await find(world, "", family.name, query={"below": below})
     assert answer.status == 200, answer
@@ -111,7 +111,7 @@ async def test_every_kind_that_has_names_and_a_list_can_be_found(world, family):
 # For whom
 
 
-async def test_another_organization_finds_nothing_by_name_or_by_id(world, shop):
+async def test_resources_of_another_organization_are_found_neither_by_name_nor_by_id(world, shop):
     other, token = await world.organization()
     web, home = shop["Shop/production/web"], world.org
     for path in (
@@ -127,7 +127,7 @@ async def test_another_organization_finds_nothing_by_name_or_by_id(world, shop):
     assert await ids(world, "", token=token) == []
 
 
-async def test_a_limited_token_finds_what_it_was_given_and_by_no_name_that_it_may_not_see(world, shop):
+async def test_a_limited_token_finds_its_resources_but_not_by_names_of_their_parents(world, shop):
     web = shop["Shop/production/web"]
     token = await world.new_token("Admin", limited_to=[web])
     [found] = (await find(world, "web", token=token))["results"]
@@ -153,7 +153,7 @@ async def services(world: World, query: str = "", **options: Any) -> dict[str, A
     return {one["id"]: one for one in answer["results"]}
 
 
-async def test_the_list_of_all_services_has_state_and_address_as_they_are_read_one_by_one(world, shop):
+async def test_the_list_of_all_services_shows_the_same_state_and_address_as_each_service(world, shop):
     ports = [{"internal_port": 8080, "publicly_accessible": True}]
     app = await world.application(shop["blog/production"], name="public", ports=ports)
     db = await world.database(shop["blog/production"])
@@ -201,9 +201,7 @@ async def test_services_of_another_organization_are_hidden(world, shop):
         ("shop/production/entirely-else", ""),
     ],
 )
-async def test_a_name_with_a_typing_error_is_answered_with_the_name_that_is_spelled_alike(
-    world, shop, path, meant
-):
+async def test_a_misspelled_name_is_answered_with_the_nearest_name(world, shop, path, meant):
     answer = await world.get(f"/resource?family=application&path={path}")
     assert answer.status == 404
     assert answer.message.partition(" here")[2] == meant
@@ -217,7 +215,7 @@ async def test_no_name_is_suggested_to_a_token_that_may_not_see_it(world, shop):
 
 
 @pytest.mark.parametrize(("length", "meant"), [(40, 1), (41, 0), (42, 0)])
-async def test_only_names_that_are_short_are_compared_with_a_wrong_one(world, length, meant):
+async def test_only_short_names_are_compared_for_suggestions(world, length, meant):
     """Comparing 200 names of 255 characters would keep the server from answering others for a second."""
     name = "ab" * 100
     await world.project(name=name[:length])
@@ -225,6 +223,6 @@ async def test_only_names_that_are_short_are_compared_with_a_wrong_one(world, le
     assert answer.message.count("did you mean") == meant
 
 
-async def test_a_family_with_a_typing_error_is_answered_with_the_family_that_is_spelled_alike(world):
+async def test_a_misspelled_family_is_answered_with_the_nearest_family(world):
     answer = await world.get("/resource?family=aplication&path=web")
     assert (answer.status, answer.message.partition(";")[2]) == (400, " did you mean application?")

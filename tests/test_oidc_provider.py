@@ -76,7 +76,7 @@ async def test_a_token_of_the_provider_is_refused_where_the_issuer_has_another_n
         await world.verifier.verify(await provider.token(RS256))
 
 
-async def test_after_its_keys_have_changed_one_fetch_is_enough(provider, world):
+async def test_changed_keys_of_a_provider_are_fetched_once(provider, world):
     old = await provider.token(RS256)
     await world.verifier.verify(old)
     provider.change_keys()

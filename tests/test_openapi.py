@@ -106,7 +106,7 @@ def test_the_document_is_the_same_each_time() -> None:
     assert encoded_document(registry()) is encoded_document(registry())
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_schema_reference_can_be_resolved() -> None:
     references = [thing["$ref"] for thing in within(DOCUMENT) if isinstance(thing.get("$ref"), str)]
     assert references
     for reference in references:
@@ -114,13 +114,13 @@ def test_every_reference_leads_somewhere() -> None:
         assert name in DOCUMENT["components"][kind]
 
 
-def test_every_component_is_used() -> None:
+def test_every_component_of_the_document_is_used() -> None:
     used = {thing["$ref"] for thing in within(DOCUMENT) if isinstance(thing.get("$ref"), str)}
     for kind in ("schemas", "responses", "parameters", "headers"):
         assert {f"#/components/{kind}/{name}" for name in DOCUMENT["components"][kind]} <= used
 
 
-def test_no_schema_speaks_a_younger_dialect() -> None:
+def test_no_schema_uses_keywords_newer_than_openapi_3_0() -> None:
     younger = {"const", "examples", "prefixItems", "$defs", "propertyNames", "patternProperties", "title"}
     for whole in DOCUMENT["components"]["schemas"].values():
         for part in parts(whole):
@@ -131,7 +131,7 @@ def test_no_schema_speaks_a_younger_dialect() -> None:
             assert "$ref" not in part or part.keys() == {"$ref"}
 
 
-def test_patterns_end_as_javascript_ends_them() -> None:
+def test_patterns_use_no_python_only_end_anchor() -> None:
     patterns = [part["pattern"] for part in within(DOCUMENT) if isinstance(part.get("pattern"), str)]
     assert patterns
     assert not [pattern for pattern in patterns if "\\Z" in pattern]
@@ -150,7 +150,7 @@ def test_every_operation_is_in_the_document_and_nothing_else() -> None:
 
 
 @rows(("method", "path"), CONTRACT)
-def test_an_endpoint_of_the_contract_is_in_the_document(method: str, path: str) -> None:
+def test_every_endpoint_of_the_contract_is_in_the_document(method: str, path: str) -> None:
     assert method.lower() in DOCUMENT["paths"][path]
 
 
@@ -171,7 +171,7 @@ def test_groups_come_in_the_order_of_the_contract_and_each_is_described() -> Non
     assert all(tag["description"].endswith(".") for tag in DOCUMENT["tags"])
 
 
-def test_every_operation_needs_a_token_or_a_jwt() -> None:
+def test_every_operation_requires_a_token_or_a_jwt() -> None:
     assert DOCUMENT["security"] == [{"Token": []}, {"Bearer": []}]
     assert not [operation.id for operation in registry().operations if "security" in said(operation)]
     token, bearer = (DOCUMENT["components"]["securitySchemes"][name] for name in ("Token", "Bearer"))
@@ -197,7 +197,7 @@ def test_an_operation_lists_its_parameters(operation: Operation) -> None:
     assert all(parameter["description"] for parameter in parameters(operation).values())
 
 
-def test_pages_are_counted_from_one() -> None:
+def test_page_parameters_start_at_one_with_default_and_maximum_size() -> None:
     page, size = (parameters(registry().operation("listProjects"))[name] for name in ("page", "page_size"))
     assert page["schema"] == {
         "type": "integer", "format": "int32", "minimum": 1, "maximum": 2**31 - 1, "default": 1
@@ -222,12 +222,12 @@ def test_every_answer_carries_the_headers(operation: Operation) -> None:
 @pytest.mark.parametrize(
     "name", ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After"]
 )
-def test_counts_are_integers(name: str) -> None:
+def test_rate_limit_headers_are_documented_as_integers(name: str) -> None:
     assert DOCUMENT["components"]["headers"][name]["schema"]["type"] == "integer"
 
 
 @operations()
-def test_an_operation_says_how_it_can_be_refused(operation: Operation) -> None:
+def test_an_operation_documents_exactly_its_possible_error_statuses(operation: Operation) -> None:
     refused = {status for status in answers(operation) if status >= 400}
     sends = operation.method == "POST" or operation.body is not None
     wanted = {401, 403, 404, 429, 500, 503}
@@ -239,14 +239,14 @@ def test_an_operation_says_how_it_can_be_refused(operation: Operation) -> None:
 
 
 @operations()
-def test_a_success_is_described_with_its_schema_or_has_nothing_to_say(operation: Operation) -> None:
+def test_a_success_status_is_documented_with_its_schema_or_without_content(operation: Operation) -> None:
     others = [status for status in operation.also if status < 400]
     assert [status for status in answers(operation) if status < 400] == [operation.status, *others]
     assert ("content" in answers(operation)[operation.status]) == (operation.answer is not None)
     assert not any("content" in answers(operation)[status] for status in others)
 
 
-def test_a_refusal_has_one_shape() -> None:
+def test_every_error_answer_has_the_error_schema() -> None:
     error = schema("Error")
     assert set(error["required"]) == set(error["properties"]) == {"status", "error", "message", "detail"}
     for answer in DOCUMENT["components"]["responses"].values():
@@ -254,7 +254,7 @@ def test_a_refusal_has_one_shape() -> None:
 
 
 @operations(lambda one: one.is_array)
-def test_an_array_is_the_answer_itself(operation: Operation) -> None:
+def test_an_operation_that_returns_an_array_documents_an_array(operation: Operation) -> None:
     listed = success(operation)
     assert listed["schema"]["type"] == "array"
     assert isinstance(listed["example"], list)
@@ -262,7 +262,7 @@ def test_an_array_is_the_answer_itself(operation: Operation) -> None:
 
 
 @operations(lambda one: one.listing and not one.is_array)
-def test_a_list_has_results_and_says_on_which_page_it_is(operation: Operation) -> None:
+def test_a_list_is_documented_with_results_and_pagination(operation: Operation) -> None:
     listed = resolved(success(operation)["schema"])
     envelope = listed["allOf"][1] if "allOf" in listed else listed
     assert envelope["properties"]["results"]["type"] == "array"
@@ -270,13 +270,13 @@ def test_a_list_has_results_and_says_on_which_page_it_is(operation: Operation) -
     assert set(envelope["required"]) == {"results", *(["pagination"] if operation.paged else [])}
 
 
-def test_the_pagination_is_four_integers() -> None:
+def test_the_pagination_object_has_four_integers() -> None:
     fields = schema("Pagination")["properties"]
     assert list(fields) == ["page", "page_size", "total_count", "total_pages"]
     assert {field["type"] for field in fields.values()} == {"integer"}
 
 
-def test_the_organization_and_the_list_of_organizations_are_one_object() -> None:
+def test_the_organization_list_extends_the_organization_schema() -> None:
     one, many = schema("OrganizationList")["allOf"]
     assert one == {"$ref": "#/components/schemas/Organization"}
     assert set(many["properties"]) == {"results", "pagination"}
@@ -286,14 +286,14 @@ def test_the_organization_and_the_list_of_organizations_are_one_object() -> None
 
 
 @operations(lambda one: one.body)
-def test_the_example_of_a_body_is_one(operation: Operation) -> None:
+def test_the_example_of_a_request_body_matches_its_schema(operation: Operation) -> None:
     assert operation.body
     assert complaints(body(operation), OAS30WriteValidator) == []
     msgspec.convert(body(operation)["example"], operation.body)
 
 
 @operations(lambda one: one.answer and not one.streams)
-def test_the_example_of_an_answer_is_one(operation: Operation) -> None:
+def test_the_example_of_an_answer_matches_its_schema(operation: Operation) -> None:
     assert complaints(success(operation), OAS30ReadValidator) == []
 
 
@@ -307,7 +307,7 @@ def test_the_example_of_a_stream_is_an_event_with_data_as_described(operation: O
 
 
 @rows("answer", DOCUMENT["components"]["responses"].values(), ids=DOCUMENT["components"]["responses"])
-def test_the_example_of_a_refusal_is_one(answer: Document) -> None:
+def test_the_example_of_an_error_matches_its_schema(answer: Document) -> None:
     assert complaints(answer["content"]["application/json"], OAS30ReadValidator) == []
 
 
@@ -344,12 +344,12 @@ def creations() -> Iterator[Operation]:
 
 
 @operations(lambda one: one.family and one.body in {one.family.edit, one.family.patch})
-def test_the_example_of_an_edit_leaves_alone_what_is_chosen_for_good(operation: Operation) -> None:
+def test_the_example_of_an_edit_omits_fields_that_cannot_be_changed(operation: Operation) -> None:
     assert operation.family
     assert not operation.family.fixed & body(operation)["example"].keys()
 
 
-def test_a_wrong_example_would_be_noticed() -> None:
+def test_the_example_check_notices_a_wrong_example() -> None:
     media = body(registry().operation("createProject"))
     for wrong in ({}, {"name": 1}, {"name": " "}, {"name": "shop", "color": "red"}):
         assert complaints({**media, "example": wrong}, OAS30WriteValidator)
@@ -378,10 +378,10 @@ def test_examples_look_like_something_a_person_would_write() -> None:
         ("getEnvironment", "cluster_id", "getCluster"),
     ],
 )
-def test_an_id_is_the_same_in_all_examples(told: str, field: str, read: str) -> None:
+def test_a_resource_has_the_same_id_in_all_examples(told: str, field: str, read: str) -> None:
     there, here = (success(registry().operation(one))["example"] for one in (told, read))
     assert there[field] == here["id"]
 
 
-def test_the_deployment_of_a_database_names_no_application() -> None:
+def test_the_example_of_deploying_a_database_has_no_application_id() -> None:
     assert "application_id" not in success(registry().operation("deployDatabase"))["example"]

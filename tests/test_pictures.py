@@ -15,7 +15,7 @@ WIDEST = {"text": 8.4, "note": 6.6}
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
-def test_a_picture_is_drawn_as_its_text_says(source):
+def test_each_picture_is_up_to_date_with_its_source(source):
     assert source.with_suffix(".svg").read_text() == drawn(source.read_text()), "run `make pictures`"
 
 
@@ -29,14 +29,14 @@ def test_texts_fit_into_their_boxes_and_boxes_do_not_overlap(source):
     ] == []
 
 
-def test_a_text_that_is_too_long_and_boxes_that_overlap_are_found():
+def test_the_check_finds_overlong_texts_and_overlapping_boxes():
     box = {"id": "a", "at": [0, 0], "size": [60, 40], "text": "much too long"}
     assert not fits(box)
     assert overlap(box, {**box, "at": [50, 30]})
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
-def test_a_picture_is_shown_in_the_manual(source):
+def test_each_picture_is_used_on_a_page(source):
     pages = [*FOLDER.parent.glob("*.md"), FOLDER.parent.parent / "README.md"]
     assert any(f"pictures/{source.stem}.svg" in page.read_text() for page in pages)
 

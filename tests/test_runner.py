@@ -33,7 +33,7 @@ def is_running(process: int) -> bool:
     return Path(f"/proc/{process}").exists()
 
 
-def test_the_status_is_that_of_the_command_and_what_it_left_is_ended():
+def test_the_runner_returns_the_commands_status_and_kills_leftover_processes():
     with started(seconds=0) as runner:
         assert runner.stdout
         left = int(runner.stdout.readline())
@@ -42,7 +42,7 @@ def test_the_status_is_that_of_the_command_and_what_it_left_is_ended():
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-def test_an_interrupted_command_reports_and_leaves_nothing(number):
+def test_an_interrupted_command_reports_the_interruption_and_leaves_no_process(number):
     with started(seconds=1000) as runner:
         assert runner.stdout
         left = int(runner.stdout.readline())
@@ -53,7 +53,7 @@ def test_an_interrupted_command_reports_and_leaves_nothing(number):
     assert not is_running(left)
 
 
-def test_without_the_runner_it_would_be_left():
+def test_without_the_runner_a_process_is_left():
     """The negative control."""
     command = [sys.executable, "-I", "-S", "-c", LEAVES.format(seconds=0)]
     said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)

@@ -41,23 +41,23 @@ def test_an_answer_is_named_after_its_family(operation: Operation) -> None:
 
 
 @operations(lambda one: one.body)
-def test_a_body_is_required_where_a_field_is(operation: Operation) -> None:
+def test_a_request_body_is_required_exactly_if_it_has_a_required_field(operation: Operation) -> None:
     required = resolved(body(operation)["schema"]).get("required", [])
     assert said(operation)["requestBody"]["required"] == bool(required)
 
 
 @operations(lambda one: one.body is None)
-def test_an_operation_without_a_body_documents_none(operation: Operation) -> None:
+def test_an_operation_without_a_body_documents_no_request_body(operation: Operation) -> None:
     assert "requestBody" not in said(operation)
 
 
-def test_bodies_refuse_what_they_do_not_know_and_answers_may_grow() -> None:
+def test_only_request_schemas_forbid_additional_properties() -> None:
     for name, whole in DOCUMENT["components"]["schemas"].items():
         assert (whole.get("additionalProperties") is False) == name.endswith("Request")
 
 
 @rows("family", registry().families.values(), ids=lambda family: family.name)
-def test_fields_of_the_server_are_answered_and_hidden_fields_are_not(family: Family) -> None:
+def test_answers_contain_server_fields_and_flags_but_no_hidden_fields(family: Family) -> None:
     answer = schema(family.title)["properties"].keys()
     assert {"id", "created_at", "updated_at", *family.flags.values()} <= answer
     assert not family.hidden & answer
@@ -81,7 +81,7 @@ def field_at(fields: dict[str, Any], path: str) -> dict[str, Any]:
     return field_at(resolved(whole)["properties"], rest)
 
 
-def test_null_is_allowed_where_it_is_accepted_and_nowhere_else() -> None:
+def test_only_fields_that_accept_null_are_nullable() -> None:
     fields = schema("ApplicationRequest")["properties"]
     assert "nullable" not in fields["name"]
     assert fields["dockerfile_path"]["nullable"] is True
@@ -139,7 +139,7 @@ def test_null_is_allowed_where_it_is_accepted_and_nowhere_else() -> None:
         ),
     ],
 )
-def test_a_schema_says_the_same_in_the_older_dialect(younger: Document, older: Document) -> None:
+def test_a_schema_is_translated_to_the_openapi_3_0_dialect(younger: Document, older: Document) -> None:
     assert translate(younger, {"windlass.a.Thing": "Thing"}) == older
 
 
@@ -173,7 +173,7 @@ def test_any_type_that_a_family_may_use_makes_a_valid_document() -> None:
     assert complaints(media, OAS30WriteValidator, made) == []
 
 
-def test_one_type_in_a_body_and_in_an_answer_is_two_schemas() -> None:
+def test_one_type_in_a_body_and_an_answer_becomes_two_schemas() -> None:
     schemas = document(Registry([], [posting(BoxShown)]))["components"]["schemas"]
     assert schemas["InnerRequest"]["additionalProperties"] is False
     assert "additionalProperties" not in schemas["Inner"]
@@ -185,13 +185,13 @@ def test_schemas_of_types_with_the_same_name_begin_with_their_module() -> None:
     assert {"TestSchemasBoxShown", "OddFileBoxShown"} <= schemas.keys()
 
 
-def test_two_schemas_of_one_name_are_refused() -> None:
+def test_two_schemas_with_the_same_name_are_refused() -> None:
     twin = msgspec.defstruct("BoxRequest", [("word", str)])
     with pytest.raises(ValueError, match="BoxRequest"):
         document(Registry([], [posting(twin)]))
 
 
-def test_samples_show_all_of_an_answer_and_leave_out_the_needless_of_a_body() -> None:
+def test_generated_examples_show_all_answer_fields_and_only_required_body_fields() -> None:
     fields = {
         "name": {"type": "string", "example": "shop"},
         "note": {"type": "string", "default": ""},

@@ -114,7 +114,7 @@ CONVERSATIONS = {
 
 
 @rows("name", CONVERSATIONS)
-async def test_answers_are_those_of_uvicorn(name):
+async def test_http_answers_equal_those_of_uvicorn_byte_by_byte(name):
     sent = CONVERSATIONS[name]
     answer = await answered(Connection, sent)
     assert answer.startswith(b"HTTP/1.1 ")
@@ -128,7 +128,7 @@ async def test_a_header_with_a_line_break_in_it_is_not_sent(path):
     assert b"x-two" not in answer
 
 
-async def test_a_body_that_is_longer_than_it_says_is_not_sent():
+async def test_a_body_longer_than_its_content_length_is_not_sent():
     assert b"content" not in (await answered(Connection, asked("GET", "/too-long"))).partition(b"\r\n\r\n")[2]
 
 
@@ -156,7 +156,7 @@ def _interpreter():
 
 
 @pytest.mark.usefixtures("_interpreter")
-def test_a_server_that_listens_collects_garbage_though_its_start_did_not():
+def test_a_listening_server_has_garbage_collection_enabled():
     gc.disable()
     tune_interpreter()
     assert gc.isenabled()

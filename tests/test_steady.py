@@ -56,7 +56,7 @@ def run(tmp_path):
     return run
 
 
-def test_a_test_that_failed_once_and_passes_three_times_alone_is_named_with_its_failure(run, tmp_path):
+def test_a_test_that_failed_once_and_then_passes_three_times_is_reported_as_unsteady(run, tmp_path):
     ran = run(FAILING_ONCE)
     assert ran.status == 0, ran.output
     assert ran.unsteady.startswith("UNSTEADY: these tests failed once and passed three times alone")
@@ -66,13 +66,13 @@ def test_a_test_that_failed_once_and_passes_three_times_alone_is_named_with_its_
 
 
 @pytest.mark.parametrize(("source", "again"), [(FAILING, 1), (FOUR, 0)], ids=["always", "four"])
-def test_a_test_that_fails_again_fails_the_run_and_so_do_more_than_three(run, source, again):
+def test_a_test_that_fails_again_or_more_than_three_failures_fail_the_run(run, source, again):
     ran = run(source)
     assert (ran.status, ran.unsteady) == (1, "")
     assert ran.output.count("= FAILURES =") == 1 + again
 
 
-def test_a_run_that_ends_otherwise_than_with_failed_tests_is_not_repeated(run):
+def test_a_run_that_ended_for_another_reason_than_failed_tests_is_not_repeated(run):
     """As a skipped test ends it in CI."""
     ran = run(FAILING + "def test_ending():\n    import pytest\n    pytest.exit('enough', 10)\n")
     assert (ran.status, ran.unsteady) == (10, "")

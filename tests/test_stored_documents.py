@@ -19,7 +19,7 @@ OLD = b'{"id":"a","name":"web","git_repository":{"url":"https://example.com/a.gi
 """An application as a version stored it that had few fields."""
 
 
-def test_a_field_that_an_old_document_lacks_has_its_default() -> None:
+def test_a_field_missing_in_an_old_document_gets_its_default() -> None:
     application = read(OLD, Application)
     assert isinstance(application, Application)
     assert application.git_repository
@@ -43,7 +43,7 @@ def test_a_document_that_earlier_rules_allowed_is_read() -> None:
     assert (stored.name, str(stored.mode)) == ("shop ", "PREVIEW")
 
 
-def test_a_wrong_type_is_not_read() -> None:
+def test_a_stored_document_with_a_wrong_type_raises_an_error() -> None:
     with pytest.raises(msgspec.ValidationError):
         read(b'{"name":1}', NamedDocument)
 
@@ -54,12 +54,12 @@ def test_an_encrypted_field_is_not_in_the_document() -> None:
 
 
 @rows("family", registry().families.values(), ids=lambda family: family.name)
-def test_each_family_can_be_read(family: Family) -> None:
+def test_every_family_has_a_stored_form(family: Family) -> None:
     for struct in (family.spec, family.shown, family.view):
         assert issubclass(stored_form(struct), struct)
 
 
-def test_a_rewritten_document_keeps_everything_else() -> None:
+def test_rewriting_a_stored_document_keeps_unknown_fields() -> None:
     body = b'{"name":"web","later":[1],"git_repository":{"url":"u","later":{"a":1}}}'
     changes = {"name": "shop", "git_repository": {"deployed_commit_id": "c"}}
     assert msgspec.json.decode(rewritten(body, changes)) == {

@@ -60,7 +60,7 @@ def inner(pytester, monkeypatch):
     return pytester
 
 
-def test_a_table_runs_all_its_rows_and_names_each_that_fails(inner):
+def test_a_table_test_runs_all_rows_and_reports_each_that_fails(inner):
     ran = inner.runpytest_subprocess(*BARE, "-s")
     ran.assert_outcomes(failed=3, passed=1)
     ran.stdout.fnmatch_lines(["*tried good bad fine worse*", "*4 of these tests*"][:1])
@@ -71,7 +71,7 @@ def test_a_table_runs_all_its_rows_and_names_each_that_fails(inner):
     ran.stdout.fnmatch_lines(["*1 of 4 rows failed: worse.*"])
 
 
-def test_a_row_without_an_end_is_named_and_the_rows_after_it_run(inner):
+def test_a_row_that_hangs_is_reported_and_later_rows_run(inner):
     ran = inner.runpytest_subprocess(*BARE, "-k", "long")
     ran.assert_outcomes(failed=1)
     ran.stdout.fnmatch_lines(["*1 of 3 rows failed: endless.*"])
@@ -87,13 +87,13 @@ def test_one_row_can_be_run_alone(inner, monkeypatch):
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_a_run_says_how_many_rows_it_has_tried(inner, workers):
+def test_a_test_run_reports_the_number_of_table_rows(inner, workers):
     ran = inner.runpytest_subprocess(*BARE, "-n", workers)
     ran.stdout.fnmatch_lines(["3 of these tests are tables, with 11 rows"])
 
 
 @pytest.mark.parametrize("words", [[], ["one", "one"]], ids=["none", "twins"])
-def test_a_table_that_would_promise_less_than_it_says_is_refused(words):
+def test_an_empty_or_duplicate_table_is_refused(words):
     with pytest.raises(AssertionError):
         table("word", words, str)
 
@@ -111,7 +111,7 @@ def test_rows_of_several_values_all_run_and_failing_ones_are_named_by_their_begi
     assert tried == ["EXPOSE 80", "EXPOSE 81", ""]
 
 
-def test_rows_with_marks_and_without_values_are_refused():
+def test_table_rows_with_marks_or_without_values_are_refused():
     for wrong in ([], [pytest.param(1, marks=pytest.mark.slow)]):
         with pytest.raises(AssertionError):
             rows("word", wrong)

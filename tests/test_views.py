@@ -13,7 +13,7 @@ from windlass.core.declare.resource import Family, Spec
 
 
 @operations(lambda one: one.family and one.body is one.family.spec and one.answer is not None)
-def test_a_stepwise_conversion_equals_a_whole_one(operation: Operation) -> None:
+def test_building_an_answer_field_by_field_equals_a_full_conversion(operation: Operation) -> None:
     assert operation.family
     family, sent, extras = operation.family, body(operation)["example"], success(operation)["example"]
     spec = msgspec.convert(sent, family.spec)
@@ -23,7 +23,7 @@ def test_a_stepwise_conversion_equals_a_whole_one(operation: Operation) -> None:
 
 
 @operations(lambda one: one.family and one.body is one.family.spec and one.answer is not None)
-def test_sent_fields_are_answered_unless_the_server_sets_them(operation: Operation) -> None:
+def test_sent_fields_are_returned_unless_the_server_sets_them(operation: Operation) -> None:
     assert operation.family
     family, sent, extras = operation.family, body(operation)["example"], success(operation)["example"]
     added = {

@@ -119,19 +119,19 @@ async def walk(world: World) -> list[Entry]:
     return entries
 
 
-async def test_a_deployment_goes_through_the_functions_of_the_page_in_their_order(world: World):
+async def test_a_deployment_calls_the_functions_listed_on_the_page_in_order(world: World):
     names = [*dict.fromkeys((entry.module, entry.function) for entry in await walk(world))]
     assert len(rows()) > 20
     assert [name for name in names if name in rows()] == rows()
 
 
-def test_each_room_of_the_page_is_crossed_once_on_the_way_down_and_once_back():
+def test_each_folder_on_the_page_is_entered_once_on_the_way_down_and_once_back():
     folders = [folder_of(module) for module, _ in rows()]
     assert is_once_down_and_once_back(folders), crossings(folders)
     assert set(folders) > {"request", "services", "records", "background", "deploying", "kinds", "workloads"}
 
 
-async def test_each_arrow_of_the_picture_is_walked_once_and_no_other(world: World):
+async def test_the_calls_between_folders_are_exactly_the_arrows_of_the_picture(world: World):
     walked = handovers(await walk(world))
     assert sorted(walked) == sorted(set(walked))
     between = {folder for call in walked for folder in call} | LOWEST
@@ -139,7 +139,7 @@ async def test_each_arrow_of_the_picture_is_walked_once_and_no_other(world: Worl
     assert set(walked) == drawn
 
 
-def test_a_room_that_is_crossed_again_is_noticed():
+def test_the_check_notices_a_folder_that_is_entered_again():
     assert is_once_down_and_once_back(["a", "b", "b", "c", "b", "a"])
     assert is_once_down_and_once_back(["a", "b", "c", "a"])
     assert not is_once_down_and_once_back(["a", "b", "c", "b", "c"])
@@ -147,7 +147,7 @@ def test_a_room_that_is_crossed_again_is_noticed():
     assert not is_once_down_and_once_back(["a", "b", "c", "a", "b"])
 
 
-async def test_functions_that_a_deployment_does_not_come_to_are_not_found(world: World):
+async def test_a_read_request_calls_none_of_the_functions_on_the_page(world: World):
     app = await world.application()
     with entered() as entries:
         await world.get(f"/application/{app}")

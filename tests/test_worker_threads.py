@@ -31,12 +31,12 @@ async def waits(held: int) -> bool:
         await asyncio.gather(one_more, *holding)
 
 
-async def test_work_of_organizations_leaves_threads_for_requests() -> None:
+async def test_threads_used_by_deployments_leave_threads_for_requests() -> None:
     use_worker_threads(DEPLOYMENTS)
     assert not await waits(HELD)
 
 
-async def test_the_usual_threads_of_a_small_machine_would_all_be_taken(
+async def test_with_the_default_thread_count_a_small_machine_would_run_out_of_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)

@@ -47,7 +47,7 @@ ROWS: Final = {
     "the thread that starts build steps": SharedResource(
         "organizations on one place",
         "windlass.config.settings:Settings.parallel_deployments",
-        "running/test_spare_slot.py::test_an_organization_with_nothing_under_way_waits_for_no_slot_of_another",
+        "running/test_spare_slot.py::test_an_organization_without_running_deployments_gets_a_slot_although_another_uses_all",
         ("base.isolation.step_launcher",),
     ),
     "processes, memory and time of detection": SharedResource(
@@ -64,24 +64,24 @@ ROWS: Final = {
     "checks of archives": SharedResource(
         "organizations on one server, and environments of an organization",
         "windlass.control.context.upload_files:CHECKED",
-        "running/test_uploads.py::test_archives_of_one_organization_are_not_all_checked_before_one_of_another",
+        "running/test_uploads.py::test_checks_of_archives_of_different_organizations_take_turns",
         ("control.context.upload_files",),
     ),
     "threads that wait for the disk": SharedResource(
         "organizations on one server",
         "windlass.base.worker_threads:worker_threads",
-        "test_worker_threads.py::test_work_of_organizations_leaves_threads_for_requests",
+        "test_worker_threads.py::test_threads_used_by_deployments_leave_threads_for_requests",
         ("base.worker_threads",),
     ),
     "slots of deployments": SharedResource(
         "organizations on one place",
         "windlass.config.settings:Settings.parallel_deployments",
-        "running/test_spare_slot.py::test_an_organization_with_nothing_under_way_waits_for_no_slot_of_another",
+        "running/test_spare_slot.py::test_an_organization_without_running_deployments_gets_a_slot_although_another_uses_all",
     ),
     "the time of changes, which are stored one after the other": SharedResource(
         "organizations on one database",
         "windlass.store:LARGEST",
-        "running/test_large_changes.py::test_an_environment_with_very_much_in_it_is_not_copied_by_one_request",
+        "running/test_large_changes.py::test_cloning_an_environment_with_too_many_resources_in_one_request_is_refused",
     ),
     "the queue of work": SharedResource(
         "clusters of one server",
@@ -96,7 +96,7 @@ ROWS: Final = {
     "commands in instances": SharedResource(
         "tokens and organizations on one server",
         "windlass.api.executions:MOST",
-        "running/test_executions.py::test_commands_of_one_caller_leave_places_for_others",
+        "running/test_executions.py::test_commands_of_one_caller_are_limited_and_leave_capacity_for_others",
     ),
     "connections and descriptors of public ports": SharedResource(
         "addresses of visitors",
@@ -131,7 +131,7 @@ ROWS: Final = {
     "room on the disk": SharedResource(
         "services on one machine",
         "windlass.config.settings:Settings.disk_reserve_bytes",
-        "test_disk_reserve.py::test_the_instance_that_holds_most_is_ended_if_that_helps",
+        "test_disk_reserve.py::test_the_instance_that_uses_most_disk_is_ended_if_that_helps",
     ),
     "ports": SharedResource(
         "environments on one machine",

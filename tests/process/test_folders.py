@@ -139,7 +139,7 @@ async def test_two_replicas_never_give_the_same_address(rig, station):
 
 
 @pytest.mark.parametrize(("name", "deep"), [("d", 1500), ("d" * 200, 30)])
-def test_folders_that_are_too_deep_to_be_copied_are_a_reason_for_the_person(tmp_path, name, deep):
+def test_folders_nested_too_deeply_to_copy_are_reported_with_advice(tmp_path, name, deep):
     top = tmp_path / "built" / "app"
     top.mkdir(parents=True)
     (top / "page").write_text("hello")
@@ -176,7 +176,7 @@ def test_a_folder_to_which_a_program_still_writes_is_erased(tmp_path):
         assert not folder.parent.exists()
 
 
-def test_engines_hear_of_each_other_also_after_an_operator_has_deleted_the_bell(tmp_path):
+def test_engines_notify_each_other_even_after_the_notification_file_was_deleted(tmp_path):
     first, second = RecordStore(tmp_path / "run"), RecordStore(tmp_path / "run")
     first.prepare()
     (tmp_path / "run" / "bell").unlink()
@@ -188,9 +188,7 @@ def test_engines_hear_of_each_other_also_after_an_operator_has_deleted_the_bell(
 
 
 @pytest.mark.parametrize("is_made_with_parents", [False, True], ids=["as it is", "negative control"])
-async def test_a_data_directory_that_was_moved_away_is_not_made_again(
-    tmp_path, monkeypatch, is_made_with_parents
-):
+async def test_a_moved_data_directory_is_not_recreated(tmp_path, monkeypatch, is_made_with_parents):
     """The operator could not move it back to its place then."""
     data, aside = tmp_path / "data", tmp_path / "aside"
     store = RecordStore(data / "run")
@@ -219,7 +217,7 @@ time.sleep(100)
 """
 
 
-async def test_files_of_a_run_in_the_folder_of_its_recorder_count_as_its_own(rig, station):
+async def test_files_that_a_run_writes_beside_its_record_count_as_its_disk_use(rig, station):
     it = wanted(rig.made(WRITES_BESIDE_ITS_RECORD))
     running = asyncio.create_task(station.engine.once(it))
     await station.hears("has written")

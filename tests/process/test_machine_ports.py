@@ -33,7 +33,7 @@ def rig(tmp_path):
     return ProcessRig(tmp_path, networks=False)
 
 
-async def test_a_program_that_finds_its_port_taken_has_the_variable_named_in_its_log(rig, station):
+async def test_a_program_whose_port_is_taken_is_reported_with_the_variable_port(rig, station):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         it = wanted(rig.made(programs.SERVES_ELSEWHERE), ports=[port], variables={"OWN_CHOICE": str(port)})
@@ -49,7 +49,7 @@ async def test_the_log_of_a_program_that_ends_for_another_reason_does_not_mentio
         assert (await station.ended(SERVICE)).reason == "exited with code 3"
 
 
-async def test_a_variable_that_names_the_port_inside_becomes_the_one_that_stands_for_it(rig, station):
+async def test_a_variable_with_the_internal_port_is_replaced_by_the_assigned_port(rig, station):
     port = free_port()
     for generation in (1, 2):
         variables = {"PORT": str(port), "WHO": str(generation)}
@@ -78,7 +78,7 @@ async def test_ports_of_instances_that_are_gone_are_free_again(rig, station):
     assert list(claims.iterdir()) == []
 
 
-async def test_a_paused_server_with_the_lock_of_ports_stops_neither_the_event_loop_nor_calls_for_good(
+async def test_a_paused_server_that_holds_the_port_lock_blocks_calls_only_until_their_timeout(
     rig, station, monkeypatch
 ):
     monkeypatch.setattr(ports, "_PATIENCE", 0.3)
@@ -102,7 +102,7 @@ async def test_a_paused_server_with_the_lock_of_ports_stops_neither_the_event_lo
     assert await station.engine.neighbour_address("environment", SERVICE, "shop", 9090)
 
 
-async def test_another_program_at_the_port_of_an_instance_is_not_taken_for_it(rig, station):
+async def test_a_port_on_which_another_program_listens_is_not_reported_for_the_instance(rig, station):
     it = wanted(rig.made(programs.SLEEPS), ports=[8080, 8081])
     await station.apply(it)
     (seen,) = await station.seen(SERVICE)
@@ -112,7 +112,7 @@ async def test_another_program_at_the_port_of_an_instance_is_not_taken_for_it(ri
     assert [each.ports for each in await station.seen(SERVICE)] == [seen.ports]
 
 
-async def test_a_port_that_another_program_shares_is_not_taken_for_that_of_the_instance(rig, station):
+async def test_a_port_shared_with_another_program_is_not_reported_for_the_instance(rig, station):
     """The control is the same port once the other program has ended."""
     it = wanted(rig.made(SHARES_ITS_PORT), ports=[8080], variables={"AFTER": "2"})
     made = await station.apply(it)

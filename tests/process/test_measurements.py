@@ -45,7 +45,7 @@ def hanging():
     made.may_answer.set()
 
 
-async def test_a_look_that_hangs_is_not_repeated_and_its_late_result_counts(hanging, monkeypatch):
+async def test_a_hanging_measurement_is_not_repeated_and_its_late_result_is_used(hanging, monkeypatch):
     measurements: Measurements[str] = Measurements(patience=0.05)
     with pytest.raises(MeasurementTimeout):
         await measurements.measure((KEY, None), partial(hanging.look, "late"))
@@ -105,7 +105,9 @@ async def start_both(station: Station, hanging: Hanging, patience: float | None)
     return engine._resource_monitor
 
 
-async def test_an_instance_that_cannot_be_weighed_does_not_keep_others_from_it(station, hanging):
+async def test_an_instance_whose_memory_measurement_hangs_does_not_delay_the_check_of_others(
+    station, hanging
+):
     await start_both(station, hanging, 0.1)
     assert "more than its memory" in (await station.ended(HEAVY)).reason
     assert not (await station.one(HANGS)).reason
@@ -132,7 +134,9 @@ async def test_memory_that_cannot_be_measured_is_reported(station, hanging, monk
     await until(is_well)
 
 
-async def test_without_a_limit_of_time_it_would_and_yet_other_steps_go_on(station, hanging, monkeypatch):
+async def test_without_a_timeout_a_hanging_measurement_blocks_only_the_memory_check(
+    station, hanging, monkeypatch
+):
     watch = await start_both(station, hanging, None)
     rounds = 0
     shortage = watch._disk.shortage
@@ -151,11 +155,11 @@ async def test_without_a_limit_of_time_it_would_and_yet_other_steps_go_on(statio
     assert not (await station.one(HEAVY)).reason
 
 
-def test_processes_that_have_just_ended_do_not_keep_others_from_being_weighed():
+def test_ended_processes_do_not_disturb_the_memory_check():
     assert not process_memory.are_above(lambda: {1 << 22: 5}, 4)
 
 
-async def test_a_look_that_fails_stops_no_later_one(tmp_path, monkeypatch):
+async def test_a_failed_resource_check_is_repeated_at_the_next_interval(tmp_path, monkeypatch):
     monkeypatch.setattr(resource_monitor, "EVERY", 0.02)
     looked = 0
 

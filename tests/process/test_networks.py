@@ -42,7 +42,7 @@ def _needs_networks():
 @pytest.mark.slow
 @needs_root
 @needs("pasta")
-def test_all_of_it_holds_for_an_ordinary_user():
+def test_the_network_tests_pass_for_an_unprivileged_user():
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)
         tried = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0"]
@@ -129,7 +129,7 @@ async def test_a_killed_network_is_the_reason_of_an_end_that_is_not_recorded_yet
     may_record.set()
 
 
-async def test_networks_end_when_nothing_is_in_them_and_no_engine_runs(rig):
+async def test_networks_end_when_no_instance_and_no_engine_uses_them(rig):
     async with Station(rig) as station:
         await station.apply(wanted(rig.made(programs.SLEEPS)))
         used = [kept(rig, name) for name in (*hubs(rig), "trunk")]
@@ -154,7 +154,7 @@ async def test_networks_end_when_nothing_is_in_them_and_no_engine_runs(rig):
         await station.engine.sweep(await station.engine.services())
 
 
-async def test_networks_end_with_their_folder(rig, station):
+async def test_network_processes_end_when_their_folder_is_removed(rig, station):
     await station.apply(wanted(rig.made(programs.SLEEPS)))
     holders = [kept(rig, name) for name in (*hubs(rig), "trunk")]
     assert all(map(lives, holders))
@@ -167,7 +167,7 @@ async def test_networks_end_with_their_folder(rig, station):
 
 
 @needs_root
-def test_a_holder_has_given_up_its_rights_before_the_server_goes_on(tmp_path):
+def test_a_network_holder_drops_its_privileges_before_the_server_continues(tmp_path):
     """The server goes on when the descriptors are closed. An ordinary user's socket server could not open the
     network of a holder with more rights than its own."""
     closed, held = os.pipe()
@@ -189,7 +189,7 @@ def test_a_holder_has_given_up_its_rights_before_the_server_goes_on(tmp_path):
         os.waitpid(child, 0)
 
 
-async def test_two_engines_over_one_folder_share_the_hub_of_an_environment(rig, station):
+async def test_two_engines_on_one_folder_share_the_network_hub_of_an_environment(rig, station):
     async with Station(rig) as other:
         for number, each in enumerate((station, other)):
             await each.apply(wanted(rig.made(programs.SLEEPS), service=f"{number}{SERVICE[1:]}"))
@@ -203,7 +203,7 @@ async def test_two_engines_over_one_folder_share_the_hub_of_an_environment(rig, 
         ("ip6-loopback", False), ("api.example.com", False), ("a b", False),
     ],
 )  # fmt: skip
-def test_no_service_gets_the_name_of_this_machine_or_of_a_public_server(name: str, is_given: bool):
+def test_the_machines_name_and_public_host_names_are_not_resolved_to_services(name: str, is_given: bool):
     assert bool(networks._HOST_NAME.match(name.lower())) == is_given
 
 
@@ -230,7 +230,7 @@ async def test_a_build_step_that_runs_for_long_keeps_its_hub_and_limit(rig, stat
         assert hubs(rig) == (["steps-shop.hub"] if is_seen else [])
 
 
-async def test_a_hub_without_instances_ends_some_minutes_after_it_was_asked_for(rig, station):
+async def test_an_unused_network_hub_is_removed_some_minutes_after_its_last_request(rig, station):
     made = await station.engine.network_of_steps("acme", "shop")
     await station.engine._starter.networks.hub("empty", "acme")
     folder = rig.folder / "networks"
@@ -252,12 +252,14 @@ print(f"found {found}", flush=True)
 """
 
 
-async def test_a_program_finds_the_name_of_the_machine_at_its_own_loopback_address(rig, station):
+async def test_a_program_resolves_the_machines_name_to_its_own_loopback_address(rig, station):
     await station.engine.once(wanted(rig.made(LOOKS_ITSELF_UP)))
     await station.hears("found {'127.0.0.1'}")
 
 
-async def test_without_its_line_in_the_hosts_file_it_would_not(rig, station, monkeypatch):
+async def test_without_the_hosts_entry_a_program_does_not_resolve_the_machines_name(
+    rig, station, monkeypatch
+):
     monkeypatch.setattr(networks, "_MACHINE_NAME", re.compile("(?!)"))
     await station.engine.once(wanted(rig.made(LOOKS_ITSELF_UP)))
 
@@ -269,7 +271,9 @@ async def test_without_its_line_in_the_hosts_file_it_would_not(rig, station, mon
 
 
 @pytest.mark.parametrize("machine", ["db", "DB"])
-def test_a_service_with_the_name_of_the_machine_has_it_for_others(tmp_path, monkeypatch, machine):
+def test_a_service_named_like_the_machine_is_resolved_by_others_under_that_name(
+    tmp_path, monkeypatch, machine
+):
     monkeypatch.setattr("socket.gethostname", lambda: machine)
     networks._write_hosts(tmp_path / "hosts", [])
     assert f"127.0.0.1 {machine}" in (tmp_path / "hosts").read_text()

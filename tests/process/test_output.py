@@ -61,9 +61,7 @@ def test_output_becomes_lines(tmp_path, written, lines):
 
 
 @pytest.mark.parametrize("at_once", [0, 1 << 30], ids=["as it is", "the control"])
-def test_a_program_that_prints_short_lines_without_end_hands_over_few_of_them_at_once(
-    tmp_path, monkeypatch, at_once
-):
+def test_endless_short_output_lines_are_handed_over_in_small_batches(tmp_path, monkeypatch, at_once):
     """The event loop handles them: all requests wait meanwhile."""
     if at_once:
         monkeypatch.setattr(output, "AT_ONCE", at_once)
@@ -83,7 +81,7 @@ def test_a_program_that_prints_short_lines_without_end_hands_over_few_of_them_at
     assert most > 10_000 if at_once else most <= 512
 
 
-def test_output_of_another_instance_with_the_same_name_is_not_read(tmp_path):
+def test_output_of_another_instance_with_the_same_name_is_not_read_as_a_continuation(tmp_path):
     home = tmp_path / "home"
     record = Record(org="", service=SERVICE, pod="", deployment="", workdir="", memory=1)
     home.mkdir()
@@ -111,7 +109,7 @@ def _ignored_lease_breaks():
 
 
 @pytest.mark.usefixtures("_ignored_lease_breaks")
-def test_output_that_its_program_has_a_lease_of_is_read_later(tmp_path):
+def test_output_with_a_file_lease_of_its_program_is_read_after_the_lease_ends(tmp_path):
     record = Record(org="", service=SERVICE, pod="", deployment="", workdir="", memory=1)
     tail = OutputFile(tmp_path, SERVICE, record)
     _write(tmp_path, b"one\n")
@@ -198,7 +196,7 @@ async def _ends_with(path, words):
     return path.read_bytes().endswith(words)
 
 
-async def test_lines_that_could_not_be_kept_are_handed_over_again(rig):
+async def test_output_lines_that_could_not_be_stored_are_handed_over_again(rig):
     it = wanted(rig.made(programs.WRITES), variables={"LINES": "100"})
     refusals = [OSError("the disk is full")] * 2
     lines: list[str] = []
@@ -244,7 +242,7 @@ time.sleep(1000)
 """
 
 
-async def test_a_program_that_truncates_its_own_output_is_read_on(rig, station):
+async def test_output_is_read_completely_although_its_program_truncates_the_file(rig, station):
     it = wanted(rig.made(TRUNCATES))
     made = await station.apply(it)
     for number in range(5):

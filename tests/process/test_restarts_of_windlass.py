@@ -65,14 +65,14 @@ def identity(pid: int) -> Process:
     return found
 
 
-async def test_a_process_of_another_boot_is_none(stranger):
+async def test_a_process_recorded_before_a_reboot_does_not_count_as_running(stranger):
     now = identity(stranger.pid)
     assert kernel.is_running(now)
     assert not kernel.is_running(structs.replace(now, boot="another"))
     assert not kernel.is_running(structs.replace(now, start=now.start + 1))
 
 
-async def test_a_record_torn_by_a_power_cut_is_like_none(rig):
+async def test_a_truncated_instance_record_is_treated_as_missing(rig):
     home = RecordStore(rig.folder).home(KEY)
     home.mkdir(parents=True)
     (home / "record.json").write_bytes(b"\0" * 40)
@@ -86,7 +86,9 @@ OF_ANOTHER_VERSION = [b'{"form": 2, "instance": {}}', b'{"service": 1}', b"[]"]
 
 
 @pytest.mark.parametrize("record", OF_ANOTHER_VERSION)
-async def test_nothing_is_started_or_erased_over_a_record_of_another_version(rig, record, caplog):
+async def test_an_instance_with_a_record_of_another_version_is_neither_started_again_nor_erased(
+    rig, record, caplog
+):
     it = wanted(rig.made(programs.SLEEPS))
     async with Station(rig) as before:
         await before.apply(it)
@@ -121,7 +123,7 @@ async def _is_another(rig, first: Collection[str]) -> bool:
     return not running <= set(first)
 
 
-async def test_a_record_of_another_version_that_counts_as_none_starts_another_copy(rig, monkeypatch):
+async def test_if_a_record_of_another_version_counted_as_missing_a_second_copy_would_start(rig, monkeypatch):
     """It runs beside the first one, or instead of it where that was ended as one without a record."""
     it = wanted(rig.made(programs.SLEEPS))
     async with Station(rig) as before:
@@ -176,7 +178,7 @@ async def test_an_instance_that_an_earlier_version_recorded_is_adopted_and_not_s
         await after.engine.discard(SERVICE)
 
 
-async def test_a_removal_that_was_interrupted_is_finished(rig):
+async def test_an_interrupted_removal_is_completed_at_the_next_start(rig):
     it = wanted(rig.made(programs.SLEEPS))
     async with Station(rig) as before:
         await before.apply(it)
@@ -197,7 +199,7 @@ async def _no_traces(rig):
     return await rig.traces(SERVICE) == []
 
 
-async def test_processes_without_a_folder_and_commands_without_a_windlass_are_ended(rig):
+async def test_processes_without_an_instance_folder_and_orphaned_commands_are_killed(rig):
     def start(**variables: str) -> subprocess.Popen[Any]:
         return subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", "import time; time.sleep(1000)"],
@@ -239,7 +241,7 @@ async def test_an_engine_reports_an_unusable_folder_and_continues_once_it_is_usa
         await station.engine.sweep(await station.engine.services())
 
 
-def test_the_process_table_keeps_known_processes_and_adopts_no_other(tmp_path: Path):
+def test_the_process_table_keeps_known_processes_and_not_reused_process_ids(tmp_path: Path):
     me = kernel.stat(os.getpid())
     assert me is not None
     known = OwnedProcess(me, str(tmp_path / "home"), is_told=True)
@@ -248,7 +250,7 @@ def test_the_process_table_keeps_known_processes_and_adopts_no_other(tmp_path: P
     assert count(tmp_path, ProcessTable([another])).by_pid[me.pid].home == ""
 
 
-def test_a_process_that_was_seen_between_two_programs_is_looked_at_again(tmp_path: Path, monkeypatch):
+def test_a_process_seen_during_exec_is_identified_at_the_next_look(tmp_path: Path, monkeypatch):
     """The kernel shows no environment of it for a moment. It is in a cell, so that it would stay unknown."""
     me = kernel.stat(os.getpid())
     assert me is not None
@@ -259,7 +261,7 @@ def test_a_process_that_was_seen_between_two_programs_is_looked_at_again(tmp_pat
 
 
 @pytest.mark.parametrize("space", [7, 0])
-def test_environments_are_not_read_in_a_process_namespace_that_is_known(tmp_path, monkeypatch, space):
+def test_environments_of_processes_in_a_known_process_namespace_are_not_read(tmp_path, monkeypatch, space):
     """It is known by its oldest process, and by none that has ended meanwhile."""
     me, parent = kernel.stat(os.getpid()), kernel.stat(os.getppid())
     assert me is not None
@@ -276,7 +278,9 @@ def test_environments_are_not_read_in_a_process_namespace_that_is_known(tmp_path
 
 
 @pytest.mark.parametrize(("before", "found"), [(60 << 10, {"MARK": b"x"}), (70 << 10, {})])
-async def test_marks_are_looked_for_at_the_beginning_of_an_environment(before: int, found: dict[str, bytes]):
+async def test_instance_marks_are_read_only_from_the_beginning_of_an_environment(
+    before: int, found: dict[str, bytes]
+):
     environ = {"A": "", "B": "=MARK=y", "FILL": "x" * before, "MARK": "x"}
     pipe = subprocess.PIPE
     with subprocess.Popen(["/bin/cat"], env=environ, stdin=pipe, stdout=pipe, bufsize=0) as other:

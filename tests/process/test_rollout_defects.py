@@ -121,7 +121,9 @@ UNWAITED = (RolloutEngine, "wait_until_ready", not_waiting)
     ],
     ids=lambda value: value if isinstance(value, str) else value[1],
 )
-async def test_the_suite_finds_an_engine_that_asks_no_probes(tmp_path, monkeypatch, removed, found_by):
+async def test_the_conformance_suite_fails_for_an_engine_without_probes(
+    tmp_path, monkeypatch, removed, found_by
+):
     monkeypatch.setattr(stations, "LONG", 1.5)
     monkeypatch.setattr(*removed)
     rig = ProcessRig(tmp_path)

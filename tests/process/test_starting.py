@@ -54,7 +54,7 @@ time.sleep(1000)
 
 
 @pytest.mark.parametrize("names", [{}, {"odd.name": "1"}])  # a shell does not hand on the second
-async def test_a_program_is_given_nothing_that_is_not_its_own(rig, station, names):
+async def test_a_program_inherits_no_descriptors_and_variables_of_the_server(rig, station, names):
     ours, theirs = os.pipe()
     os.set_inheritable(theirs, True)
     it = wanted(rig.made(ABOUT_ITSELF), variables=names, ports=[PORT])
@@ -78,7 +78,7 @@ async def test_a_program_is_given_nothing_that_is_not_its_own(rig, station, name
 
 
 @pytest.mark.parametrize("names", [{}, {"odd.name": "1"}])
-def test_a_program_that_could_not_be_recorded_has_never_run(tmp_path, names):
+def test_a_program_whose_record_cannot_be_written_never_runs(tmp_path, names):
     born = []
 
     def record(process):
@@ -97,7 +97,7 @@ def test_a_program_that_could_not_be_recorded_has_never_run(tmp_path, names):
     spawner.close()
 
 
-async def test_a_run_whose_windlass_was_killed_at_its_birth_runs(rig, station):
+async def test_a_run_whose_server_was_killed_during_its_start_is_started_again(rig, station):
     it = wanted(rig.made("print('it ran')"))
     dead = Process(pid=1 << 22, start=1, boot=kernel.boot())
     RecordStore(rig.folder).home(KEY).mkdir(parents=True)
@@ -111,7 +111,7 @@ def folder_of_run(home: Path) -> Path:
     return home / files.ONCE
 
 
-def test_a_recorder_that_is_started_twice_runs_the_program_once(tmp_path):
+def test_a_run_recorder_started_twice_runs_the_program_once(tmp_path):
     command = run_recorder.recording_command(
         [sys.executable, "-c", "print('it ran'); raise SystemExit(7)"], folder_of_run(tmp_path)
     )
@@ -124,7 +124,7 @@ def test_a_recorder_that_is_started_twice_runs_the_program_once(tmp_path):
 
 
 @pytest.mark.parametrize("code", ["import os; os.kill(os.getpid(), 11)", "raise SystemExit(0)"])
-def test_a_recorder_knows_the_signal_that_ended_a_program(tmp_path, code):
+def test_a_run_recorder_stores_the_signal_that_ended_the_program(tmp_path, code):
     command = run_recorder.recording_command([sys.executable, "-c", code], folder_of_run(tmp_path))
     subprocess.run(command, check=False)
     ended = read_result(tmp_path)
@@ -133,7 +133,7 @@ def test_a_recorder_knows_the_signal_that_ended_a_program(tmp_path, code):
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-def test_a_recorder_waits_for_room_on_a_disk_that_is_full(tmp_path, monkeypatch, code):
+def test_a_run_recorder_retries_writing_the_result_while_the_disk_is_full(tmp_path, monkeypatch, code):
     """Only it knows how the program ended: the run would have failed although it had succeeded."""
     write, failures = run_recorder._write, [code] * 3
 
@@ -162,7 +162,7 @@ def be_killed_at_a_birth(request: SpawnRequest, answer: Any) -> None:
 
 
 @pytest.mark.parametrize("names", [{}, {"odd.name": "1"}])
-def test_a_program_whose_windlass_is_killed_at_its_birth_never_runs(tmp_path, names):
+def test_a_program_whose_server_is_killed_during_its_start_never_runs(tmp_path, names):
     request = SpawnRequest((sys.executable, "-c", "print('it ran')"), tmp_path, names, tmp_path / "output")
     pid = answer_of(be_killed_at_a_birth, request)
     while (found := kernel.stat(pid)) is not None and not found.dead:
@@ -170,7 +170,7 @@ def test_a_program_whose_windlass_is_killed_at_its_birth_never_runs(tmp_path, na
     assert last_output(tmp_path).strip(b"\0") == b""
 
 
-async def test_a_variable_that_no_program_can_have_is_an_error_and_leaves_nothing(rig, station):
+async def test_a_variable_with_a_nul_byte_fails_the_start_and_leaves_nothing(rig, station):
     with pytest.raises(EngineError, match="null"):
         await station.apply(wanted(rig.made(programs.SLEEPS), variables={"BAD": "a\0b"}))
     assert await rig.traces(SERVICE) == []
@@ -189,7 +189,7 @@ async def test_a_lost_build_is_not_started_and_leaves_nothing(rig, station):
     assert await rig.traces(SERVICE) == []
 
 
-async def test_a_command_that_is_not_there_says_so_and_is_tried_again(rig, station):
+async def test_a_missing_start_command_is_reported_as_exit_code_127_and_retried(rig, station):
     await station.apply(wanted(rig.made("", command=("no-such-program",))))
     seen = await station.ended(SERVICE)
     assert seen.reason == "exited with code 127: the command was not found"
@@ -213,7 +213,7 @@ async def _twice(said):
     return said.count("ending") > 1
 
 
-async def test_an_instance_that_a_paused_server_holds_is_told_and_not_waited_for_without_end(
+async def test_an_instance_locked_by_a_paused_server_is_reported_with_its_process_id_after_a_timeout(
     rig, station, monkeypatch
 ):
     monkeypatch.setattr(records, "_LONGEST_HELD", 0.2)

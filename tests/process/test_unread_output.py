@@ -29,7 +29,7 @@ time.sleep(100)
 RECORD = Record(org="", service=SERVICE, pod="", deployment="", workdir="", memory=1)
 
 
-async def test_output_is_bounded_without_a_server_until_one_reads_again(tmp_path: Path):
+async def test_without_a_server_output_is_bounded_until_the_next_server_reads_it(tmp_path: Path):
     rig = ProcessRig(tmp_path, networks=False, backlog=BACKLOG)
     async with Station(rig) as before:
         await before.apply(wanted(rig.made(FLOODS)))
@@ -77,7 +77,7 @@ def write(home: Path, words: bytes) -> Path:
 
 
 @pytest.mark.parametrize("read", [0, 10, 1_000], ids=["no line", "some lines", "most lines"])
-def test_no_line_that_a_server_would_still_read_is_erased(tmp_path: Path, read: int):
+def test_bounding_unread_output_erases_no_line_that_a_server_would_still_read(tmp_path: Path, read: int):
     file = OutputFile(tmp_path, SERVICE, RECORD, BACKLOG)
     line = b"y" * 4095 + b"\n"
     write(tmp_path, line * read)
@@ -97,7 +97,7 @@ def test_no_line_that_a_server_would_still_read_is_erased(tmp_path: Path, read: 
     again.close()
 
 
-def test_nothing_is_erased_beside_a_server_that_reads(tmp_path: Path, monkeypatch):
+def test_while_a_server_reads_output_the_bounding_process_erases_nothing(tmp_path: Path, monkeypatch):
     (tmp_path / "services" / SERVICE / "1-0").mkdir(parents=True)
     output = write(tmp_path / "services" / SERVICE / "1-0", bytes(3 * BACKLOG))
     before = output.stat().st_blocks
@@ -110,7 +110,9 @@ def test_nothing_is_erased_beside_a_server_that_reads(tmp_path: Path, monkeypatc
     os.close(lock)
 
 
-def test_it_ends_when_nothing_runs_or_the_folder_is_gone(tmp_path: Path, monkeypatch):
+def test_the_output_bounding_process_ends_when_nothing_runs_or_its_folder_is_gone(
+    tmp_path: Path, monkeypatch
+):
     monkeypatch.setattr(unread_output, "EVERY", 0)
     (tmp_path / "services").mkdir()
     unread_output.main(str(tmp_path), str(BACKLOG))
@@ -120,7 +122,7 @@ def test_it_ends_when_nothing_runs_or_the_folder_is_gone(tmp_path: Path, monkeyp
     assert sorted(path.name for path in tmp_path.iterdir()) == [READER_LOCK, "services"]
 
 
-def test_a_link_in_the_place_of_an_output_is_not_followed(tmp_path: Path):
+def test_a_symlink_in_place_of_an_output_file_is_not_followed(tmp_path: Path):
     other = tmp_path / "other"
     other.write_bytes(b"z" * 8 * BACKLOG)
     (tmp_path / "output").symlink_to(other)

@@ -48,7 +48,7 @@ async def deployed(world: World, service: str, verb: str = "deploy", body: Any =
     return ended
 
 
-async def test_an_image_is_pulled_from_its_registry_with_the_login_of_that(world):
+async def test_an_image_is_pulled_from_its_registry_with_that_registrys_login(world):
     service = await container(world, registry_id=await registry(world))
     await deployed(world, service)
     asked = world.engine.resolved[-1]
@@ -67,7 +67,7 @@ async def test_an_image_without_a_registry_is_pulled_without_a_login(world):
     ]
 
 
-async def test_a_tag_is_resolved_by_each_deploy_and_kept_by_everything_else(world):
+async def test_a_tag_is_resolved_at_each_deploy_and_kept_by_restart_redeploy_and_rollback(world):
     tag = "registry.example.com/acme/shop:1.0"
     world.engine.digests[tag] = FIRST
     service = await container(world, registry_id=await registry(world))
@@ -84,7 +84,7 @@ async def test_a_tag_is_resolved_by_each_deploy_and_kept_by_everything_else(worl
     assert world.engine.logins[-1] == LOGIN, "an earlier image is pulled again where it is gone"
 
 
-async def test_a_login_is_not_sent_to_the_registry_that_an_earlier_image_is_from(world):
+async def test_a_rollback_sends_no_login_to_the_registry_of_the_earlier_image(world):
     world.engine.digests |= {
         "registry.example.com/acme/shop:1.0": FIRST,
         "other.example.com/acme/shop:1.0": SECOND,
@@ -101,7 +101,7 @@ async def test_a_login_is_not_sent_to_the_registry_that_an_earlier_image_is_from
     )
 
 
-async def test_a_registry_counts_its_users_and_is_not_deleted_under_them(world):
+async def test_a_registry_lists_the_services_that_use_it_and_cannot_be_deleted_while_in_use(world):
     path = f"/organization/{world.org}/containerRegistry"
     one, other = await registry(world), await registry(world)
     environment = await world.environment()
@@ -149,7 +149,7 @@ each_family = pytest.mark.parametrize("family", FIELDS)
 
 
 @each_family
-async def test_a_registry_of_another_organization_does_not_exist(world, family):
+async def test_a_registry_of_another_organization_is_refused_like_an_unknown_one(world, family):
     id, environment = await registry(world), await world.environment()
     other, token = await world.organization()
     assert (await world.get(f"/organization/{other}/containerRegistry/{id}", token=token)).status == 404
@@ -164,7 +164,7 @@ async def test_a_registry_of_another_organization_does_not_exist(world, family):
     assert (await world.post(f"/environment/{environment}/{family}", naming(family, id))).status == 201
 
 
-async def test_a_registry_of_another_organization_that_is_stored_gives_nothing_away(world):
+async def test_a_stored_reference_to_another_organizations_registry_reveals_nothing(world):
     """Earlier versions stored any id."""
     service = await container(world, auto_deploy=True)
     other, token = await world.organization()
@@ -186,7 +186,7 @@ async def test_a_registry_of_another_organization_that_is_stored_gives_nothing_a
 
 
 @each_family
-async def test_a_limited_token_names_no_registry_and_no_other_image_of_one(world, family):
+async def test_a_limited_token_cannot_set_a_registry_or_choose_another_image_of_one(world, family):
     environment = await world.environment()
     id = await registry(world)
     limited = await world.new_token("Write", "Deploy", limited_to=[environment])
@@ -239,7 +239,7 @@ async def test_a_login_for_docker_hub_is_sent_to_no_host_in_the_name_of_an_image
     assert {host for host, _ in asked} <= {"docker.io", "index.docker.io"}
 
 
-async def test_a_login_for_a_host_of_one_word_is_not_sent_to_docker_hub(world):
+async def test_the_login_of_a_registry_with_a_one_word_host_is_not_sent_to_docker_hub(world):
     service = await container(world, registry_id=await registry(world, "https://harbor"))
     await deployed(world, service)
     assert host_for_engines(world.engine.resolved[-1].ref) == "harbor:443"
@@ -247,7 +247,7 @@ async def test_a_login_for_a_host_of_one_word_is_not_sent_to_docker_hub(world):
     assert restarted == LOGIN
 
 
-async def test_jobs_use_registries_as_containers_do(world):
+async def test_jobs_use_registries_like_containers(world):
     id, environment = await registry(world), await world.environment()
     body = {
         "name": "nightly",
@@ -298,7 +298,7 @@ async def test_a_copy_has_settings_variables_and_secrets_and_no_data(world):
     assert twice.status == 409
 
 
-async def test_a_copy_goes_where_the_caller_may_write_and_nowhere_else(world):
+async def test_a_container_can_be_cloned_only_into_an_environment_that_the_caller_may_write(world):
     place = await world.environment()
     service = await container(world, place)
     _, token = await world.organization()
@@ -319,7 +319,7 @@ async def test_sticky_sessions_are_refused_with_the_reason(world):
     assert (refused.status, refused.message.partition(":")[0]) == (400, "sticky_session")
 
 
-async def test_the_statuses_of_all_containers_of_an_environment_are_read_at_once(world):
+async def test_the_statuses_of_all_containers_of_an_environment_are_listed(world):
     environment = await world.environment()
     services = [await container(world, environment) for _ in range(2)]
     listed = (await world.get(f"/environment/{environment}/container/status"))["results"]
@@ -328,7 +328,7 @@ async def test_the_statuses_of_all_containers_of_an_environment_are_read_at_once
 
 
 @pytest.mark.parametrize("key", ["[" * 16_000, '{"a":' * 3_000, "{}", "no JSON", '["a"]'])
-async def test_a_key_of_google_that_is_none_is_refused_by_name(world, key):
+async def test_an_invalid_google_service_account_key_is_refused_by_field_name(world, key):
     config = {"region": "europe-west1", "json_credentials": key}
     body = {"name": "google", "kind": "GCP_ARTIFACT_REGISTRY", "config": config}
     refused = await world.post(f"/organization/{world.org}/containerRegistry", body)

@@ -15,7 +15,7 @@ async def world(database_url):
         yield made
 
 
-async def test_a_new_tag_is_deployed_wherever_containers_ask_for_it(world):
+async def test_a_new_tag_is_deployed_to_all_containers_with_auto_deploy_of_that_image(world):
     id = await registry(world)
     follows = [
         await container(world, auto_deploy=True),
@@ -57,7 +57,7 @@ async def test_a_new_tag_is_deployed_wherever_containers_ask_for_it(world):
         ("ghcr.io/acme/shop", "docker.io/acme/shop", False),
     ],
 )
-async def test_an_image_of_docker_hub_has_all_of_its_names(world, image_name, asked, is_deployed):
+async def test_a_docker_hub_image_is_matched_under_all_of_its_names(world, image_name, asked, is_deployed):
     await container(world, image_name=image_name, auto_deploy=True)
     body = {"image_name": asked, "tag": "2.0"}
     answer = await world.post(f"/organization/{world.org}/container/deploy", body)
@@ -74,7 +74,7 @@ REQUIRED = {
 @pytest.mark.parametrize("base", ["", "/compat"])
 @pytest.mark.parametrize("family", ["container", "job"])
 @pytest.mark.parametrize("deploys", [True, False])
-async def test_a_new_tag_is_answered_with_a_whole_status(world, base, family, deploys):
+async def test_announcing_a_new_tag_returns_a_complete_environment_status(world, base, family, deploys):
     if deploys:
         body = naming(family, await registry(world)) | {"auto_deploy": True}
         await world.made(f"/environment/{await world.environment()}/{family}", body)

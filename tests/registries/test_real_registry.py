@@ -73,7 +73,7 @@ async def test_a_registry_is_checked_when_it_is_saved_and_on_request(world, regi
         ({"config": {**LOGIN, "region": "x"}}, "config.region", "has no such setting"),
     ],
 )
-async def test_a_registry_that_cannot_be_used_is_refused_with_the_reason(
+async def test_an_unusable_registry_is_refused_with_the_field_and_the_reason(
     world, registry, change, field, reason
 ):
     answer = await world.post(
@@ -92,7 +92,7 @@ async def test_a_registry_of_an_unknown_authority_is_refused(registry):
         assert "outbound_ca_file" in answer.message
 
 
-async def test_a_registry_that_does_not_answer_is_stored_and_says_so(world, registry):
+async def test_an_unreachable_registry_is_stored_with_a_failed_check(world, registry):
     path = f"/organization/{world.org}/containerRegistry"
     for url, problem in (("https://localhost:1", "UNREACHABLE"), ("https://no.such.invalid", "NAME")):
         made = await world.post(path, body(registry, **LOGIN) | {"url": url, "name": problem})
@@ -100,7 +100,7 @@ async def test_a_registry_that_does_not_answer_is_stored_and_says_so(world, regi
         assert (made["check"]["status"], made["check"]["problem"]) == ("FAILED", problem)
 
 
-async def test_another_address_needs_the_secret_again(world, registry):
+async def test_changing_the_address_of_a_registry_requires_its_password_again(world, registry):
     path = await added(world, registry)
     moved = await world.patch(path, {"url": "https://elsewhere.example"})
     assert moved.status == 400

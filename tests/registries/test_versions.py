@@ -18,7 +18,7 @@ async def world(database_url):
 
 
 @pytest.mark.parametrize(("image", "host"), [("acme/shop", ""), ("ghcr.io/acme/shop", "ghcr.io/")])
-async def test_a_container_lists_higher_tags_and_its_own_where_it_has_moved(world, image, host):
+async def test_a_container_lists_higher_tags_and_its_own_tag_if_its_digest_changed(world, image, host):
     environment = await world.environment()
     body = {"name": "shop", "image_name": image, "tag": "1.4.2"}
     service = await world.made(f"/environment/{environment}/container", body)
@@ -30,7 +30,7 @@ async def test_a_container_lists_higher_tags_and_its_own_where_it_has_moved(worl
         assert listed == [{"name": "1.5.0"}, *moved]
 
 
-async def test_an_image_is_checked_and_its_digest_answered(world):
+async def test_checking_an_image_returns_its_full_name_and_digest(world):
     environment = await world.environment()
     path = f"/environment/{environment}/checkContainerImage"
     public = await world.post(path, {"image_name": "nginx", "tag": "1"})

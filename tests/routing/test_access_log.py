@@ -66,7 +66,9 @@ async def test_a_restarted_gateway_appends_to_its_access_log(tmp_path: Path, one
     assert paths(file) == ["/before", "/after"]
 
 
-async def test_a_server_that_starts_again_without_the_setting_ends_the_log(tmp_path: Path, one: Instance):
+async def test_a_server_started_without_the_access_log_setting_ends_the_gateways_access_log(
+    tmp_path: Path, one: Instance
+):
     file = tmp_path / "access.log"
     async with doors_of(tmp_path / "journal") as doors:
         await doors.change(Open("local", "127.0.0.1", 0, access_log=str(file)))
@@ -77,7 +79,9 @@ async def test_a_server_that_starts_again_without_the_setting_ends_the_log(tmp_p
     assert paths(file) == ["/before"]
 
 
-async def test_lines_that_a_gateway_cannot_write_are_a_metric(tmp_path: Path, one: Instance):
+async def test_access_log_lines_that_a_gateway_cannot_write_are_counted_in_a_metric(
+    tmp_path: Path, one: Instance
+):
     async with doors_of(tmp_path / "journal") as doors:
         await doors.change(Open("local", "127.0.0.1", 0, access_log=str(tmp_path / "missing" / "log")))
         await doors.change(SetRoutes("local", "shop", (route([one.endpoint]),)))

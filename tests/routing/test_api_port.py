@@ -63,7 +63,7 @@ def is_free(port: int) -> bool:
     return any(can_be_taken(address, port) for address in EVERYWHERE)
 
 
-async def test_the_port_is_held_until_the_next_server_has_it(town: GatewayTown):
+async def test_the_gateway_holds_the_api_port_until_the_next_server_takes_it(town: GatewayTown):
     port = free_ports.free_port()
     async with server(town.folder, port):
         pass
@@ -75,7 +75,7 @@ async def test_the_port_is_held_until_the_next_server_has_it(town: GatewayTown):
     client[1].close()
 
 
-async def test_a_gateway_that_takes_over_holds_the_port(town: GatewayTown):
+async def test_a_replacing_gateway_continues_to_hold_the_api_port(town: GatewayTown):
     port = free_ports.free_port()
     async with server(town.folder, port):
         pass
@@ -87,7 +87,7 @@ async def test_a_gateway_that_takes_over_holds_the_port(town: GatewayTown):
         await town.replace()
 
 
-async def test_a_gateway_after_a_killed_one_holds_the_port(town: GatewayTown):
+async def test_a_restarted_gateway_holds_the_api_port_again(town: GatewayTown):
     port = free_ports.free_port()
     async with server(town.folder, port):
         await town.kill()
@@ -98,7 +98,9 @@ async def test_a_gateway_after_a_killed_one_holds_the_port(town: GatewayTown):
 
 
 @pytest.mark.parametrize("host", [HOST, "0.0.0.0"])
-async def test_a_server_at_another_address_has_the_earlier_one_given_up(town: GatewayTown, host: str):
+async def test_the_former_api_port_is_released_when_a_server_starts_at_another_address(
+    town: GatewayTown, host: str
+):
     port, other = free_ports.free_port(), free_ports.free_port()
     async with server(town.folder, port):
         pass
@@ -110,7 +112,7 @@ async def test_a_server_at_another_address_has_the_earlier_one_given_up(town: Ga
         assert is_free(port)
 
 
-async def test_two_servers_keep_their_ports(town: GatewayTown):
+async def test_two_servers_on_one_data_directory_each_keep_their_api_port(town: GatewayTown):
     ports = free_ports.free_port(), free_ports.free_port()
     async with server(town.folder, ports[0]), server(town.folder, ports[1]):
         with pytest.raises(PortInUse) as refused:
@@ -119,7 +121,9 @@ async def test_two_servers_keep_their_ports(town: GatewayTown):
     assert not any(map(is_free, ports))
 
 
-async def test_clients_get_an_answer_that_no_server_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_while_no_server_runs_api_requests_get_503_after_a_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """Until then they wait, and the next server answers them."""
     monkeypatch.setattr(api_listener, "PATIENCE", 0.0)
     port = free_ports.free_port()
@@ -143,7 +147,7 @@ async def test_clients_get_an_answer_that_no_server_runs(tmp_path: Path, monkeyp
         door.close()
 
 
-async def test_no_program_gets_the_port_while_the_server_restarts():
+async def test_no_other_program_can_take_the_api_port_while_the_server_restarts():
     """A service without routes is enough to try it: the gateway stays for it."""
     async with place("process") as there, sleeper(there) as server:
         for number in (signal.SIGTERM, signal.SIGKILL):

@@ -25,7 +25,7 @@ from windlass.routers.router import Endpoint, RouteError
 pytestmark = pytest.mark.slow
 
 
-async def test_a_server_uses_the_gateway_that_was_started_for_it(tmp_path: Path) -> None:
+async def test_a_server_connects_to_the_gateway_that_was_started_for_it(tmp_path: Path) -> None:
     folder = private_folder(tmp_path / "gateway")
     started = start_missing_gateway(folder)
     link = GatewayLink(folder, started)
@@ -37,19 +37,19 @@ async def test_a_server_uses_the_gateway_that_was_started_for_it(tmp_path: Path)
         os.kill(started, signal.SIGTERM)
 
 
-async def test_a_link_that_nobody_has_started_refuses_at_once(tmp_path: Path) -> None:
+async def test_a_call_on_an_unstarted_gateway_connection_fails_at_once(tmp_path: Path) -> None:
     """A start that fails before it comes to the gateway would wait for it at its end."""
     async with asyncio.timeout(1):
         with pytest.raises(RouteError, match="not connected"):
             await GatewayLink(tmp_path).call(Ask())
 
 
-async def test_a_gateway_that_runs_is_not_started_again(town: GatewayTown) -> None:
+async def test_a_running_gateway_is_not_started_again(town: GatewayTown) -> None:
     assert start_missing_gateway(town.folder) == 0
 
 
 @pytest.mark.parametrize("has_visitors", [True, False])
-async def test_a_server_that_is_refused_leaves_a_gateway_only_to_visitors(
+async def test_a_refused_server_start_leaves_a_gateway_running_only_if_it_has_routes(
     tmp_path: Path, has_visitors: bool
 ) -> None:
     folder = folder_of(str(tmp_path))

@@ -21,7 +21,7 @@ from windlass.process.builds.artifacts import ArtifactStore, is_complete, mark_c
 PORTS = [{"internal_port": 8000, "publicly_accessible": True, "protocol": "HTTP"}]
 
 
-def test_a_build_is_found_only_where_it_was_made(tmp_path: Path):
+def test_a_build_in_a_moved_data_directory_is_not_used(tmp_path: Path):
     store = ArtifactStore(tmp_path / "here", "s")
     with store.making() as fresh:
         (fresh / "artifact/app").mkdir(parents=True)
@@ -33,7 +33,7 @@ def test_a_build_is_found_only_where_it_was_made(tmp_path: Path):
     assert ArtifactStore(tmp_path / "there", "s").find("k") is None
 
 
-def test_dependencies_are_complete_only_where_they_were_made(tmp_path: Path):
+def test_installed_dependencies_in_a_moved_data_directory_count_as_incomplete(tmp_path: Path):
     folder = tmp_path / "here/s/.deps/later-1"
     folder.mkdir(parents=True)
     mark_complete(folder)
@@ -45,7 +45,7 @@ def test_dependencies_are_complete_only_where_they_were_made(tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_copy", [False, True])
-async def test_services_of_a_moved_data_directory_are_built_again_there(is_copy: bool):
+async def test_after_moving_a_data_directory_its_services_are_rebuilt(is_copy: bool):
     """Visitors are served without anybody doing something. A copy runs nothing out of the other folder."""
     async with AsyncExitStack() as stack:
         before, after = [await stack.enter_async_context(place("process")) for _ in range(2)]

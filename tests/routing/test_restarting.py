@@ -147,7 +147,7 @@ async def test_no_request_fails_while_the_server_restarts():
     await until(lambda: _gone(folder))
 
 
-async def test_no_service_can_take_the_port_of_the_api_with_ipv6():
+async def test_a_service_cannot_listen_on_the_api_port_with_ipv6():
     """A client that connects to localhost tries it first, and would send its token there."""
     async with place("process") as there:
         server = ServerProcess(there)
@@ -186,7 +186,7 @@ async def test_a_hang_up_ends_neither_server_nor_gateway():
         await server.end(signal.SIGTERM)
 
 
-async def test_a_server_that_leaves_is_not_ready_and_still_answers():
+async def test_a_stopping_server_is_not_ready_but_still_answers_requests():
     async with place("process") as there:
         server = ServerProcess(there, WINDLASS_LEAVE_SECONDS="1000")
         await server.start()

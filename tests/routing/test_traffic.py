@@ -19,7 +19,7 @@ from windlass.gateway.router import GatewayRouter
 from windlass.gateway.traffic import MOST_SERVICES, metrics_of
 
 
-async def test_a_gateway_tells_the_requests_of_services_that_had_some(town: GatewayTown):
+async def test_a_gateway_reports_request_counts_of_services_with_requests(town: GatewayTown):
     router: GatewayRouter = town.router  # type: ignore[assignment]
     await town.shop(await town.instance("one"))
     assert await router.service_traffic() == ()
@@ -32,7 +32,7 @@ async def test_a_gateway_tells_the_requests_of_services_that_had_some(town: Gate
     assert told.seconds > 0
 
 
-async def test_requests_that_a_gateway_counted_are_rates_of_their_service(town: GatewayTown):
+async def test_request_counts_of_a_gateway_become_rates_of_their_service(town: GatewayTown):
     router: GatewayRouter = town.router  # type: ignore[assignment]
     await town.shop(await town.instance("one"))
     looks = []
@@ -58,9 +58,7 @@ async def test_a_scrape_shows_requests_by_service_and_class(town: GatewayTown):
     assert value(text, "gateway_request_seconds_bucket", {"service": "shop", "le": "+Inf"}) == count
 
 
-async def test_a_gateway_that_does_not_answer_is_down_in_the_metrics(
-    town: GatewayTown, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_hanging_gateway_has_gateway_up_0(town: GatewayTown, monkeypatch: pytest.MonkeyPatch):
     router: GatewayRouter = town.router  # type: ignore[assignment]
     monkeypatch.setattr(gateway_router, "_SCRAPE_SECONDS", 0.1)
     process = await town.process()
@@ -84,6 +82,6 @@ def test_services_beyond_a_number_share_their_samples():
 
 
 @needs_promtool
-def test_promtool_finds_nothing_to_correct_in_the_metrics_of_a_gateway():
+def test_promtool_accepts_the_metrics_of_a_gateway():
     told = [ServiceTraffic("s", 3, 1, (0, 0, 2, 0, 0, 0), (2, *[0] * 11), 0.5)]
     assert promtool("check", "metrics", text=text_of("windlass", metrics_of(told)).decode()) == (0, "")

@@ -49,7 +49,7 @@ async def _answers(port: int, wanted: int) -> bool:
     return await status(port) == wanted
 
 
-async def test_a_server_closes_routes_that_its_database_does_not_know(instance: Instance):
+async def test_a_starting_server_removes_routes_of_services_unknown_to_its_database(instance: Instance):
     async with place("process") as there:
         server = ServerProcess(there)
         await server.start()
@@ -74,7 +74,7 @@ async def test_a_router_of_a_cluster_that_no_environment_uses_stays():
         assert [await places.has_router(door) for door in doors] == [True, *[False] * 5]
 
 
-async def test_ports_and_routes_of_services_that_are_known_stay():
+async def test_a_starting_server_keeps_routes_of_services_in_its_database():
     async with make_world() as world:
         app = await world.application()
         for service in (app, "ghost"):

@@ -41,14 +41,16 @@ from windlass.operate.start_wait import reason_to_wait
         (ValueError("a bug"), True, ""),
     ],
 )
-def test_a_start_waits_only_for_what_comes_back_by_itself(monkeypatch, error, when_full, reason):
+def test_a_server_start_waits_only_for_errors_that_can_resolve_by_themselves(
+    monkeypatch, error, when_full, reason
+):
     monkeypatch.setattr(start_wait, "_is_full", lambda folder: when_full)
     found = reason_to_wait(error, Path("/"))
     assert reason in found
     assert bool(reason) == bool(found)
 
 
-async def test_a_start_that_waits_is_recognized_as_windlass() -> None:
+async def test_a_waiting_server_start_identifies_itself_as_windlass_on_its_port() -> None:
     """The advice for the port of another program would end it."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -117,7 +119,7 @@ def _answer(port: int, path: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-async def test_visitors_are_served_while_a_start_is_refused() -> None:
+async def test_the_gateway_serves_requests_while_a_server_start_is_refused() -> None:
     """Server and gateway were killed, and the next start has another key."""
     async with place("process") as there, application(there) as (server, _, url):
         await server.end(signal.SIGKILL)

@@ -80,7 +80,9 @@ async def is_accepted(world: World, environment: str, family: str, body: dict[st
 
 @pytest.mark.parametrize("takes", ["native", "image"])
 @pytest.mark.parametrize("rows", [DATABASES, PROGRAMS], ids=["databases", "programs"])
-async def test_accepted_services_can_be_deployed_and_refusals_name_the_field(tmp_path, takes, rows):
+async def test_every_accepted_service_can_be_deployed_and_every_refusal_names_the_field(
+    tmp_path, takes, rows
+):
     async with world_with(takes, tmp_path) as world:
         environment = await world.environment()
         accepted = [await is_accepted(world, environment, family, body) for family, body in rows]
@@ -89,7 +91,7 @@ async def test_accepted_services_can_be_deployed_and_refusals_name_the_field(tmp
 
 
 @pytest.mark.parametrize("path", ["/", "/a/../b", "/a/../../b", "/./a", "/.."])
-async def test_a_volume_whose_folder_an_engine_would_read_otherwise_is_refused(tmp_path, path):
+async def test_an_ambiguous_volume_mount_path_is_refused(tmp_path, path):
     async with world_with("image", tmp_path) as world:
         environment = await world.environment()
         for family, own in (("application", GIT), ("container", IMAGE)):
@@ -116,7 +118,9 @@ async def test_a_volume_over_a_file_system_of_the_kernel_is_refused(tmp_path, pa
             assert (await world.post(f"/environment/{environment}/{family}", body)).status == 201
 
 
-async def test_a_version_that_can_be_installed_is_accepted_and_its_deployment_says_what_to_do(tmp_path):
+async def test_an_installable_but_missing_database_version_is_accepted_and_its_deployment_gives_advice(
+    tmp_path,
+):
     async with world_with("native", tmp_path) as world:
         database = await world.database(version="11")
         assert (await world.post(f"/database/{database}/deploy")).status == 202
@@ -126,7 +130,7 @@ async def test_a_version_that_can_be_installed_is_accepted_and_its_deployment_sa
         assert f"Set the version to {HERE} or `latest`" in message
 
 
-async def test_a_service_that_asks_for_more_than_its_engine_has_can_still_be_changed(tmp_path):
+async def test_a_service_with_more_cpu_than_the_engine_has_can_still_be_edited(tmp_path):
     """The engine may have had more when the service was created."""
     async with world_with("native", tmp_path) as world:
         app = await world.application(cpu=2000)
@@ -141,7 +145,7 @@ async def test_a_service_that_asks_for_more_than_its_engine_has_can_still_be_cha
 
 
 @pytest.mark.parametrize("ports", [[{"internal_port": 80}], [UDP | {"internal_port": 81}]])
-async def test_a_probe_of_a_port_that_a_service_does_not_have_fails_its_build_and_names_it(tmp_path, ports):
+async def test_a_probe_of_an_undeclared_port_fails_the_deployment_with_advice(tmp_path, ports):
     probe = {"healthchecks": {"readiness_probe": {"type": {"tcp": {"port": 81}}}}}
     async with world_with("native", tmp_path) as world:
         app = await world.application(ports=ports, **probe)

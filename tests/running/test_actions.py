@@ -51,7 +51,7 @@ async def test_an_ended_deployment_cannot_be_cancelled(world: World):
     assert "SUCCEEDED" in answer.message
 
 
-async def test_a_stopped_application_does_not_run_and_can_be_deployed_again(world: World):
+async def test_a_stopped_application_has_no_instances_and_can_be_deployed_again(world: World):
     app = await deployed(world)
     await world.post(f"/application/{app}/stop")
     await world.settle()
@@ -75,7 +75,7 @@ async def test_a_restart_replaces_the_instances_and_builds_nothing(world: World)
     assert (status["deployment_state"], status["service_deployment_status"]) == ("RESTARTED", "OUT_OF_DATE")
 
 
-async def test_a_redeployment_is_of_the_same_commit_with_new_settings(world: World):
+async def test_a_redeploy_uses_the_same_commit_with_new_settings(world: World):
     app = await deployed(world)
     first = world.git.newest
     world.git.push("a change")
@@ -86,7 +86,7 @@ async def test_a_redeployment_is_of_the_same_commit_with_new_settings(world: Wor
     assert world.engine.running[app].variables["LATER"] == "1"
 
 
-async def test_going_back_starts_what_was_built_then_and_builds_nothing(world: World):
+async def test_a_rollback_starts_the_earlier_build_without_building(world: World):
     app = await deployed(world)
     first = (await deployments(world, app))[0]
     world.git.push("a bad change")
@@ -103,7 +103,7 @@ async def test_going_back_starts_what_was_built_then_and_builds_nothing(world: W
     assert shown["deployed_commit_id"] == first["git_commit_id"]
 
 
-async def test_going_back_before_any_deployment_succeeded_says_to_deploy_first(world: World):
+async def test_a_rollback_without_a_successful_deployment_is_refused_with_advice(world: World):
     app = await world.application(name="shop")
     answer = await world.post(f"/application/{app}/rollback")
     assert answer.status == 409
@@ -124,7 +124,7 @@ async def test_a_rollback_without_a_version_deploys_the_previous_one(world: Worl
     assert shown == second != first
 
 
-async def test_going_back_to_a_version_is_going_back_to_the_deployment_of_that_number(world: World):
+async def test_a_rollback_to_v2_deploys_the_second_deployment(world: World):
     app = await deployed(world)
     for change in ("second", "third"):
         world.git.push(change)
@@ -136,7 +136,7 @@ async def test_going_back_to_a_version_is_going_back_to_the_deployment_of_that_n
     assert world.engine.running[app].artifact.key == world.builder.built[1].key
 
 
-async def test_a_version_that_a_service_never_had_is_not_gone_back_to(world: World):
+async def test_a_rollback_to_an_unknown_or_malformed_version_is_refused(world: World):
     app, other = await deployed(world), await deployed(world)
     await deploy(world, other)
     await world.settle()
@@ -147,7 +147,7 @@ async def test_a_version_that_a_service_never_had_is_not_gone_back_to(world: Wor
         assert (answer.status, "a version such as v3" in answer.message) == (400, True), malformed
 
 
-async def test_there_is_no_going_back_to_what_failed_or_belongs_to_another(world: World):
+async def test_a_rollback_to_a_failed_deployment_or_one_of_another_service_is_refused(world: World):
     app, other = await deployed(world), await deployed(world)
     strange = (await deployments(world, other))[0]["id"]
     answer = await world.post(f"/application/{app}/rollback", {"deployment_id": strange})
@@ -169,7 +169,7 @@ async def test_an_uninstalled_application_leaves_only_its_settings(world: World)
     assert (await world.post(f"/application/{app}/uninstall")).status == 204
 
 
-async def test_a_deleted_service_is_gone_with_all_that_was_made_for_it(world: World):
+async def test_deleting_a_service_removes_its_instances_routes_builds_and_data(world: World):
     app = await deployed(world)
     assert (await world.delete(f"/application/{app}")).status == 204
     await world.settle()
@@ -203,7 +203,7 @@ async def test_a_deleted_project_stops_its_services(world: World):
     assert generations(world, app) == []
 
 
-async def test_each_service_has_a_secret_for_its_cached_steps(world: World):
+async def test_each_service_has_its_own_build_cache_secret(world: World):
     apps = [await deployed(world), await deployed(world)]
     secrets = {order.service: order.cache_secret for order in world.builder.built}
     assert set(secrets) == set(apps)

@@ -20,7 +20,7 @@ async def newer_on(world: World, cluster: str, app: str) -> FakeEngine:
     return engine
 
 
-async def test_a_database_that_is_older_than_a_host_starts_and_ends_nothing_there(world):
+async def test_with_an_older_database_no_instance_on_a_cluster_is_started_or_ended(world):
     east = await cluster(world)
     app = await application_on(world, east)
     await deploy(world, app)

@@ -70,7 +70,7 @@ async def created(world: World, environment: str, **fields: Any) -> Any:
 
 
 @pytest.mark.parametrize("base", ["", "/compat"])
-async def test_an_unfit_setting_is_refused_by_its_name(embedded: World, base: str) -> None:
+async def test_an_invalid_application_setting_is_refused_by_field_name(embedded: World, base: str) -> None:
     environment = f"{base}/environment/{await embedded.environment()}/application"
     for field, value in UNFIT:
         body = {"name": embedded.name("app"), "git_repository": {"url": "https://git.example/a/b.git"}}
@@ -78,7 +78,7 @@ async def test_an_unfit_setting_is_refused_by_its_name(embedded: World, base: st
         assert (answer.status, answer.message.startswith(field)) == (400, True), (field, value, answer)
 
 
-async def test_fit_settings_are_taken_and_answered_as_they_were_sent(embedded: World) -> None:
+async def test_valid_application_settings_are_returned_as_sent(embedded: World) -> None:
     environment = await embedded.environment()
     for fields in FIT:
         answer = await created(embedded, environment, **fields)
@@ -86,14 +86,14 @@ async def test_fit_settings_are_taken_and_answered_as_they_were_sent(embedded: W
         assert {name: answer[name] for name in fields} == fields
 
 
-async def test_two_settings_that_say_what_runs_are_refused(embedded: World) -> None:
+async def test_two_settings_that_both_choose_what_runs_are_refused(embedded: World) -> None:
     environment = await embedded.environment()
     for field, fields in NOT_TOGETHER:
         answer = await created(embedded, environment, **fields)
         assert (answer.status, answer.message.partition(":")[0]) == (400, field), answer
 
 
-async def test_an_application_without_settings_is_answered_without_them(embedded: World) -> None:
+async def test_an_application_without_optional_settings_is_returned_without_them(embedded: World) -> None:
     answer = await created(embedded, await embedded.environment())
     own = {"builder", "static_headers", "system_packages"}
     words = ("_command", "_folder", "_fallback", "language_version", "process")
@@ -107,7 +107,7 @@ async def test_an_application_without_settings_is_answered_without_them(embedded
     }
 
 
-def test_long_texts_are_checked_in_a_time_that_does_not_grow_with_their_parts() -> None:
+def test_long_setting_values_are_validated_in_linear_time() -> None:
     for field, text in (("static_folder", "a/." * 160 + "/.."), ("static_folder", "." * 500)):
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert({"name": "a", "git_repository": {"url": "file:///a"}, field: text}, Application)
@@ -143,7 +143,9 @@ SITE = StaticSite(folder="dist", headers=(SiteHeader("/", "X", "file"),))
         ({"start_command": "A=1 b"}, ("/bin/sh", "-c", "A=1 b")),
     ],
 )
-def test_a_setting_says_what_runs_on_both_engines(fields: dict[str, Any], command: tuple[str, ...]) -> None:
+def test_a_start_command_setting_is_used_by_both_engines(
+    fields: dict[str, Any], command: tuple[str, ...]
+) -> None:
     native = with_settings(application(**fields), workload())
     image = with_settings(application(**fields), workload("image"))
     assert native.command == command
@@ -160,7 +162,7 @@ def test_an_unknown_process_is_refused_with_those_that_exist() -> None:
     assert not with_settings(application(), workload("image", command=(), processes={})).command
 
 
-def test_the_release_command_of_the_repository_runs_with_its_web_process_only() -> None:
+def test_the_repositorys_release_command_runs_only_for_the_web_process() -> None:
     expected = {"": ("r",), "web": ("r",), "worker": ()}
     for process, release in expected.items():
         runs = with_settings(application(process=process), workload(release=("r",)))
@@ -169,7 +171,7 @@ def test_the_release_command_of_the_repository_runs_with_its_web_process_only() 
     assert own.artifact.release == ("/bin/sh", "-c", "exec x")
 
 
-def test_settings_of_a_site_are_added_to_what_its_files_say() -> None:
+def test_static_site_settings_are_added_to_those_of_the_sites_files() -> None:
     header = {"path": "/*", "name": "X", "value": "set"}
     fields = {"static_folder": "dist", "static_fallback": "index.html", "static_headers": [header]}
     site = with_settings(application(**fields), workload(static=SITE)).artifact.static
@@ -179,12 +181,12 @@ def test_settings_of_a_site_are_added_to_what_its_files_say() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"start_command": "a"}, {"process": "worker"}])
-def test_a_site_whose_application_names_a_command_is_a_process(fields: dict[str, Any]) -> None:
+def test_an_application_with_a_start_command_is_not_served_as_a_static_site(fields: dict[str, Any]) -> None:
     assert with_settings(application(**fields), workload(static=SITE)).artifact.static is None
     assert with_settings(application(), workload(static=SITE)).artifact.static == SITE
 
 
-def test_an_artifact_of_an_earlier_version_is_read() -> None:
+def test_an_artifact_stored_by_an_earlier_version_can_be_decoded() -> None:
     earlier = b'{"kind":"native","ref":"/a","key":"k","command":["run"],"ports":[80]}'
     artifact = msgspec.json.decode(earlier, type=Artifact)
     assert (artifact.processes, artifact.release, artifact.static) == ({}, (), None)
@@ -223,7 +225,7 @@ async def test_only_a_setting_that_changes_the_artifact_causes_a_build(
     assert embedded.builder.built[0].settings.inputs == {}
 
 
-async def test_the_steps_of_a_recipe_get_the_variables_that_people_declared(embedded: World) -> None:
+async def test_build_steps_receive_declared_variables_but_no_secrets(embedded: World) -> None:
     app = await embedded.application()
     variables = f"/application/{app}/environmentVariable"
     await embedded.post(variables, {"key": "VITE_API", "value": "one"})
@@ -238,7 +240,7 @@ async def test_the_steps_of_a_recipe_get_the_variables_that_people_declared(embe
     assert arguments == [{"VITE_API": "one"}, {"VITE_API": "one", "NEXT_PUBLIC_NAME": "two"}]
 
 
-async def test_applications_of_one_repository_are_built_each_for_itself(embedded: World) -> None:
+async def test_two_applications_of_one_repository_are_built_separately(embedded: World) -> None:
     embedded.builder.names = {"command": ("run",), "processes": {"web": ("run",), "worker": ("work",)}}
     environment = await embedded.environment()
     apps = [await embedded.application(environment, **fields) for fields in ({}, {"process": "worker"})]

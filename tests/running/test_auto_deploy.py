@@ -42,7 +42,7 @@ async def said(world: World, app: str) -> str:
     return "\n".join(line["message"] for line in lines)
 
 
-async def test_a_new_commit_is_deployed_once(world: World):
+async def test_auto_deploy_deploys_a_new_commit_once(world: World):
     app = await deployed(world, auto_deploy=True)
     first = world.git.newest
     await look(world)
@@ -65,7 +65,7 @@ async def test_without_auto_deploy_a_new_commit_is_not_deployed(world: World):
     assert len(await commits(world, app)) == 1
 
 
-async def test_a_commit_of_the_first_minute_is_not_missed(world: World):
+async def test_a_commit_pushed_before_the_first_look_at_the_branch_is_deployed(world: World):
     """The branch was never looked at before."""
     app = await deployed(world, auto_deploy=True)
     second = world.git.push("second")
@@ -73,7 +73,7 @@ async def test_a_commit_of_the_first_minute_is_not_missed(world: World):
     assert (await commits(world, app))[0] == second
 
 
-async def test_an_application_that_was_never_deployed_or_was_stopped_stays_so(world: World):
+async def test_auto_deploy_does_not_start_an_undeployed_or_stopped_application(world: World):
     new = await world.application(auto_deploy=True)
     stopped = await deployed(world, auto_deploy=True)
     await world.post(f"/application/{stopped}/stop")
@@ -108,7 +108,7 @@ async def test_a_commit_that_was_deployed_by_hand_is_not_deployed_again(world: W
     assert len(await commits(world, app)) == 2
 
 
-async def test_a_branch_that_is_set_back_leads_to_a_deployment_of_the_earlier_commit(world: World):
+async def test_a_force_pushed_branch_deploys_the_earlier_commit_again(world: World):
     app = await deployed(world, auto_deploy=True)
     first, second = world.git.newest, world.git.push("second")
     await look(world)
@@ -131,7 +131,7 @@ async def test_a_rollback_from_a_commit_deployed_by_hand_stays(world: World):
     assert await commits(world, app) == [first, second, first]
 
 
-async def test_the_commit_that_mends_a_failed_deployment_is_deployed(world: World):
+async def test_after_a_failed_deployment_the_next_commit_is_deployed(world: World):
     app = await deployed(world, auto_deploy=True)
     world.git.push("broken")
     world.builder.broken = "the compiler says no"
@@ -180,7 +180,7 @@ async def test_an_unreadable_branch_is_logged_once_and_read_again_later(world: W
     assert (await commits(world, app))[0] == second
 
 
-async def test_a_git_server_that_does_not_answer_holds_no_slot_for_long(world: World, monkeypatch):
+async def test_reading_a_branch_of_a_silent_git_server_times_out(world: World, monkeypatch):
     app = await deployed(world, auto_deploy=True)
     monkeypatch.setattr(auto_deploy, "HEAD_SECONDS", 0.01)
     monkeypatch.setattr(world.git, "head", lambda source: asyncio.Event().wait())
@@ -188,7 +188,9 @@ async def test_a_git_server_that_does_not_answer_holds_no_slot_for_long(world: W
     assert "did not answer within 0.01 seconds" in await said(world, app)
 
 
-async def test_a_branch_that_was_not_read_has_less_time_but_for_each_fifth_look(world: World, monkeypatch):
+async def test_an_unreadable_branch_is_read_with_a_short_timeout_except_every_fifth_time(
+    world: World, monkeypatch
+):
     app = await deployed(world, auto_deploy=True)
     monkeypatch.setattr(auto_deploy, "HEAD_SECONDS", 0.03)
     monkeypatch.setattr(auto_deploy, "SHORT_SECONDS", 0.01)
@@ -212,7 +214,7 @@ async def test_a_branch_that_was_not_read_has_less_time_but_for_each_fifth_look(
 
 
 @pytest.mark.parametrize(("seconds", "is_deployed"), [(1, True), (15, False)])
-async def test_after_a_slow_answer_the_next_look_comes_later(
+async def test_after_a_slow_answer_the_branch_is_read_less_often(
     world: World, monkeypatch, seconds: int, is_deployed: bool
 ):
     app, head = await deployed(world, auto_deploy=True), world.git.head
@@ -262,7 +264,9 @@ async def silent_git_server(world: World, monkeypatch: pytest.MonkeyPatch) -> As
     await asyncio.gather(working, return_exceptions=True)
 
 
-async def test_a_git_server_that_never_answers_delays_no_commits_of_others(world: World, monkeypatch):
+async def test_a_silent_git_server_does_not_delay_auto_deploy_of_other_environments(
+    world: World, monkeypatch
+):
     org, token = await world.organization()
     project = await world.made(f"/organization/{org}/project", {"name": "shop"}, token=token)
     environment = await world.made(f"/project/{project}/environment", {"name": "production"}, token=token)
@@ -278,7 +282,9 @@ async def test_a_git_server_that_never_answers_delays_no_commits_of_others(world
     assert deployed_there[0]["git_commit_id"] == second
 
 
-async def test_without_turns_of_environments_a_slow_branch_would_delay_others(world: World, monkeypatch):
+async def test_without_turns_between_environments_a_silent_git_server_delays_others(
+    world: World, monkeypatch
+):
     monkeypatch.setattr(work, "turn_key", lambda org, environment: org)
     async with silent_git_server(world, monkeypatch):
         neighbour = await deployed(world, auto_deploy=True)
@@ -286,7 +292,7 @@ async def test_without_turns_of_environments_a_slow_branch_would_delay_others(wo
     assert second not in await commits(world, neighbour)
 
 
-async def test_another_branch_is_followed_from_its_next_commit_on(world: World):
+async def test_after_a_change_of_branch_only_later_commits_are_deployed(world: World):
     app = await deployed(world, auto_deploy=True)
     world.git.push("the head of the other branch")
     answer = await world.patch(f"/application/{app}", {"git_repository": {"branch": "next"}})
@@ -298,7 +304,7 @@ async def test_another_branch_is_followed_from_its_next_commit_on(world: World):
     assert (await commits(world, app))[0] == newer
 
 
-async def test_turned_off_nothing_is_deployed_and_turned_on_the_newest_is(world: World):
+async def test_turning_auto_deploy_on_deploys_the_newest_commit(world: World):
     app = await deployed(world, auto_deploy=True)
     await world.patch(f"/application/{app}", {"auto_deploy": False})
     second = world.git.push("second")
@@ -320,7 +326,7 @@ async def test_the_branch_of_a_deleted_application_is_no_longer_read(world: Worl
     assert list(rows) == []
 
 
-async def test_a_server_that_lost_the_work_deploys_nothing(world: World, monkeypatch):
+async def test_a_server_that_lost_its_lease_while_reading_a_branch_deploys_nothing(world: World, monkeypatch):
     """It was paused while it read the branch, and another server took over."""
     app = await deployed(world, auto_deploy=True, watch_paths=["web"])
     second = world.git.push("second", "web/page.html")
@@ -348,7 +354,7 @@ class TestRights:
     async def writer(self, world: World) -> Any:
         return await world.new_token("Write")
 
-    async def test_turning_it_on_needs_deploy(self, world: World, writer):
+    async def test_turning_auto_deploy_on_requires_the_deploy_scope(self, world: World, writer):
         body = {"name": "mine", "git_repository": {"url": REPOSITORY, "branch": "main"}}
         path = f"/environment/{await world.environment()}/application"
         refused = await world.post(path, {**body, "auto_deploy": True}, token=writer)
@@ -356,7 +362,9 @@ class TestRights:
         assert refused["detail"].startswith("auto_deploy: use a token with the scope Deploy")
         assert (await world.post(path, body, token=writer)).status == 201
 
-    async def test_changing_the_repository_while_it_is_on_needs_deploy(self, world: World, writer):
+    async def test_changing_the_repository_while_auto_deploy_is_on_requires_the_deploy_scope(
+        self, world: World, writer
+    ):
         app = await deployed(world, auto_deploy=True)
         path = f"/application/{app}"
         elsewhere = {"git_repository": {"url": "https://git.example/mallory/shop.git", "branch": "main"}}
@@ -367,7 +375,7 @@ class TestRights:
         assert (await world.patch(path, elsewhere, token=writer)).status == 200
 
 
-async def test_an_application_from_uploads_has_no_branch(world: World):
+async def test_an_application_from_uploads_cannot_have_auto_deploy(world: World):
     path = f"/environment/{await world.environment()}/application"
     refused = await world.post(path, {"name": "folder", "source": "UPLOAD", "auto_deploy": True})
     assert (refused.status, refused["detail"].startswith("auto_deploy: leave it out")) == (400, True)
@@ -388,7 +396,7 @@ async def test_an_application_from_uploads_has_no_branch(world: World):
         ([], ["web"], False),
     ],
 )
-def test_patterns_are_those_of_dockerignore(paths, patterns, watched):
+def test_watch_paths_patterns_match_like_those_of_dockerignore(paths, patterns, watched):
     assert is_any_watched(paths, patterns) is watched
 
 
@@ -415,7 +423,7 @@ def test_a_large_commit_is_compared():
     assert not is_any_watched(MANY[:20_000], ["web", "docs/**/*.md", "!docs/old"])
 
 
-def test_parts_of_patterns_are_read_once():
+def test_many_watch_path_patterns_are_compiled_once():
     """Each is an expression, and more of them than are kept would be read again for each path."""
     patterns = dockerignore.read("\n".join(f"x{number}*/**/y" for number in range(dockerignore.MOST)))
     assert not any(patterns(PurePosixPath(f"{number}/y")) for number in range(50))
@@ -423,7 +431,7 @@ def test_parts_of_patterns_are_read_once():
 
 
 @pytest.mark.parametrize("path", ["/web", "../web", "web\n", "#web", "!!web", "", "!"])
-async def test_a_pattern_that_is_no_path_is_refused(world: World, path):
+async def test_a_watch_path_that_is_not_a_repository_path_is_refused(world: World, path):
     body = {"name": "web", "git_repository": {"url": REPOSITORY}, "watch_paths": [path]}
     refused = await world.post(f"/environment/{await world.environment()}/application", body)
     assert (refused.status, "watch_paths[0]" in refused["detail"]) == (400, True)

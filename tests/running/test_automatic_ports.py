@@ -41,7 +41,7 @@ async def ports_of(world: World, path: str) -> list[int]:
     return [port["internal_port"] for port in (await world.get(path))["ports"]]
 
 
-async def test_a_web_process_gets_one_public_port_that_its_resource_shows_as_chosen(world):
+async def test_a_web_process_gets_one_public_port_marked_as_automatic(world):
     path = await left_out(world, name="shop")
     shown = await world.get(path)
     (port,) = shown["ports"]
@@ -72,9 +72,7 @@ async def test_a_web_process_gets_one_public_port_that_its_resource_shows_as_cho
         ({"command": ("run",)}, {"healthchecks": probe("exec", command=["true"])}, []),
     ],
 )
-async def test_the_build_and_the_settings_tell_whether_there_is_a_port_and_which(
-    world, names, fields, expected
-):
+async def test_the_automatic_port_follows_from_the_build_and_the_settings(world, names, fields, expected):
     world.builder.names = names
     path = await left_out(world, **fields)
     assert await world.state(path) == "RUNNING", (await world.get(f"{path}/status"))["message"]
@@ -82,7 +80,7 @@ async def test_the_build_and_the_settings_tell_whether_there_is_a_port_and_which
     assert len((await world.get(f"{path}/link"))["results"]) == len(expected)
 
 
-async def test_a_static_site_has_an_address_without_an_instance(world):
+async def test_a_static_site_gets_an_automatic_port_without_an_instance(world):
     world.builder.names = {"static": StaticSite(folder="dist")}
     path = await left_out(world, name="shop")
     assert (await world.state(path), await ports_of(world, path)) == ("RUNNING", [80])
@@ -91,7 +89,7 @@ async def test_a_static_site_has_an_address_without_an_instance(world):
     assert not world.engine.instances
 
 
-async def test_the_variable_port_of_a_person_is_the_number(world):
+async def test_the_automatic_port_is_the_value_of_a_declared_variable_port(world):
     app = await world.application()
     await world.post(f"/application/{app}/environmentVariable", {"key": "PORT", "value": "5005"})
     await deploy(world, app)
@@ -100,12 +98,12 @@ async def test_the_variable_port_of_a_person_is_the_number(world):
 
 
 @pytest.mark.parametrize("given", [{"ports": []}, {"automatic_port": False}])
-async def test_an_empty_list_and_a_refusal_mean_no_port(world, given):
+async def test_an_empty_ports_list_or_automatic_port_false_means_no_port(world, given):
     path = await left_out(world, **given)
     assert (await ports_of(world, path), (await world.get(path))["automatic_port"]) == ([], False)
 
 
-async def test_nothing_is_added_for_clients_of_the_full_interface(world):
+async def test_an_application_created_under_compat_gets_no_automatic_port(world):
     environment = await world.environment()
     made = await world.post(f"/compat/environment/{environment}/application", GIT | {"name": "web"})
     await deploy(world, str(made["id"]))
@@ -113,7 +111,7 @@ async def test_nothing_is_added_for_clients_of_the_full_interface(world):
     assert await ports_of(world, f"/application/{made['id']}") == []
 
 
-async def test_ports_that_a_person_names_afterwards_win(world):
+async def test_declared_ports_replace_an_automatic_port_at_the_next_deployment(world):
     path = await left_out(world)
     changed = await world.patch(path, {"ports": [{"internal_port": 9000, "publicly_accessible": True}]})
     assert (changed.status, changed["automatic_port"]) == (200, False)
@@ -124,7 +122,7 @@ async def test_ports_that_a_person_names_afterwards_win(world):
 
 
 @pytest.mark.parametrize("base", ["", "/compat"])
-async def test_a_client_that_sends_back_what_it_read_changes_nothing(world, base):
+async def test_sending_back_an_application_with_an_automatic_port_changes_nothing(world, base):
     path = await left_out(world)
     before = await world.get(f"{base}{path}")
     sent = {name: before[name] for name in ("name", "git_repository", "ports", "automatic_port")}
@@ -135,7 +133,7 @@ async def test_a_client_that_sends_back_what_it_read_changes_nothing(world, base
     assert (await world.patch(f"{base}{path}", {"ports": before["ports"]})).json == before.json
 
 
-async def test_an_empty_list_that_is_named_before_the_first_deployment_means_none(world):
+async def test_an_empty_ports_list_set_before_the_first_deployment_means_no_port(world):
     app = await world.application()
     assert (await world.get(f"/application/{app}"))["automatic_port"] is True
     assert (await world.patch(f"/application/{app}", {"ports": []}))["automatic_port"] is False
@@ -150,7 +148,7 @@ async def test_ports_that_are_removed_are_chosen_again(world):
     assert await ports_of(world, f"/application/{app}") == [8000]
 
 
-async def test_the_next_build_may_choose_another_number_and_the_port_keeps_id_and_host(world):
+async def test_a_new_automatic_port_number_keeps_the_ports_id_and_host(world):
     path = await left_out(world, name="shop")
     before, links = (await world.get(path))["ports"], (await world.get(f"{path}/link"))["results"]
     world.builder.names = WEB | {"ports": (3000,)}
@@ -178,7 +176,7 @@ async def test_a_rollback_to_a_version_without_a_web_process_has_no_port(world):
     assert (await world.get(f"{path}/link"))["results"] == []
 
 
-async def test_ports_named_while_a_build_is_under_way_are_kept(world):
+async def test_ports_declared_during_a_build_are_kept(world):
     app = await world.application()
     build = world.builder.build
 
@@ -192,7 +190,7 @@ async def test_ports_named_while_a_build_is_under_way_are_kept(world):
     assert await ports_of(world, f"/application/{app}") == [9000]
 
 
-async def test_two_applications_of_one_name_get_hosts_of_their_own(world):
+async def test_two_applications_with_the_same_name_get_different_hosts(world):
     first, second = [
         await left_out(world, environment=await world.environment(name="prod"), name="shop") for _ in "12"
     ]
@@ -200,7 +198,7 @@ async def test_two_applications_of_one_name_get_hosts_of_their_own(world):
     assert len(urls) == 2
 
 
-async def test_the_choice_is_an_event_of_windlass_with_a_new_tag(world):
+async def test_choosing_an_automatic_port_is_an_update_event_by_windlass_and_changes_the_etag(world):
     app = await world.application()
     before = (await world.get(f"/application/{app}")).headers["etag"]
     await deploy(world, app)
@@ -270,7 +268,7 @@ async def test_a_chosen_port_is_replaced_by_the_one_on_which_the_program_answers
 
 
 @pytest.mark.usefixtures("sure_at_once")
-async def test_a_port_that_was_taken_over_is_chosen_at_once_by_the_next_deployment(world):
+async def test_a_port_detected_at_run_time_is_used_at_once_by_the_next_deployment(world):
     listens_on(world, 5000)
     path = await left_out(world)
     before = len(world.engine.applied)
@@ -281,7 +279,7 @@ async def test_a_port_that_was_taken_over_is_chosen_at_once_by_the_next_deployme
 
 
 @pytest.mark.usefixtures("sure_at_once")
-async def test_a_program_that_takes_another_port_at_each_start_fails_with_what_to_do(world):
+async def test_a_program_that_listens_on_another_port_at_each_start_fails_with_advice(world):
     numbers = iter(range(5000, 6000))
     begun = world.engine._begun
 
@@ -310,7 +308,7 @@ async def test_a_port_that_a_person_named_is_not_replaced():
 
 @pytest.mark.usefixtures("sure_at_once")
 @pytest.mark.parametrize("verb", ["end", "run"], ids=["before it is written", "after it is written"])
-async def test_a_port_takeover_continues_after_the_server_was_killed(world, verb):
+async def test_switching_to_a_detected_port_continues_after_the_server_was_killed(world, verb):
     listens_on(world, 5000)
     act, calls, go = getattr(world.engine, verb), 0, asyncio.Event()
 

@@ -21,7 +21,7 @@ async def progress(world: World, app: str) -> list[str]:
     return [one["status"] for one in await deployments(world, app)]
 
 
-async def test_cancelling_a_waiting_request_cancels_all_of_it_and_no_other(world: World):
+async def test_cancelling_a_deployment_request_cancels_only_its_own_deployments(world: World):
     environment = await world.environment()
     apps = [await world.application(environment) for _ in range(3)]
     chosen = {"applications": [{"application_id": app} for app in apps[:2]]}
@@ -35,7 +35,7 @@ async def test_cancelling_a_waiting_request_cancels_all_of_it_and_no_other(world
     assert [wanted.service for wanted in world.engine.applied] == [apps[2]]
 
 
-async def test_a_request_is_named_by_its_entry_in_the_queue_or_by_any_of_its_deployments(world: World):
+async def test_a_deployment_request_may_be_given_by_its_id_or_that_of_any_of_its_deployments(world: World):
     environment = await world.environment()
     app, other = await world.application(environment), await world.application(environment)
     for place in ("queue", "deployment"):
@@ -80,7 +80,7 @@ async def test_a_request_that_has_ended_is_not_cancelled(world: World):
     assert await progress(world, app) == before
 
 
-async def test_a_request_is_cancelled_or_started_but_never_both(world: World):
+async def test_a_concurrent_start_and_cancellation_end_the_deployment_exactly_once(world: World):
     """Many cancellations at the same moment as the start: the deployment has one end, and each caller hears
     which."""
     app = await world.application()
@@ -133,7 +133,7 @@ async def test_a_wrong_body_cancels_nothing(world: World, body):
     assert await progress(world, app) == ["QUEUED"]
 
 
-async def test_a_deployment_of_chosen_services_answers_its_own_request(world: World):
+async def test_deploying_chosen_services_returns_the_id_of_that_request(world: World):
     environment = await world.environment()
     app, other = await world.application(environment), await world.application(environment)
     whole = (await world.post(f"/environment/{environment}/deploy"))["deployment_request_id"]

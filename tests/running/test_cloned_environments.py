@@ -93,7 +93,7 @@ async def test_an_environment_is_copied_with_all_its_services_and_settings(world
     assert (status["deployment_state"], status["deployment_status"]) == ("READY", "NEVER_DEPLOYED")
 
 
-async def test_a_copy_refers_to_the_same_groups(world: World, shop: Shop):
+async def test_a_cloned_environment_keeps_labels_and_annotations_groups(world: World, shop: Shop):
     groups = {
         "labels_groups": [{"id": str(uuid.uuid4())}],
         "annotations_groups": [{"id": str(uuid.uuid4())}, {"id": str(uuid.uuid4())}],
@@ -142,7 +142,7 @@ async def test_a_deployed_copy_gets_its_own_values(world: World, shop: Shop):
     assert shop.web not in world.engine.running
 
 
-async def test_a_copy_may_be_in_another_project_and_of_another_mode(world: World, shop: Shop):
+async def test_an_environment_may_be_cloned_into_another_project_and_mode(world: World, shop: Shop):
     other = await world.project()
     body = {"name": "live", "project_id": other, "mode": "PRODUCTION"}
     answer = await world.post(f"/environment/{shop.id}/clone", body)
@@ -152,7 +152,7 @@ async def test_a_copy_may_be_in_another_project_and_of_another_mode(world: World
     assert keys == {"COLOUR", "FARBE", "COULEUR", "DB_HOST"}, "the project's variable is not there"
 
 
-async def test_a_name_that_is_taken_and_ids_of_nothing_are_refused(world: World, shop: Shop):
+async def test_cloning_with_a_taken_name_or_unknown_ids_is_refused(world: World, shop: Shop):
     name = (await world.get(f"/environment/{shop.id}"))["name"]
     for body, status, field in (
         ({"name": name}, 409, "name"),
@@ -167,7 +167,7 @@ async def test_a_name_that_is_taken_and_ids_of_nothing_are_refused(world: World,
     assert len(environments) == 1
 
 
-async def test_a_copy_that_fails_at_its_end_leaves_nothing(world: World, shop: Shop, monkeypatch):
+async def test_a_clone_that_fails_at_the_end_creates_nothing(world: World, shop: Shop, monkeypatch):
     async def fail(self: VariableCopies) -> None:
         raise Conflict("not now")
 

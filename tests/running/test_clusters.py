@@ -26,7 +26,7 @@ from windlass.engines.workload import OutputLine
 # Connected
 
 
-async def test_a_service_runs_on_the_engine_of_its_cluster_alone(world):
+async def test_a_service_runs_only_on_the_engine_of_its_cluster(world):
     east, west = await cluster(world, "east"), await cluster(world, "west")
     app = await application_on(world, east)
     await deploy(world, app)
@@ -35,7 +35,7 @@ async def test_a_service_runs_on_the_engine_of_its_cluster_alone(world):
     assert not world.engine.instances
 
 
-async def test_the_first_cluster_is_the_engine_of_this_machine(world):
+async def test_the_first_cluster_runs_services_on_the_local_engine(world):
     (local,) = (await world.get(f"/organization/{world.org}/cluster"))["results"]
     assert (local["name"], local["engine"]) == ("local", "LOCAL")
     app = await world.application()
@@ -44,7 +44,7 @@ async def test_the_first_cluster_is_the_engine_of_this_machine(world):
     assert (await status(world, local["id"]))["is_deployed"] is True
 
 
-async def test_a_put_without_the_fields_of_the_engine_leaves_a_cluster_connected(world):
+async def test_a_put_without_engine_fields_keeps_a_cluster_connected(world):
     east = await cluster(world)
     path = f"/organization/{world.org}/cluster/{east}"
     changed = await world.put(path, {"name": "east 2", "cloud_provider": "AWS", "region": "eu-west-3"})
@@ -52,7 +52,7 @@ async def test_a_put_without_the_fields_of_the_engine_leaves_a_cluster_connected
     assert changed["has_engine_key"] is True
 
 
-async def test_an_engine_that_cannot_be_used_is_not_connected_and_the_answer_says_why(world):
+async def test_connecting_a_cluster_to_an_unusable_engine_is_refused_with_the_reason(world):
     connector(world).problem = "engine_address: check the port"
     answer = await world.post(f"/organization/{world.org}/cluster", {"name": "east"} | TLS)
     assert (answer.status, answer.message) == (400, "engine_address: check the port")
@@ -75,14 +75,14 @@ async def test_an_engine_that_cannot_be_used_is_not_connected_and_the_answer_say
         ({"engine": "ELSEWHERE"}, "engine"),
     ],
 )  # fmt: skip
-async def test_fields_of_an_engine_that_do_not_go_together_are_refused_by_name(world, body, field):
+async def test_inconsistent_engine_fields_are_refused_by_name(world, body, field):
     answer = await world.post(f"/organization/{world.org}/cluster", {"name": "east"} | body)
     assert answer.status == 400
     assert answer.message.startswith(f"{field}: ")
     assert not connector(world).checked
 
 
-async def test_a_key_stays_with_the_address_that_it_was_given_for(world):
+async def test_changing_a_clusters_engine_address_requires_its_key_again(world):
     """Windlass connects nowhere before the key is sent again."""
     east = await cluster(world)
     path, known = f"/organization/{world.org}/cluster/{east}", len(connector(world).checked)
@@ -108,7 +108,7 @@ async def test_new_credentials_are_used_at_once_and_checked_before(world):
     assert (await world.patch(path, {"engine_certificate": PEM, "engine_key": KEY})).status == 400
 
 
-async def test_a_cluster_with_services_stays_at_its_engine(world):
+async def test_the_engine_of_a_cluster_with_services_cannot_be_changed(world):
     east = await cluster(world)
     app = await application_on(world, east)
     path = f"/organization/{world.org}/cluster/{east}"
@@ -122,7 +122,7 @@ async def test_a_cluster_with_services_stays_at_its_engine(world):
     assert (await world.patch(path, elsewhere)).status == 200
 
 
-async def test_the_engine_of_a_cluster_is_remembered_until_the_key_is_sent_again(world):
+async def test_the_engine_id_of_a_cluster_is_pinned_until_its_key_is_sent_again(world):
     east = await cluster(world)
     path = f"/organization/{world.org}/cluster/{east}"
     assert (await world.get(path))["engine_id"] == "ABCD:EFGH"
@@ -178,7 +178,7 @@ async def test_an_organization_with_services_on_another_host_is_not_deleted_befo
 # Not connected
 
 
-async def test_a_deploy_on_a_cluster_that_names_no_engine_is_refused(world):
+async def test_a_deploy_on_an_unconnected_cluster_is_refused_with_advice(world):
     cloud = await cluster(world, name="cloud", cloud_provider="AWS", region="eu-west-3", kubernetes="MANAGED")
     app = await application_on(world, cloud)
     for action in ("deploy", "redeploy"):
@@ -199,7 +199,7 @@ async def test_a_service_on_a_cluster_that_names_no_engine_can_be_deleted(world)
     assert (await world.get(f"/application/{app}")).status == 404
 
 
-async def test_a_cluster_that_is_connected_later_takes_the_services_that_wait_for_it(world):
+async def test_after_connecting_a_cluster_its_services_can_be_deployed(world):
     cloud = await cluster(world, name="cloud", cloud_provider="AWS")
     app = await application_on(world, cloud)
     assert (await world.post(f"/application/{app}/deploy")).status == 409
@@ -212,7 +212,7 @@ async def test_a_cluster_that_is_connected_later_takes_the_services_that_wait_fo
 # Apart
 
 
-async def test_the_engine_of_a_cluster_says_nothing_about_services_of_another(world):
+async def test_log_lines_from_an_engine_are_accepted_only_for_services_of_its_cluster(world):
     """It belongs to an organization, which may have it say whatever it likes."""
     east = await cluster(world)
     app = await world.application()
@@ -241,7 +241,7 @@ async def test_another_organization_cannot_put_an_environment_on_a_cluster(world
     assert (await world.get(f"/organization/{world.org}/cluster/{east}/status", token=token)).status == 404
 
 
-async def test_an_engine_that_talks_nonsense_keeps_no_other_waiting(world):
+async def test_an_engine_with_invalid_answers_does_not_delay_work_on_other_engines(world):
     """It belongs to an organization, and housekeeping is for all of them."""
     east = await cluster(world)
     await deploy(world, await application_on(world, east))
@@ -270,7 +270,9 @@ async def test_an_engine_that_talks_nonsense_keeps_no_other_waiting(world):
     assert 3 <= len(set(looked)) <= 5, "every ten minutes, and not again and again"
 
 
-async def test_an_engine_is_not_changed_under_a_service_whose_first_deployment_was_cancelled(world):
+async def test_the_engine_of_a_cluster_cannot_be_changed_while_an_instance_of_a_cancelled_deployment_is_there(
+    world,
+):
     east = await cluster(world)
     app = await application_on(world, east, name="shop")
     engine_of_east = (await world.installation.ctx.places.at(east)).engine
@@ -292,7 +294,7 @@ async def test_an_engine_is_not_changed_under_a_service_whose_first_deployment_w
     assert (deleting.status, "(env-" in deleting.message) == (409, True)
 
 
-async def test_the_end_of_the_certificates_of_a_cluster_is_a_metric(world, tmp_path):
+async def test_the_expiry_of_a_clusters_certificates_is_a_metric(world, tmp_path):
     ca = authority(tmp_path / "ca")
     certificate, key = (file.read_text() for file in write_pair(ca, "windlass"))
     given = {

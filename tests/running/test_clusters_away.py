@@ -7,7 +7,7 @@ from tests.running.clusters import KEY, TLS, application_on, cluster, deploy, en
 # Away
 
 
-async def test_services_are_left_alone_while_their_engine_is_away_and_go_on_when_it_is_back(world):
+async def test_services_of_an_unavailable_engine_are_left_running_and_continue_when_it_is_back(world):
     east = await cluster(world)
     app = await application_on(world, east)
     await deploy(world, app)
@@ -28,7 +28,7 @@ async def test_services_are_left_alone_while_their_engine_is_away_and_go_on_when
     assert len(engine.instances) == 1
 
 
-async def test_an_engine_that_is_away_keeps_no_other_waiting(world):
+async def test_an_unavailable_engine_does_not_delay_deletions_on_other_engines(world):
     east = await cluster(world)
     await deploy(world, await application_on(world, east))
     engine_of(world, east).away = True
@@ -69,7 +69,7 @@ async def test_data_of_a_deleted_service_on_a_host_that_was_away_is_erased_on_it
     assert (await world.delete(path)).status == 204
 
 
-async def test_disconnecting_a_lost_host_gives_up_its_services(world):
+async def test_a_lost_cluster_can_be_disconnected_and_deleted_after_forced_deletions(world):
     east = await cluster(world)
     app = await application_on(world, east)
     await deploy(world, app)

@@ -38,7 +38,7 @@ async def freshness(world: World, one: str) -> str:
     return str((await world.get(f"/container/{one}/status"))["service_deployment_status"])
 
 
-async def test_a_container_runs_the_image_as_it_is(world: World):
+async def test_a_container_runs_its_image_without_a_build(world: World):
     one = await container(world)
     ended = await deploy(world, one)
     assert (ended["status"], ended["image_tag"], ended["commit"]) == ("SUCCEEDED", "1.0", None)
@@ -54,7 +54,7 @@ async def test_entrypoint_and_arguments_replace_those_of_the_image(world: World)
     assert (running.entrypoint, running.command) == (("/bin/serve", "--fast"), ("--port", "80"))
 
 
-async def test_ports_storage_probes_and_size_are_those_that_were_asked_for(world: World):
+async def test_a_container_gets_its_declared_ports_storage_probes_and_size(world: World):
     probe = {"type": {"tcp": {"port": 80}}, "initial_delay_seconds": 0}
     one = await container(
         world,
@@ -73,7 +73,7 @@ async def test_ports_storage_probes_and_size_are_those_that_were_asked_for(world
     assert len((await world.get(f"/container/{one}/link"))["results"]) == 1
 
 
-async def test_a_container_gets_variables_and_secrets_of_its_own(world: World):
+async def test_a_container_gets_its_variables_and_secrets(world: World):
     one = await container(world)
     await world.made(f"/container/{one}/environmentVariable", {"key": "COLOUR", "value": "red"})
     await world.made(f"/container/{one}/secret", {"key": "PASSWORD", "value": "canary"})
@@ -83,7 +83,7 @@ async def test_a_container_gets_variables_and_secrets_of_its_own(world: World):
     assert "PASSWORD" in running.hidden
 
 
-async def test_neighbours_find_a_container_with_a_port(world: World):
+async def test_other_services_get_the_host_variable_of_a_container_with_a_port(world: World):
     environment = await world.environment()
     one = await container(world, environment, ports=[{"internal_port": 80}])
     app = await world.application(environment)
@@ -103,7 +103,7 @@ async def test_a_container_waits_for_the_databases_of_its_environment(world: Wor
 # Tags
 
 
-async def test_a_deploy_with_a_tag_makes_it_the_tag_of_the_container(world: World):
+async def test_deploying_a_container_with_a_tag_stores_the_tag(world: World):
     one = await container(world)
     await deploy(world, one)
     ended = await deploy(world, one, image_tag="1.1")
@@ -120,7 +120,7 @@ async def test_a_deploy_with_an_empty_tag_keeps_the_tag(world: World):
     assert (await world.get(f"/container/{one}"))["tag"] == "1.0"
 
 
-async def test_a_container_with_another_tag_than_runs_is_out_of_date(world: World):
+async def test_a_container_whose_tag_differs_from_the_running_one_is_out_of_date(world: World):
     one = await container(world)
     await deploy(world, one)
     await world.patch(f"/container/{one}", {"tag": "1.1"})
@@ -129,7 +129,7 @@ async def test_a_container_with_another_tag_than_runs_is_out_of_date(world: Worl
     assert await freshness(world, one) == "UP_TO_DATE"
 
 
-async def test_a_tag_that_is_changed_while_another_is_deployed_is_not_lost(world: World):
+async def test_a_tag_changed_during_a_deployment_is_kept_for_the_next_one(world: World):
     one = await container(world)
     await world.post(f"/container/{one}/deploy", {"image_tag": "1.1"})
     await world.patch(f"/container/{one}", {"tag": "1.2"})
@@ -139,7 +139,7 @@ async def test_a_tag_that_is_changed_while_another_is_deployed_is_not_lost(world
     assert await freshness(world, one) == "OUT_OF_DATE"
 
 
-async def test_a_rollback_runs_the_earlier_tag_and_leaves_the_settings(world: World):
+async def test_a_rollback_runs_the_earlier_tag_and_keeps_the_settings(world: World):
     one = await container(world)
     await deploy(world, one)
     await deploy(world, one, image_tag="1.1")
@@ -152,7 +152,7 @@ async def test_a_rollback_runs_the_earlier_tag_and_leaves_the_settings(world: Wo
     assert await freshness(world, one) == "OUT_OF_DATE"
 
 
-async def test_a_redeploy_runs_the_tag_that_runs(world: World):
+async def test_a_redeploy_uses_the_running_tag_and_not_a_changed_one(world: World):
     one = await container(world)
     await deploy(world, one)
     await world.patch(f"/container/{one}", {"tag": "1.1"})
@@ -185,7 +185,7 @@ async def test_a_container_that_is_chosen_with_two_tags_is_refused(world: World)
 # Images that cannot be had
 
 
-async def test_a_container_is_refused_where_the_engine_runs_no_images(database_url):
+async def test_a_container_is_refused_on_an_engine_without_images(database_url):
     async with make_world(database_url) as world:
         environment = await world.environment()
         answer = await world.post(f"/environment/{environment}/container", {"name": "web", **IMAGE})
@@ -216,7 +216,7 @@ async def test_an_image_that_cannot_be_pulled_leaves_the_earlier_one_running(wor
         "registry-1.docker.io/windlass/x",
     ],
 )
-async def test_an_image_that_windlass_built_is_for_its_own_service_alone(world: World, name: str):
+async def test_a_container_cannot_use_an_image_built_for_another_service(world: World, name: str):
     environment = await world.environment()
     body = {"name": "thief", "image_name": name, "tag": "1"}
     answer = await world.post(f"/environment/{environment}/container", body)

@@ -35,14 +35,14 @@ async def test_each_author_is_listed_once_the_newest_first(world: World):
     ]
 
 
-async def test_a_repository_that_cannot_be_read_has_no_known_authors(world: World):
+async def test_the_contributors_of_an_unreadable_repository_are_answered_with_409(world: World):
     app = await world.application()
     world.git.broken = "it does not answer."
     answer = await world.get(f"/application/{app}/contributor")
     assert (answer.status, answer.message) == (409, "The repository cannot be read: it does not answer.")
 
 
-async def test_a_caller_who_sees_the_application_sees_its_commit_authors(world: World):
+async def test_contributors_are_visible_to_every_caller_who_may_read_the_application(world: World):
     app = await world.application()
     here = await world.new_token("Read", limited_to=[app])
     elsewhere = await world.new_token("Admin", limited_to=[await world.project()])

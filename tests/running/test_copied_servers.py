@@ -31,7 +31,7 @@ def owns_the_place(world: World) -> bool:
     return world.installation.ctx.ownership.is_owner
 
 
-async def test_servers_with_one_id_and_two_data_directories_do_not_both_start_services(pair, caplog):
+async def test_of_two_servers_with_copied_data_directories_only_one_starts_services(pair, caplog):
     world, copy, is_copied = pair
     app = await copy.application(ports=[PORT])
     await deploy(copy, app)
@@ -46,7 +46,7 @@ async def test_servers_with_one_id_and_two_data_directories_do_not_both_start_se
     assert caplog.text.count(COPY) == (1 if is_copied else 0)
 
 
-async def test_a_server_with_a_copy_stays_out_after_the_other_one_was_stopped(pair):
+async def test_a_server_with_a_copied_data_directory_does_not_take_over_after_the_other_stops(pair):
     world, copy, is_copied = pair
     world.clock.turn(BETWEEN_LOOKS)
     await look(world, copy)
@@ -56,7 +56,7 @@ async def test_a_server_with_a_copy_stays_out_after_the_other_one_was_stopped(pa
     assert owns_the_place(copy) is not is_copied
 
 
-async def test_a_server_whose_copy_took_the_place_meanwhile_ends_its_instances(pair):
+async def test_a_server_whose_copy_took_over_its_place_ends_its_instances(pair):
     """As after a machine was suspended, and a clone of it was started."""
     world, copy, is_copied = pair
     await deployed(world)
@@ -69,7 +69,7 @@ async def test_a_server_whose_copy_took_the_place_meanwhile_ends_its_instances(p
     assert len(world.engine.instances) == (0 if is_copied else 1)
 
 
-async def test_a_server_whose_machine_was_started_again_owns_its_place_after_the_lease(
+async def test_after_a_reboot_a_server_takes_its_place_again_when_the_old_lease_ends(
     postgres_url, tmp_path, caplog
 ):
     clock = HandClock()
@@ -83,7 +83,7 @@ async def test_a_server_whose_machine_was_started_again_owns_its_place_after_the
     assert COPY not in caplog.text
 
 
-def test_a_copy_of_a_data_directory_has_another_home(tmp_path, monkeypatch):
+def test_a_copied_data_directory_and_a_rebooted_machine_have_another_home_id(tmp_path, monkeypatch):
     folder, boot = tmp_path / "data", tmp_path / "boot"
     folder.mkdir()
     home = server_id.home_of(folder)

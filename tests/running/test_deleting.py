@@ -63,13 +63,13 @@ async def test_a_service_is_deleting_until_it_is_gone(world: World):
     assert json.loads(event.body)["before"]["id"] == app
 
 
-async def test_a_service_that_was_never_deployed_is_gone_with_the_answer(world: World):
+async def test_a_never_deployed_service_is_deleted_immediately(world: World):
     app = await world.application()
     assert (await world.delete(f"/application/{app}")).status == 204
     assert (await world.get(f"/application/{app}")).status == 404
 
 
-async def test_a_deletion_that_is_asked_for_again_is_the_same_one(world: World):
+async def test_repeated_delete_requests_create_one_deletion(world: World):
     app = await deployed(world)
     for _ in range(3):
         assert (await world.delete(f"/application/{app}")).status == 204
@@ -88,11 +88,13 @@ async def uninstalled_with(world: World, *scopes: str) -> set[int]:
     return {answer.status for answer in answers}
 
 
-async def test_write_and_deploy_erase_no_data_by_uninstalling(world: World):
+async def test_the_scopes_write_and_deploy_do_not_allow_uninstalling_a_service(world: World):
     assert await uninstalled_with(world, "Write", "Deploy") == {403}
 
 
-async def test_with_admin_rights_the_scope_deploy_could_erase_data(world: World, monkeypatch):
+async def test_if_admin_operations_required_only_the_deploy_scope_data_could_be_erased(
+    world: World, monkeypatch
+):
     monkeypatch.setitem(permits._ALLOWED_BY, Scope.ADMIN.value, (Scope.ADMIN | Scope.DEPLOY).value)
     assert await uninstalled_with(world, "Deploy") == {200, 202}
 
@@ -138,7 +140,7 @@ async def test_a_deletion_cannot_be_cancelled(world: World):
     assert (await world.get(f"/application/{app}")).status == 404
 
 
-async def test_a_deletion_ends_a_deployment_under_way(world: World):
+async def test_a_deletion_ends_a_deployment_in_progress(world: World):
     world.engine.gate = asyncio.Event()
     app = await world.application()
     first = await deploy(world, app)
@@ -153,7 +155,7 @@ async def test_a_deletion_ends_a_deployment_under_way(world: World):
     assert {event["deployment_id"] for event in ended} == {first, second}
 
 
-async def test_a_name_is_held_until_its_service_is_gone(world: World):
+async def test_a_services_name_stays_taken_until_its_deletion_completes(world: World):
     app = await deployed(world, name="shop")
     environment = await environment_of(world, app)
     await world.delete(f"/application/{app}")
@@ -167,7 +169,7 @@ async def test_a_name_is_held_until_its_service_is_gone(world: World):
 
 
 @pytest.mark.usefixtures("short_hold")
-async def test_a_deletion_whose_engine_is_away_holds_no_slot_and_ends_when_it_is_back(world: World):
+async def test_a_deletion_waits_without_a_worker_slot_for_an_unavailable_engine(world: World):
     app = await deployed(world)
     world.engine.away = True
     await world.delete(f"/application/{app}")
@@ -194,7 +196,7 @@ async def test_a_deletion_fails_when_its_engine_stays_away(world: World):
 
 
 @pytest.mark.usefixtures("short_hold")
-async def test_a_deletion_does_not_fail_because_the_server_was_stopped_for_long(world: World):
+async def test_time_during_which_the_server_was_stopped_does_not_fail_a_deletion(world: World):
     app = await deployed(world)
     world.engine.away = True
     await world.delete(f"/application/{app}")
@@ -207,7 +209,7 @@ async def test_a_deletion_does_not_fail_because_the_server_was_stopped_for_long(
     assert (await world.get(f"/application/{app}")).status == 404
 
 
-async def test_a_deletion_that_fails_says_why_and_leaves_the_service(world: World):
+async def test_a_failed_deletion_shows_its_reason_and_keeps_the_service(world: World):
     app = await failed_deletion(world)
     status = await world.get(f"/application/{app}/status")
     assert (status["state"], status["deployment_state"]) == ("ERROR", "DELETE_ERROR")
@@ -231,7 +233,7 @@ async def test_a_deletion_that_failed_can_be_repeated(world: World):
     assert (await world.get(f"/application/{app}")).status == 404
 
 
-async def test_a_forced_deletion_is_done_with_the_answer_and_cleans_up_later(world: World):
+async def test_a_forced_deletion_completes_immediately_and_erases_data_later(world: World):
     app = await failed_deletion(world)
     assert (await world.delete(f"/application/{app}?skipReconcile=true")).status == 204
     assert (await world.get(f"/application/{app}")).status == 404
@@ -277,7 +279,7 @@ async def deployed_in(world: World, environment: str) -> str:
 
 
 @pytest.mark.parametrize("family", ["environment", "project"])
-async def test_a_parent_is_deleted_after_its_last_service(world: World, family: str):
+async def test_a_project_or_environment_is_deleted_after_its_last_service(world: World, family: str):
     it = await town(world)
     path = f"/{family}/{it[family]}"
     assert (await world.delete(path)).status == 204
@@ -346,7 +348,7 @@ async def test_a_forced_deletion_of_the_last_service_ends_the_environment_that_w
     assert world.engine.instances == {}
 
 
-async def test_chosen_services_of_an_environment_are_deleted_alike(world: World):
+async def test_deleting_chosen_services_of_an_environment_keeps_the_others(world: World):
     it = await town(world)
     chosen = {"application_ids": [it["first"], it["idle"]], "database_ids": []}
     await world.post(f"/environment/{it['environment']}/service/delete", chosen)

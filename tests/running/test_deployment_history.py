@@ -32,7 +32,7 @@ async def shop(world: World) -> tuple[str, str, str]:
     return environment, app, container
 
 
-async def test_deployments_of_one_request_are_one_entry_of_the_environment(world: World, shop):
+async def test_deployments_of_one_request_are_one_entry_in_the_environments_history(world: World, shop):
     environment, app, _ = shop
     answer = await world.get(f"/environment/{environment}/deploymentHistory")
     alone, both = answer["results"]
@@ -73,7 +73,7 @@ async def test_the_next_page_of_a_history_begins_after_the_given_entry(world: Wo
     assert (refused.status, refused.message.partition(":")[0]) == (400, "startId")
 
 
-async def test_the_history_by_stage_tells_the_action_and_the_version_of_each_service(world: World, shop):
+async def test_history_by_stage_shows_the_action_and_version_of_each_service(world: World, shop):
     environment, _, container = shop
     alone, both = (await world.get(f"/environment/{environment}/deploymentHistoryV2"))["results"]
     [stage] = both["stages"]
@@ -114,7 +114,7 @@ async def test_the_history_distinguishes_failed_and_waiting_deployments(world: W
 
 
 @pytest.mark.parametrize("base", ["", "/compat"])
-async def test_a_queue_has_details_of_jobs_only(world: World, base: str):
+async def test_a_deployment_queue_has_details_only_for_jobs(world: World, base: str):
     """Existing clients require the type of a job in `details`, and refuse the whole list without it."""
     environment = await world.environment()
     app = await world.application(environment)
@@ -154,7 +154,7 @@ async def test_the_next_page_of_a_service_history_begins_after_the_given_entry(w
     assert (elsewhere.status, elsewhere.message.partition(":")[0]) == (400, "startId")
 
 
-async def test_statuses_come_in_one_stage(world: World, shop):
+async def test_statuses_with_stages_have_one_default_stage(world: World, shop):
     environment, app, _ = shop
     answer = await world.get(f"/environment/{environment}/statusesWithStages")
     [stage] = answer["stages"]

@@ -31,7 +31,7 @@ async def shop(world: World) -> tuple[str, str, str]:
     return environment, app, container
 
 
-async def test_the_log_tells_what_became_of_each_service_and_has_the_lines_of_its_build(world: World, shop):
+async def test_an_environments_deployment_log_has_each_services_states_and_build_lines(world: World, shop):
     environment, app, container = shop
     lines = (await world.get(f"/environment/{environment}/log"))["results"]
     web = [line for line in lines if line["scope"]["id"] == app]
@@ -105,7 +105,7 @@ async def test_an_earlier_deployment_is_chosen_by_any_of_its_ids(world: World, s
             assert (refused.status, refused.message.partition(":")[0]) == (400, "version")
 
 
-async def test_the_tail_of_a_log_is_its_last_lines(world: World, shop):
+async def test_the_tail_parameter_returns_the_last_lines_of_a_deployment_log(world: World, shop):
     environment, _, _ = shop
     lines = (await world.get(f"/environment/{environment}/log"))["results"]
     assert (await world.get(f"/environment/{environment}/log?tail=3"))["results"] == lines[-3:]
@@ -120,7 +120,7 @@ async def test_an_environment_without_deployments_has_an_empty_log(world: World)
         assert (await world.get(f"{base}/environment/{environment}/logs")).json == []
 
 
-async def test_a_kind_that_clients_of_the_full_interface_do_not_know_is_left_out_for_them(world: World, shop):
+async def test_a_service_type_unknown_to_the_full_interface_is_omitted_under_compat(world: World, shop):
     environment, app, container = shop
     plain = (await world.get(f"/environment/{environment}/log"))["results"]
     shown = (await world.get(f"/compat/environment/{environment}/log"))["results"]
@@ -150,7 +150,7 @@ async def test_the_deployment_log_needs_access_to_the_environment(world: World, 
         assert (await world.get(path, token=None)).status == 401
 
 
-async def test_the_state_of_a_request_is_that_of_all_that_it_has_started(world: World):
+async def test_the_state_of_a_deployment_request_is_that_of_all_its_deployments(world: World):
     environment = await world.environment()
     app = await world.application(environment)
     await world.database(environment)
@@ -185,7 +185,7 @@ async def test_a_request_for_an_environment_without_services_is_done_at_once(wor
     assert (answer["environment_id"], answer["status"]) == (environment, "DEPLOYED")
 
 
-async def test_a_request_is_named_by_an_id(world: World):
+async def test_a_deployment_request_status_requires_an_id(world: World):
     for query in ("", "?deploymentRequestId=", "?deploymentRequestId=v1"):
         refused = await world.get(f"/environment/deploymentStatus{query}")
         assert (refused.status, refused.message.partition(":")[0]) == (400, "deploymentRequestId")

@@ -48,7 +48,7 @@ async def test_without_the_restriction_the_commit_is_deployed(world: World):
     assert (await commits(world, app))[0] == commit
 
 
-async def test_watched_paths_and_restrictions_must_let_the_same_file_through(world: World):
+async def test_a_file_must_match_both_watch_paths_and_deployment_restrictions(world: World):
     app = await deployed(world, auto_deploy=True, watch_paths=["web", "docs"])
     await restrict(world, app, "EXCLUDE", "docs")
     first = world.git.newest
@@ -61,7 +61,7 @@ async def test_watched_paths_and_restrictions_must_let_the_same_file_through(wor
     assert await commits(world, app) == [commit, first]
 
 
-async def test_a_deploy_that_is_asked_for_is_not_restricted(world: World):
+async def test_a_manual_deploy_ignores_deployment_restrictions(world: World):
     app = await deployed(world)
     await restrict(world, app, "EXCLUDE", "**")
     commit = world.git.push("changes the readme", "README.md")
@@ -94,7 +94,9 @@ async def test_a_restriction_path_is_returned_unchanged(world: World, value: str
         ([], ["EXCLUDE web"], False),
     ],
 )
-def test_an_exclusion_wins_over_a_match(paths: list[str], restrictions: list[str], passes: bool):
+def test_an_excluding_deployment_restriction_takes_precedence_over_a_matching_one(
+    paths: list[str], restrictions: list[str], passes: bool
+):
     specs = [text.split(" ") for text in restrictions]
     declared: list[Any] = [
         DeploymentRestriction(mode=mode, type="PATH", value=value)  # type: ignore[arg-type]

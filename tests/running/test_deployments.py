@@ -21,7 +21,7 @@ FINAL = {
 }
 
 
-async def test_a_deployment_says_what_it_built_and_when(world: World):
+async def test_a_deployment_shows_its_commit_author_and_times(world: World):
     app = await deployed(world)
     (one,) = await deployments(world, app)
     assert (one["status"], one["number"], one["action"]) == ("SUCCEEDED", 1, "DEPLOY")
@@ -34,7 +34,7 @@ async def test_a_deployment_says_what_it_built_and_when(world: World):
     assert shown["deployed_commit_contributor"] == "Ada"
 
 
-async def test_a_newer_deployment_takes_the_place_of_one_that_waits_and_follows_one_under_way(world: World):
+async def test_a_newer_deployment_supersedes_a_waiting_one_and_follows_a_running_one(world: World):
     world.engine.gate = asyncio.Event()
     app = await world.application()
     first = await deploy(world, app)
@@ -106,7 +106,7 @@ async def test_an_unhealthy_release_is_removed_and_its_last_lines_are_kept(make_
         assert generations(world, app) == [1]
 
 
-async def test_a_probe_has_a_release_wait_for_an_hour_at_most(world):
+async def test_a_readiness_probe_can_delay_a_release_by_at_most_an_hour(world):
     endless = {"period_seconds": 3600, "failure_threshold": 1_000_000, "timeout_seconds": 1_000_000}
     probe = {"type": {"http": {"port": 8080, "path": "/"}}} | endless
     app = await deployed(world, healthchecks={"readiness_probe": probe})
@@ -125,7 +125,7 @@ async def lose_volume(world: World, app: str) -> None:
     await world.settle()
 
 
-async def test_a_lost_volume_is_reported_until_an_empty_one_is_accepted(world):
+async def test_a_lost_volume_fails_deployments_until_an_empty_one_is_accepted(world):
     app = await deployed(world, storage=[{"size": 1, "mount_point": "/data"}])
     await lose_volume(world, app)
     status = await world.get(f"/application/{app}/status")
@@ -157,7 +157,7 @@ async def test_a_service_without_instances_has_no_volume_that_could_be_lost(worl
     assert generations(world, app) == [2]
 
 
-async def test_a_volume_that_is_back_is_used_as_before(world):
+async def test_a_service_recovers_when_its_lost_volume_is_back(world):
     app = await deployed(world, storage=[{"size": 1, "mount_point": "/data"}])
     await lose_volume(world, app)
     assert await world.state(f"/application/{app}") == "ERROR"
@@ -166,7 +166,7 @@ async def test_a_volume_that_is_back_is_used_as_before(world):
     assert await world.state(f"/application/{app}") == "RUNNING"
 
 
-async def test_a_release_with_storage_replaces_the_earlier_one_or_brings_it_back(
+async def test_a_failed_release_of_a_service_with_storage_restarts_the_earlier_generation(
     world: World,
 ):
     app = await deployed(world, storage=[{"size": 1, "mount_point": "/data"}])
@@ -191,7 +191,7 @@ async def test_the_same_commit_is_never_built_twice(world: World):
     assert len(world.builder.built) == 2
 
 
-async def test_a_failed_build_says_why_and_leaves_the_old_one_running(world: World):
+async def test_a_failed_build_shows_its_reason_and_keeps_the_earlier_version_running(world: World):
     app = await deployed(world)
     world.builder.broken = "requirements.txt: no such package"
     world.git.push("a change")
@@ -214,7 +214,7 @@ async def test_a_repository_that_cannot_be_read_fails_the_build(world: World):
     assert message.startswith("there is no such repository. ")
 
 
-async def test_a_build_that_never_ends_is_ended(make_world_with):
+async def test_a_build_is_cancelled_after_its_timeout(make_world_with):
     async with make_world_with(build_seconds=1) as world:
         world.builder.gate = asyncio.Event()
         app = await world.application()
@@ -223,7 +223,7 @@ async def test_a_build_that_never_ends_is_ended(make_world_with):
         assert "longer than 1 seconds" in (await world.get(f"/application/{app}/status"))["message"]
 
 
-async def test_the_time_of_a_build_stands_still_while_it_waits_for_builds_of_others(make_world_with):
+async def test_waiting_for_other_builds_does_not_count_towards_the_build_timeout(make_world_with):
     async with make_world_with(build_seconds=1) as world:
         world.builder.turn = asyncio.Event()
         app = await world.application()
@@ -233,7 +233,7 @@ async def test_the_time_of_a_build_stands_still_while_it_waits_for_builds_of_oth
         assert generations(world, app) == [1]
 
 
-async def test_only_the_last_few_builds_are_kept_and_there_is_no_going_back_to_the_others(make_world_with):
+async def test_a_rollback_to_a_build_that_was_pruned_fails(make_world_with):
     async with make_world_with(kept_artifacts=1) as world:
         app = await deployed(world)
         first = (await deployments(world, app))[0]["id"]
@@ -248,7 +248,7 @@ async def test_only_the_last_few_builds_are_kept_and_there_is_no_going_back_to_t
         assert generations(world, app) == [3]
 
 
-async def test_a_build_that_never_came_to_run_goes_with_the_next_release_though_that_builds_nothing(
+async def test_a_build_that_never_served_is_pruned_by_the_next_release_even_without_a_new_build(
     world: World,
 ):
     app = await deployed(world)
@@ -263,7 +263,7 @@ async def test_a_build_that_never_came_to_run_goes_with_the_next_release_though_
     assert [*world.builder.kept] == [good]
 
 
-async def test_a_release_that_built_nothing_does_not_have_builds_looked_through(world: World):
+async def test_a_release_without_a_new_build_prunes_no_builds(world: World):
     app = await deployed(world)
     assert world.builder.pruned == [app]
     for _ in range(2):
@@ -275,7 +275,7 @@ async def test_a_release_that_built_nothing_does_not_have_builds_looked_through(
     assert world.builder.pruned == [app, app]
 
 
-async def test_a_release_of_a_build_that_was_last_used_long_ago_takes_nothing_that_is_kept(make_world_with):
+async def test_releasing_an_old_build_again_prunes_no_kept_build(make_world_with):
     async with make_world_with(kept_artifacts=1) as world:
         app = await deployed(world)
         first, second = world.builder.built[0].commit, world.git.push("second")
@@ -287,7 +287,7 @@ async def test_a_release_of_a_build_that_was_last_used_long_ago_takes_nothing_th
         assert generations(world, app) == [14]
 
 
-async def test_tidying_up_takes_no_build_that_is_about_to_run(world: World):
+async def test_housekeeping_does_not_prune_a_build_that_is_being_deployed(world: World):
     world.engine.gate = asyncio.Event()
     app = await world.application()
     await deploy(world, app)

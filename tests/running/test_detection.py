@@ -43,7 +43,7 @@ def question(repository: Repository, **more: str) -> dict[str, object]:
     return {"git_repository": {"url": repository.url, **more}}
 
 
-async def test_the_recipe_of_a_repository_is_answered_with_its_reasons(world: World, repository: Repository):
+async def test_detection_over_http_returns_the_recipe_with_its_reasons(world: World, repository: Repository):
     answer = await world.post(f"/organization/{world.org}/detect", question(repository, root_path="/web"))
     assert answer.status == 200
     assert answer.json["language"] == "Python"
@@ -96,7 +96,9 @@ async def test_a_detection_creates_nothing_and_leaves_no_files(world: World, rep
     assert [*work.glob(f"{DETECTIONS}*")] == []
 
 
-async def test_many_clients_that_ask_at_once_get_the_same_recipe(world: World, repository: Repository):
+async def test_concurrent_detections_of_one_repository_return_the_same_recipe(
+    world: World, repository: Repository
+):
     path = f"/organization/{world.org}/detect"
     answers = await asyncio.gather(*(world.post(path, question(repository)) for _ in range(20)))
     assert {answer.status for answer in answers} == {200}
@@ -120,7 +122,7 @@ def hostile(tmp_path: Path) -> Repository:
     return made
 
 
-async def test_a_hostile_repository_keeps_others_from_nothing_and_ends_with_its_caller(
+async def test_detecting_a_hostile_repository_does_not_delay_others_and_ends_with_its_request(
     world: World, repository: Repository, hostile: Repository
 ):
     other, token = await world.organization()
@@ -177,7 +179,7 @@ async def test_listing_branches_of_a_missing_repository_is_refused_with_the_reas
     assert (answer.status, "cannot be read" in answer.message) == (409, True)
 
 
-async def test_branches_are_for_members_of_the_organization_only(world: World, repository: Repository):
+async def test_listing_branches_in_another_organization_is_not_found(world: World, repository: Repository):
     _, token = await world.organization()
     path = f"/organization/{world.org}/branches"
     assert (await world.post(path, question(repository), token=token)).status == 404

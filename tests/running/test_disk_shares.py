@@ -49,7 +49,7 @@ async def adding(world: World, application: str, environment: str) -> list[int]:
     ]
 
 
-async def test_an_organization_above_its_share_adds_nothing_until_it_has_deleted_enough():
+async def test_an_organization_above_its_disk_share_cannot_create_or_deploy_until_it_deletes():
     async with make_world() as world:
         environment = await world.environment()
         application = await world.application(environment)
@@ -63,7 +63,7 @@ async def test_an_organization_above_its_share_adds_nothing_until_it_has_deleted
         assert 409 not in await adding(world, application, environment)
 
 
-async def test_an_organization_above_its_share_changes_stops_and_deletes():
+async def test_an_organization_above_its_disk_share_may_edit_stop_and_delete():
     async with make_world() as world:
         application = await world.application()
         await world.post(f"/application/{application}/deploy", {})
@@ -76,7 +76,7 @@ async def test_an_organization_above_its_share_changes_stops_and_deletes():
         assert (await world.delete(f"/application/{application}")).status == 204
 
 
-async def test_a_neighbour_of_an_organization_above_its_share_goes_on():
+async def test_another_organization_above_its_disk_share_does_not_restrict_this_one():
     async with make_world() as world:
         environment = await world.environment()
         application = await world.application(environment)
@@ -103,7 +103,7 @@ async def test_files_and_rows_of_an_organization_are_measured(monkeypatch):
         assert noted[0].volumes[application] >= 3 * MIB
 
 
-async def test_an_organization_without_files_takes_no_part_of_the_disk_from_another(monkeypatch):
+async def test_an_organization_without_files_does_not_reduce_the_disk_share_of_others(monkeypatch):
     full = DiskSpace("bytes", free=0, whole=1000, reserve=0)
     monkeypatch.setattr(disk_meter, "disk_spaces", lambda *_: [full])
     async with make_world() as world:
@@ -118,7 +118,7 @@ async def test_an_organization_without_files_takes_no_part_of_the_disk_from_anot
         assert (await read_disk(ctx.store.reads)).share == 500
 
 
-def test_links_to_one_file_count_once_and_a_count_goes_on_where_it_stopped(tmp_path: Path):
+def test_hard_links_to_one_file_count_once_and_counting_resumes_where_it_paused(tmp_path: Path):
     (tmp_path / "a" / "deep").mkdir(parents=True)
     (tmp_path / "a" / "deep" / "zeros").write_bytes(os.urandom(MIB))
     for number in range(50):
@@ -141,13 +141,13 @@ def test_links_to_one_file_count_once_and_a_count_goes_on_where_it_stopped(tmp_p
         (0, 50, 0, 200),
     ],
 )
-def test_a_share_is_three_times_what_is_free_or_an_equal_part(setting, free, organizations, share):
+def test_a_disk_share_is_three_times_the_free_space_or_an_equal_part(setting, free, organizations, share):
     room = DiskSpace("bytes", free, whole=200, reserve=20)
     assert share_of(setting, [room], organizations) == share
 
 
 @pytest.mark.parametrize(("free_files", "share"), [(9, 210), (5, 120), (2, 100)])
-def test_a_share_follows_the_files_of_the_disk_where_these_are_scarcer(free_files, share):
+def test_a_disk_share_follows_free_inodes_if_these_are_scarcer_than_bytes(free_files, share):
     """Each of 20 files stands for 10 of 200 bytes, so one file of reserve is left out."""
     present = [
         DiskSpace("bytes", 90, whole=200, reserve=20),
@@ -157,9 +157,7 @@ def test_a_share_follows_the_files_of_the_disk_where_these_are_scarcer(free_file
 
 
 @pytest.mark.parametrize(("files_of_disk", "is_above"), [(1000, True), (100_000, False)])
-async def test_empty_files_count_as_the_part_of_the_disk_that_they_keep_from_others(
-    monkeypatch, files_of_disk, is_above
-):
+async def test_empty_files_count_by_their_share_of_the_disks_inodes(monkeypatch, files_of_disk, is_above):
     """100 files are a tenth of a disk that can have 1,000, though they have no bytes. Counted by bytes alone,
     an organization could take all files of the disk and stay within its share."""
     monkeypatch.setattr(

@@ -14,7 +14,7 @@ from windlass.control.services.deployment_history import nth_without
 from windlass.core.words.events import Event
 
 
-async def test_databases_of_an_environment_are_up_before_its_applications_begin(world: World):
+async def test_databases_of_an_environment_are_deployed_before_its_applications(world: World):
     environment = await world.environment()
     app, database = await world.application(environment), await world.database(environment)
     answer = await world.post(f"/environment/{environment}/deploy")
@@ -25,7 +25,7 @@ async def test_databases_of_an_environment_are_up_before_its_applications_begin(
     assert (status["state"], status["deployment_state"]) == ("RUNNING", "DEPLOYED")
 
 
-async def test_an_environment_without_services_is_deployed_when_it_is_asked_to_be(world: World):
+async def test_deploying_an_environment_without_services_marks_it_as_deployed(world: World):
     environment = await world.environment()
     assert (await world.get(f"/environment/{environment}/status"))["deployment_state"] == "READY"
     answer = await world.post(f"/environment/{environment}/deploy")
@@ -61,7 +61,7 @@ async def test_a_request_with_a_service_of_another_environment_changes_nothing(w
     assert [wanted.service for wanted in world.engine.applied] == [mine]
 
 
-async def test_a_chosen_service_of_another_environment_is_named_by_its_place_in_the_body(world: World):
+async def test_a_chosen_service_of_another_environment_is_refused_with_its_index(world: World):
     environment, elsewhere = await world.environment(), await world.application()
     mine = await world.application(environment)
     path = f"/environment/{environment}/service"
@@ -73,7 +73,7 @@ async def test_a_chosen_service_of_another_environment_is_named_by_its_place_in_
     assert (refused.status, refused.message) == (400, f"application_ids[0]: {words}")
 
 
-async def test_a_refused_field_of_a_chosen_service_is_named_by_its_place_in_the_body(world: World):
+async def test_a_refused_field_of_a_chosen_service_is_reported_with_its_index(world: World):
     """Negative control: for one service alone, the field is at the top of the body."""
     environment = await world.environment()
     first = await world.application(environment)
@@ -87,7 +87,7 @@ async def test_a_refused_field_of_a_chosen_service_is_named_by_its_place_in_the_
     assert (await world.get(f"/application/{first}/deployment"))["results"] == []
 
 
-async def test_later_crashes_show_in_the_state_with_their_number_and_reason(world: World):
+async def test_a_crash_after_a_deployment_is_shown_with_its_reason_and_restart_count(world: World):
     app = await deployed(world)
     world.engine.ends(app, "exited with code 3")
     await noticed(world)
@@ -109,7 +109,7 @@ async def noticed(world: World) -> None:
     await world.settle()
 
 
-async def test_an_engine_that_is_away_for_a_while_only_delays(world: World):
+async def test_a_temporarily_unavailable_engine_only_delays_a_deployment(world: World):
     app = await world.application()
     world.engine.away = True
     await deploy(world, app)
@@ -120,7 +120,7 @@ async def test_an_engine_that_is_away_for_a_while_only_delays(world: World):
     assert await world.state(f"/application/{app}") == "RUNNING"
 
 
-async def test_an_engine_that_is_away_is_waited_for_and_nothing_is_said_to_have_failed(world: World, caplog):
+async def test_an_unavailable_engine_sets_a_service_to_unavailable_without_error_logs(world: World, caplog):
     app = await deployed(world)
     world.engine.ends(app, "exited with code 3")
     world.engine.away = True
@@ -144,7 +144,7 @@ async def test_a_public_port_has_a_readable_address(world: World):
     assert world.router.routes[app][0].hosts == ("shop-api-production.localhost",)
 
 
-async def test_two_services_of_one_name_have_two_addresses(world: World):
+async def test_two_services_with_the_same_name_have_different_addresses(world: World):
     links = set()
     for _ in range(2):
         environment = await world.environment(name="production")
@@ -155,7 +155,7 @@ async def test_two_services_of_one_name_have_two_addresses(world: World):
     assert len(links) == 2
 
 
-async def test_a_port_that_is_taken_fails_the_deployment_and_leaves_nothing(world: World):
+async def test_an_external_port_in_use_by_another_service_fails_the_deployment(world: World):
     port = {"internal_port": 5000, "external_port": 5432, "protocol": "TCP", "publicly_accessible": True}
     first = await deployed(world, ports=[port])
     app = await world.application(ports=[port])
@@ -166,7 +166,7 @@ async def test_a_port_that_is_taken_fails_the_deployment_and_leaves_nothing(worl
     assert generations(world, first) == [1]
 
 
-async def test_organizations_take_turns(world: World):
+async def test_deployments_of_different_organizations_take_turns(world: World):
     other, admin = await world.organization()
     mine = [await world.application() for _ in range(6)]
     project = await world.made(f"/organization/{other}/project", {"name": "p"}, token=admin)
@@ -217,7 +217,7 @@ async def test_every_page_of_the_history_is_a_slice_of_it(world: World):
 
 
 @given(st.integers(0, 30), st.integers(0, 30), st.sets(st.integers(1, 30)))
-def test_numbers_are_skipped_as_if_one_had_counted_them(highest: int, skip: int, without: set[int]):
+def test_paging_by_number_skips_exactly_the_missing_numbers(highest: int, skip: int, without: set[int]):
     counted = [number for number in range(highest, 0, -1) if number not in without]
     left = [
         number for number in counted if number <= nth_without(highest, skip, without & {*range(highest + 1)})
@@ -225,7 +225,7 @@ def test_numbers_are_skipped_as_if_one_had_counted_them(highest: int, skip: int,
     assert left == counted[skip:]
 
 
-async def test_an_environment_is_cancelled_as_existing_clients_ask_for_it(world: World):
+async def test_cancelling_the_deployment_of_an_environment_follows_the_full_interface(world: World):
     environment = await world.environment()
     app = await world.application(environment)
     await deploy(world, app)
@@ -234,7 +234,7 @@ async def test_an_environment_is_cancelled_as_existing_clients_ask_for_it(world:
     assert (await world.post(f"/environment/{environment}/cancelDeployment")).status == 409
 
 
-async def test_a_dockerfile_with_a_name_that_no_file_can_have_is_for_the_builder_to_judge(world: World):
+async def test_an_overlong_dockerfile_path_is_passed_to_the_builder(world: World):
     app = await world.application(dockerfile_path="a" * 1000)
     await world.post(f"/application/{app}/deploy")
     await world.settle()

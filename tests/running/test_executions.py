@@ -33,7 +33,7 @@ async def told(world: World, kind: str) -> list[Any]:
     return [msgspec.json.decode(event.body) for event in await world.events(kind)]
 
 
-async def test_output_comes_as_bytes_and_then_the_exit_code(world, app):
+async def test_exec_sends_output_as_bytes_and_then_the_exit_code(world, app):
     async with opened(world, f"/application/{app}/exec?command=ls&command=-l+%2Ftmp") as socket:
         assert command(world).request.command == ("ls", "-l /tmp")
         assert command(world).request.terminal is None
@@ -44,7 +44,7 @@ async def test_output_comes_as_bytes_and_then_the_exit_code(world, app):
     assert command(world).is_closed
 
 
-async def test_input_sizes_and_the_end_of_input_are_passed_on(world, app):
+async def test_exec_forwards_input_terminal_sizes_and_the_end_of_input(world, app):
     async with opened(world, f"/application/{app}/exec?tty=true&columns=100&rows=30") as socket:
         execution = command(world)
         assert execution.request.command[0] == "sh"
@@ -58,16 +58,14 @@ async def test_input_sizes_and_the_end_of_input_are_passed_on(world, app):
     assert (bytes(execution.input), execution.sizes) == (b"ls\n", [TerminalSize(120, 40)])
 
 
-async def test_a_client_that_leaves_ends_its_command(world, app):
+async def test_a_disconnected_exec_client_ends_its_command(world, app):
     async with opened(world, f"/application/{app}/exec"):
         pass
     assert command(world).is_closed
 
 
 @pytest.mark.parametrize("text", ["ls", "{}x", '{"colums": 80}', '{"columns": 0, "rows": 1}'])
-async def test_a_text_that_is_no_control_message_ends_the_websocket_and_says_what_it_should_be(
-    world, app, text
-):
+async def test_an_invalid_exec_control_message_closes_the_websocket_with_the_expected_form(world, app, text):
     async with opened(world, f"/application/{app}/exec") as socket:
         socket.send(text)
         _, code, reason = await socket.closed()
@@ -85,7 +83,7 @@ async def test_a_revoked_token_ends_its_command(world, app):
     assert command(world).is_closed
 
 
-async def test_a_command_that_has_closed_its_output_still_ends_with_the_right_of_its_caller(world, app):
+async def test_a_command_with_closed_output_ends_when_its_callers_token_is_revoked(world, app):
     made = await world.post(f"/organization/{world.org}/apiToken", {"name": "ci", "scopes": ["Deploy"]})
     async with opened(world, f"/application/{app}/exec", made["token"]) as socket:
         command(world).closes_its_output()
@@ -96,7 +94,7 @@ async def test_a_command_that_has_closed_its_output_still_ends_with_the_right_of
     assert command(world).is_closed
 
 
-async def test_a_command_that_has_closed_its_output_is_waited_for(world, app):
+async def test_a_command_with_closed_output_runs_until_it_exits(world, app):
     async with opened(world, f"/application/{app}/exec") as socket:
         command(world).closes_its_output()
         await command(world).awaited.wait()
@@ -105,7 +103,7 @@ async def test_a_command_that_has_closed_its_output_is_waited_for(world, app):
         assert await socket.closed() == ({"exit_code": 4}, 1000, "The command has ended")
 
 
-async def test_a_server_that_stops_ends_commands_and_says_so(world, app):
+async def test_a_stopping_server_ends_executed_commands_and_gives_the_reason(world, app):
     async with opened(world, f"/application/{app}/exec") as socket:
         world.installation.app.stop_streams()
         _, code, reason = await socket.closed()
@@ -185,7 +183,7 @@ async def test_a_wrong_query_is_answered_before_the_websocket_opens(world, app, 
     assert (answer.status, message in answer.message) == (status, True), answer
 
 
-async def test_an_instance_is_chosen_by_its_name_in_the_log(world):
+async def test_exec_selects_an_instance_by_its_index_or_its_log_name(world):
     app = await deployed(world, min_running_instances=2, max_running_instances=2)
     name = (await world.get(f"/application/{app}"))["name"]
     for instance in ("1", f"{name}-1-1"):
@@ -217,7 +215,7 @@ async def test_exec_on_a_static_site_answers_that_it_has_no_instance(world):
     assert (answer.status, "is a static site, which has no instance" in answer.message) == (409, True)
 
 
-async def test_the_audit_has_the_beginning_and_the_end_of_each_command(world, app):
+async def test_the_audit_records_the_start_and_the_end_of_each_executed_command(world, app):
     async with opened(world, f"/application/{app}/exec?command=ls&command=-l") as socket:
         (begun,) = await told(world, "SHELL")
         assert await told(world, "SHELL_ENDED") == []
@@ -229,7 +227,7 @@ async def test_the_audit_has_the_beginning_and_the_end_of_each_command(world, ap
     assert begun["execution_id"] == ended["execution_id"]
 
 
-async def test_a_command_that_is_not_started_is_answered_with_the_reason(world, app):
+async def test_a_command_that_cannot_start_is_answered_with_the_reason(world, app):
     world.engine.broken = "The instance does not run"
     async with opening(world, f"/application/{app}/exec") as socket:
         answer = await socket.answer()
@@ -238,7 +236,7 @@ async def test_a_command_that_is_not_started_is_answered_with_the_reason(world, 
     assert ended["message"] == "The instance does not run"
 
 
-async def test_existing_command_lines_get_a_shell_in_bytes_alone(world, app):
+async def test_the_shell_endpoint_of_existing_clients_sends_only_bytes(world, app):
     async with opened(world, f"/shell/exec?service={app}&command=sh&tty_width=100&tty_height=30") as socket:
         execution = command(world)
         assert execution.request.terminal == TerminalSize(100, 30)
@@ -246,12 +244,12 @@ async def test_existing_command_lines_get_a_shell_in_bytes_alone(world, app):
         assert await socket.closed() == (None, 1000, "The command has ended")
 
 
-async def test_over_http_the_path_answers_that_it_is_for_websockets(world, app):
+async def test_a_plain_http_request_to_exec_is_answered_with_426(world, app):
     answer = await world.get(f"/application/{app}/exec")
     assert (answer.status, answer.headers["upgrade"]) == (426, "websocket")
 
 
-async def test_commands_of_one_caller_leave_places_for_others(world, app):
+async def test_commands_of_one_caller_are_limited_and_leave_capacity_for_others(world, app):
     token = await world.new_token("Deploy")
     world.installation.app._executions._quota.most = 5
     async with (
@@ -282,7 +280,9 @@ async def database(world: World) -> AsyncIterator[str]:
         yield id
 
 
-async def test_a_connection_to_a_database_passes_bytes_both_ways_and_ends_with_either_side(world, database):
+async def test_a_database_connection_forwards_bytes_in_both_directions_until_either_side_closes(
+    world, database
+):
     async with opened(world, f"/database/{database}/connect") as socket:
         socket.send(b"select")
         assert await socket.output() == b"SELECT"
@@ -294,7 +294,7 @@ async def test_a_connection_to_a_database_passes_bytes_both_ways_and_ends_with_e
     assert len(await told(world, "SHELL_ENDED")) == 1
 
 
-async def test_a_connection_needs_the_right_to_deploy_and_a_database_that_listens(world, database):
+async def test_a_database_connection_requires_the_deploy_scope_and_a_listening_database(world, database):
     token = await world.new_token("Read")
     async with opening(world, f"/database/{database}/connect", token) as socket:
         assert (await socket.answer()).status == 403

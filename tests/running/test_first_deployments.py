@@ -45,7 +45,7 @@ async def routes(world: World, app: str) -> list[Route]:
     return [route for route in world.router.routes.get(app, ()) if route.kind == "http"]
 
 
-async def test_a_name_is_known_from_the_beginning_of_the_first_deployment(world):
+async def test_a_route_exists_from_the_beginning_of_the_first_deployment(world):
     app = await world.application(ports=[PORT])
     assert await routes(world, app) == []
     async with building(world, app) as words:
@@ -73,7 +73,7 @@ async def test_the_route_of_a_service_shows_that_its_first_deployment_failed(wor
         assert route.absence is Absence.DEPLOYING
 
 
-async def test_a_name_is_unknown_again_when_the_first_deployment_was_cancelled(world):
+async def test_cancelling_the_first_deployment_removes_the_route(world):
     app = await world.application(ports=[PORT])
     async with building(world, app) as words:
         assert await routes(world, app)
@@ -85,7 +85,7 @@ async def test_a_name_is_unknown_again_when_the_first_deployment_was_cancelled(w
     assert await routes(world, app) == []
 
 
-async def test_the_name_of_a_stopped_service_says_that_it_is_stopped(world):
+async def test_the_route_of_a_stopped_service_says_that_it_is_stopped(world):
     app = await world.application(ports=[PORT])
     async with building(world, app):
         pass
@@ -129,7 +129,7 @@ async def test_the_name_of_a_service_that_is_scaled_to_0_says_so(world):
     assert (route.absence, len(route.endpoints)) == (Absence.UNREADY, 1)
 
 
-async def test_only_a_service_that_is_to_have_no_instances_is_called_scaled_to_0(world):
+async def test_only_a_service_with_zero_wanted_instances_is_reported_as_scaled_to_0(world):
     """The control of the test above."""
     app = await world.application(ports=[PORT], min_running_instances=0, max_running_instances=2)
     async with building(world, app):
@@ -144,7 +144,7 @@ async def test_only_a_service_that_is_to_have_no_instances_is_called_scaled_to_0
     assert (route.absence, route.endpoints) == (Absence.UNREADY, ())
 
 
-async def test_a_service_without_public_ports_has_no_name_to_answer_for(world):
+async def test_a_service_without_public_ports_has_no_route(world):
     app = await world.application()
     async with building(world, app):
         assert await routes(world, app) == []

@@ -86,7 +86,9 @@ async def released(world: World, **fields) -> tuple[str, str, str]:
         (0, NO_DATABASE, "Create a database, such as main-db, and set the variable that shop reads"),
     ],
 )
-async def test_a_first_page_that_is_an_error_is_reported_with_a_remedy(world: World, status, line, message):
+async def test_a_first_page_with_an_error_status_is_reported_with_a_remedy(
+    world: World, status, line, message
+):
     async with answering(world, status, line):
         state, told, log = await released(world, name="shop")
     assert (state, told[: len(message)]) == ("RUNNING", message)
@@ -94,7 +96,7 @@ async def test_a_first_page_that_is_an_error_is_reported_with_a_remedy(world: Wo
 
 
 @pytest.mark.parametrize("status", [0, 200, 302, 401, 404, "9" * 5000])
-async def test_a_page_of_its_own_is_nothing_to_tell(world: World, status: int | str):
+async def test_a_first_page_with_the_applications_own_error_is_not_reported(world: World, status: int | str):
     async with answering(world, status, "ValueError: 3") as program:
         state, told, _ = await released(world, name="shop")
     assert (state, told, len(program.hosts)) == ("RUNNING", "", 1)
@@ -111,7 +113,7 @@ async def test_a_page_of_its_own_is_nothing_to_tell(world: World, status: int | 
         (403, "Sign in", "localhost", False),
     ],
 )
-async def test_a_program_that_refuses_its_public_host_is_reported(
+async def test_a_program_that_rejects_its_public_host_name_is_reported(
     world: World, status, page, knows, is_refused
 ):
     async with answering(world, status) as program:
@@ -125,7 +127,7 @@ async def test_a_program_that_refuses_its_public_host_is_reported(
     assert (told == "") is not is_refused
 
 
-async def test_no_page_is_asked_for_where_a_person_names_the_port(world: World):
+async def test_the_first_page_is_not_requested_if_the_port_was_declared(world: World):
     port = {"internal_port": 8000, "protocol": "HTTP", "publicly_accessible": True}
     async with answering(world, 500) as program:
         assert (await released(world, ports=[port]))[:2] == ("RUNNING", "")

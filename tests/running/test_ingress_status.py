@@ -24,7 +24,7 @@ async def ingress(world: World, path: str) -> str:
     return str(answer["status"])
 
 
-async def test_addresses_are_deployed_while_a_release_answers(world: World):
+async def test_the_ingress_status_is_deployed_while_a_release_serves(world: World):
     app = await world.application(ports=[PORT])
     path = f"/application/{app}"
     assert await ingress(world, path) == "READY"
@@ -43,7 +43,7 @@ async def test_addresses_are_deployed_while_a_release_answers(world: World):
     assert await ingress(world, path) == "STOPPED"
 
 
-async def test_a_service_without_an_address_has_nothing_to_route(world: World):
+async def test_the_ingress_status_of_a_service_without_a_public_port_is_ready(world: World):
     app = await deployed(world, ports=[{"internal_port": 8080, "publicly_accessible": False}])
     assert await ingress(world, f"/application/{app}") == "READY"
 
@@ -63,7 +63,7 @@ async def noticed(world: World) -> None:
     await world.settle()
 
 
-async def test_addresses_without_a_ready_instance_are_unavailable(world: World):
+async def test_the_ingress_status_without_a_ready_instance_is_unavailable(world: World):
     app = await deployed(world)
     world.engine.ends(app, "exited with code 3")
     await noticed(world)
@@ -75,7 +75,7 @@ async def test_addresses_without_a_ready_instance_are_unavailable(world: World):
     assert await ingress(world, f"/application/{app}") == "DEPLOYED", "the control"
 
 
-async def test_containers_and_databases_have_addresses_too(world: World):
+async def test_containers_and_databases_have_an_ingress_status(world: World):
     environment = await world.environment()
     image = {"name": "cache", "image_name": "acme/cache", "tag": "1.0"}
     container = await world.made(f"/environment/{environment}/container", image)
@@ -84,7 +84,7 @@ async def test_containers_and_databases_have_addresses_too(world: World):
         assert await ingress(world, path) == "READY"
 
 
-async def test_a_caller_who_sees_the_service_sees_the_state_of_its_addresses(world: World):
+async def test_the_ingress_status_is_visible_to_every_caller_who_may_read_the_service(world: World):
     app = await world.application()
     path = f"/application/{app}/ingressDeploymentStatus"
     read = await world.new_token("Read")

@@ -47,7 +47,7 @@ async def test_an_engine_that_comes_back_empty_starts_everything_again(world: Wo
     assert len(await world.events(Event.BROKE)) == len(await world.events(Event.RECOVERED)) == 2
 
 
-async def test_a_volume_that_went_with_the_engine_is_not_begun_empty(world: World):
+async def test_a_volume_lost_with_its_engine_is_not_replaced_by_an_empty_one(world: World):
     app = await deployed(world, storage=[{"size": 1, "mount_point": "/data"}])
     world.engine.forgets_everything()
     await world.compare_instances()
@@ -57,7 +57,7 @@ async def test_a_volume_that_went_with_the_engine_is_not_begun_empty(world: Worl
     assert world.engine.instances == {}
 
 
-async def test_a_service_that_cannot_start_again_says_why(world: World):
+async def test_a_service_that_cannot_be_restarted_shows_the_reason_and_is_retried(world: World):
     app = await deployed(world)
     world.engine.broken = "Pull the image again: it is gone"
     world.engine.forgets_everything()
@@ -80,7 +80,7 @@ async def test_the_engine_of_a_cluster_that_comes_back_empty_starts_its_services
     assert generations(world, here) == []
 
 
-async def test_the_instance_check_restarts_missing_instances_and_ends_superfluous_ones(world: World):
+async def test_the_instance_check_restarts_missing_instances_and_ends_surplus_ones(world: World):
     app = await deployed(world, **TWO)
     stopped = await deployed(world)
     left = [one for one in world.engine.instances.values() if one.service == stopped]
@@ -95,7 +95,7 @@ async def test_the_instance_check_restarts_missing_instances_and_ends_superfluou
     assert await world.state(f"/application/{stopped}") == "STOPPED"
 
 
-async def test_comparing_asks_the_engine_once_and_writes_nothing_where_all_is_right(
+async def test_the_instance_check_calls_the_engine_once_and_writes_nothing_if_all_match(
     world: World, monkeypatch
 ):
     for _ in range(5):
@@ -121,7 +121,9 @@ async def test_comparing_asks_the_engine_once_and_writes_nothing_where_all_is_ri
     assert not world.installation._changed
 
 
-async def test_a_place_is_compared_when_it_is_due_and_again_if_its_engine_was_away(world: World):
+async def test_the_instance_check_runs_when_the_engine_is_back_and_repeats_if_it_was_unavailable(
+    world: World,
+):
     app = await deployed(world)
     world.engine.instances.clear()
     await world.compare_instances()
@@ -134,7 +136,9 @@ async def test_a_place_is_compared_when_it_is_due_and_again_if_its_engine_was_aw
     assert generations(world, app) == [1]
 
 
-async def test_an_engine_that_fails_at_the_comparison_stops_no_other(world: World, monkeypatch):
+async def test_an_engine_that_fails_the_instance_check_does_not_stop_that_of_others(
+    world: World, monkeypatch
+):
     east = await cluster(world)
     app = await application_on(world, east)
     await deploy_on(world, app)
@@ -149,7 +153,7 @@ async def test_an_engine_that_fails_at_the_comparison_stops_no_other(world: Worl
     assert len(engine_of(world, east).instances) == 1
 
 
-async def test_a_service_whose_deployment_waits_is_left_to_it(world: World):
+async def test_the_instance_check_ignores_a_service_with_a_waiting_deployment(world: World):
     app = await deployed(world)
     await world.post(f"/application/{app}/redeploy")
     world.engine.forgets_everything()
@@ -159,7 +163,7 @@ async def test_a_service_whose_deployment_waits_is_left_to_it(world: World):
     assert await world.state(f"/application/{app}") == "RUNNING"
 
 
-async def test_a_run_that_is_under_way_is_not_looked_at(database_url: str):
+async def test_the_instance_check_ignores_a_run_in_progress(database_url: str):
     async with make_world(database_url, **with_tasks()) as world:
         environment = await world.environment()
         task = await world.made(f"/environment/{environment}/task", {"name": "task"})
@@ -198,17 +202,17 @@ RUNS, WAITS = Presence("shop", 3, True), Presence("shop", 3, False)
         ([RUNS, RUNS, Presence("other", 1, True)], False, False),
     ],
 )
-def test_a_service_differs_unless_exactly_its_instances_exist(present, is_absent, differs):
+def test_the_instance_check_reports_a_service_unless_exactly_its_instances_exist(present, is_absent, differs):
     seen = compare([(3, KEPT)], present)
     assert seen.absent == ([KEPT] if is_absent else [])
     assert list(seen.services) == (["shop"] if differs else [])
 
 
-def test_a_crash_that_was_recorded_differs_from_nothing():
+def test_the_instance_check_does_not_report_an_already_recorded_crash():
     assert not compare([(3, replace(KEPT, running=1))], [RUNS, WAITS]).services
 
 
-def test_a_site_without_instances_is_never_absent():
+def test_the_instance_check_never_reports_a_static_site_as_absent():
     assert not compare([(3, replace(KEPT, instances=0, running=0, ready=0))], []).absent
 
 

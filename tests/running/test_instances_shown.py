@@ -38,7 +38,7 @@ async def test_a_service_shows_how_many_of_its_instances_run_and_are_ready(world
     assert await counts(world, app) == [(3, 3, 3)] * 2
 
 
-async def test_a_service_that_cannot_be_started_again_shows_how_many_instances_are_left(world: World):
+async def test_a_service_that_cannot_be_restarted_shows_its_remaining_instances(world: World):
     app = await deployed(world, min_running_instances=2, max_running_instances=2)
     world.engine.broken = "there is no room"
     world.engine.instances.popitem()

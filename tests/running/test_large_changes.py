@@ -54,7 +54,9 @@ async def street(world: World) -> Street:
 
 
 @pytest.mark.parametrize("largest", [40, LARGEST])
-async def test_an_environment_with_very_much_in_it_is_not_copied_by_one_request(street, monkeypatch, largest):
+async def test_cloning_an_environment_with_too_many_resources_in_one_request_is_refused(
+    street, monkeypatch, largest
+):
     """Negative control: without so small a limit, the same request copies it."""
     monkeypatch.setattr(dispatch, "LARGEST", largest)
     answer = await street.world.post(f"/environment/{street.id}/clone", COPY)
@@ -70,7 +72,7 @@ async def test_an_environment_with_very_much_in_it_is_not_copied_by_one_request(
     assert copied.status == 202, "in parts, all of it can be copied"
 
 
-async def test_a_copy_that_is_too_large_is_refused_before_anything_is_written(street, monkeypatch):
+async def test_a_clone_that_is_too_large_is_refused_before_anything_is_written(street, monkeypatch):
     """What was written by a refused change is undone, and other changes of that moment are made again."""
     touched: list[str] = []
 
@@ -88,7 +90,7 @@ async def test_a_copy_that_is_too_large_is_refused_before_anything_is_written(st
 
 
 @pytest.mark.parametrize("largest", [10, LARGEST])
-async def test_services_that_are_very_many_are_not_deployed_by_one_request(street, monkeypatch, largest):
+async def test_deploying_too_many_services_in_one_request_is_refused(street, monkeypatch, largest):
     """Negative control: without so small a limit, they are."""
     monkeypatch.setattr(dispatch, "LARGEST", largest)
     answer = await street.world.post(f"/environment/{street.id}/deploy")
@@ -99,7 +101,7 @@ async def test_services_that_are_very_many_are_not_deployed_by_one_request(stree
     assert (await street.world.post(f"/application/{one}/deploy")).status == 202, "in parts, they can be"
 
 
-async def test_long_values_count_as_several_resources(street, monkeypatch):
+async def test_a_long_value_counts_as_several_resources_towards_the_change_limit(street, monkeypatch):
     monkeypatch.setattr(dispatch, "LARGEST", 40)
     one = street.applications[0]
     path = f"/application/{one}/environmentVariable"
@@ -132,7 +134,7 @@ async def test_an_environment_with_very_much_in_it_is_deleted_in_parts(
     assert await street.environments() == 0
 
 
-async def test_background_work_ends_what_a_request_has_begun(street, monkeypatch):
+async def test_the_change_limit_does_not_stop_background_work(street, monkeypatch):
     await deploy(street.world, street.applications[0])
     assert (await street.world.delete(f"/environment/{street.id}")).status == 204
     monkeypatch.setattr(dispatch, "LARGEST", 0)
@@ -141,7 +143,7 @@ async def test_background_work_ends_what_a_request_has_begun(street, monkeypatch
 
 
 @pytest.mark.parametrize("most", [3, deriving.MOST_ALIASES])
-async def test_a_variable_has_so_few_aliases_that_it_can_be_changed(street, monkeypatch, most):
+async def test_a_variable_has_a_limited_number_of_aliases(street, monkeypatch, most):
     """Aliases of aliases count, too. Negative control: without so small a number, there is another one."""
     monkeypatch.setattr(deriving, "MOST_ALIASES", most)
     path = f"/application/{street.applications[0]}/environmentVariable"
@@ -156,7 +158,7 @@ async def test_a_variable_has_so_few_aliases_that_it_can_be_changed(street, monk
     assert (await street.world.get(f"{path}/{target}"))["value"] == "b"
 
 
-async def test_a_variable_that_is_built_in_has_fewer_aliases(street, monkeypatch):
+async def test_a_built_in_variable_has_a_lower_limit_of_aliases(street, monkeypatch):
     monkeypatch.setattr(deriving, "MOST_OF_BUILT_IN", 1)
     path = f"/application/{street.applications[0]}/environmentVariable"
     listed = (await street.world.get(f"/compat{path}"))["results"]
@@ -166,7 +168,7 @@ async def test_a_variable_that_is_built_in_has_fewer_aliases(street, monkeypatch
 
 
 @pytest.mark.parametrize("most", [VARIABLES, variables.MOST_AT_LEVEL])
-async def test_a_level_has_so_few_variables_that_services_read_all_of_them(street, monkeypatch, most):
+async def test_a_level_has_a_limited_number_of_variables(street, monkeypatch, most):
     """Negative control: without so small a number, there is another one."""
     monkeypatch.setattr(variables, "MOST_AT_LEVEL", most)
     service = f"/application/{street.applications[0]}"

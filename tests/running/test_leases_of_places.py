@@ -31,7 +31,7 @@ async def apart(request, postgres_url: str, tmp_path: Path) -> AsyncIterator[tup
         yield world, twin
 
 
-async def test_a_clock_that_is_fast_or_slow_ends_no_lease_of_another_server(apart, monkeypatch):
+async def test_a_fast_or_slow_clock_does_not_end_another_servers_place_lease(apart, monkeypatch):
     world, twin = apart
     await deployed(world)
     for _ in range(5):
@@ -48,7 +48,7 @@ async def test_a_clock_that_is_fast_or_slow_ends_no_lease_of_another_server(apar
         await twin.installation.place_owner.take()
 
 
-async def test_an_owner_that_is_gone_is_noticed_whatever_its_clock_showed(apart):
+async def test_a_lost_place_owner_is_noticed_after_missed_renewals(apart):
     """The control of the test above."""
     world, twin = apart
     await deployed(world)
@@ -60,7 +60,7 @@ async def test_an_owner_that_is_gone_is_noticed_whatever_its_clock_showed(apart)
     assert events == [[]] * (MISSED - 1) + [["CLUSTER_UNREACHABLE"]]
 
 
-async def test_an_owner_is_not_lost_because_the_database_was_away(apart):
+async def test_a_place_owner_is_not_reported_lost_because_of_a_database_outage(apart):
     """No server reaches it: none can renew its lease, and none sees whether others have."""
     world, twin = apart
     await deployed(world)
@@ -71,7 +71,7 @@ async def test_an_owner_is_not_lost_because_the_database_was_away(apart):
     assert await kinds(twin) == ["CLUSTER_UNREACHABLE"]
 
 
-async def test_an_owner_is_not_lost_because_the_database_stalled_during_a_look(apart, monkeypatch):
+async def test_a_place_owner_is_not_reported_lost_because_the_database_stalled(apart, monkeypatch):
     world, twin = apart
     await deployed(world)
     store = twin.installation.ctx.store
@@ -90,7 +90,7 @@ async def test_an_owner_is_not_lost_because_the_database_stalled_during_a_look(a
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
-async def test_a_clock_that_is_set_neither_ends_a_lease_nor_prolongs_it(apart, jump):
+async def test_setting_a_clock_neither_ends_nor_extends_a_place_lease(apart, jump):
     world, twin = apart
     await deployed(world)
     twin.clock.turn(jump)
@@ -100,7 +100,7 @@ async def test_a_clock_that_is_set_neither_ends_a_lease_nor_prolongs_it(apart, j
     assert await kinds(twin) == ["CLUSTER_UNREACHABLE"]
 
 
-async def test_a_place_is_not_taken_while_the_database_stalls(apart, monkeypatch):
+async def test_a_place_is_not_taken_over_while_the_database_stalls(apart, monkeypatch):
     """The owner renews its lease as soon as the database answers again."""
     world, twin = apart
     waits: list[float] = []

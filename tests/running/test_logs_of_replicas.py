@@ -33,7 +33,7 @@ async def build_log(world: World, app: str, deployment: str, query: str = "") ->
     return await world.get(f"/application/{app}/deployment/{deployment}/log{query}")
 
 
-async def test_the_log_of_a_deployment_is_at_the_server_that_began_it_and_the_other_one_names_that(replicas):
+async def test_a_deployment_log_is_read_from_the_server_that_ran_it_and_others_name_that_server(replicas):
     first, second = replicas
     app = await first.application()
     deployment = await deploy(first, app)

@@ -54,7 +54,7 @@ async def test_lines_of_an_instance_reach_the_disk_without_its_secrets(world: Wo
     assert SECRET not in on_the_disk(world)
 
 
-async def test_without_a_secret_the_same_line_is_shown(world: World):
+async def test_without_a_declared_secret_the_same_line_is_not_masked(world: World):
     app = await world.application()
     await world.made(f"/application/{app}/environmentVariable", {"key": "KEY", "value": SECRET})
     version = await deployed(world, app)
@@ -62,7 +62,7 @@ async def test_without_a_secret_the_same_line_is_shown(world: World):
     assert await log(world, f"/application/{app}") == [f"key is {SECRET}"]
 
 
-async def test_files_of_secrets_are_hidden_line_by_line(world: World):
+async def test_each_line_of_a_secret_file_is_masked(world: World):
     app = await world.application()
     body = {"key": "PEM", "value": f"{SECRET}-line-one\n{LATER}-line-two\n", "mount_path": "/etc/pem"}
     await world.made(f"/application/{app}/secret", body)
@@ -87,7 +87,7 @@ async def test_the_password_of_a_database_is_hidden_in_its_log_and_in_those_of_i
     assert password not in on_the_disk(world)
 
 
-async def test_an_old_value_is_hidden_while_instances_with_it_run(world: World):
+async def test_the_old_value_of_a_secret_stays_masked_while_instances_with_it_run(world: World):
     app = await shop(world, KEY=SECRET)
     first = await deployed(world, app)
     secret = (await world.get(f"/application/{app}/secret"))["results"][0]["id"]
@@ -99,7 +99,7 @@ async def test_an_old_value_is_hidden_while_instances_with_it_run(world: World):
     assert await log(world, f"/application/{app}") == [f"old {MASK}", f"old {MASK}", f"new {MASK}"]
 
 
-async def test_services_that_ran_before_a_start_are_masked(tmp_path, database_url):
+async def test_secrets_of_services_started_before_a_server_restart_are_masked(tmp_path, database_url):
     async with make_world(database_url, folder=tmp_path) as world:
         app = await shop(world, KEY=SECRET)
         version = await deployed(world, app)
@@ -118,7 +118,7 @@ async def test_services_that_ran_before_a_start_are_masked(tmp_path, database_ur
         assert SECRET not in on_the_disk(world)
 
 
-async def test_the_end_of_a_line_that_is_cut_at_a_stop_is_written_as_hidden(tmp_path):
+async def test_a_cut_line_that_could_end_in_a_secret_is_masked_when_the_server_stops(tmp_path):
     beginning = SECRET[:-2]
     async with make_world(folder=tmp_path) as world:
         app = await shop(world, KEY=SECRET)

@@ -29,7 +29,7 @@ async def rename(
     assert answer.status == status, answer
 
 
-async def test_the_first_of_two_services_with_one_name_keeps_it_also_while_it_is_stopped():
+async def test_of_two_services_with_one_internal_name_the_first_keeps_it_even_while_stopped():
     async with make_world() as world:
         environment = await world.environment()
         first, second = [await made(world, environment, name) for name in ("API Server", "api-server")]
@@ -40,7 +40,7 @@ async def test_the_first_of_two_services_with_one_name_keeps_it_also_while_it_is
         assert await known_as(world, second) == f"api-server-{second[:8]}"
 
 
-async def test_a_service_cannot_be_renamed_to_what_leads_to_another():
+async def test_a_service_renamed_to_another_services_internal_name_gets_a_suffix():
     async with make_world() as world:
         environment = await world.environment()
         await world.made(f"/environment/{environment}/database", {"name": "main-db", **DATABASE})
@@ -50,7 +50,7 @@ async def test_a_service_cannot_be_renamed_to_what_leads_to_another():
         assert await known_as(world, thief) == f"main-db-{thief[:8]}"
 
 
-async def test_a_name_is_free_when_its_service_is_called_differently_or_deleted():
+async def test_an_internal_name_is_free_after_a_rename_is_deployed_or_its_service_is_deleted():
     async with make_world() as world:
         environment = await world.environment()
         first = await made(world, environment, "shop")
@@ -67,7 +67,7 @@ async def test_a_name_is_free_when_its_service_is_called_differently_or_deleted(
         assert await known_as(world, await made(world, environment, "shop.")) == "shop"
 
 
-async def test_environments_have_their_names_apart():
+async def test_internal_names_are_separate_for_each_environment():
     async with make_world() as world:
         for environment in (await world.environment(), await world.environment()):
             assert await known_as(world, await made(world, environment, "shop")) == "shop"
@@ -83,7 +83,7 @@ async def test_renaming_a_service_needs_the_right_to_change_its_environment():
         await rename(world, service, "cache", await world.new_token("Write", limited_to=[environment]))
 
 
-async def test_the_copy_of_the_service_that_has_a_name_gets_it_in_a_copy_of_the_environment():
+async def test_in_a_cloned_environment_the_copy_of_the_name_owner_gets_the_internal_name():
     async with make_world() as world:
         environment = await world.environment()
         second = await made(world, environment, "something else")

@@ -164,7 +164,7 @@ FAILURES = [
 
 
 @rows(("output", "remedy"), [row[1:] for row in FAILURES], ids=[row[0] for row in FAILURES])
-def test_the_first_sentence_of_a_failure_says_what_to_do(output, remedy):
+def test_a_crash_message_begins_with_the_remedy_for_its_output(output, remedy):
     message = with_remedy(f"{LOOK}web {CRASHED} while it was starting", "web", output.splitlines())
     assert message.startswith(remedy), message
     assert message.endswith(". web exited with code 1 while it was starting")
@@ -185,7 +185,7 @@ def test_the_first_sentence_of_a_failure_says_what_to_do(output, remedy):
         ("was killed by SIGTERM", LOOK),
     ],
 )
-def test_the_way_in_which_a_program_ended_says_what_to_do_where_it_wrote_nothing(end, remedy):
+def test_a_crash_without_output_begins_with_the_remedy_for_its_exit_status(end, remedy):
     assert with_remedy(f"{LOOK}web {end} while it was starting", "web", []).startswith(remedy)
 
 
@@ -200,7 +200,7 @@ def test_the_way_in_which_a_program_ended_says_what_to_do_where_it_wrote_nothing
         "3 errors were found in the catalogue",
     ],
 )
-def test_lines_that_tell_no_reason_are_left_to_the_person(output):
+def test_unrecognized_output_yields_no_remedy(output):
     failure = f"{LOOK}web {CRASHED} while it was starting"
     told = with_remedy(failure, "web", output.splitlines())
     assert told in {
@@ -209,12 +209,12 @@ def test_lines_that_tell_no_reason_are_left_to_the_person(output):
     }
 
 
-def test_the_lines_of_a_program_that_is_not_found_tell_more_than_its_end():
+def test_the_output_of_a_missing_program_takes_precedence_over_exit_code_127():
     end = f"{LOOK}web exited with code 127 while it was starting: the command was not found"
     assert with_remedy(end, "web", ["sh: 1: gunicorn: not found"]).startswith(INSTALL)
 
 
-def test_a_program_that_is_killed_for_its_memory_needs_more_whatever_it_wrote_before():
+def test_exceeding_the_memory_limit_takes_precedence_over_earlier_output():
     end = f"{LOOK}web used more than its memory of 512 MB while it was starting"
     assert with_remedy(end, "web", ["KeyError: 'A_NAME'"]).startswith(MEMORY)
 
@@ -303,7 +303,7 @@ BUILDS = [
 
 
 @rows(("code", "output", "remedy"), [row[1:] for row in BUILDS], ids=[row[0] for row in BUILDS])
-def test_the_first_sentence_of_a_failed_step_of_a_build_says_what_to_do(code, output, remedy):
+def test_a_failed_build_step_message_begins_with_the_remedy_for_its_output(code, output, remedy):
     message = failure("the step", code, output.splitlines())
     assert message.startswith(remedy), message
     progress = BuildProgress(lambda line: None)
@@ -379,7 +379,7 @@ async def test_a_missing_variable_is_named_in_the_message_of_the_deployment_with
     assert message.endswith("Its last lines were:\nstarting\nKeyError: 'API_TOKEN'")
 
 
-async def test_the_reason_is_found_above_the_lines_that_are_shown():
+async def test_the_reason_of_a_crash_is_found_in_output_above_the_shown_lines():
     async with make_world() as world:
         message = await failed(world, "KeyError: 'API_TOKEN'", *(f"line {number}" for number in range(20)))
     assert message.startswith(VARIABLE)
@@ -387,7 +387,7 @@ async def test_the_reason_is_found_above_the_lines_that_are_shown():
     assert message.count("\nline ") == 10
 
 
-async def test_a_program_that_ends_by_itself_is_to_be_replaced_by_one_that_keeps_running():
+async def test_a_program_that_exits_with_0_is_reported_with_advice_to_name_a_long_running_command():
     async with make_world() as world:
         message = await failed(world, ended="exited with code 0")
     assert message.startswith(

@@ -69,7 +69,7 @@ async def status(world: World, app: str) -> dict[str, Any]:
     return {name: value for name, value in shown.items() if name != "deployment_requests_count"}
 
 
-async def test_a_command_runs_in_the_build_that_serves_and_tells_its_exit_code(world, app):
+async def test_a_one_off_command_runs_in_the_deployed_build_and_returns_its_exit_code(world, app):
     before = await status(world, app)
     done, command = await ended(world, app)
     (run,) = command.runs
@@ -96,7 +96,7 @@ async def test_a_failed_command_leaves_the_service_as_it_is(world, app):
     assert generations(world, app) == [1]
 
 
-async def test_a_service_runs_as_before_while_a_command_runs(world, app):
+async def test_the_service_status_is_unchanged_while_a_one_off_command_runs(world, app):
     before = await status(world, app)
     async with running(world, app) as (id, command):
         assert await status(world, app) == before
@@ -137,7 +137,7 @@ async def test_commands_and_deployments_that_wait_do_not_replace_each_other(worl
     assert await world.state(f"/application/{app}") == "RUNNING"
 
 
-async def test_redeploy_and_rollback_pass_over_commands(world, app):
+async def test_redeploy_and_rollback_ignore_one_off_commands(world, app):
     world.git.push("a change")
     await deploy(world, app)
     await world.settle()
@@ -155,7 +155,7 @@ async def test_a_service_that_was_never_deployed_runs_no_command(world):
     assert (answer.status, answer.message.startswith("Deploy ")) == (409, True)
 
 
-async def test_a_command_of_a_stopped_service_runs_and_the_service_stays_stopped(world, app):
+async def test_a_one_off_command_of_a_stopped_service_does_not_start_the_service(world, app):
     await world.post(f"/application/{app}/stop")
     await world.settle()
     done, _ = await ended(world, app)
@@ -176,7 +176,7 @@ async def test_a_command_needs_the_scope_deploy(world, app):
 
 
 @pytest.mark.parametrize("makes", ["image", "native"])
-async def test_a_static_site_runs_commands_only_where_programs_are_beside_its_files(world, makes):
+async def test_a_one_off_command_on_a_static_site_requires_a_native_build(world, makes):
     world.builder.makes, world.builder.names = makes, {"static": StaticSite(folder="dist")}
     app = await deployed(world)
     answer = await world.post(f"/application/{app}/run", {"command": COMMAND})

@@ -44,7 +44,7 @@ async def ended(working: asyncio.Task[None], world: World) -> None:
     await world.installation.worker.stop()
 
 
-async def test_an_engine_that_hangs_while_it_erases_leaves_slots_to_others():
+async def test_a_hanging_engine_that_erases_data_leaves_worker_slots_for_other_deletions():
     async with make_world() as world:
         local = await world.application()
         await deploy(world, local)
@@ -57,7 +57,7 @@ async def test_an_engine_that_hangs_while_it_erases_leaves_slots_to_others():
         await ended(working, world)
 
 
-async def test_without_the_limit_a_hanging_engine_would_take_all_quick_slots(monkeypatch):
+async def test_without_the_limit_a_hanging_engine_would_use_all_housekeeping_slots(monkeypatch):
     monkeypatch.setattr(housekeeping, "ERASED_AT_ONCE", 1000)
     async with make_world() as world:
         hanging, working = await erasing(world)
@@ -89,7 +89,7 @@ async def test_a_sweep_erases_the_data_that_a_slow_engine_left():
 
 
 @pytest.mark.parametrize("is_lied_about", [False, True])
-async def test_only_the_engine_of_its_own_cluster_reports_usage_of_a_service(is_lied_about):
+async def test_usage_of_a_service_is_accepted_only_from_the_engine_of_its_cluster(is_lied_about):
     async with make_world() as world:
         east = await cluster(world)
         own, app = (
@@ -129,7 +129,7 @@ class Clusters:
         self.waiting.append(action)
 
 
-async def test_services_that_an_engine_invents_are_looked_up_a_few_at_a_time():
+async def test_notices_of_unknown_services_from_an_engine_cause_a_bounded_number_of_look_ups():
     clusters, noticed = Clusters(), list[str]()
     scope = EngineScope(clusters, "east", noticed.append, lambda service, lines: None)
     for number in range(1000):
@@ -169,7 +169,7 @@ async def round_of(world: World, action: Any, *clusters: str) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_a_round_ends_without_an_engine_that_hangs_and_leaves_it_out_until_it_has_finished(monkeypatch):
+async def test_a_hanging_engine_is_left_out_of_further_rounds_until_its_call_ends(monkeypatch):
     monkeypatch.setattr(all_places, "_ROUND", 0.01)
     gate = asyncio.Event()
     async with make_world() as world:
@@ -183,7 +183,7 @@ async def test_a_round_ends_without_an_engine_that_hangs_and_leaves_it_out_until
         assert reached.count(east) >= 3
 
 
-async def test_an_action_everywhere_waits_for_an_engine_that_hangs():
+async def test_without_the_round_timeout_an_action_on_all_engines_waits_for_a_hanging_one():
     """The control of the test above."""
     gate = asyncio.Event()
     async with make_world() as world:
@@ -197,7 +197,7 @@ async def test_an_action_everywhere_waits_for_an_engine_that_hangs():
         await waiting
 
 
-async def test_a_cluster_is_scaled_while_the_engine_of_another_one_hangs(monkeypatch):
+async def test_autoscaling_of_a_cluster_continues_while_the_engine_of_another_hangs(monkeypatch):
     monkeypatch.setattr(all_places, "_ROUND", 0.01)
     async with make_world() as world:
         for name in ("east", "west"):

@@ -19,7 +19,7 @@ from windlass.config import BadSetting
         ({"outbound_proxy": "http://proxy:port"}, "outbound_proxy: must be like http://"),
     ],
 )
-async def test_the_start_names_a_setting_that_cannot_be_used(setting, words):
+async def test_an_invalid_outgoing_http_setting_refuses_the_start_with_its_name(setting, words):
     with pytest.raises(BadSetting, match=words):
         async with make_world(out=None, **setting):
             pass

@@ -83,7 +83,7 @@ async def test_only_the_owner_of_the_place_starts_services(pair):
     assert (world.engine.begun, twin.engine.begun) == (1, 0)
 
 
-async def test_servers_that_share_an_engine_have_no_owner(postgres_url, tmp_path):
+async def test_servers_that_share_an_engine_all_start_services(postgres_url, tmp_path):
     """The control of the test above: as on a Docker engine, each of them does the work."""
     clock = HandClock()
     async with (
@@ -94,7 +94,7 @@ async def test_servers_that_share_an_engine_have_no_owner(postgres_url, tmp_path
         assert twin.engine.begun == 1
 
 
-async def test_a_stop_through_another_server_ends_what_runs_at_the_owner(pair):
+async def test_a_stop_requested_at_another_server_is_done_by_the_place_owner(pair):
     world, twin = pair
     app = await deployed(world)
     assert (await twin.post(f"/application/{app}/stop")).status == 202
@@ -106,7 +106,7 @@ async def test_a_stop_through_another_server_ends_what_runs_at_the_owner(pair):
 
 
 @pytest.mark.parametrize("queue", queues_of("local"))
-async def test_a_server_whose_lease_ended_claims_nothing_of_its_place(pair, queue):
+async def test_a_server_whose_place_lease_ended_claims_no_work_of_the_place(pair, queue):
     world, _ = pair
     kind = {Queue.RECONCILE: "reconcile", Queue.LOCAL: "discard", Queue.RUNS: "run"}[Queue(queue)]
     store = world.installation.ctx.store
@@ -119,7 +119,7 @@ async def test_a_server_whose_lease_ended_claims_nothing_of_its_place(pair, queu
     assert await claim(PlaceHolder("local", "one")) == ["a"]
 
 
-async def test_a_claim_without_an_owner_takes_the_work_of_every_place(pair):
+async def test_a_claim_without_a_place_owner_takes_work_of_every_place(pair):
     """The control of the test above."""
     world, _ = pair
     await world.installation.ctx.store.write(lambda tx: tx.work.schedule("reconcile", "a", 0))
@@ -133,7 +133,7 @@ async def _claim(world: World, queue: int, holder: PlaceHolder | None) -> list[s
     return [claim.id for claim in claims if claim.id == "a"]
 
 
-async def test_services_of_an_owner_that_is_gone_are_unavailable(pair):
+async def test_services_of_a_lost_place_owner_are_unavailable(pair):
     world, twin = pair
     app, stopped, waiting = await deployed(world), await deployed(world), await world.application()
     await world.post(f"/application/{stopped}/stop")
@@ -152,7 +152,7 @@ async def test_services_of_an_owner_that_is_gone_are_unavailable(pair):
     assert twin.engine.begun == 0
 
 
-async def test_a_deployment_that_waits_for_a_living_owner_says_nothing_of_it(pair):
+async def test_a_deployment_that_waits_for_a_live_place_owner_has_no_message(pair):
     """The control of the test above."""
     _, twin = pair
     app = await twin.application()
@@ -161,7 +161,7 @@ async def test_a_deployment_that_waits_for_a_living_owner_says_nothing_of_it(pai
     assert (queued["status"], queued["message"]) == ("QUEUED", "")
 
 
-async def test_an_owner_that_is_gone_is_an_event_and_a_metric_once(pair):
+async def test_a_lost_place_owner_causes_one_event_and_sets_a_metric(pair):
     world, twin = pair
     await deployed(world)
     for _ in range(3):
@@ -203,7 +203,7 @@ async def test_a_place_is_not_taken_from_an_owner_that_renews_its_lease(pair, mo
         await twin.installation.place_owner.take()
 
 
-async def test_a_lease_renewal_by_a_stopped_clock_is_noticed(pair):
+async def test_a_place_lease_renewed_while_the_clock_is_slowed_still_advances(pair):
     """A clock that was set back goes on slowly until the time is right again."""
     world, twin = pair
     owners = twin.installation.ctx.store.reads.owners
@@ -228,7 +228,7 @@ async def test_an_operator_gives_a_place_to_another_server(pair):
     assert await kinds(twin) == ["CLUSTER_UNREACHABLE", "CLUSTER_TAKEN_OVER"]
 
 
-async def test_a_server_whose_place_was_given_away_ends_its_instances(pair):
+async def test_a_server_whose_place_was_taken_over_ends_its_instances(pair):
     world, twin = pair
     await deployed(world)
     await lose(pair)
@@ -247,7 +247,7 @@ async def endpoints(world: World, app: str) -> list[Endpoint]:
     return [endpoint for route in world.router.routes[app] for endpoint in route.endpoints]
 
 
-async def test_a_service_that_ended_here_has_no_endpoints_here(pair):
+async def test_after_a_place_is_taken_over_the_former_owner_has_no_endpoints(pair):
     """A program of another organization may listen on its former port."""
     world, twin = pair
     app = await deployed(world)
@@ -258,7 +258,7 @@ async def test_a_service_that_ended_here_has_no_endpoints_here(pair):
     assert await endpoints(world, app) == []
 
 
-async def test_a_server_that_is_not_the_owner_tells_where_services_are_reached(pair):
+async def test_a_server_that_does_not_own_the_place_answers_where_the_service_is_reached(pair):
     world, _ = pair
     app = await deployed(world)
     for server in pair:
@@ -268,7 +268,7 @@ async def test_a_server_that_is_not_the_owner_tells_where_services_are_reached(p
     assert told == [[None], [ServedElsewhere("local", link["url"])]]
 
 
-async def test_a_service_that_was_deleted_is_unknown_to_the_routers_of_all_servers(pair):
+async def test_deleting_a_service_removes_its_routes_on_all_servers(pair):
     world, twin = pair
     app = await deployed(world)
     assert await endpoints(twin, app) == []
@@ -279,7 +279,7 @@ async def test_a_service_that_was_deleted_is_unknown_to_the_routers_of_all_serve
     assert app not in twin.router.routes
 
 
-async def test_a_place_that_was_given_away_twice_is_left_by_both_former_owners(pair, postgres_url, tmp_path):
+async def test_a_place_taken_over_twice_is_left_by_both_former_owners(pair, postgres_url, tmp_path):
     world, twin = pair
     await deployed(world)
     await lose(pair)
@@ -309,7 +309,7 @@ async def test_a_place_that_is_given_back_runs_its_services_again(pair):
     assert len(world.engine.instances) == 1
 
 
-async def test_work_of_the_former_owner_is_fenced_off(pair):
+async def test_claims_of_the_former_place_owner_become_invalid_when_the_place_is_taken_over(pair):
     world, twin = pair
     store = world.installation.ctx.store
     await store.write(lambda tx: tx.work.schedule("reconcile", "a", 0))
@@ -320,7 +320,7 @@ async def test_work_of_the_former_owner_is_fenced_off(pair):
     assert not await store.write(lambda tx: tx.work.held(claim))
 
 
-async def test_logs_of_a_service_are_asked_for_at_the_server_that_runs_it(pair):
+async def test_logs_of_a_service_requested_at_another_server_are_answered_with_503_and_the_owner(pair):
     world, twin = pair
     app = await deployed(world)
     assert (await world.get(f"/application/{app}/log")).status == 200
@@ -341,7 +341,7 @@ async def test_a_service_deleted_through_another_server_is_erased_at_the_owner(p
     assert world.engine.instances == {}
 
 
-def test_a_data_directory_keeps_its_id(tmp_path, monkeypatch):
+def test_a_data_directory_keeps_its_server_id(tmp_path, monkeypatch):
     settings = Settings(data_dir=str(tmp_path))
     first = server_id.owner_id(settings)
     assert server_id.owner_id(settings) == first
@@ -349,7 +349,7 @@ def test_a_data_directory_keeps_its_id(tmp_path, monkeypatch):
     assert server_id.owner_id(settings) != first
 
 
-def test_a_copy_of_a_data_directory_on_another_machine_is_another_server(tmp_path, monkeypatch):
+def test_a_data_directory_copied_to_another_machine_has_another_server_id(tmp_path, monkeypatch):
     settings, machine = Settings(data_dir=str(tmp_path)), tmp_path / "machine-id"
     first = server_id.owner_id(settings)
     machine.write_text("0" * 32)

@@ -74,7 +74,7 @@ async def test_each_cluster_with_its_own_engine_has_its_own_queue():
         assert set(await queues(world)) == {builds_beside(number) for number in numbers}
 
 
-async def test_clusters_with_the_engine_of_this_machine_share_its_slots():
+async def test_clusters_on_the_local_engine_share_one_work_queue():
     async with make_world() as world:
         other = await cluster(world, "other", engine="LOCAL")
         for app in (await world.application(), await application_on(world, other)):
@@ -82,7 +82,7 @@ async def test_clusters_with_the_engine_of_this_machine_share_its_slots():
         assert set(await queues(world)) == {builds_beside(Queue.RECONCILE)}
 
 
-async def test_a_cluster_that_is_connected_elsewhere_later_gets_its_queue_then():
+async def test_a_cluster_connected_to_a_remote_engine_later_then_gets_its_own_queue():
     async with make_world() as world:
         later = await cluster(world, "later", engine="LOCAL")
         app = await application_on(world, later)

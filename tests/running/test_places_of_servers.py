@@ -67,14 +67,16 @@ def services_at(*servers: World) -> list[set[str]]:
     return [{service for service, *_ in server.engine.instances} for server in servers]
 
 
-async def test_a_machine_with_a_name_is_a_cluster_of_the_first_organization(pair):
+async def test_a_named_machine_becomes_a_cluster_of_the_first_organization(pair):
     first, _ = pair
     listed = (await clusters(first)).values()
     named = {cluster["name"]: (cluster["engine"], cluster.get("place")) for cluster in listed}
     assert named == {"local": ("LOCAL", None), "second": ("LOCAL", "second")}
 
 
-async def test_a_cluster_of_a_machine_that_was_deleted_does_not_come_back(pair, postgres_url, tmp_path):
+async def test_the_deleted_cluster_of_a_machine_is_not_created_again_at_a_restart(
+    pair, postgres_url, tmp_path
+):
     first, second = pair
     cluster = (await clusters(first))["second"]["id"]
     assert (await first.delete(f"/organization/{first.org}/cluster/{cluster}")).status == 204
@@ -86,7 +88,7 @@ async def test_a_cluster_of_a_machine_that_was_deleted_does_not_come_back(pair, 
 
 
 @pytest.mark.parametrize("cluster", ["local", "second"])
-async def test_a_service_runs_on_the_machine_of_its_cluster_whichever_server_is_asked(pair, cluster):
+async def test_a_service_runs_on_its_clusters_machine_whichever_server_is_called(pair, cluster):
     first, second = pair
     asked, runs, idle = (second, first, second) if cluster == "local" else (first, second, first)
     app = await running_on(asked, cluster, idle, runs)
@@ -98,7 +100,7 @@ async def test_a_service_runs_on_the_machine_of_its_cluster_whichever_server_is_
     assert await asked.state(f"/application/{app}") == "STOPPED"
 
 
-async def test_a_machine_that_is_gone_leaves_services_of_others_as_they_are(pair):
+async def test_a_lost_machine_does_not_affect_services_on_other_machines(pair):
     first, second = pair
     here, there = await running_on(first, "local", first), await running_on(first, "second", second)
     await lease_passes(first.clock, first)
@@ -115,7 +117,7 @@ async def test_a_machine_that_is_gone_leaves_services_of_others_as_they_are(pair
     assert services_at(first, second) == [{here}, {there}]
 
 
-async def test_the_first_machine_that_is_gone_is_noticed_on_others(pair):
+async def test_the_loss_of_the_first_machine_is_noticed_by_other_servers(pair):
     first, second = pair
     here = await running_on(first, "local", first)
     await lease_passes(first.clock, second)
@@ -123,7 +125,7 @@ async def test_the_first_machine_that_is_gone_is_noticed_on_others(pair):
     assert second.engine.begun == 0
 
 
-async def test_links_name_the_gateway_of_the_machine(pair):
+async def test_links_contain_the_gateway_host_of_the_services_machine(pair):
     first, second = pair
     app = await running_on(first, "second", second)
     for server in pair:
@@ -131,7 +133,7 @@ async def test_links_name_the_gateway_of_the_machine(pair):
         assert ".second.example.com:" in link["url"]
 
 
-async def test_a_router_has_endpoints_of_its_own_machine_only(pair):
+async def test_a_router_has_endpoints_only_for_services_of_its_own_machine(pair):
     first, second = pair
     app = await running_on(first, "second", second)
     for server in pair:
@@ -141,7 +143,7 @@ async def test_a_router_has_endpoints_of_its_own_machine_only(pair):
     assert (any(found[0]), all(found[1])) == (False, True)
 
 
-async def test_other_routers_tell_where_a_service_is_reached_and_open_no_port_for_it(pair):
+async def test_routers_of_other_machines_answer_where_a_service_is_reached_and_open_no_port(pair):
     first, second = pair
     cluster = await environment_on(first, "second")
     app = await first.application(cluster, ports=[PORT | {"external_port": 8443}])
@@ -159,13 +161,13 @@ async def test_other_routers_tell_where_a_service_is_reached_and_open_no_port_fo
     assert (served.elsewhere, app in first.router.listening) == (None, False)
 
 
-async def test_logs_are_read_at_the_machine_that_has_them(pair):
+async def test_logs_can_be_read_only_at_the_machine_that_has_them(pair):
     first, second = pair
     app = await running_on(first, "second", second)
     assert [(await server.get(f"/application/{app}/log")).status for server in pair] == [503, 200]
 
 
-async def test_a_server_that_does_not_have_a_log_names_the_one_that_has_it(pair):
+async def test_a_server_without_a_services_log_names_the_server_that_has_it(pair):
     first, second = pair
     app = await running_on(first, "second", second)
     path = f"/application/{app}/log"
@@ -187,7 +189,7 @@ async def test_data_of_a_deleted_service_is_erased_on_its_machine(pair):
     assert app not in first.engine.discarded
 
 
-async def test_housekeeping_is_done_on_each_machine(pair):
+async def test_each_machine_claims_its_own_housekeeping_work(pair):
     first, _ = pair
     store = first.installation.ctx.store
     held = [await store.write(lambda tx, own=server: tx.work.claim(1, 9, *_own(own))) for server in pair]
@@ -202,7 +204,7 @@ def _own(server: World) -> tuple[int, Any]:
     return ownership.queues.housekeeping, ownership.holder
 
 
-async def test_work_that_was_asked_for_before_its_cluster_had_a_queue_goes_to_the_machine(pair):
+async def test_work_requested_before_its_cluster_had_a_queue_is_done_by_the_clusters_machine(pair):
     first, second = pair
     app = await first.application(await environment_on(first, "second"))
     cluster = (await clusters(first))["second"]["id"]
@@ -228,7 +230,7 @@ async def test_a_machine_that_no_server_has_is_refused(pair):
     assert answer.status == 201
 
 
-async def test_a_machine_is_named_for_the_engine_of_a_server_only(pair):
+async def test_a_place_may_be_set_only_for_a_cluster_with_a_local_engine(pair):
     first, _ = pair
     answer = await first.post(f"/organization/{first.org}/cluster", {"name": "third", "place": "second"})
     assert (answer.status, answer.message.partition(":")[0]) == (400, "place")
@@ -243,7 +245,9 @@ async def test_a_cluster_with_services_stays_on_its_machine(pair):
     assert (await first.patch(path, {"description": "The other machine"})).status == 200
 
 
-async def test_a_second_docker_engine_is_no_owner_of_the_place_of_the_first(postgres_url, tmp_path):
+async def test_a_server_with_another_docker_engine_does_not_own_the_place_of_the_first(
+    postgres_url, tmp_path
+):
     """Each answers with an id of its own, once it is reached."""
     identity = {"one": "docker:A", "two": "", "three": "docker:A"}
     clock = HandClock()
@@ -273,13 +277,13 @@ async def test_a_second_docker_engine_is_no_owner_of_the_place_of_the_first(post
         assert len(other.engine.instances) == 1
 
 
-async def test_a_name_of_a_machine_needs_a_database_for_several_servers(tmp_path):
+async def test_the_place_setting_requires_a_database_url(tmp_path):
     settings = Settings(data_dir=str(tmp_path), place="second", engine="process")
     with pytest.raises(BadSetting, match="place: leave it out, or set database_url"):
         await real_parts(settings, HandClock(), "installation")
 
 
-async def test_a_command_that_stops_all_services_does_not_wait_for_those_of_another_machine(pair):
+async def test_stop_all_does_not_wait_for_services_of_another_machine(pair):
     first, second = pair
     here, there = await running_on(first, "local", first), await running_on(first, "second", second)
     await first.installation.stop()

@@ -28,13 +28,13 @@ CASES = [
 
 
 @rows(("head", "serving", "step"), CASES)
-def test_the_next_step_follows_from_the_oldest_open_deployment(
+def test_the_next_step_is_planned_from_the_oldest_open_deployment(
     head: OpenDeployment | None, serving: bool, step: Step
 ):
     assert plan(head, serving) is step
 
 
-def test_every_state_of_a_deployment_has_a_step_with_a_function():
+def test_every_state_of_a_deployment_is_planned_to_a_step_with_a_function():
     flags = (False, True)
     for action, progress, cancelled, switched, serving in product(Do, OPEN, flags, flags, flags):
         step = plan(OpenDeployment(action, progress, cancelled, switched), serving)

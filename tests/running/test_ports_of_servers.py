@@ -28,9 +28,7 @@ async def outcome(world: World, port: int) -> tuple[str, str]:
     return status["state"], status["message"]
 
 
-async def test_no_service_gets_the_port_of_the_api_while_its_server_is_replaced(
-    database_url: str, tmp_path: Path
-):
+async def test_a_service_cannot_get_the_api_port_of_a_stopped_server(database_url: str, tmp_path: Path):
     """The gateway goes on meanwhile, and would listen there. The second service is the control."""
     await serve_once(database_url, tmp_path, API)
     async with make_world(database_url, folder=tmp_path, port=FREE, key=KEY) as world:
@@ -39,7 +37,7 @@ async def test_no_service_gets_the_port_of_the_api_while_its_server_is_replaced(
         assert await outcome(world, FREE + 1) == ("RUNNING", "")
 
 
-async def test_a_service_keeps_its_port_when_a_server_is_configured_with_it(
+async def test_a_service_keeps_its_port_if_another_server_is_later_configured_with_it(
     postgres_url: str, tmp_path: Path
 ):
     """They may listen at different addresses."""

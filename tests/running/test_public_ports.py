@@ -46,7 +46,7 @@ async def test_a_port_outside_the_public_range_is_stored_and_its_deployment_is_r
     assert RANGE in refused.message
 
 
-async def test_ports_without_a_number_get_free_ones_and_keep_them(world):
+async def test_ports_without_an_external_number_get_free_ones_and_keep_them(world):
     apps = [await runs(world) for _ in range(3)]
     numbers = [await number(world, app) for app in apps]
     assert sorted(numbers) == [30000, 30001, 30002]
@@ -67,12 +67,12 @@ async def test_a_port_is_free_again_once_its_service_is_deleted(world):
     assert await number(world, await runs(world)) == free
 
 
-async def test_a_public_database_gets_one_as_well(world):
+async def test_a_public_database_gets_a_port_of_the_public_range(world):
     database = await world.database(accessibility="PUBLIC")
     assert (await world.get(f"/database/{database}"))["port"] in range(30000, 30003)
 
 
-async def test_http_at_another_port_than_these_is_reached_by_name_only(world):
+async def test_an_external_http_port_outside_the_public_range_is_reached_by_host_name_only(world):
     numbers = [30001, 8443]
     apps = [await runs(world, protocol="HTTP", external_port=asked) for asked in numbers]
     ports = [{link["external_port"] for link in (await links(world, app))} for app in apps]
@@ -80,7 +80,7 @@ async def test_http_at_another_port_than_these_is_reached_by_name_only(world):
     assert [await message(world, app) for app in apps] == ["", ""]
 
 
-async def test_a_port_that_is_held_already_stays_when_the_range_changes(tmp_path):
+async def test_already_assigned_ports_are_kept_when_the_public_range_changes(tmp_path):
     async with make_world(folder=tmp_path) as world:
         apps = [await runs(world, external_port=9432), await runs(world)]
         assert [await number(world, app) for app in apps] == [9432, before := await number(world, apps[1])]
@@ -91,7 +91,7 @@ async def test_a_port_that_is_held_already_stays_when_the_range_changes(tmp_path
         assert [await number(world, app) for app in apps] == [9432, before]
 
 
-async def test_a_service_cannot_take_all_ports_of_the_machine():
+async def test_a_service_with_more_than_32_public_tcp_ports_is_refused():
     async with make_world() as world:
         ports = [TCP | {"internal_port": number, "name": f"p{number}"} for number in range(1000, 1040)]
         app = await world.application(ports=ports)
@@ -134,7 +134,7 @@ async def another_gets_a_port(world: World) -> bool:
     return (await world.post(f"/environment/{environment}/database", PUBLIC, token=token)).status == 201
 
 
-async def test_an_organization_has_a_share_of_the_ports_and_leaves_the_others(database_url):
+async def test_an_organization_is_limited_to_its_share_of_public_ports(database_url):
     async with make_world(database_url, public_ports="30000-30010") as world:
         app, refusals = await takes_eleven(world)
         assert len(refusals) == 3
@@ -154,7 +154,7 @@ async def left_by_another(world: World) -> list[str]:
     return [await message(world, await runs(world, environment)), await message(world, await runs(world))]
 
 
-async def test_an_environment_leaves_as_many_ports_as_it_has_to_others_of_its_organization(database_url):
+async def test_an_environment_leaves_public_ports_for_other_environments_of_its_organization(database_url):
     async with make_world(database_url, public_ports="30000-30010") as world:
         own, other = await left_by_another(world)
         assert own.startswith("Make a public port of another service of this environment private and deploy")
@@ -162,13 +162,13 @@ async def test_an_environment_leaves_as_many_ports_as_it_has_to_others_of_its_or
         assert other == ""
 
 
-async def test_without_a_share_of_environments_one_would_take_all_ports(monkeypatch):
+async def test_without_a_limit_per_environment_one_environment_takes_all_public_ports(monkeypatch):
     monkeypatch.setattr(ports, "_leaves_few", lambda left, own: False)
     async with make_world(public_ports="30000-30010") as world:
         assert "an organization may have at most 8" in (await left_by_another(world))[1]
 
 
-async def test_without_a_share_an_organization_leaves_no_port_for_others(monkeypatch):
+async def test_without_a_limit_per_organization_no_public_port_is_left_for_others(monkeypatch):
     monkeypatch.setattr(ports, "_SHARE", 1)
     async with make_world(public_ports="30000-30010") as world:
         assert (await takes_eleven(world))[1] == []
@@ -198,7 +198,7 @@ async def test_a_service_has_a_bounded_number_of_ports(world):
     )
 
 
-async def test_a_free_port_is_found_at_once_although_nearly_all_are_held(monkeypatch):
+async def test_the_last_free_public_port_is_found_in_at_most_2_tries(monkeypatch):
     async with make_world(public_ports="30000-30499") as world:
         store, tries = world.installation.ctx.store, list[str]()
 

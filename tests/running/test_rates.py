@@ -24,6 +24,6 @@ def buckets(counts: dict[int, int]) -> list[int]:
         ({0: 1, 11: 9}, (10_000, 10_000, 10_000)),
     ],
 )
-def test_percentiles_are_within_their_bucket(counts, expected):
+def test_percentiles_are_interpolated_within_their_histogram_bucket(counts, expected):
     found = percentiles(buckets(counts))
     assert tuple(None if number is None else round(number, 2) for number in found.values()) == expected

@@ -34,7 +34,7 @@ async def test_a_service_whose_build_is_gone_is_built_again_from_its_commit(worl
     assert [instance.generation for instance in world.engine.instances.values()] == [2]
 
 
-async def test_a_build_that_fails_is_tried_again_after_longer_and_longer_pauses(world: World):
+async def test_a_failing_rebuild_is_retried_with_growing_pauses(world: World):
     app = await deployed(world)
     world.builder.broken = "the registry does not answer"
     await lose_builds(world)
@@ -74,7 +74,7 @@ async def test_a_build_that_cannot_be_repeated_says_why_until_the_next_try(world
 
 
 @pytest.mark.parametrize("fails_by", ["a rebuild", "a deployment of a person"])
-async def test_a_service_whose_build_comes_back_is_in_order_again_although_its_rebuild_failed(
+async def test_a_service_recovers_when_its_lost_build_is_back_even_if_a_rebuild_failed(
     world: World, fails_by: str
 ):
     """Such as with an engine whose disk was not mounted at boot. The control is a failed deployment of a
@@ -110,7 +110,7 @@ async def test_a_service_with_an_existing_build_is_only_started_again(world: Wor
     assert (len(await deployments(world, app)), len(world.engine.instances)) == (1, 1)
 
 
-async def test_builds_that_are_lost_again_are_built_again(world: World):
+async def test_builds_that_are_lost_repeatedly_are_rebuilt_each_time(world: World):
     app = await deployed(world)
     for _ in range(2):
         await lose_builds(world)
@@ -119,6 +119,6 @@ async def test_builds_that_are_lost_again_are_built_again(world: World):
     assert len(await deployments(world, app)) == 3
 
 
-def test_the_engine_process_tells_a_lost_build_from_other_failures(tmp_path):
+def test_copying_a_missing_build_raises_artifact_lost(tmp_path):
     with pytest.raises(ArtifactLost):
         copy(tmp_path / "never built", tmp_path / "app")

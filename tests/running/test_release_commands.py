@@ -102,7 +102,7 @@ async def test_a_failed_release_command_leaves_the_earlier_version_serving(
     assert world.router.routes[app][0].endpoints
 
 
-async def test_the_setting_replaces_the_command_of_the_repository(world: World) -> None:
+async def test_the_release_command_setting_replaces_that_of_the_repository(world: World) -> None:
     release = Release(world)
     app = await world.application(release_command="mine && yours", process="")
     assert (await released(world, app))["status"] == "SUCCEEDED"
@@ -116,7 +116,7 @@ async def test_without_a_command_nothing_is_run(world: World) -> None:
     assert release.runs == []
 
 
-async def test_restarts_and_rollbacks_and_scaling_do_not_run_it_again(world: World) -> None:
+async def test_restart_rollback_and_scaling_do_not_run_the_release_command(world: World) -> None:
     release = Release(world)
     app = await world.application()
     await released(world, app)
@@ -151,7 +151,7 @@ async def test_a_cancellation_ends_the_release_command_and_the_earlier_version_k
     assert generations(world, app) == [1]
 
 
-async def test_a_killed_server_finds_the_same_run_again(world: World) -> None:
+async def test_after_a_server_was_killed_the_same_release_command_run_is_found_again(world: World) -> None:
     release = Release(world, waits=True)
     app = await world.application()
     id = await deploy(world, app)
@@ -165,7 +165,7 @@ async def test_a_killed_server_finds_the_same_run_again(world: World) -> None:
 
 
 @pytest.mark.usefixtures("short_hold")
-async def test_a_long_release_command_holds_no_slot_of_the_worker(world: World) -> None:
+async def test_a_long_release_command_occupies_no_worker_slot(world: World) -> None:
     release = Release(world, waits=True)
     app = await world.application()
     id = await deploy(world, app)
@@ -195,7 +195,7 @@ async def test_a_release_command_has_a_time_limit(world: World) -> None:
     assert generations(world, app) == []
 
 
-async def test_a_newer_deployment_waits_for_it_and_does_not_end_it(world: World) -> None:
+async def test_a_newer_deployment_waits_for_a_running_release_command(world: World) -> None:
     release = Release(world, waits=True)
     app = await world.application()
     first = await deploy(world, app)

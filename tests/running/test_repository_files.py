@@ -71,7 +71,9 @@ async def test_a_file_that_is_not_in_the_folder_is_refused_with_its_field(
     assert (other.status, other.message.partition(":")[0]) == (400, "files[1]")
 
 
-async def test_files_that_are_there_are_answered_also_behind_a_link(world: World, repository: Repository):
+async def test_existing_repository_files_are_found_also_through_symlinks(
+    world: World, repository: Repository
+):
     files = ["deploy/values.yaml", "linked.yaml", "/Dockerfile"]
     answer = await ask(world, "checkGitFile", repository, files=files)
     assert (answer.status, answer["files"]) == (200, files)

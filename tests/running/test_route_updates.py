@@ -45,17 +45,17 @@ async def refreshed(router: BusyRouter, refusals: int) -> Any:
         return router.routes.get(app)
 
 
-async def test_routes_that_a_router_refused_are_set_when_it_takes_them(router):
+async def test_routes_refused_by_a_router_are_set_again_until_accepted(router):
     assert await refreshed(router, refusals=7)
     assert router.refusals == 0
 
 
-async def test_routes_that_wait_are_logged_once_for_a_reason(router, caplog):
+async def test_waiting_routes_are_logged_once_per_reason(router, caplog):
     await refreshed(router, refusals=9)
     assert [record.message for record in caplog.records].count("routes wait") == 1
 
 
-async def test_routes_are_set_later_after_an_error_that_is_not_expected(router, caplog):
+async def test_routes_are_retried_after_an_unexpected_error(router, caplog):
     router.refusal = KeyError("not expected")
     assert await refreshed(router, refusals=7)
     assert [record.message for record in caplog.records if record.exc_info].count("routes wait") == 1
@@ -73,7 +73,7 @@ def place_fails(world: World, bad: str, times: int, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(world.installation.ctx.places, "of", of)
 
 
-async def test_a_service_whose_place_is_not_found_keeps_no_routes_of_others_waiting(router, monkeypatch):
+async def test_a_service_whose_place_cannot_be_found_does_not_delay_routes_of_others(router, monkeypatch):
     async with make_world(router=router) as world:
         bad, good = await deployed(world), await deployed(world)
         routes, before = world.installation.routes, router.routes.pop(good)
@@ -98,7 +98,7 @@ class FullRouter(FakeRouter):
         await super().reserve(service, ports)
 
 
-async def test_a_stop_ends_also_if_another_program_has_its_port():
+async def test_stopping_a_service_succeeds_even_if_the_router_refuses_its_routes():
     router = FullRouter()
     async with make_world(router=router) as world:
         app = await deployed(world)

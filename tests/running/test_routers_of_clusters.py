@@ -17,7 +17,7 @@ async def routed(world: World) -> None:
     await world.installation.routes.catch_up(5)
 
 
-async def test_a_change_of_the_router_port_moves_routes_to_a_router_there(world):
+async def test_changing_the_router_port_of_a_cluster_moves_its_routes_to_a_new_router(world):
     east = await cluster(world, **TLS, router_port=9001)
     app = await application_on(world, east, ports=[HTTP, TCP])
     await deploy(world, app)
@@ -39,7 +39,7 @@ async def test_a_change_of_the_router_port_moves_routes_to_a_router_there(world)
     assert not connector(world).reconnected, "its engine stays connected"
 
 
-async def test_a_router_port_that_cannot_be_had_is_refused_and_not_stored(world):
+async def test_an_unavailable_router_port_is_refused_and_not_stored(world):
     east = await cluster(world, **TLS, router_port=9001)
     path = f"/organization/{world.org}/cluster/{east}"
     connector(world).port_trouble = "router_port: choose another port than 9002: another program has it"
@@ -50,7 +50,7 @@ async def test_a_router_port_that_cannot_be_had_is_refused_and_not_stored(world)
     assert (await world.patch(path, {"name": "east 2"})).status == 200, "its own port is not asked for again"
 
 
-async def test_one_of_two_clusters_that_request_a_port_at_once_gets_it(world):
+async def test_of_two_concurrent_requests_for_a_router_port_one_succeeds(world):
     path = f"/organization/{world.org}/cluster"
     answers = await asyncio.gather(
         *(world.post(path, {"name": name} | TLS | {"router_port": 9001}) for name in ("east", "west"))
@@ -82,7 +82,7 @@ async def forgotten(world: World, app: str) -> None:
     world.installation.ctx.routing.routers.clear()
 
 
-async def test_after_a_restart_names_of_services_are_known_while_their_host_is_away(world):
+async def test_after_a_restart_routes_of_a_cluster_exist_while_its_host_is_unavailable(world):
     east = await cluster(world)
     app = await application_on(world, east, ports=[HTTP])
     await deploy(world, app)
@@ -113,7 +113,7 @@ async def test_routes_stay_unchanged_when_a_host_goes_away(world):
     assert world.router.routes[app] == (before,)
 
 
-async def test_an_engine_that_never_answers_delays_the_routes_of_no_other(world):
+async def test_a_hanging_engine_does_not_delay_routes_of_services_on_other_engines(world):
     east = await cluster(world)
     slow, app = await application_on(world, east, ports=[HTTP]), await world.application(ports=[HTTP])
     await deploy(world, slow)

@@ -72,7 +72,7 @@ async def begun_to_look(world: World, engine: Pensive, app: str) -> asyncio.Task
     return slow
 
 
-async def test_routes_read_before_a_release_do_not_replace_the_new_ones(world, engine):
+async def test_routes_read_before_a_release_do_not_overwrite_the_new_routes(world, engine):
     app = await world.application(ports=[PORT])
     slow = await begun_to_look(world, engine, app)
     releasing = asyncio.create_task(deploy(world, app))
@@ -84,7 +84,7 @@ async def test_routes_read_before_a_release_do_not_replace_the_new_ones(world, e
     assert led == {*instance.ports.values()}
 
 
-async def test_routes_read_before_a_deletion_do_not_come_back(world, engine):
+async def test_routes_read_before_a_deletion_are_not_set_again(world, engine):
     app = await world.application(ports=[PORT])
     slow = await begun_to_look(world, engine, app)
     await world.delete(f"/application/{app}")
@@ -95,7 +95,7 @@ async def test_routes_read_before_a_deletion_do_not_come_back(world, engine):
     assert app not in world.router.routes
 
 
-async def test_routes_that_were_read_since_are_not_read_again(world, engine):
+async def test_routes_already_read_since_a_change_are_not_read_again(world, engine):
     app, ctx = await world.application(ports=[PORT]), world.installation.ctx
     before = time.monotonic()
     await deploy(world, app)
@@ -106,7 +106,7 @@ async def test_routes_that_were_read_since_are_not_read_again(world, engine):
     assert engine.looks == looks + 1
 
 
-async def test_a_look_that_came_to_nothing_does_not_count(world, engine):
+async def test_a_failed_read_of_routes_does_not_count_as_read(world, engine):
     app, ctx = await world.application(ports=[PORT]), world.installation.ctx
     await deploy(world, app)
     since = time.monotonic()

@@ -75,7 +75,7 @@ async def begun(world: World, task: str, script: Script) -> str:
     return deployment
 
 
-async def test_a_run_that_ends_well_is_a_deployment_that_succeeded(world: World):
+async def test_a_run_that_exits_with_0_is_a_successful_deployment(world: World):
     task = await new_task(world)
     Script(world).go.set()
     deployment = await run(world, task)
@@ -93,7 +93,7 @@ async def test_nothing_of_a_run_is_left_on_the_engine(world: World):
     assert world.engine.instances == {}
 
 
-async def test_a_run_that_exits_with_another_code_failed_with_its_last_output(world: World):
+async def test_a_run_that_exits_with_another_code_is_a_failed_deployment_with_its_last_output(world: World):
     task = await new_task(world, name="migrate")
     Script(world, code=3).go.set()
     deployment = await run(world, task)
@@ -111,7 +111,7 @@ async def test_a_run_that_cannot_start_says_why(world: World):
     assert (deployment["status"], deployment["message"]) == ("FAILED", "there is no room")
 
 
-async def test_a_run_under_way_says_so_and_since_when(world: World):
+async def test_a_run_in_progress_shows_its_state_and_start_time(world: World):
     task, script = await new_task(world), Script(world)
     deployment = await begun(world, task, script)
     assert await status(world, task) == ("EXECUTING", "EXECUTING")
@@ -121,7 +121,7 @@ async def test_a_run_under_way_says_so_and_since_when(world: World):
     await world.settle()
 
 
-async def test_each_deploy_is_its_own_run_and_runs_follow_one_another(world: World):
+async def test_each_deploy_is_a_separate_run_and_runs_do_not_overlap(world: World):
     task, script = await new_task(world), Script(world)
     await begun(world, task, script)
     second = await asked(world, task)
@@ -133,7 +133,7 @@ async def test_each_deploy_is_its_own_run_and_runs_follow_one_another(world: Wor
 
 
 @pytest.mark.usefixtures("short_hold")
-async def test_a_run_that_takes_long_holds_no_slot_of_the_worker(world: World):
+async def test_a_long_run_occupies_no_worker_slot(world: World):
     task, script = await new_task(world), Script(world)
     deployment = await asked(world, task)
     await world.settle()  # comes back although the run has not ended
@@ -178,7 +178,7 @@ async def test_a_run_that_is_cancelled_ends(world: World):
     assert await status(world, task) == ("CANCELED", "CANCELED")
 
 
-async def test_a_run_that_was_put_off_is_cancelled_at_once(world: World):
+async def test_a_postponed_run_is_cancelled_immediately(world: World):
     task, _ = await new_task(world), Script(world)
     deployment = await asked(world, task)
     await world.settle()
@@ -188,7 +188,7 @@ async def test_a_run_that_was_put_off_is_cancelled_at_once(world: World):
     assert world.engine.instances == {}
 
 
-async def test_a_server_that_was_killed_finds_the_same_run_again(world: World):
+async def test_after_a_server_was_killed_the_same_run_is_found_again(world: World):
     """Its worker is gone at some moment, and another takes up the work."""
     task, script = await new_task(world), Script(world)
     deployment = await begun(world, task, script)
@@ -230,12 +230,12 @@ async def test_an_earlier_version_can_be_run_again(world: World):
     assert (redone["action"], redone["status"]) == ("RUN", "SUCCEEDED")
 
 
-async def test_nothing_that_runs_once_can_be_restarted(world: World):
+async def test_a_service_that_runs_once_cannot_be_restarted(world: World):
     task = await new_task(world)
     assert (await world.post(f"/task/{task}/restart-service")).status == 404
 
 
-async def test_a_run_tells_of_itself_as_every_deployment_does(world: World):
+async def test_a_run_emits_the_same_events_as_other_deployments(world: World):
     task = await new_task(world)
     await run(world, task)
     Script(world, code=1).go.set()
@@ -247,7 +247,7 @@ async def test_a_run_tells_of_itself_as_every_deployment_does(world: World):
     }  # fmt: skip
 
 
-async def test_a_run_is_not_run_again_because_its_service_is_looked_at(world: World):
+async def test_reconciling_a_service_does_not_repeat_its_run(world: World):
     task, script = await new_task(world), Script(world)
     script.go.set()
     await run(world, task)

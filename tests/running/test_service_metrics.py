@@ -27,18 +27,18 @@ def rates(found: object, name: str = "2xx") -> list[float | None]:
     return list(found["requests"]["by_status"][name])  # type: ignore[index]
 
 
-def test_every_family_that_is_deployed_answers_metrics():
+def test_every_deployable_family_has_a_metrics_operation():
     assert [
         family.name for family in registry().services if not registry().handled_by(f"{family.name}.metrics")
     ] == []
 
 
-async def test_a_service_that_was_never_measured_has_no_points(world: World):
+async def test_a_service_that_was_never_measured_has_no_metric_points(world: World):
     found = await metrics(world, await world.application())
     assert found == {"every_seconds": 15, "times": [], "instances": [], "requests": None}
 
 
-async def test_processor_time_is_a_rate_and_memory_the_present_value(world: World):
+async def test_processor_time_is_a_rate_and_memory_is_the_current_value(world: World):
     app = await deployed(world)
     for cpu_ms, memory in ((1000, 10), (2500, 20), (2500, 30)):
         use(world.engine, app, cpu_ms, memory)
@@ -47,7 +47,7 @@ async def test_processor_time_is_a_rate_and_memory_the_present_value(world: Worl
     assert found == {"name": "1-0", "cpu": [None, 100.0, 0.0], "memory": [10, 20, 30]}
 
 
-async def test_an_instance_that_was_started_again_has_an_unknown_rate_and_no_negative_one(world: World):
+async def test_a_restarted_instance_has_an_unknown_processor_rate_and_no_negative_one(world: World):
     app = await deployed(world)
     for cpu_ms in (5000, 100, 250):
         use(world.engine, app, cpu_ms)
@@ -86,7 +86,7 @@ async def test_requests_are_rates_by_class_and_have_percentiles_of_their_times(w
     assert 25 < found["requests"]["p90"][0] < found["requests"]["p99"][0] <= 50
 
 
-async def test_answers_that_take_longest_count_as_ten_seconds(world: World):
+async def test_answers_in_the_slowest_bucket_count_as_ten_seconds(world: World):
     app = await deployed(world)
     await look(world)
     count(world, app, ok=3, times={11: 3})
@@ -94,7 +94,7 @@ async def test_answers_that_take_longest_count_as_ten_seconds(world: World):
     assert (await metrics(world, app))["requests"]["p50"] == [10000]
 
 
-async def test_websockets_and_clients_that_left_have_classes_of_their_own_once_there_are_any(world: World):
+async def test_websockets_and_aborted_requests_have_their_own_status_classes(world: World):
     app = await deployed(world)
     await look(world)
     world.router.told[app] = traffic(app, (15, 30))
@@ -105,7 +105,7 @@ async def test_websockets_and_clients_that_left_have_classes_of_their_own_once_t
     assert found["requests"]["p50"] == [None]
 
 
-async def test_a_time_without_requests_has_rates_of_zero_and_unknown_times(world: World):
+async def test_an_interval_without_requests_has_a_rate_of_zero_and_unknown_latencies(world: World):
     app = await deployed(world)
     use(world.engine, app)
     for ok in (0, 0, 30, 30):
@@ -127,7 +127,7 @@ async def test_a_service_without_a_request_in_the_hour_has_no_requests(world: Wo
     assert (len(found["times"]), found["requests"]) == (3, None)
 
 
-async def test_a_gateway_that_was_started_again_makes_no_negative_rates(world: World):
+async def test_a_restarted_gateway_causes_no_negative_request_rates(world: World):
     app = await deployed(world)
     for ok in (1000, 30, 45):
         count(world, app, ok)
@@ -135,7 +135,7 @@ async def test_a_gateway_that_was_started_again_makes_no_negative_rates(world: W
     assert rates(await metrics(world, app)) == [2.0, 1.0]
 
 
-async def test_requests_are_unknown_while_the_gateway_does_not_answer(world: World):
+async def test_request_rates_are_unknown_while_the_gateway_does_not_answer(world: World):
     app = await deployed(world)
     use(world.engine, app)
     for ok, problem in ((0, ""), (15, ""), (15, "away"), (30, "")):
@@ -167,7 +167,7 @@ async def test_a_static_site_has_requests_and_no_instances(world: World):
     assert (found["instances"], rates(found)) == ([], [2.0])
 
 
-async def test_times_have_no_gap_and_numbers_are_null_in_a_pause(world: World):
+async def test_metric_times_are_continuous_with_null_values_in_a_pause(world: World):
     app = await deployed(world)
     for seconds, cpu_ms in ((15, 0), (15, 150), (60, 3000), (15, 3150)):
         use(world.engine, app, cpu_ms)
@@ -192,7 +192,7 @@ async def test_a_failed_sample_leaves_one_gap(world: World):
     assert (await metrics(world, app))["instances"][0]["cpu"] == [None, None, 10.0]
 
 
-async def test_a_service_that_stopped_has_null_up_to_now(world: World):
+async def test_a_stopped_service_has_null_metrics_up_to_now(world: World):
     app = await deployed(world)
     use(world.engine, app)
     await look(world)
@@ -214,7 +214,7 @@ async def test_an_hour_of_240_points_is_kept(world: World):
     assert instance["memory"] == [*range(20, KEPT + 20)]
 
 
-async def test_a_series_has_at_most_240_points_with_irregular_samples(world: World):
+async def test_a_metric_series_has_at_most_240_points_even_with_irregular_samples(world: World):
     app = await deployed(world)
     use(world.engine, app)
     for _ in range(150):
@@ -232,7 +232,7 @@ async def test_a_service_that_did_not_run_for_an_hour_has_no_points(world: World
     assert (await metrics(world, app))["times"] == []
 
 
-async def test_two_samples_of_one_point_count_once(world: World):
+async def test_two_samples_in_one_interval_count_once(world: World):
     app = await deployed(world)
     count(world, app, 0)
     await look(world)
@@ -242,7 +242,7 @@ async def test_two_samples_of_one_point_count_once(world: World):
     assert rates(await metrics(world, app)) == [2.0, 2.0]
 
 
-async def test_looks_are_made_at_common_times(world: World, monkeypatch):
+async def test_samples_are_taken_at_multiples_of_the_interval(world: World, monkeypatch):
     waited: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -274,7 +274,7 @@ async def test_a_token_that_may_read_the_service_may_read_its_metrics(world: Wor
     assert (await world.get(f"/application/{app}/metrics", token=limited)).status == 404
 
 
-async def test_a_server_that_does_not_run_a_service_says_so(pair):  # noqa: F811
+async def test_metrics_requested_at_a_server_that_does_not_run_the_service_get_503_and_the_owner(pair):  # noqa: F811
     owner, other = pair
     app = await deployed(owner)
     use(owner.engine, app)
@@ -291,7 +291,7 @@ async def test_a_server_that_does_not_run_a_service_says_so(pair):  # noqa: F811
     assert (answer.status, "does not answer" in answer.message) == (503, True)
 
 
-async def test_a_server_that_does_not_run_services_asks_its_engine_for_nothing(pair, monkeypatch):  # noqa: F811
+async def test_a_server_that_does_not_own_its_place_requests_no_usage_from_its_engine(pair, monkeypatch):  # noqa: F811
     asked: list[str] = []
     for name, server in zip(("owner", "other"), pair, strict=True):
 
@@ -304,7 +304,9 @@ async def test_a_server_that_does_not_run_services_asks_its_engine_for_nothing(p
     assert asked == ["owner"]
 
 
-async def test_a_service_with_many_instances_takes_the_room_of_no_other(world: World, monkeypatch):
+async def test_a_service_with_many_instances_does_not_displace_metrics_of_other_services(
+    world: World, monkeypatch
+):
     monkeypatch.setattr(sampling, "MOST_SHOWN", 2)
     large = await deployed(world, min_running_instances=3, max_running_instances=3)
     small = await deployed(world)
@@ -314,7 +316,7 @@ async def test_a_service_with_many_instances_takes_the_room_of_no_other(world: W
     assert [len((await metrics(world, app))["instances"]) for app in (large, small)] == [2, 1]
 
 
-async def test_an_engine_of_a_cluster_tells_nothing_of_services_at_other_places(world: World):
+async def test_usage_from_a_clusters_engine_is_accepted_only_for_services_of_that_cluster(world: World):
     east = await cluster(world)
     far, near = await application_on(world, east), await deployed(world)
     await deploy_on(world, far)
@@ -338,9 +340,7 @@ async def test_an_engine_of_a_cluster_tells_nothing_of_services_at_other_places(
     ]
 
 
-async def test_an_engine_of_a_cluster_that_hangs_keeps_no_other_service_from_being_measured(
-    world: World, monkeypatch
-):
+async def test_a_hanging_cluster_engine_does_not_stop_metrics_of_other_services(world: World, monkeypatch):
     monkeypatch.setattr(all_places, "_ROUND", 0.01)
     east = await cluster(world)
     far, near = await application_on(world, east), await deployed(world)
@@ -356,7 +356,7 @@ async def test_an_engine_of_a_cluster_that_hangs_keeps_no_other_service_from_bei
     assert (await metrics(world, far))["instances"][0]["memory"] == [1, None, None]
 
 
-async def test_an_engine_that_fails_ends_no_later_look(world: World):
+async def test_a_failed_usage_sample_does_not_stop_later_samples(world: World):
     app = await deployed(world)
     use(world.engine, app)
     for away in (False, True, False):
@@ -385,7 +385,7 @@ async def test_the_engine_is_asked_for_its_instances_only_when_there_is_a_new_on
     assert len(asked) == 1
 
 
-async def test_a_restart_of_the_server_begins_a_new_hour(tmp_path: Path):
+async def test_usage_history_begins_empty_after_a_server_restart(tmp_path: Path):
     async with make_world(folder=tmp_path) as world:
         app = await deployed(world)
         use(world.engine, app)

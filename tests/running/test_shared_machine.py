@@ -50,7 +50,7 @@ async def shared(
         yield world
 
 
-async def test_a_deployment_of_a_second_organization_is_refused_with_the_setting():
+async def test_on_a_shared_machine_a_second_organizations_deployment_is_refused_with_the_setting():
     async with shared() as world:
         first, second = await shop(world), await shop(world)
         assert (await first.deploy(world)).status == 202
@@ -63,7 +63,9 @@ async def test_a_deployment_of_a_second_organization_is_refused_with_the_setting
 
 
 @pytest.mark.parametrize(("shares", "is_allowed"), [("", False), (WHY, True)])
-async def test_all_organizations_may_deploy_with_networks_or_by_the_setting(shares: str, is_allowed: bool):
+async def test_with_separate_networks_or_share_machine_all_organizations_may_deploy(
+    shares: str, is_allowed: bool
+):
     async with shared(shares, allow=is_allowed) as world:
         for one in (await shop(world), await shop(world)):
             assert (await one.deploy(world)).status == 202
@@ -95,7 +97,7 @@ async def test_another_organization_may_deploy_once_the_first_has_nothing_there(
 
 
 @pytest.mark.parametrize(("part", "is_built"), [("git", False), ("builder", False), ("engine", True)])
-async def test_a_deployment_that_built_nothing_does_not_reserve_the_machine(part: str, is_built: bool):
+async def test_a_failed_build_does_not_reserve_the_machine_for_its_organization(part: str, is_built: bool):
     async with shared() as world:
         first, second = await shop(world), await shop(world)
         broken = getattr(world, part)
@@ -106,7 +108,7 @@ async def test_a_deployment_that_built_nothing_does_not_reserve_the_machine(part
         assert (await first.deploy(world)).status == (202 if is_built else 409)
 
 
-async def test_an_organization_holds_the_machine_while_its_first_deployment_waits():
+async def test_a_waiting_first_deployment_reserves_the_machine_for_its_organization():
     async with shared() as world:
         first, second = await shop(world), await shop(world)
         assert (await world.post(f"/application/{first.app}/deploy", token=first.token)).status == 202
@@ -114,7 +116,7 @@ async def test_an_organization_holds_the_machine_while_its_first_deployment_wait
 
 
 @pytest.mark.parametrize("becomes_owner", [True, False])
-async def test_a_server_that_becomes_the_owner_of_its_place_records_what_services_share_there(
+async def test_a_server_that_becomes_place_owner_records_whether_services_share_a_network(
     monkeypatch, becomes_owner: bool
 ):
     """The control is a server that is not the owner."""

@@ -70,14 +70,16 @@ async def busy(database_url: str) -> AsyncIterator[World]:
         await world.settle()
 
 
-async def test_an_organization_with_nothing_under_way_waits_for_no_slot_of_another(database_url: str):
+async def test_an_organization_without_running_deployments_gets_a_slot_although_another_uses_all(
+    database_url: str,
+):
     async with busy(database_url) as world:
         await another_deploys(world)
         await has_begun(world, SLOTS + 1)
     assert world.engine.begun == SLOTS + MORE + 1
 
 
-async def test_one_spare_slot_is_for_an_organization_and_one_for_an_environment(database_url: str):
+async def test_one_spare_slot_is_reserved_for_an_organization_and_one_for_an_environment(database_url: str):
     async with busy(database_url) as world:
         for _ in range(2):
             await another_deploys(world)
@@ -88,13 +90,15 @@ async def test_one_spare_slot_is_for_an_organization_and_one_for_an_environment(
     assert world.engine.begun == SLOTS + MORE + 4
 
 
-async def test_an_environment_with_nothing_under_way_waits_for_no_slot_of_another(database_url: str):
+async def test_an_environment_without_running_deployments_gets_a_slot_although_another_uses_all(
+    database_url: str,
+):
     async with busy(database_url) as world:
         await another_environment_deploys(world)
         await has_begun(world, SLOTS + 1)
 
 
-async def test_without_turns_one_environment_would_delay_the_others(monkeypatch):
+async def test_without_turns_between_environments_one_environment_delays_the_others(monkeypatch):
     monkeypatch.setattr(work, "turn_key", lambda org, environment: org)
     async with busy("") as world:
         await another_environment_deploys(world)
@@ -127,7 +131,7 @@ async def deed_beside_builds(world: World, app: str, *deeds: str) -> list[str]:
     return found
 
 
-async def test_what_needs_no_build_waits_for_no_builds_of_its_own_environment(database_url: str):
+async def test_deployments_without_a_build_do_not_wait_for_builds_of_their_environment(database_url: str):
     async with make_world(database_url, parallel_deployments=SLOTS) as world:
         app = await deployed(world)
         world.git.push("second")
@@ -137,7 +141,7 @@ async def test_what_needs_no_build_waits_for_no_builds_of_its_own_environment(da
         assert await deed_beside_builds(world, app, *deeds) == ["SUCCEEDED"] * len(deeds)
 
 
-async def test_without_a_queue_of_builds_a_stop_would_wait_for_them(monkeypatch):
+async def test_without_a_separate_build_queue_a_stop_waits_for_builds(monkeypatch):
     monkeypatch.setattr(reconcile, "is_for_builds", lambda queue: True)
     monkeypatch.setattr(work, "builds_beside", abs)
     async with make_world(parallel_deployments=SLOTS) as world:
@@ -145,7 +149,7 @@ async def test_without_a_queue_of_builds_a_stop_would_wait_for_them(monkeypatch)
 
 
 @pytest.mark.parametrize("waits", [True, False])
-async def test_builds_that_wait_for_builds_of_others_keep_no_further_organization_waiting(
+async def test_builds_waiting_for_the_builder_do_not_delay_other_organizations(
     database_url: str, waits: bool
 ):
     async with make_world(database_url, parallel_deployments=SLOTS) as world:
@@ -199,7 +203,7 @@ async def ends(world: World, app: str, deed: str, token: str | None = None) -> s
     return status
 
 
-async def test_releases_that_wait_until_they_are_ready_hold_up_no_other_environment(database_url: str):
+async def test_releases_waiting_for_readiness_do_not_delay_other_environments(database_url: str):
     async with make_world(database_url, parallel_deployments=SLOTS) as world:
         others = [await deployed(world) for _ in range(3)]
         org, token = await world.organization()
@@ -229,13 +233,13 @@ async def test_a_slow_release_does_not_delay_other_environments(database_url: st
         assert await stop_beside_a_slow_neighbour(world) == "SUCCEEDED"
 
 
-async def test_if_what_waits_kept_its_slot_an_environment_with_a_slow_release_would_wait(monkeypatch):
+async def test_if_waiting_releases_kept_their_slot_another_environment_would_wait(monkeypatch):
     monkeypatch.setattr(WorkQueue, "room", property(lambda queue: queue.slots - len(queue.running)))
     async with make_world(parallel_deployments=SLOTS) as world:
         assert await stop_beside_a_slow_neighbour(world, begun=SLOTS + 1) == "QUEUED"
 
 
-async def test_without_giving_way_releases_that_never_become_ready_would_hold_up_a_stop(monkeypatch):
+async def test_if_never_ready_releases_kept_their_slot_a_stop_would_wait(monkeypatch):
     async with make_world(parallel_deployments=SLOTS) as world:
         other = await deployed(world)
         monkeypatch.setattr(release, "waiting", ContextVar("deaf", default=nullcontext))
@@ -243,7 +247,7 @@ async def test_without_giving_way_releases_that_never_become_ready_would_hold_up
             assert await ends(world, other, "stop") == "QUEUED"
 
 
-async def test_first_deployments_that_never_become_ready_hold_up_no_builds_of_others(database_url: str):
+async def test_first_deployments_that_never_become_ready_do_not_delay_builds_of_others(database_url: str):
     async with make_world(database_url, parallel_deployments=SLOTS) as world:
         world.engine.probes.problem = "it does not answer on port 8080"
         environment = await world.environment()
@@ -261,7 +265,7 @@ async def test_first_deployments_that_never_become_ready_hold_up_no_builds_of_ot
         await world.settle()
 
 
-async def test_a_builder_knows_the_environment_whose_turn_a_build_takes(world: World):
+async def test_a_build_order_contains_the_environment_for_its_turn(world: World):
     environment = await world.environment()
     app = await world.application(environment)
     await deploy(world, app)

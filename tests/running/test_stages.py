@@ -25,7 +25,9 @@ async def stages_of_newest(world: World, app: str) -> list[str]:
     return [stage for stage, _ in groupby(line["stage"] for line in await lines_of_newest(world, app))]
 
 
-async def test_the_stages_follow_one_another(world: World) -> None:
+async def test_the_log_of_a_deployment_has_the_stages_fetch_build_command_start_in_order(
+    world: World,
+) -> None:
     Release(world)
     world.builder.lines = MISLEADING
     app = await deployed(world)
@@ -33,7 +35,7 @@ async def test_the_stages_follow_one_another(world: World) -> None:
 
 
 @pytest.mark.parametrize("action", ["restart-service", "rollback"])
-async def test_a_restart_and_a_rollback_begin_with_the_start(world: World, action: str) -> None:
+async def test_the_log_of_a_restart_or_rollback_has_only_the_start_stage(world: World, action: str) -> None:
     app = await deployed(world)
     first = (await deployments(world, app))[0]["id"]
     body = {"deployment_id": first} if action == "rollback" else None
@@ -43,7 +45,7 @@ async def test_a_restart_and_a_rollback_begin_with_the_start(world: World, actio
     assert await stages_of_newest(world, app) == ["START"]
 
 
-async def test_a_failed_build_ends_in_its_stage(world: World) -> None:
+async def test_the_last_log_line_of_a_failed_build_is_in_the_build_stage(world: World) -> None:
     app = await deployed(world)
     world.builder.broken = "no such package"
     world.git.push("next")
@@ -53,7 +55,7 @@ async def test_a_failed_build_ends_in_its_stage(world: World) -> None:
     assert (last["message"], last["stage"]) == ("Failed: no such package", "BUILD")
 
 
-async def test_lines_of_instances_have_no_stage(world: World) -> None:
+async def test_log_lines_of_instances_have_no_stage(world: World) -> None:
     app = await deployed(world)
     world.engine.says(app, OutputLine(world.clock.now(), "ready", "shop-1-0", "1"))
     lines = (await world.get(f"/application/{app}/log"))["results"]

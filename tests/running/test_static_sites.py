@@ -57,14 +57,14 @@ async def test_a_site_runs_without_an_instance(world):
     assert read_index(Path(served(world, app))).find("index.html")
 
 
-async def test_the_build_log_says_what_is_served(world):
+async def test_the_build_log_of_a_static_site_says_how_many_files_are_served(world):
     app = await deployed(world)
     id = (await world.get(f"/application/{app}/status"))["execution_id"]
     log = (await world.get(f"/application/{app}/deployment/{id}/log")).body
     assert re.search(rb"Put in place for the gateway: 1 file with [1-9]\d* bytes, 0 also compressed\.", log)
 
 
-async def test_a_site_is_kept_as_it_is(world):
+async def test_a_running_static_site_is_not_republished(world):
     app = await deployed(world)
     before = served(world, app)
     await world.run(120)
@@ -72,7 +72,7 @@ async def test_a_site_is_kept_as_it_is(world):
     assert served(world, app) == before
 
 
-async def test_a_deployment_switches_to_its_files_and_a_rollback_to_the_former(world):
+async def test_a_deployment_serves_the_new_files_of_a_site_and_a_rollback_the_former_ones(world):
     app = await deployed(world)
     first = served(world, app)
     former = (await world.get(f"/application/{app}/deployment"))["results"][0]["id"]
@@ -90,7 +90,7 @@ async def test_a_deployment_switches_to_its_files_and_a_rollback_to_the_former(w
     assert await world.state(f"/application/{app}") == "RUNNING"
 
 
-async def test_only_the_present_and_the_former_files_stay(world):
+async def test_only_the_files_of_the_current_and_the_former_release_of_a_site_are_kept(world):
     app = await deployed(world)
     for number in range(4):
         world.git.push(f"commit {number}")
@@ -99,7 +99,7 @@ async def test_only_the_present_and_the_former_files_stay(world):
     assert len([*(world.folder / "sites" / app).iterdir()]) == 2
 
 
-async def test_a_stopped_site_has_the_usual_page_and_a_deleted_one_no_files(world):
+async def test_a_stopped_site_is_not_served_and_a_deleted_site_has_no_files(world):
     app = await deployed(world)
     await world.post(f"/application/{app}/stop")
     await world.settle()
@@ -134,7 +134,7 @@ async def test_a_folder_that_cannot_be_served_fails_the_deployment_and_the_forme
     assert served(world, app) == before
 
 
-async def test_lost_files_are_put_in_place_again(world):
+async def test_lost_files_of_a_site_are_published_again_when_the_site_is_reconciled(world):
     app = await deployed(world)
     await world.installation.ctx.sites.discard(app)
     await looked_at(world, app)
@@ -198,13 +198,13 @@ async def test_settings_of_a_site_need_no_build(world):
     assert (rules.fallback, rules.headers[0].fields) == ("index.html", (("X-Frame-Options", "DENY"),))
 
 
-async def test_a_site_that_routes_in_the_browser_answers_its_paths_without_a_setting(world):
+async def test_a_single_page_application_gets_its_fallback_page_without_a_setting(world):
     world.builder.names = {"static": StaticSite(folder="dist", derived_fallback="index.html")}
     app = await deployed(world)
     assert read_index(Path(served(world, app))).rules.fallback == "index.html"
 
 
-async def test_the_first_setting_of_a_field_counts(world):
+async def test_the_first_static_header_setting_for_a_path_takes_precedence(world):
     world.builder.names = {"static": StaticSite(folder=".", headers=(SiteHeader("/*", "X", "of the build"),))}
     headers = [{"path": "/a", "name": "X", "value": "first"}, {"path": "/*", "name": "X", "value": "second"}]
     app = await deployed(world, static_headers=headers)
@@ -255,7 +255,7 @@ async def test_another_organization_cannot_name_the_files_of_a_site(world):
     assert project.status != 500
 
 
-async def test_a_port_of_a_site_speaks_http_whatever_it_is_called(world):
+async def test_every_port_of_a_static_site_serves_http_even_if_declared_as_tcp(world):
     tcp = {"internal_port": 9000, "protocol": "TCP", "publicly_accessible": True, "external_port": 30123}
     app = await deployed(world, ports=[PORT, tcp])
     assert {route.kind for route in world.router.routes[app]} == {"http"}
@@ -281,7 +281,7 @@ async def test_a_site_is_served_although_its_host_is_away(world):
     assert served(world, app) == folder
 
 
-async def test_a_port_that_is_left_out_gives_a_site_an_address(world):
+async def test_a_static_site_without_declared_ports_gets_an_address(world):
     app = await world.application()
     await deploy(world, app)
     await world.settle()

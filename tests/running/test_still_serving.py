@@ -71,7 +71,7 @@ async def test_a_first_release_that_failed_says_that_nothing_serves(world: World
         assert "No version of web serves now" in message.partition("\n")[0]
 
 
-async def test_a_stopped_service_has_no_version_that_still_serves(world: World):
+async def test_a_failed_deployment_of_a_stopped_service_says_that_no_version_serves(world: World):
     app = await deployed(world, name="web")
     await world.post(f"/application/{app}/stop")
     await world.settle()
@@ -79,13 +79,13 @@ async def test_a_stopped_service_has_no_version_that_still_serves(world: World):
     assert "No version of web serves now" in failed["message"]
 
 
-async def test_a_version_that_does_not_come_back_is_not_said_to_serve(world: World):
+async def test_a_former_version_that_cannot_be_restarted_is_not_reported_as_serving(world: World):
     app = await deployed(world, storage=[{"size": 1, "mount_point": "/data"}])
     failed = await failed_after(world, app, broken_engine)
     assert "is to serve as before, but none of its instances runs now" in failed["message"]
 
 
-async def test_a_restart_that_failed_names_the_version_too(world: World):
+async def test_a_failed_restart_names_the_version_that_still_serves(world: World):
     app = await deployed(world)
     early_end(world)
     answer = await world.post(f"/application/{app}/restart-service")
@@ -109,7 +109,7 @@ async def test_a_cancelled_release_names_the_version_that_keeps_serving(world: W
     assert shown["message"].endswith(" still serves")
 
 
-async def test_a_stop_that_failed_says_nothing_of_versions(world: World):
+async def test_a_failed_uninstall_mentions_no_version(world: World):
     app = await deployed(world)
     world.engine.keeps = "a volume is in use"
     answer = await world.post(f"/application/{app}/uninstall")
@@ -132,7 +132,9 @@ async def test_a_stopped_service_is_meant_to_have_no_instances(world: World):
     assert (await world.get(f"/application/{app}/status"))["instances"] == 2
 
 
-async def test_the_last_lines_of_a_failed_release_are_its_own_however_much_others_write(world: World):
+async def test_the_last_lines_of_a_failed_release_are_its_own_even_if_other_instances_write_more(
+    world: World,
+):
     app = await deployed(world)
     (first,) = await deployments(world, app)
     world.engine.writes, world.engine.exits = "KeyError: 'PORT'", "exited with code 3"

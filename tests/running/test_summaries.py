@@ -16,7 +16,7 @@ async def test_each_project_and_environment_says_how_many_services_it_has(world:
     assert stats == {"id": project, "service_total_number": 2, "environment_total_number": 2}
 
 
-async def test_services_of_all_kinds_are_listed_as_their_kinds_answer_them(world: World):
+async def test_the_list_of_all_services_shows_each_service_as_its_own_endpoint_does(world: World):
     environment = await world.environment()
     app, database = await world.application(environment), await world.database(environment)
     for base in ("", "/compat"):
@@ -25,7 +25,7 @@ async def test_services_of_all_kinds_are_listed_as_their_kinds_answer_them(world
         assert sorted(listed, key=lambda one: one["service_type"], reverse=True) == [one.json for one in each]
 
 
-async def test_a_list_of_statuses_has_what_each_status_answers(world: World):
+async def test_a_list_of_statuses_equals_the_individual_statuses(world: World):
     project = await world.project()
     environment = await world.environment(project)
     app = await world.application(environment)

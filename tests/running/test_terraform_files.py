@@ -84,7 +84,7 @@ async def test_the_variables_of_a_module_are_listed_with_their_defaults(world: W
     }
 
 
-async def test_files_with_values_are_found_below_the_folder(world: World, repository: Repository):
+async def test_terraform_values_files_below_the_root_folder_are_listed(world: World, repository: Repository):
     answer = await values(world, asked(repository, mode=AUTO))
     assert answer.status == 200, answer
     assert answer["results"] == [
@@ -101,7 +101,7 @@ async def test_files_with_values_are_found_below_the_folder(world: World, reposi
     ]
 
 
-async def test_named_files_are_read_alone(world: World, repository: Repository):
+async def test_with_specific_paths_only_the_named_values_files_are_read(world: World, repository: Repository):
     mode = {"type": "SpecificPaths", "paths": ["/env/prod.tfvars.json"]}
     answer = await values(world, asked(repository, mode=mode))
     assert [file["source"] for file in answer["results"]] == ["env/prod.tfvars.json"]
@@ -114,7 +114,7 @@ async def test_a_sensitive_value_is_in_no_answer(world: World, repository: Repos
         assert b"hush" not in answer.body
 
 
-async def test_a_module_that_cannot_be_read_hides_its_values(world: World, repository: Repository):
+async def test_the_error_about_an_unreadable_module_shows_no_values(world: World, repository: Repository):
     repository.put({"bucket/broken.tf": 'variable "other" {\n  default = "hush-hush"\n'}).commit()
     for ask, more in BOTH:
         answer = await ask(world, asked(repository, **more))
@@ -160,7 +160,7 @@ async def test_a_wrong_mode_is_refused_with_its_field(world: World, repository: 
         ("#" * (MOST_OF_ONE + 1), "bad.tf is too large"),
     ],
 )
-async def test_a_file_that_is_not_understood_is_refused_with_its_place(
+async def test_an_invalid_terraform_file_is_refused_with_its_line(
     world: World, repository: Repository, text, reason
 ):
     repository.put({"bucket/bad.tf": text}).commit()
@@ -169,7 +169,7 @@ async def test_a_file_that_is_not_understood_is_refused_with_its_place(
     assert reason in answer.message
 
 
-async def test_the_files_of_a_question_have_a_size_together(world: World, repository: Repository):
+async def test_terraform_files_that_are_too_large_together_are_refused(world: World, repository: Repository):
     count = MOST_OF_ALL // MOST_OF_ONE + 1
     repository.put({f"bucket/{number}.tf": "#" * MOST_OF_ONE for number in range(count)}).commit()
     answer = await variables(world, asked(repository))
@@ -183,7 +183,9 @@ async def test_more_files_than_are_read_are_refused(world: World, repository: Re
     assert f"there are {MOST_PATHS + 1} files" in answer.message
 
 
-async def test_a_link_is_followed_in_the_repository(world: World, repository: Repository):
+async def test_a_symlink_inside_the_repository_is_followed_in_a_terraform_module(
+    world: World, repository: Repository
+):
     repository.put({"common/shared.tf": 'variable "shared" {}'})
     repository.link("bucket/shared.tf", "../common/shared.tf")
     repository.link("lost/gone.tf", "nowhere.tf").commit()
@@ -233,7 +235,7 @@ async def test_reading_module_files_needs_the_scope_write(world: World, reposito
         assert statuses == [403, 404, 200]
 
 
-async def test_a_question_leaves_no_files_and_no_events(world: World, repository: Repository):
+async def test_reading_a_terraform_module_leaves_no_files_and_no_events(world: World, repository: Repository):
     before = (await world.get(f"/organization/{world.org}/events")).json
     await variables(world, asked(repository))
     assert (await world.get(f"/organization/{world.org}/events")).json == before

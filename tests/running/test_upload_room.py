@@ -34,7 +34,7 @@ def folder(number: int) -> bytes:
     return packed(entry("data", str(number).encode() * 20_000))
 
 
-async def test_uploads_of_an_application_have_room_together_whether_complete_or_not(small):
+async def test_uploads_of_an_application_are_limited_in_total_size_whether_complete_or_not(small):
     world, app = small
     await uploaded(world, app, folder(1))
     second = await begun(world, app, folder(2))
@@ -47,7 +47,7 @@ async def test_uploads_of_an_application_have_room_together_whether_complete_or_
 
 
 @pytest.mark.parametrize("is_deployed", [True, False])
-async def test_uploads_that_nothing_needs_give_way_to_a_new_one(small, is_deployed):
+async def test_an_old_upload_that_is_not_deployed_is_removed_for_a_new_one(small, is_deployed):
     world, app = small
     first = await uploaded(world, app, folder(1))
     if is_deployed:
@@ -61,7 +61,7 @@ async def test_uploads_that_nothing_needs_give_way_to_a_new_one(small, is_deploy
     assert archives(world) == ({first["id"], second["id"]} if is_deployed else {second["id"]})
 
 
-async def test_an_upload_that_is_refused_as_too_large_pushes_nothing_out(small):
+async def test_a_refused_too_large_upload_removes_no_other_upload(small):
     world, app = small
     first, _ = await uploaded(world, app, folder(1)), await uploaded(world, app, folder(2))
     age(world, app, first["id"])
@@ -70,7 +70,7 @@ async def test_an_upload_that_is_refused_as_too_large_pushes_nothing_out(small):
     assert first["id"] in archives(world)
 
 
-async def test_uploads_leave_a_part_of_the_disk_free(world, app):
+async def test_uploads_are_refused_below_the_disk_reserve(world, app):
     id = await begun(world, app)
     uploads = world.installation.ctx.uploads
     uploads._reserve = 2**60
@@ -128,7 +128,7 @@ async def test_stalled_uploads_are_removed_and_needed_ones_stay(world, app):
 
 
 @pytest.mark.parametrize("is_late", [True, False])
-async def test_uploads_of_which_nothing_came_for_a_day_leave_room_for_others(world, app, is_late):
+async def test_uploads_without_progress_for_a_day_do_not_count_towards_the_limit(world, app, is_late):
     """The control: those of today count."""
     for _ in range(MOST_OPEN):
         await begun(world, app)
@@ -154,7 +154,7 @@ async def test_the_archive_of_a_deleted_upload_is_removed(world, app):
     assert archives(world) == set()
 
 
-async def test_archives_that_are_missing_from_the_database_are_kept(world, app):
+async def test_upload_archives_unknown_to_the_database_are_kept(world, app):
     """Such as those of a server that was started with the database of another. The control: a database that
     has deleted the application erases them."""
     made = await uploaded(world, app)

@@ -52,7 +52,7 @@ async def test_a_part_at_another_offset_is_refused_with_the_right_one(world, app
     assert (answer.status, answer.headers["upload-offset"]) == (409, "5000")
 
 
-async def test_bytes_of_a_part_that_was_cut_off_stay(world, app):
+async def test_the_received_bytes_of_an_interrupted_upload_part_are_kept(world, app):
     id = await begun(world, app)
     path = f"/application/{app}/upload/{id}/content"
     scope = {"type": "http", "method": "PUT", "path": path, "query_string": b"", "client": ("203.0.113.7", 1)}
@@ -72,14 +72,14 @@ async def test_bytes_of_a_part_that_was_cut_off_stay(world, app):
     assert head.headers["upload-offset"] == "700"
 
 
-async def test_two_requests_do_not_write_one_upload_at_a_time(world, app):
+async def test_concurrent_writes_to_one_upload_are_refused(world, app):
     id = await begun(world, app)
     with world.installation.ctx.uploads.writing(StoredUpload(app, id)):
         assert (await sent(world, app, id, FOLDER)).status == 409
     assert (await sent(world, app, id, FOLDER)).status == 200
 
 
-async def test_more_bytes_than_were_announced_are_refused(world, app):
+async def test_an_upload_longer_than_announced_is_refused(world, app):
     id = await begun(world, app)
     assert (await sent(world, app, id, FOLDER + b"x")).status == 413
     assert world.installation.ctx.uploads.size(StoredUpload(app, id)) == 0
@@ -95,7 +95,7 @@ async def test_an_upload_above_the_limit_is_refused_before_it_is_sent(make_world
         assert (answer.status, answer.message.startswith("size: send at most 2048 bytes")) == (413, True)
 
 
-async def test_other_bytes_than_announced_are_refused_and_sent_again(world, app):
+async def test_an_upload_whose_checksum_differs_is_refused_and_can_be_sent_again(world, app):
     id = await begun(world, app)
     await sent(world, app, id, FOLDER[:-1] + b"x")
     answer = await world.post(f"/application/{app}/upload/{id}/complete")
@@ -112,7 +112,7 @@ async def test_a_hostile_archive_is_refused_with_the_reason(world, app):
     assert (answer.status, answer.message) == (400, "Remove the symbolic link l: it leads out of the folder")
 
 
-async def test_one_application_has_few_open_uploads(world, app):
+async def test_an_application_has_at_most_ten_open_uploads(world, app):
     for _ in range(10):
         await begun(world, app)
     assert (await world.post(f"/application/{app}/upload", announced(FOLDER))).status == 409
@@ -151,7 +151,7 @@ async def test_the_newest_upload_is_deployed_and_an_unchanged_folder_builds_noth
     assert await world.state(f"/application/{app}") == "RUNNING"
 
 
-async def test_a_deploy_names_an_upload_and_redeploy_and_rollback_follow_it(world, app):
+async def test_deploy_may_choose_an_upload_and_redeploy_and_rollback_use_the_respective_one(world, app):
     first, second = await uploaded(world, app), await uploaded(world, app, OTHER)
     for chosen in (first, second):
         answer = await world.post(f"/application/{app}/deploy", {"upload_id": chosen["id"]})
@@ -164,7 +164,7 @@ async def test_a_deploy_names_an_upload_and_redeploy_and_rollback_follow_it(worl
     assert await world.state(f"/application/{app}") == "RUNNING"
 
 
-async def test_an_application_with_a_repository_is_deployed_from_an_upload_too(world):
+async def test_an_application_with_a_git_repository_can_also_be_deployed_from_an_upload(world):
     app = await world.application()
     chosen = await uploaded(world, app)
     await world.post(f"/application/{app}/deploy", {"upload_id": chosen["id"]})
@@ -186,7 +186,7 @@ async def test_an_application_with_a_repository_is_deployed_from_an_upload_too(w
         ("an unknown version", 409, "git_commit_id: choose a version that is kept"),
     ],
 )
-async def test_a_deploy_without_its_upload_says_what_to_do(world, app, chosen, status, message):
+async def test_a_deploy_without_a_usable_upload_is_refused_with_advice(world, app, chosen, status, message):
     bodies: dict[str, Any] = {"nothing": {}, "an unknown version": {"git_commit_id": "1234567"}}
     if chosen == "another application's":
         other = await world.application()
@@ -223,7 +223,7 @@ async def test_an_application_needs_a_repository_or_the_source_upload(world):
     assert patched.status == 400
 
 
-async def test_the_application_may_lie_in_a_folder_of_the_upload(world):
+async def test_root_path_may_select_a_folder_of_the_upload(world):
     app = await world.application(source="UPLOAD", git_repository=None, root_path="/apps/web")
     await uploaded(world, app)
     await deploy(world, app)
@@ -236,7 +236,7 @@ async def test_the_application_may_lie_in_a_folder_of_the_upload(world):
 
 
 @pytest.mark.parametrize("path", ["..", "/a/../..", "../a"])
-async def test_the_folder_of_an_uploaded_application_is_inside(world, app, path):
+async def test_the_root_path_of_an_uploaded_application_must_stay_inside_the_upload(world, app, path):
     answer = await world.patch(f"/application/{app}", {"root_path": path})
     assert (answer.status, answer.message) == (
         400,
@@ -244,7 +244,7 @@ async def test_the_folder_of_an_uploaded_application_is_inside(world, app, path)
     )
 
 
-async def test_a_repository_names_the_folder_itself(world):
+async def test_an_application_with_a_git_repository_must_set_the_root_path_of_the_repository(world):
     app = await world.application()
     answer = await world.patch(f"/application/{app}", {"root_path": "/web"})
     assert (answer.status, answer.message) == (
@@ -254,7 +254,7 @@ async def test_a_repository_names_the_folder_itself(world):
 
 
 @pytest.mark.slow
-async def test_an_archive_waits_while_as_many_as_allowed_are_checked(world, app):
+async def test_completing_an_upload_waits_while_the_maximum_number_of_archives_is_checked(world, app):
     uploads = world.installation.ctx.uploads
     id = await begun(world, app)
     await sent(world, app, id, FOLDER)
@@ -270,7 +270,7 @@ async def test_an_archive_waits_while_as_many_as_allowed_are_checked(world, app)
 
 
 @pytest.mark.parametrize("disk_reserve", [2 << 30, 0])
-async def test_uploads_leave_the_room_without_which_nothing_is_built(tmp_path, monkeypatch, disk_reserve):
+async def test_uploads_also_leave_the_disk_reserve_of_builds_free(tmp_path, monkeypatch, disk_reserve):
     """Negative control: without it, they take all but their own reserve."""
     facts = [4096, 4096, 25 << 20, 820_000, 820_000, 10_000, 10_000, 10_000, 0, 255]  # 100 GiB, 3.1 free
     monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(facts))
@@ -297,9 +297,7 @@ async def test_on_a_small_disk_uploads_leave_a_part_of_it(tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("org", "environment", "is_next"), [("ada", "home", True), ("mallory", "play", False)]
 )
-async def test_archives_of_one_organization_are_not_all_checked_before_one_of_another(
-    tmp_path, org, environment, is_next
-):
+async def test_checks_of_archives_of_different_organizations_take_turns(tmp_path, org, environment, is_next):
     uploads, ends = UploadFiles(tmp_path), [asyncio.Event() for _ in range(20)]
 
     async def check(end: asyncio.Event, org: str, environment: str) -> None:
@@ -346,7 +344,7 @@ async def test_archives_of_one_environment_do_not_delay_another_environment(tmp_
 
 @pytest.mark.parametrize("is_inside", [True, False], ids=["inside", "outside"])
 @pytest.mark.parametrize("way", ["{0}", "/{0}", "deploy/../{0}"])
-async def test_no_file_outside_of_the_folder_is_read_as_its_dockerfile(world, tmp_path, way, is_inside):
+async def test_a_dockerfile_path_outside_the_upload_is_not_read(world, tmp_path, way, is_inside):
     """The path comes from a client, and a read of some files of the machine never ends."""
     (tmp_path / "Dockerfile").write_text("FROM x\nARG TOLD\n")
     outside = "../" * 20 + str(tmp_path / "Dockerfile")[1:]

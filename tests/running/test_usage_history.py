@@ -65,49 +65,51 @@ def test_a_full_history_stays_within_the_bound_of_the_manual():
     assert MOST_BYTES // 4 < kept < MOST_BYTES
 
 
-def test_an_instance_that_ended_gives_way_to_a_new_one(small: UsageHistory):
+def test_the_usage_of_an_ended_instance_is_dropped_for_a_new_one(small: UsageHistory):
     note(small, 100, "gone", "stays")
     note(small, 101, "stays")
     note(small, 110, "stays", "new")
     assert [is_kept(small, name, 110) for name in ("gone", "stays", "new")] == [False, True, True]
 
 
-def test_the_usage_of_the_instance_that_ended_first_is_dropped(small: UsageHistory):
+def test_of_two_ended_instances_the_one_that_ended_first_is_dropped(small: UsageHistory):
     note(small, 100, "first", "second")
     note(small, 101, "second")
     note(small, 110, "new")
     assert [is_kept(small, name, 110) for name in ("first", "second", "new")] == [False, True, True]
 
 
-def test_instances_that_run_stay_where_there_is_no_room(small: UsageHistory):
+def test_without_room_the_usage_of_running_instances_is_kept_and_new_ones_are_not_recorded(
+    small: UsageHistory,
+):
     """The control of the test above: with too many, none would be whole."""
     for point in (100, 101):
         note(small, point, "one", "two", "three")
     assert [is_kept(small, name, 101) for name in ("one", "two", "three")] == [True, True, False]
 
 
-def test_instances_of_another_place_that_is_measured_a_moment_later_stay(small: UsageHistory):
+def test_instances_of_a_place_measured_slightly_later_are_not_dropped(small: UsageHistory):
     note(small, 100, "here")
     note(small, 100, "there")
     note(small, 101, "here", "new")
     assert is_kept(small, "there", 101)
 
 
-def test_services_that_ran_once_leave_room_for_others(small: UsageHistory):
+def test_the_usage_of_ended_job_runs_makes_room_for_other_services(small: UsageHistory):
     for point in range(100, 110):
         note(small, point * 10, f"job-{point}")
     note(small, 2000, "new")
     assert is_kept(small, "new", 2000)
 
 
-def test_a_service_without_requests_takes_no_room(small: UsageHistory):
+def test_a_service_without_current_requests_makes_room_for_others(small: UsageHistory):
     for point in (100, 101):
         count(small, point, "one", "two")
     count(small, 120, "three")
     assert requests(small, "three", 120) == [1.0]
 
 
-def test_rates_that_were_not_kept_are_unknown_and_not_zero(small: UsageHistory):
+def test_request_rates_that_were_not_recorded_are_unknown_and_not_zero(small: UsageHistory):
     for point in (100, 101):
         count(small, point, "one", "two", "three")
     note(small, 100, "three")
@@ -116,7 +118,7 @@ def test_rates_that_were_not_kept_are_unknown_and_not_zero(small: UsageHistory):
     assert requests(small, "three", 111) == [*[None] * 10, 1.0, 0.0]
 
 
-def test_rates_are_zero_where_everything_was_kept(small: UsageHistory):
+def test_request_rates_are_zero_if_everything_was_recorded(small: UsageHistory):
     """The control of the test above."""
     for point in (100, 101):
         count(small, point, "one")
@@ -135,14 +137,14 @@ def test_a_series_is_dropped_an_hour_after_its_last_point():
     assert not is_kept(history, "old", 1000 + KEPT)
 
 
-def test_a_late_point_changes_nothing():
+def test_a_point_older_than_the_latest_is_ignored():
     history = UsageHistory()
     note(history, 1000, "one")
     history.note_usage(at(999), {("one", "1-0"): {"cpu": 9.0, "memory": 9.0}})
     assert history.of("one", at(1000)).instances["1-0"]["memory"] == [2.0]
 
 
-def test_a_gap_shows_no_points_of_an_hour_before():
+def test_a_gap_contains_no_points_of_an_hour_before():
     history = UsageHistory()
     for point in (*range(1000, 1000 + KEPT), 1000 + KEPT + 3):
         note(history, point, "one")
@@ -150,7 +152,7 @@ def test_a_gap_shows_no_points_of_an_hour_before():
     assert memory == [*[2.0] * (KEPT - 4), None, None, None, 2.0]
 
 
-def test_an_answer_has_the_newest_instances_of_a_service():
+def test_metrics_show_the_newest_instances_of_a_service():
     history = UsageHistory()
     for generation in range(MOST_SHOWN + 5):
         history.note_usage(at(1000 + generation), {("one", f"{generation}-0"): POINT})
@@ -158,7 +160,7 @@ def test_an_answer_has_the_newest_instances_of_a_service():
     assert {*shown} == {f"{generation}-0" for generation in range(5, MOST_SHOWN + 5)}
 
 
-def test_after_the_clock_was_set_back_points_are_kept_again():
+def test_after_the_clock_is_set_back_usage_points_are_recorded_again():
     """A machine that started with a clock hours ahead would otherwise measure nothing for hours."""
     history = UsageHistory()
     note(history, 1000, "web")
@@ -173,7 +175,7 @@ def test_after_the_clock_was_set_back_points_are_kept_again():
     assert requests(history, "other", 102) is None
 
 
-def test_a_point_that_is_a_little_late_ends_no_hour():
+def test_a_slightly_late_usage_point_does_not_reset_the_history():
     history = UsageHistory()
     for point in (100, 101, 102, 101):
         note(history, point, "web")

@@ -64,7 +64,7 @@ async def waiting(world: World, path: str, action: str) -> str:
 
 
 @pytest.mark.parametrize("action", ["redeploy", "stop", "uninstall", "restart-service"])
-async def test_status_and_deployment_show_the_reason_of_a_wait_until_it_ends(action):
+async def test_status_and_deployment_show_why_they_wait_until_the_wait_ends(action):
     async with make_world() as world:
         path, engine = await application(world)
         engine.away = True
@@ -105,7 +105,9 @@ async def test_a_build_says_that_its_builder_is_away():
 
 
 @pytest.mark.parametrize(("action", "ends"), [("deploy", "RUNNING"), ("stop", "STOPPED")])
-async def test_a_newer_deployment_ends_one_whose_program_listens_elsewhere(monkeypatch, action, ends):
+async def test_a_newer_deployment_supersedes_one_whose_program_listens_on_another_port(
+    monkeypatch, action, ends
+):
     for name in ("LOOK_EVERY", "SURE_AFTER"):
         monkeypatch.setattr(readiness, name, 0.0)
     async with make_world() as world:
@@ -146,7 +148,7 @@ async def test_a_release_that_is_known_to_wait_yields_to_a_newer_deployment(monk
             world.engine.probes.problem = ""
 
 
-async def test_a_newer_deployment_lets_one_finish_that_waits_for_nothing():
+async def test_a_newer_deployment_waits_for_a_running_one_that_is_not_stuck():
     async with make_world() as world:
         path = f"/application/{await world.application()}"
         world.engine.gate = asyncio.Event()
@@ -159,7 +161,7 @@ async def test_a_newer_deployment_lets_one_finish_that_waits_for_nothing():
         assert (await world.get(older))["status"] == "SUCCEEDED"
 
 
-async def test_the_command_line_lists_deployments_with_state_first_and_reason():
+async def test_deployment_list_shows_the_state_first_and_the_reason_of_a_wait():
     async with make_world() as world, served(world) as url:
         path, engine = await application(world)
         engine.away = True

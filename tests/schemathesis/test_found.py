@@ -23,7 +23,9 @@ async def test_an_unreachable_git_address_is_stored_without_a_server_error(town:
 
 
 @pytest.mark.parametrize("blank", ["\x85", "\x9f", "\xa0", "\u2028", "\u3000", "\ufeff"])
-async def test_a_name_has_no_blank_at_its_ends_in_any_script(town: Town, blank: str) -> None:
+async def test_a_name_with_leading_or_trailing_white_space_of_any_script_is_refused(
+    town: Town, blank: str
+) -> None:
     projects = f"/organization/{town.world.org}/project"
     for name in (blank, f"{blank}shop", f"shop{blank}"):
         answer = await town.world.post(projects, {"name": name})
@@ -34,7 +36,7 @@ async def test_a_name_has_no_blank_at_its_ends_in_any_script(town: Town, blank: 
 @pytest.mark.parametrize(
     "url", ["https://ü.example/", "https://a.example/ü", "https://a/%zz", "https://a/{id}"]
 )
-async def test_a_receiver_is_a_uri_and_so_has_no_letters_to_be_mistaken(town: Town, url: str) -> None:
+async def test_a_webhook_address_with_non_ascii_letters_is_refused(town: Town, url: str) -> None:
     body = {"target_url": url, "events": ["DEPLOYMENT_FAILED"]}
     answer = await town.world.post(f"/organization/{town.world.org}/webhook", body)
     assert answer.status == 400
@@ -92,7 +94,7 @@ async def test_an_idempotency_key_is_printable_ascii(town: Town, key: str, statu
     assert answer.status == status
 
 
-async def test_a_page_of_another_origin_can_read_the_headers_of_the_document() -> None:
+async def test_a_cross_origin_page_can_read_all_documented_response_headers() -> None:
     console = "https://console.example"
     async with make_world(cors_origins=(console,)) as world:
         answer = await world.get("/organization", headers={"Origin": console})

@@ -155,7 +155,9 @@ SILENT = {
 
 
 @pytest.mark.parametrize("check", [*FIRST, *nightly(*OTHERS)])
-async def test_a_broken_promise_is_found_out(town: Town, check: str) -> None:
+async def test_a_server_that_breaks_one_promise_fails_the_check_of_that_promise(
+    town: Town, check: str
+) -> None:
     assert await _found_out(town, LIES[check], check)
 
 

@@ -75,14 +75,14 @@ def _summary(database: str, report: Report) -> str:
     return f"\nschemathesis: {report.cases.total()} cases on {database} with seed {SEED} ({phases})"
 
 
-def test_a_pattern_means_the_same_to_the_server_and_to_its_readers():
+def test_patterns_of_the_document_use_no_classes_that_python_and_ecmascript_read_differently():
     """Python reads `\\s`, `\\d`, `\\w` and `\\b` in its own way, JSON Schema as ECMA 262 does."""
     patterns = [part["pattern"] for part in within(DOCUMENT) if isinstance(part.get("pattern"), str)]
     assert len(patterns) > 50
     assert [pattern for pattern in patterns if re.search(r"(?<!\\)(\\\\)*\\[sSdDwWbB]", pattern)] == []
 
 
-def test_a_pattern_stays_readable_where_a_tool_writes_the_length_into_it():
+def test_patterns_of_the_document_stay_valid_when_schemathesis_adds_the_length():
     """schemathesis writes invisible characters of higher planes with Python's escapes, unlike ECMA 262."""
     assert _unreadable({"pattern": "^[^\U000e0000-\U000e007f]*$", "maxLength": 9})
     assert [

@@ -74,7 +74,7 @@ def misplaced(from_outside: bool, listeners: list[tuple[int, str]]) -> PortMisma
         (OUTSIDE, [(8000, LOOPBACK)], PortMismatch(f"{ONLY} 127.0.0.1:8000 only", None, True)),
     ],
 )
-def test_a_program_that_listens_elsewhere_gets_advice_what_to_change(from_outside, listeners, expected):
+def test_a_program_listening_on_another_port_or_address_gets_advice(from_outside, listeners, expected):
     assert misplaced(from_outside, listeners) == expected
 
 
@@ -95,14 +95,14 @@ def test_advice_lists_all_other_ports_and_chooses_none():
         (OUTSIDE, [(3000, EVERYWHERE), (8000, EVERYWHERE)]),
     ],
 )
-def test_a_program_that_listens_where_it_should_or_nowhere_gets_no_advice(from_outside, listeners):
+def test_a_program_listening_as_declared_or_nowhere_gets_no_advice(from_outside, listeners):
     assert misplaced(from_outside, listeners) is None
 
 
 @pytest.mark.parametrize(
     ("family", "table", "address"), [(socket.AF_INET, "tcp", LOOPBACK), (socket.AF_INET6, "tcp6", "::1")]
 )
-def test_the_tables_of_the_kernel_tell_address_and_port_of_a_listener(family, table, address):
+def test_listening_sockets_are_read_from_the_kernel_tables_with_address_and_port(family, table, address):
     with socket.socket(family) as listening:
         listening.bind((address, 0))
         port = listening.getsockname()[1]
@@ -143,7 +143,7 @@ def program(*, automatic: bool = False, **fields: Any) -> Workload:
     return replace(web, ports=tuple(replace(port, automatic=automatic) for port in web.ports))
 
 
-async def test_the_port_on_which_a_program_listens_is_noted_once_and_in_the_failure(engine):
+async def test_the_port_on_which_a_program_listens_is_logged_once_and_in_the_failure(engine):
     engine.probes.listeners = [ListeningPort(8000, LOOPBACK)]
     noted, failure = await waited(engine)
     assert noted == [OTHER + SHARED]
@@ -156,13 +156,11 @@ async def test_a_program_that_listens_nowhere_has_the_reason_noted_once(engine):
     assert str(failure).startswith("Look at the log: web was not healthy after 0 seconds: it does not answer")
 
 
-def test_a_wait_is_noted_after_seconds_and_given_up_after_some_more():
+def test_a_readiness_wait_is_logged_after_10_and_given_up_after_20_seconds():
     assert (readiness.SURE_AFTER, readiness.NOTED_AFTER, readiness.GIVEN_UP_AFTER) == (3.0, 10.0, 20.0)
 
 
-async def test_a_program_that_listens_on_another_port_only_is_not_waited_for_until_the_end(
-    engine, monkeypatch
-):
+async def test_waiting_for_a_program_that_listens_only_on_another_port_is_given_up_early(engine, monkeypatch):
     monkeypatch.setattr(readiness, "GIVEN_UP_AFTER", 0.01)
     engine.probes.listeners = [ListeningPort(8000, LOOPBACK)]
     noted, failure = await waited(engine, program(patience=300))
@@ -173,9 +171,7 @@ async def test_a_program_that_listens_on_another_port_only_is_not_waited_for_unt
 @pytest.mark.parametrize(
     "fields", [{"watched": True}, {"volumes": (Volume(name="v1", mount="/data"),)}], ids=["probe", "volumes"]
 )
-async def test_a_program_that_may_prepare_something_first_is_waited_for_until_the_end(
-    engine, monkeypatch, fields
-):
+async def test_a_program_with_a_long_probe_or_start_is_waited_for_until_the_end(engine, monkeypatch, fields):
     monkeypatch.setattr(readiness, "GIVEN_UP_AFTER", 0.0)
     engine.probes.listeners = [ListeningPort(8000, LOOPBACK)]
     _, failure = await waited(engine, program(patience=0.1, **fields))
@@ -201,7 +197,7 @@ async def test_a_port_chosen_by_windlass_is_replaced_by_the_one_on_which_the_pro
     [(False, 8000, {8000}), (True, 8000, set()), (True, 6379, {6379})],
     ids=["a person chose the port", "it is no HTTP", "a port of databases"],
 )
-async def test_a_port_is_taken_over_only_where_that_is_certain(engine, automatic, port, speaks):
+async def test_an_automatic_port_is_switched_only_to_a_single_http_port(engine, automatic, port, speaks):
     engine.probes.listeners, engine.probes.speaks = [ListeningPort(port, LOOPBACK)], speaks
     _, failure = await waited(engine, program(automatic=automatic, patience=0.1))
     assert not isinstance(failure, ListensElsewhere)
@@ -210,7 +206,7 @@ async def test_a_port_is_taken_over_only_where_that_is_certain(engine, automatic
 @pytest.mark.parametrize(
     ("answer", "is_http"), [(b"HTTP/1.0 404 Not Found\r\n", True), (b"SSH-2.0-x\r\n", False), (b"", False)]
 )
-async def test_a_server_speaks_http_if_it_answers_a_request_so(answer, is_http):
+async def test_a_port_speaks_http_if_its_answer_is_an_http_response(answer, is_http):
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()
         writer.write(answer)

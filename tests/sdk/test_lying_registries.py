@@ -28,7 +28,7 @@ def endless_registry(numbers: Iterator[int], most: int) -> Servers:
     return Servers(answer)
 
 
-async def test_a_list_that_names_a_next_page_for_ever_is_read_to_a_limit():
+async def test_an_endless_list_of_a_registry_is_read_up_to_a_page_limit():
     """Negative control: `test_pages_are_read_to_the_end_and_never_at_another_host`."""
     read = await registry(endless_registry(count(), MOST_PAGES + 1), URL).tags("a", 10)
     assert (read.names, read.is_complete) == ([], False)
@@ -55,7 +55,7 @@ async def test_a_list_that_comes_too_slowly_is_given_up():
     assert refused.value.problem is Problem.UNREACHABLE
 
 
-async def test_names_that_no_image_and_no_tag_has_are_left_out():
+async def test_invalid_image_and_tag_names_of_a_registry_are_left_out():
     listed = ["1.0", "x y", "../../v2/other", "a\r\nHost: evil.test", "n" * 300, ""]
     servers = Servers(lambda *_: (200, {}, {"repositories": listed}))
     assert (await registry(servers, URL).images(10)).names == ["1.0"]
@@ -80,7 +80,7 @@ async def test_a_malformed_answer_of_a_registry_is_reported(body: bytes):
 
 
 @pytest.mark.parametrize("realm", ["https://[", "https://auth.example.com:99999/token", "https://[::1/x"])
-async def test_a_server_for_tokens_without_an_address_gets_no_login(realm: str):
+async def test_a_token_server_with_an_invalid_address_gets_no_login(realm: str):
     header = {"www-authenticate": f'Bearer realm="{realm}",service="x"'}
     servers = Servers(lambda *_: (401, header, {}))
     assert not may_give_tokens("GENERIC_CR", URL, realm)

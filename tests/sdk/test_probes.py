@@ -35,7 +35,7 @@ def instance(port: int) -> Instance:
 
 
 @pytest.mark.parametrize("kind", [ProbeKind.TCP, ProbeKind.HTTP])
-async def test_a_program_that_listens_nowhere_fails_with_the_variable_of_its_port_named(kind):
+async def test_a_program_that_listens_nowhere_fails_the_probe_with_advice_about_port(kind):
     problem = await run_probe(ENGINE, instance(free_port()), HealthProbe(kind=kind, port=8080))
     assert "on port 8080 (connection refused)" in problem
     assert "listen at 0.0.0.0, on the port in the variable PORT" in problem
@@ -75,7 +75,7 @@ def listener():
 @pytest.mark.parametrize(
     "read", [kernel_listeners.queued, lambda port: queued_at(Path("/proc/net/tcp").read_text(), port)]
 )
-def test_the_kernel_tells_how_many_connections_wait_to_be_accepted(listener, read):
+def test_the_number_of_connections_waiting_to_be_accepted_is_read_from_the_kernel(listener, read):
     port = listener.getsockname()[1]
     assert read(port) == 0
     with socket.create_connection(("127.0.0.1", port)), socket.create_connection(("127.0.0.1", port)):
@@ -86,7 +86,7 @@ def test_the_kernel_tells_how_many_connections_wait_to_be_accepted(listener, rea
     assert read(port) is None
 
 
-async def test_a_program_that_listens_and_accepts_nothing_passes_only_where_an_open_port_is_enough(
+async def test_a_program_that_listens_but_accepts_no_connection_passes_only_a_tcp_probe(
     listener, monkeypatch
 ):
     monkeypatch.setattr(probes, "_ACCEPTED", 0.05)
@@ -120,7 +120,7 @@ async def test_a_program_that_ends_without_having_accepted_does_not_pass(listene
     assert problem == "it does not answer on port 8080 (the connection is closed at once)"
 
 
-async def test_an_instance_that_ended_while_nothing_could_be_seen_does_not_pass(listener):
+async def test_a_probe_fails_if_the_instance_ended_during_the_check(listener):
     """As a container, whose network goes with it before it can say that a connection is closed."""
 
     def end(port: int) -> int | None:
@@ -131,11 +131,11 @@ async def test_an_instance_that_ended_while_nothing_could_be_seen_does_not_pass(
 
 
 @pytest.mark.parametrize("look", [lambda port: None, unable])
-async def test_an_open_port_is_enough_where_the_engine_does_not_see_what_waits(listener, look):
+async def test_an_open_port_passes_if_the_engine_cannot_see_waiting_connections(listener, look):
     assert await run_probe(seeing(look), instance(listener.getsockname()[1]), ACCEPTED) == ""
 
 
-async def test_an_answer_whose_first_line_is_too_long_to_be_read_does_not_pass():
+async def test_an_answer_with_an_overlong_first_line_fails_the_probe():
     """It is a reason like others: an exception would be tried again for good, and no deployment would end."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

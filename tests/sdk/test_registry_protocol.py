@@ -86,7 +86,7 @@ async def test_a_wrong_login_is_refused_by_the_server_for_tokens():
     assert refused.value.problem is Problem.LOGIN
 
 
-async def test_a_login_is_not_sent_to_a_server_of_another_domain():
+async def test_a_registry_login_is_not_sent_to_a_token_server_of_another_domain():
     """Negative control: a neighbour of the registry gets it."""
     for realm, gets in (("https://auth.evil.test/token", False), ("https://auth.example.com/token", True)):
         servers = Servers(token_registry(realm))
@@ -116,7 +116,7 @@ async def test_a_login_is_not_sent_to_a_server_of_another_domain():
         ("GENERIC_CR", "http://127.0.0.1:5000", "http://127.0.0.1:5001/token", False),
     ],
 )
-def test_a_server_for_tokens_belongs_to_its_registry(kind, url, realm, may):
+def test_a_token_server_must_belong_to_its_registry(kind, url, realm, may):
     assert may_give_tokens(kind, url, realm) == may
 
 
@@ -157,7 +157,7 @@ async def test_a_rate_limit_of_a_registry_is_reported_and_respected():
     ]
 
 
-async def test_a_limit_of_one_login_stops_no_other_login_of_the_same_user_name():
+async def test_a_rate_limit_of_one_login_does_not_pause_another_login_of_the_same_user_name():
     def answer(method: str, url: str, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], object]:
         return 429, {"retry-after": "90"}, {}
 
@@ -170,7 +170,7 @@ async def test_a_limit_of_one_login_stops_no_other_login_of_the_same_user_name()
     assert len(servers.asked) == 2
 
 
-async def test_docker_hub_tells_how_many_pulls_are_left():
+async def test_the_remaining_docker_hub_pulls_are_read_from_its_headers():
     def answer(method: str, url: str, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], object]:
         if urlsplit(url).netloc == "auth.docker.io":
             return 200, {}, {"token": "t"}
@@ -203,7 +203,7 @@ async def test_docker_hub_tells_how_many_pulls_are_left():
         (503, {}, b"", Problem.UNREACHABLE),
     ],
 )
-async def test_a_server_that_is_no_registry_is_reported(status, headers, document, problem):
+async def test_a_server_that_is_not_a_registry_is_reported(status, headers, document, problem):
     servers = Servers(lambda method, url, sent: (status, headers, document))
     with pytest.raises(RegistryFailure) as refused:
         await registry(servers, "https://reg.example.com").check()
@@ -211,7 +211,7 @@ async def test_a_server_that_is_no_registry_is_reported(status, headers, documen
     assert not servers.told
 
 
-def test_a_challenge_is_read_as_it_may_be_written():
+def test_a_www_authenticate_challenge_is_parsed():
     challenge = read_challenge(
         'Bearer realm="https://a.test/t?x=1", service="a \\"b\\"", error=insufficient_scope'
     )
@@ -242,7 +242,7 @@ def test_requests_are_signed_as_in_the_examples_of_aws(method, signature):
     assert headers["Authorization"].endswith(f"Signature={signature}")
 
 
-async def test_aws_gives_a_login_of_some_hours_and_never_gets_the_secret_key():
+async def test_an_ecr_login_is_requested_without_sending_the_secret_key():
     token = base64.b64encode(b"AWS:password-of-some-hours").decode()
     endpoint = "https://1234.dkr.ecr.us-east-1.amazonaws.com"
     document = {"authorizationData": [{"authorizationToken": token, "proxyEndpoint": endpoint}]}
@@ -265,7 +265,7 @@ async def test_aws_gives_a_login_of_some_hours_and_never_gets_the_secret_key():
         (200, {"authorizationData": [{"authorizationToken": "***"}]}, Problem.NOT_A_REGISTRY),
     ],
 )
-async def test_a_refusal_of_aws_says_what_is_wrong(status, document, problem):
+async def test_a_refused_ecr_login_is_reported_with_its_problem(status, document, problem):
     servers = Servers(lambda method, url, headers: (status, {}, document))
     with pytest.raises(RegistryFailure) as refused:
         await ecr_login(servers, KEYS)
@@ -306,5 +306,5 @@ def test_tags_are_ordered_for_people():
         ("docker.io/acme", "other/x", False),
     ],
 )
-def test_images_of_the_build_registry_are_known_by_each_of_their_names(prefix, name, is_built):
+def test_images_of_the_build_registry_are_recognized_under_each_of_their_names(prefix, name, is_built):
     assert BuildRegistry(prefix).holds(name) is is_built

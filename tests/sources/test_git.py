@@ -50,7 +50,7 @@ async def test_the_head_of_a_named_branch_is_read_without_fetching(git, reposito
         await git.head(GitSource(repository.url, branch="old"))
 
 
-async def test_an_annotated_tag_is_the_tag_of_its_commit(git, repository, into):
+async def test_an_annotated_tag_is_resolved_to_its_commit(git, repository, into):
     repository.commit()
     repository.git("tag", "--annotate", "--message", "Release", "v2")
     assert (await git.fetch(GitSource(repository.url), into)).tag == "v2"
@@ -67,7 +67,7 @@ async def test_a_commit_is_fetched_by_its_id_or_the_first_digits_of_it(git, repo
     assert (into / "app").read_text() == "wanted"
 
 
-async def test_a_commit_comes_also_from_a_server_that_gives_none_by_name(
+async def test_a_commit_is_fetched_from_a_server_that_serves_only_branches_and_tags(
     git, repository, server, into, refused
 ):
     server.newest_protocol = False  # the older ones give only what a branch or tag points at
@@ -98,7 +98,9 @@ async def test_a_repository_that_names_commits_by_sha_256_is_fetched_by_a_full_i
     assert "names its commits by sha256" in await refused(git, GitSource(repository.url))
 
 
-async def test_the_paths_that_differ_between_two_commits_are_listed_without_their_content(git, repository):
+async def test_the_paths_changed_between_two_commits_are_listed_without_fetching_file_contents(
+    git, repository
+):
     repository.write(old__txt="1", same__txt="1").commit("before")
     before = repository.git("rev-parse", "HEAD")
     repository.put({"web/näme.html": "2", "old.txt": "2", "moved.txt": "1"}).commit("between")
@@ -129,7 +131,9 @@ async def test_the_newest_commits_are_listed_newest_first(git, repository):
     assert [each.tag for each in await git.commits(GitSource(repository.url))] == ["", "", "", "", "first"]
 
 
-async def test_a_missing_branch_commit_or_folder_is_named(git, repository, tmp_path, refused):
+async def test_a_missing_branch_commit_folder_or_repository_is_reported_by_name(
+    git, repository, tmp_path, refused
+):
     repository.commit()
     Repository(tmp_path / "empty")
     url = repository.url
@@ -181,7 +185,7 @@ async def test_several_fetches_run_at_once(git, repository, tmp_path):
     assert {each.id for each in found} == {head}
 
 
-async def test_odd_file_names_come_through(git, repository, into):
+async def test_unusual_file_names_are_preserved_by_a_fetch(git, repository, into):
     names = {
         "-rf",
         "a\nb",
@@ -199,7 +203,7 @@ async def test_odd_file_names_come_through(git, repository, into):
     assert files(into) == names
 
 
-async def test_files_come_as_they_were_committed(git, repository, into):
+async def test_line_endings_and_modes_of_files_are_preserved_by_a_fetch(git, repository, into):
     repository.put(
         {"lf": "a\n", "crlf": b"a\r\n", "run.sh": "#!/bin/sh\n", ".gitattributes": "* text=auto\n"}
     )
@@ -256,7 +260,7 @@ async def test_submodules_and_large_files_that_are_not_fetched_are_reported(git,
         (OSError(errno.ENOSPC, "No space left on device"), "[Dd]isk"),
     ],
 )
-async def test_an_error_of_the_machine_is_named_without_its_paths_and_logged(
+async def test_a_local_error_during_a_fetch_is_reported_without_paths_and_logged(
     git, repository, into, monkeypatch, caplog, error, said
 ):
     repository.commit()

@@ -219,7 +219,7 @@ def harmless(listener, canary):
     assert not canary.exists()
 
 
-async def test_an_address_by_another_grammar_is_refused_also_where_local_ones_are_allowed(
+async def test_a_malformed_repository_address_is_refused_even_if_local_ones_are_allowed(
     make_git, harmless, refused
 ):
     for text in NO_ADDRESS:
@@ -288,14 +288,14 @@ async def test_plain_http_goes_to_allowed_networks_only(make_git, refused):
     assert said.startswith("Use https://: ")
 
 
-async def test_a_branch_that_git_would_read_as_something_else_is_refused(git, repository, harmless, refused):
+async def test_an_invalid_or_option_like_branch_name_is_refused(git, repository, harmless, refused):
     repository.commit()
     for text in BRANCHES:
         said = await refused(git, GitSource(repository.url, branch=harmless(text)))
         assert said == "The branch has a name that git does not allow.", text
 
 
-async def test_a_branch_may_begin_with_a_sign_that_means_force_elsewhere(git, repository, into):
+async def test_a_branch_name_may_begin_with_a_plus_sign(git, repository, into):
     commit = repository.commit()
     repository.git("branch", "+main")
     fetched = await git.fetch(GitSource(repository.url, branch="+main"), into)
@@ -309,7 +309,7 @@ async def test_a_commit_that_is_not_hexadecimal_is_refused(git, repository, refu
         assert said == "A commit is named by 7 to 64 hexadecimal digits.", text
 
 
-def test_words_of_git_that_we_do_not_know_are_shown_without_paths_of_this_machine():
+def test_unknown_git_messages_are_shown_without_paths_of_the_machine():
     said = explain(
         "remote: fatal: /no/matter\nfatal: odd thing in '/srv/x/y': /a b\n", "https://h/x", has_token=False
     )
@@ -319,7 +319,9 @@ def test_words_of_git_that_we_do_not_know_are_shown_without_paths_of_this_machin
     assert str(explain("", "https://h/x", has_token=False)).endswith("it gave no reason")
 
 
-async def test_the_listener_and_the_canary_would_notice(git, listener, canary, tmp_path, refused):
+async def test_the_listener_and_the_canary_of_these_tests_detect_a_connection_and_an_execution(
+    git, listener, canary, tmp_path, refused
+):
     """The control of everything above."""
     await refused(git, GitSource(f"http://127.0.0.1:{listener.port}/x"))
     assert listener.heard[0].startswith(b"GET /x/info/refs")

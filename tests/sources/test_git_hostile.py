@@ -81,7 +81,9 @@ async def test_hooks_filters_and_helpers_of_this_user_do_not_run(
     assert not canary.exists()
 
 
-async def test_the_trap_would_catch_a_plain_git(repository, trap, canary, tmp_path):
+async def test_a_plain_git_clone_runs_the_filter_of_the_user_configuration(
+    repository, trap, canary, tmp_path
+):
     """The control of the test above."""
     repository.put({"app": "x", ".gitattributes": "* filter=evil\n"}).commit()
     user = tmp_path / "user" / ".gitconfig"
@@ -147,7 +149,7 @@ async def test_submodules_are_neither_fetched_nor_run(git, repository, into, lis
     assert listener.heard != []
 
 
-async def test_submodules_that_bring_a_command_are_refused(git, repository, refused):
+async def test_submodules_with_an_update_command_are_refused(git, repository, refused):
     repository.put({".gitmodules": '[submodule "a"]\n\tpath = a\n\turl = x\n\tupdate = !touch x\n'}).commit()
     assert "holds objects that git refuses" in await refused(git, GitSource(repository.url))
 
@@ -210,7 +212,9 @@ async def test_symbolic_links_that_lead_nowhere_are_refused(git, repository, ref
     assert why in await refused(git, GitSource(repository.url))
 
 
-async def test_a_link_within_the_folder_that_is_built_may_not_hide_behind_another(git, repository, refused):
+async def test_a_symlink_to_a_folder_with_a_symlink_out_of_the_repository_is_refused(
+    git, repository, refused
+):
     repository.put({"app/file": "x"}).link("app/other", "../other").link("other/out", "../../..").commit()
     assert "Remove the symbolic link other/out" in await refused(
         git, GitSource(repository.url, root_path="app")
@@ -234,7 +238,7 @@ async def test_a_small_pack_that_becomes_billions_of_files_is_refused(git, repos
     assert "more than 200000 files and folders" in await refused(git, GitSource(repository.url))
 
 
-async def test_a_tree_of_empty_folders_only_is_refused_as_well(git, repository, refused):
+async def test_a_tree_of_very_many_empty_folders_is_refused(git, repository, refused):
     tree = plain_git(repository.folder, "mktree", stdin=b"")
     for _ in range(10):
         lines = "".join(f"040000 tree {tree}\t{number}\n" for number in range(10))
@@ -257,7 +261,7 @@ async def test_a_small_pack_that_becomes_large_files_is_refused(make_git, reposi
     assert said == "Take large files out of the repository: it is larger than 1 MiB."
 
 
-async def test_a_pack_that_is_too_large_is_refused_while_it_comes(make_git, repository, refused):
+async def test_an_oversized_pack_is_refused_during_its_transfer(make_git, repository, refused):
     repository.put({"noise": os.urandom(3_000_000)}).commit()
     said = await refused(make_git(limits=Limits(bytes=1_000_000)), GitSource(repository.url))
     assert said == "Take large files out of the repository: it is larger than 1 MiB."
@@ -282,7 +286,7 @@ async def test_files_that_grow_when_they_are_checked_out_are_refused(make_git, r
 
 
 @pytest.mark.parametrize("name", [".git", ".GIT", "..", ".", "a/../b"])
-async def test_a_tree_with_a_name_that_no_folder_may_have_is_refused(git, repository, refused, name):
+async def test_a_tree_with_a_forbidden_file_name_is_refused(git, repository, refused, name):
     blob = repository.git("hash-object", "-w", "--stdin")
     entry = b"100644 %s\0%s" % (name.encode(), bytes.fromhex(blob))
     tree = plain_git(
@@ -292,7 +296,9 @@ async def test_a_tree_with_a_name_that_no_folder_may_have_is_refused(git, reposi
     assert "holds objects that git refuses" in await refused(git, GitSource(repository.url))
 
 
-async def test_a_server_of_plain_files_cannot_send_us_elsewhere(git, listener, repository, tmp_path, refused):
+async def test_a_plain_http_git_server_cannot_redirect_object_downloads_to_another_host(
+    git, listener, repository, tmp_path, refused
+):
     """`http-alternates` name another place for objects, on any host."""
     head = repository.write(app="x").commit()
     repository.git("update-server-info")

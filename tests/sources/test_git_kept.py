@@ -61,7 +61,7 @@ async def fetches(tmp_path):
     await made.git.stop()
 
 
-async def test_a_later_commit_has_its_files_and_no_others(repository, fetches):
+async def test_an_incremental_fetch_yields_exactly_the_files_of_the_commit(repository, fetches):
     first = repository.write(a__txt="1", gone__txt="2").put({"b/c.txt": "3"}).commit()
     (repository.folder / "gone.txt").unlink()
     later = repository.write(a__txt="new", d__txt="4").commit()
@@ -72,7 +72,7 @@ async def test_a_later_commit_has_its_files_and_no_others(repository, fetches):
     assert await fetches.texts(repository, first) == of_first
 
 
-async def test_only_a_changed_file_has_another_time(repository, fetches):
+async def test_an_incremental_fetch_changes_the_time_of_changed_files_only(repository, fetches):
     await fetches.texts(repository, repository.write(a__txt="1", b__txt="2").commit())
     before = fetches.times
     for text in ("3", "4"):
@@ -82,7 +82,7 @@ async def test_only_a_changed_file_has_another_time(repository, fetches):
         before = fetches.times
 
 
-async def test_only_changed_files_are_sent(repository, server, fetches):
+async def test_an_incremental_fetch_transfers_only_changed_files(repository, server, fetches):
     url = server.url("shop.git/.git")
     await fetches.texts(repository, repository.put({"large": os.urandom(300_000).hex()}).commit(), url)
     first = server.sent
@@ -113,7 +113,7 @@ def of_another_start(fetches: Fetches) -> None:
 
 
 @pytest.mark.parametrize("spoil", [without_note, of_another_start])
-async def test_a_copy_that_a_kill_or_a_power_cut_has_left_is_not_used(repository, fetches, spoil):
+async def test_a_kept_copy_left_by_a_kill_or_power_failure_is_not_used(repository, fetches, spoil):
     await fetches.texts(repository, repository.write(a__txt="first", b__txt="2").commit())
     plant(fetches)
     spoil(fetches)
@@ -121,7 +121,7 @@ async def test_a_copy_that_a_kill_or_a_power_cut_has_left_is_not_used(repository
     assert await fetches.texts(repository, later) == {"a.txt": "first", "b.txt": "3"}
 
 
-async def test_changed_attributes_count_for_files_that_did_not_change(repository, fetches):
+async def test_changed_gitattributes_are_applied_to_unchanged_files(repository, fetches):
     await fetches.texts(repository, repository.write(a__txt="1\n").commit())
     later = repository.put({".gitattributes": "*.txt eol=crlf\n"}).commit()
     assert (await fetches.texts(repository, later))["a.txt"] == "1\r\n"

@@ -95,7 +95,9 @@ async def both(fetches: Fetches, repository: Repository, commit: str) -> tuple[M
 
 
 @pytest.mark.parametrize("trees", PLACES.values(), ids=PLACES.keys())
-async def test_files_at_a_place_before_do_not_matter(repository, fetches, trees):
+async def test_an_incremental_fetch_equals_a_full_fetch_whatever_was_at_a_path_before(
+    repository, fetches, trees
+):
     for tree in trees:
         kept, whole = await both(fetches, repository, put(repository, tree))
         assert kept == whole
@@ -103,7 +105,7 @@ async def test_files_at_a_place_before_do_not_matter(repository, fetches, trees)
         assert (fetches.folder / "note").exists()  # the next fetch goes on with it
 
 
-async def test_a_copy_that_was_changed_would_show(repository, fetches):
+async def test_the_comparison_notices_a_file_planted_in_the_kept_copy(repository, fetches):
     """Negative control: the comparison finds a file that is not of the commit."""
     await both(fetches, repository, put(repository, {"a": "1"}))
     (fetches.folder / "copy" / "planted").write_text("")
@@ -125,7 +127,7 @@ async def test_a_refused_commit_leaves_no_kept_copy(repository, fetches, tmp_pat
     assert (outside / "canary").read_text() == "alive"
 
 
-async def test_a_submodule_is_no_way_into_the_copy(repository, fetches):
+async def test_a_submodule_path_cannot_write_into_the_kept_copy(repository, fetches):
     head = put(repository, {"a": "1"})
     await both(fetches, repository, head)
     repository.git("update-index", "--add", "--cacheinfo", f"160000,{head},sub/x")
@@ -136,7 +138,7 @@ async def test_a_submodule_is_no_way_into_the_copy(repository, fetches):
 
 
 @pytest.mark.parametrize("token", ["wrong", None])
-async def test_a_commit_that_is_in_the_copy_needs_the_token_of_the_repository(
+async def test_fetching_a_commit_from_the_kept_copy_requires_the_repositorys_token(
     repository, server, fetches, token
 ):
     server.password = "right"

@@ -10,9 +10,7 @@ from windlass.sources.git.remote import silent
 
 
 @pytest.mark.parametrize("is_control", [False, True], ids=["as it is", "the control"])
-def test_a_git_server_that_prints_without_end_keeps_us_busy_for_its_first_and_last_lines_only(
-    monkeypatch, is_control
-):
+def test_only_the_first_and_last_lines_of_endless_git_output_are_processed(monkeypatch, is_control):
     """The event loop looks at the lines: all requests wait meanwhile."""
     if is_control:
         monkeypatch.setattr(messages, "MOST_READ", 1 << 30)

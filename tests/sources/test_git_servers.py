@@ -22,7 +22,7 @@ async def until(true, seconds=60.0):
             await asyncio.sleep(0.01)
 
 
-async def test_a_private_repository_opens_with_its_token_only(git, repository, server, into, refused):
+async def test_a_private_repository_is_fetched_only_with_its_token(git, repository, server, into, refused):
     repository.write(app="x").commit()
     server.password = "s3cret-token"
     url = server.url("shop.git")
@@ -56,9 +56,7 @@ async def test_a_token_is_in_no_argument_no_file_no_message_and_no_log(git, repo
     await asyncio.wait([task])
 
 
-async def test_a_server_that_repeats_a_token_does_not_bring_it_into_the_log(
-    git, repository, server, tmp_path, into
-):
+async def test_a_token_echoed_by_a_git_server_is_masked_in_the_log(git, repository, server, tmp_path, into):
     loud = tmp_path / "loud"
     loud.write_text('#!/bin/sh\necho "you sent s3cret-token, $HTTP_AUTHORIZATION" >&2\nexec "$@"\n')
     loud.chmod(0o755)
@@ -122,7 +120,7 @@ async def test_cancelling_at_any_moment_leaves_no_process_and_no_folder(git, rep
         assert processes_of(home) == []
 
 
-async def test_git_calls_the_address_that_was_judged_and_no_other(
+async def test_git_connects_only_to_the_address_that_was_checked(
     make_git, tmp_path, repository, listener, into
 ):
     """A name that leads elsewhere once it was judged: localhost is 127.0.0.1, and was judged as 127.0.0.2."""
@@ -155,7 +153,7 @@ async def test_ssh_calls_the_checked_address_without_a_prompt(make_git, listener
     assert listener.heard[0].startswith(b"SSH-2.0")
 
 
-async def test_without_a_git_that_can_be_pinned_nothing_is_called(
+async def test_a_git_too_old_to_pin_addresses_is_refused_before_any_connection(
     make_git, repository, tmp_path, monkeypatch, refused
 ):
     old = tmp_path / "bin" / "git"
@@ -171,7 +169,7 @@ async def test_without_a_git_that_can_be_pinned_nothing_is_called(
     assert await refused(make_git(), GitSource(repository.url)) == f"{install}: it has git version 2.36.9."
 
 
-async def test_listing_commits_does_not_fetch_what_is_in_them(git, repository, server, home):
+async def test_listing_commits_does_not_fetch_file_contents(git, repository, server, home):
     repository.git("config", "uploadpack.allowFilter", "true")
     repository.put({"large": os.urandom(1_000_000)}).commit("Large")
     (commit,) = await git.commits(GitSource(server.url("shop.git")))

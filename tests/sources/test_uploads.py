@@ -76,7 +76,7 @@ def test_files_folders_and_links_are_unpacked_in_every_form(tmp_path, format, pa
     assert content.files == 4
 
 
-def test_the_id_follows_from_paths_modes_and_contents_alone(tmp_path):
+def test_the_id_of_an_upload_depends_only_on_paths_modes_and_contents(tmp_path):
     first = [entry("a", b"1", mtime=1), entry("b", b"2")]
     data = packed(*first)
     id = examine(written(tmp_path, data), LIMITS).id
@@ -92,7 +92,7 @@ def test_the_id_follows_from_paths_modes_and_contents_alone(tmp_path):
     assert len(ids | {id}) == 5
 
 
-def test_an_archive_that_is_checked_has_the_id_of_the_unpacked_one(tmp_path):
+def test_checking_and_unpacking_an_archive_yield_the_same_id(tmp_path):
     data = packed(entry("a", b"1"), entry("t", type=tarfile.LNKTYPE, linkname="a"), link("l", "a"))
     assert taken(tmp_path, data) == examine(tmp_path / "archive", LIMITS)
 
@@ -167,7 +167,7 @@ def test_links_that_take_long_to_follow_are_refused(tmp_path):
         examine(written(tmp_path, packed(*in_circles(5_000))), limits)
 
 
-def test_links_round_in_a_circle_and_as_many_as_the_kernel_follows_are_unpacked(tmp_path):
+def test_symlink_cycles_and_chains_of_40_symlinks_are_unpacked(tmp_path):
     chain = [link(f"l{number}", f"l{number + 1}") for number in range(40)]
     data = packed(entry("l40", b"end"), *chain, link("loop", "loop"), link("a", "b"), link("b", "a/x"))
     assert taken(tmp_path, data).files == 1
@@ -186,7 +186,7 @@ def test_a_hostile_archive_is_refused_with_the_reason(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["bytes", "names", "entries"])
-def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path, name):
+def test_a_decompression_bomb_is_refused_before_unpacking(tmp_path, name):
     block = tarfile.TarInfo("a").tobuf()
     bombs = {
         "bytes": packed(entry("a", b"0" * 8 * 1024 * 1024)),
@@ -215,12 +215,12 @@ def _records(count: int) -> bytes:
         (_records(100) * 60, "shorter names"),
     ],
 )
-def test_headers_before_a_file_do_not_fill_the_memory(tmp_path, headers, reason):
+def test_oversized_archive_headers_are_refused(tmp_path, headers, reason):
     with pytest.raises(UploadError, match=reason):
         examine(written(tmp_path, gzip.compress(headers + GOOD)), LIMITS)
 
 
-def test_each_file_has_room_for_headers_of_its_own(tmp_path):
+def test_each_archive_entry_may_have_extended_headers_up_to_the_limit(tmp_path):
     attributes = _records(100)
     data = b"".join(attributes + packed(entry(f"f{n}", b""))[: tarfile.BLOCKSIZE] for n in range(60))
     assert taken(tmp_path, data + b"\0" * 1024).files == 60

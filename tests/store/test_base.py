@@ -26,7 +26,7 @@ ENCRYPTION = Encryption(bytes(range(KEY_BYTES)))
 
 
 @given(KEYS, st.binary(max_size=2_000), OWNERS)
-def test_a_sealed_value_opens_again_for_its_owner(key: bytes, value: bytes, owner: list[str]):
+def test_a_sealed_value_can_be_decrypted_for_its_owner(key: bytes, value: bytes, owner: list[str]):
     assert Encryption(key).decrypt(Encryption(key).encrypt(value, *owner), *owner) == value
 
 
@@ -46,7 +46,7 @@ def test_a_ciphertext_with_one_flipped_bit_does_not_open(value: bytes, place: in
         ENCRYPTION.decrypt(bytes(sealed), "a")
 
 
-def test_no_bit_can_be_flipped_anywhere():
+def test_flipping_any_bit_of_a_ciphertext_prevents_decryption():
     sealed = ENCRYPTION.encrypt(b"value", "a")
     for place in range(8 * len(sealed)):
         flipped = bytearray(sealed)
@@ -57,7 +57,7 @@ def test_no_bit_can_be_flipped_anywhere():
 
 
 @given(st.binary(max_size=50), st.data())
-def test_a_part_of_a_ciphertext_does_not_open(value: bytes, data: st.DataObject):
+def test_a_truncated_ciphertext_cannot_be_decrypted(value: bytes, data: st.DataObject):
     sealed = ENCRYPTION.encrypt(value, "a")
     start = data.draw(st.integers(0, len(sealed)))
     end = data.draw(st.integers(start, len(sealed) - (start == 0)))
@@ -97,14 +97,14 @@ def test_a_key_of_another_length_is_refused(size: int):
         Encryption(bytes(size))
 
 
-def test_a_fingerprint_tells_keys_apart_and_is_no_part_of_the_key():
+def test_a_key_fingerprint_identifies_the_key_and_is_not_part_of_it():
     key = new_key()
     assert Encryption(key).fingerprint == Encryption(key).fingerprint != Encryption(new_key()).fingerprint
     assert bytes.fromhex(Encryption(key).fingerprint) not in key
 
 
 @given(st.binary(), st.binary())
-def test_a_mark_tells_values_apart_and_depends_on_the_key(one: bytes, other: bytes):
+def test_a_keyed_mark_differs_for_different_values_and_keys(one: bytes, other: bytes):
     assert (ENCRYPTION.mark(one) == ENCRYPTION.mark(other)) is (one == other)
     assert ENCRYPTION.mark(one) != Encryption(bytes(KEY_BYTES)).mark(one)
 
@@ -125,14 +125,14 @@ def changed_tokens(draw: st.DrawFn) -> str:
     return token[:place] + other + token[place + 1 :]
 
 
-def test_a_new_token_is_well_formed_and_of_one_shape():
+def test_new_tokens_are_well_formed_and_unique():
     made = [tokens.new_token() for _ in range(200)]
     assert all(tokens.well_formed(token) for token in made)
     assert all(re.fullmatch(r"wdl_[0-9A-Za-z]{49}", token) for token in made)
     assert len(set(made)) == len(made)
 
 
-def test_a_token_has_210_random_bits_and_more():
+def test_a_token_contains_at_least_210_random_bits():
     made = [tokens.new_token()[len(tokens.PREFIX) : -6] for _ in range(2_000)]
     assert {len(body) for body in made} == {43}
     assert all({body[place] for body in made} == set(ALPHABET) for place in range(43))
@@ -140,7 +140,7 @@ def test_a_token_has_210_random_bits_and_more():
 
 @examples(500)
 @given(changed_tokens())
-def test_one_changed_character_is_noticed_without_a_look_up(token: str):
+def test_a_changed_character_makes_a_token_malformed(token: str):
     assert not tokens.well_formed(token)
 
 
@@ -148,7 +148,7 @@ def test_one_changed_character_is_noticed_without_a_look_up(token: str):
 @example(tokens.PREFIX)
 @example("wdl_" + "0" * 49)
 @example("wdl_" + "é" * 49)
-def test_other_texts_are_no_tokens(text: str):
+def test_other_texts_are_malformed_tokens(text: str):
     assert not tokens.well_formed(text)
     assert not tokens.well_formed(tokens.new_token() + text[:1].ljust(1))
 
@@ -160,7 +160,7 @@ def test_two_characters_that_changed_places_are_noticed():
         assert tokens.well_formed(swapped) is (swapped == token)
 
 
-def test_the_stored_form_of_a_token_is_another_text():
+def test_the_stored_digest_of_a_token_differs_from_the_token():
     token = tokens.new_token()
     assert re.fullmatch(r"[0-9a-f]{64}", tokens.digest(token))
     assert tokens.digest(token) == tokens.digest(token) != tokens.digest(tokens.new_token())
@@ -206,7 +206,7 @@ def _made_by_a_fork() -> list[str]:
 
 
 @given(st.uuids(), st.text(max_size=1))
-def test_any_uuid_is_an_id_and_nothing_with_more_to_it(uuid, more: str):
+def test_only_a_canonical_uuid_is_a_valid_id(uuid, more: str):
     assert ids.is_id(str(uuid))
     assert ids.is_id(str(uuid) + more) is (more == "")
     assert ids.is_id(more + str(uuid)) is (more == "")
@@ -222,7 +222,7 @@ def test_any_uuid_is_an_id_and_nothing_with_more_to_it(uuid, more: str):
 @example(999)
 @example(951_782_400_000)
 @example(253_402_300_799_999)
-def test_a_stamp_says_the_millisecond_and_can_be_read_back(ms: int):
+def test_a_timestamp_has_milliseconds_and_can_be_parsed(ms: int):
     text = stamp(ms)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", text)
     assert instant(datetime.fromisoformat(text)) == ms
@@ -234,7 +234,7 @@ def test_stamps_are_in_order_as_their_times_are(one: int, other: int):
 
 
 @given(st.datetimes(min_value=datetime(1970, 1, 1), timezones=st.timezones()))  # noqa: DTZ001
-def test_an_instant_does_not_depend_on_the_zone_it_is_said_in(moment: datetime):
+def test_a_point_in_time_does_not_depend_on_its_time_zone_notation(moment: datetime):
     try:
         elsewhere = moment.astimezone(UTC)
     except OverflowError:
@@ -243,7 +243,7 @@ def test_an_instant_does_not_depend_on_the_zone_it_is_said_in(moment: datetime):
     assert abs(instant(moment) - moment.timestamp() * 1000) < 1.1
 
 
-def test_the_clock_of_the_machine_does_not_run_backwards():
+def test_the_system_clock_is_monotonic():
     clock = SystemClock()
     seen = [clock.now() for _ in range(1_000)]
     assert seen == sorted(seen)
@@ -261,7 +261,7 @@ class Machine:
         self.shown, self.up = self.shown + ms, self.up + ms
 
 
-def test_a_clock_that_was_set_back_goes_on_more_slowly_until_it_is_right(monkeypatch, caplog):
+def test_after_being_set_back_the_clock_runs_slower_until_it_is_right(monkeypatch, caplog):
     machine, clock = Machine(monkeypatch), SystemClock()
     before = clock.now()
     machine.shown -= HOUR
@@ -283,7 +283,7 @@ def test_a_clock_that_was_set_back_goes_on_more_slowly_until_it_is_right(monkeyp
     assert len(caplog.records) == 1
 
 
-def test_a_clock_that_is_set_back_twice_never_goes_back(monkeypatch):
+def test_a_clock_set_back_twice_stays_monotonic(monkeypatch):
     machine, clock = Machine(monkeypatch), SystemClock()
     seen = [clock.now()]
     for step in (-HOUR, 10, -HOUR, 2 * HOUR + 5, -MINUTE):

@@ -72,24 +72,24 @@ def by_hand(wrong: int) -> HandClock:
 
 
 @pytest.mark.parametrize(("clock", "taken"), [(WrongClock, 0), (by_hand, 1)], ids=["follows", "alone"])
-async def test_a_server_with_a_fast_clock_takes_no_work_of_another(postgres_url, clock, taken):
+async def test_a_server_with_a_fast_clock_takes_over_no_leased_work(postgres_url, clock, taken):
     assert await pieces_taken_over(postgres_url, clock) == taken
 
 
 @pytest.mark.parametrize(("clock", "seen"), [(WrongClock, 1), (by_hand, 0)], ids=["follows", "alone"])
-async def test_a_server_with_a_fast_clock_waits_for_the_keys_of_servers_that_run(postgres_url, clock, seen):
+async def test_a_server_with_a_fast_clock_still_waits_for_keys_of_running_servers(postgres_url, clock, seen):
     assert await keys_in_the_way(postgres_url, clock) == seen
 
 
 @pytest.mark.parametrize("wrong", [HOUR, -HOUR])
-def test_a_clock_that_follows_another_shows_its_time(wrong):
+def test_a_clock_following_the_database_shows_the_databases_time(wrong):
     right, clock = SystemClock(), WrongClock(wrong)
     assert abs(clock.now() - right.now()) > MINUTE
     clock.follow(right.now(), 0)
     assert abs(clock.now() - right.now()) < MINUTE
 
 
-def test_a_clock_that_follows_another_does_not_run_backwards():
+def test_a_clock_following_the_database_is_monotonic():
     clock = SystemClock()
     clock.follow(HOUR, 0)
     before = clock.now()
@@ -97,7 +97,7 @@ def test_a_clock_that_follows_another_does_not_run_backwards():
     assert clock.now() == before
 
 
-def test_a_clock_that_follows_another_does_not_change_when_that_of_the_machine_is_set(monkeypatch):
+def test_a_clock_following_the_database_ignores_changes_of_the_machines_clock(monkeypatch):
     alone, follower, right = SystemClock(), SystemClock(), SystemClock().now()
     follower.follow(right, 0)
     monkeypatch.setattr(time, "time_ns", lambda: (right + HOUR) * 1_000_000)
@@ -106,7 +106,7 @@ def test_a_clock_that_follows_another_does_not_change_when_that_of_the_machine_i
 
 
 @pytest.mark.parametrize(("took", "followed"), [(0, True), (MINUTE, False)])
-def test_an_answer_that_took_long_says_little_about_another_clock(took, followed):
+def test_a_slow_database_answer_corrects_the_clock_only_for_large_differences(took, followed):
     clock = SystemClock()
     clock.follow(HOUR, 0)
     assert (clock.follow(HOUR + 10 * SECOND - took // 2, took) != 0) is followed

@@ -102,7 +102,7 @@ async def test_a_server_killed_repeatedly_on_postgresql_loses_nothing_and_stores
     assert len(ledger.projects) > either(10, 50)
 
 
-async def test_the_checks_of_integrity_find_each_kind_of_damage(brood: Brood, tmp_path: Path):
+async def test_the_integrity_checks_find_each_kind_of_damage(brood: Brood, tmp_path: Path):
     place = Place("", tmp_path)
     ledger = Ledger()
     server = Server(brood, place)

@@ -31,7 +31,7 @@ async def cut_off(tx: Tx) -> None:
     await add(tx, "after")
 
 
-async def test_when_the_server_cuts_the_connection_nothing_of_the_group_is_stored(served: Place):
+async def test_if_the_server_cuts_the_connection_no_change_of_the_commit_group_is_stored(served: Place):
     async with served.opened() as store:
         before = await served.everything()
         outcomes = await together(*(store.write(change) for change in (adds("a"), cut_off, adds("b"))))
@@ -65,7 +65,7 @@ async def test_a_connection_cut_during_the_commit_is_reported_as_uncertain(
         await store.write(adds("again"))
 
 
-async def test_connections_that_are_cut_at_any_moment_lose_nothing_that_was_acknowledged(served: Place):
+async def test_cutting_connections_at_any_moment_loses_no_acknowledged_change(served: Place):
     acknowledged: list[str] = []
     denied: list[str] = []
     over = asyncio.Event()
@@ -101,7 +101,7 @@ async def test_connections_that_are_cut_at_any_moment_lose_nothing_that_was_ackn
         assert [event.seq for event in events] == [*range(1, len(found) + 1)]
 
 
-async def test_reading_while_connections_are_cut_is_answered_or_unavailable(served: Place):
+async def test_reads_while_connections_are_cut_are_answered_or_unavailable(served: Place):
     async with served.opened() as store:
         await store.write(adds("here"))
         for _ in range(5):
@@ -144,7 +144,7 @@ async def test_a_replica_whose_listening_was_cut_listens_again(served: Place):
         assert "work" in heard  # looks for missed nudges
 
 
-async def test_a_store_that_is_closed_again_at_once_leaves_no_connection_behind(served: Place):
+async def test_closing_a_store_during_its_start_leaves_no_connection_open(served: Place):
     for turn in range(12):
         async with served.opened() as store:
             for _ in range(turn):

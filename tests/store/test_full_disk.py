@@ -128,7 +128,7 @@ async def test_a_full_disk_is_reported_over_http_and_reading_continues(tmp_path:
         assert (await world.post(path, {"name": "big", "description": "x" * 60_000})).status == 200
 
 
-async def test_while_the_disk_is_read_only_changes_and_the_readiness_are_answered_503(monkeypatch):
+async def test_on_a_read_only_disk_changes_and_readyz_are_answered_with_503(monkeypatch):
     """Such as a damaged one, which the kernel makes read-only. The control is the same disk, writable."""
 
     def refuse(*_args: object, **_options: object) -> None:
@@ -169,7 +169,7 @@ async def test_changes_are_answered_503_while_the_data_directory_is_away(tmp_pat
 
 
 @pytest.mark.parametrize("is_away", [True, False])
-def test_a_failure_that_no_part_expects_is_answered_503_if_the_data_directory_is_away(
+def test_an_unexpected_file_error_is_answered_with_503_if_the_data_directory_is_missing(
     tmp_path: Path, is_away: bool
 ):
     folder = tmp_path / "away" if is_away else tmp_path
@@ -179,7 +179,9 @@ def test_a_failure_that_no_part_expects_is_answered_503_if_the_data_directory_is
 
 
 @pytest.mark.parametrize("room", [0, 4 << 20], ids=["no room", "room"])
-async def test_the_file_keeps_room_for_changes_on_a_full_disk(embedded: Place, monkeypatch, room: int):
+async def test_the_database_file_reserves_room_for_changes_on_a_full_disk(
+    embedded: Place, monkeypatch, room: int
+):
     monkeypatch.setattr(sqlite, "_ROOM", room)
     async with embedded.opened() as store:
         for number in range(70):

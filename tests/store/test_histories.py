@@ -136,7 +136,7 @@ async def agree(store: Store, parent: str, model: Model) -> None:
         assert len(await store.reads.resources.of_parent(id, "environment")) == 1
 
 
-def test_any_history_of_changes_leaves_what_a_dictionary_would(place: Place):
+def test_any_sequence_of_changes_has_the_same_result_as_on_a_dictionary(place: Place):
     parents = (f"parent-{number}" for number in itertools.count())
     with asyncio.Runner() as runner:
         opened = place.opened()
@@ -162,7 +162,7 @@ async def _events_are_consecutive(store: Store) -> bool:
 @pytest.mark.parametrize(
     "pattern", ["scattered", "one in a hundred", "the first half", "all but the ends", "none", "everything"]
 )
-async def test_every_page_of_a_list_with_holes_is_the_slice_of_what_is_left(
+async def test_every_page_of_a_list_with_deletions_is_the_correct_slice(
     store: Store, place: Place, pattern: str
 ):
     """More than 4096 places are more than two levels of blocks; PostgreSQL is asked for fewer, for time."""

@@ -140,7 +140,9 @@ async def test_a_later_migration_is_applied_and_keeps_existing_rows(blank: Blank
 # Cut off
 
 
-async def test_cut_off_at_any_statement_nothing_remains_and_the_next_start_completes(blank: Blank):
+async def test_a_migration_interrupted_at_any_statement_is_rolled_back_and_completed_at_the_next_start(
+    blank: Blank,
+):
     for number, migration in enumerate([*migrations(), LATER]):
         done = [*migrations(), LATER][:number]
         before = await blank.relations()
@@ -155,7 +157,7 @@ async def test_cut_off_at_any_statement_nothing_remains_and_the_next_start_compl
     assert await blank.ask("SELECT name, value FROM counter WHERE name = 'event'") == [("event", 7)]
 
 
-def test_a_migration_is_cut_into_statements_between_them_and_not_inside():
+def test_a_migration_file_is_split_between_statements_and_not_inside_literals():
     assert LATER.statements[1].strip() == "INSERT INTO colour (id) VALUES ('red; green')"
     assert len(LATER.statements) == 3
 
@@ -163,7 +165,7 @@ def test_a_migration_is_cut_into_statements_between_them_and_not_inside():
 # Two at once
 
 
-async def test_a_second_process_is_kept_off_the_file(tmp_path: Path):
+async def test_a_second_process_on_the_same_database_file_is_refused(tmp_path: Path):
     first = await SqliteStore.open(tmp_path / "a.db", HandClock())
     with pytest.raises(InUse, match="another Windlass runs on this data directory"):
         await SqliteStore.open(tmp_path / "a.db", HandClock())
@@ -172,7 +174,7 @@ async def test_a_second_process_is_kept_off_the_file(tmp_path: Path):
     await second.close()
 
 
-async def test_a_start_that_fails_lets_go_of_the_file(tmp_path: Path):
+async def test_a_failed_start_releases_the_database_file(tmp_path: Path):
     path = tmp_path / "a.db"
     path.write_bytes(b"This is no database, and much longer than the hundred bytes of a header. " * 20)
     with pytest.raises(apsw.NotADBError):

@@ -37,7 +37,7 @@ async def bring_forward(place: Place) -> None:
         await migrate(connection, [*migrations(), LATER])
 
 
-async def test_an_older_server_reads_and_changes_nothing_after_a_migration(served: Place):
+async def test_an_older_server_can_read_but_not_write_after_a_migration(served: Place):
     async with served.opened() as store:
         await store.write(adds("before"))
         assert await store.problem() == ""
@@ -93,7 +93,7 @@ async def test_an_older_server_is_not_ready_and_answers_503_to_changes(served: P
 
 
 @pytest.mark.parametrize("rest", [3600, 0])
-async def test_an_older_server_rests_before_it_notes_again_what_its_engine_saw(
+async def test_an_older_server_pauses_before_it_retries_storing_engine_notices(
     served: Place, monkeypatch: pytest.MonkeyPatch, rest: int
 ):
     """The control: without a rest, it asks the database again at once, and delays newer servers."""

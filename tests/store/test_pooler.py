@@ -92,7 +92,7 @@ async def nudge(tx: Tx, word: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["transaction", "statement"])
-async def test_a_pooler_that_shares_connections_is_refused_at_the_start(served: Place, mode):
+async def test_a_pooler_in_transaction_mode_is_refused_at_the_start(served: Place, mode):
     async with pooled(served, mode) as place:
         with pytest.raises(BadSetting, match="pool_mode = session"):
             async with place.opened():

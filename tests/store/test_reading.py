@@ -46,7 +46,7 @@ async def test_a_change_is_read_as_soon_as_its_write_has_returned(store: Store):
     await asyncio.gather(*(change_and_read(number) for number in range(50)))
 
 
-async def test_reads_in_one_turn_of_the_loop_see_the_same_moment(embedded: Store, tmp_path: Path):
+async def test_reads_in_one_event_loop_turn_see_the_same_snapshot(embedded: Store, tmp_path: Path):
     with contextlib.closing(apsw.Connection(str(tmp_path / "windlass.db"))) as other:
         assert await embedded.reads.facts.get("colour") is None
         other.execute("INSERT INTO fact (name, value) VALUES ('colour', 'red')")
@@ -55,7 +55,7 @@ async def test_reads_in_one_turn_of_the_loop_see_the_same_moment(embedded: Store
         assert await embedded.reads.facts.get("colour") is not None
 
 
-async def test_the_log_does_not_grow_while_there_are_always_readers(embedded: Store, tmp_path: Path):
+async def test_the_wal_does_not_grow_while_there_are_always_readers(embedded: Store, tmp_path: Path):
     reading = [asyncio.create_task(read_for_ever(embedded)) for _ in range(8)]
     await change(embedded)
     for one in reading:
@@ -65,7 +65,7 @@ async def test_the_log_does_not_grow_while_there_are_always_readers(embedded: St
     assert log_of(tmp_path) < 2 * LOG
 
 
-async def test_the_log_would_grow_if_a_reader_kept_its_transaction(embedded: Store, tmp_path: Path):
+async def test_the_wal_grows_if_a_reader_keeps_its_transaction_open(embedded: Store, tmp_path: Path):
     with contextlib.closing(apsw.Connection(str(tmp_path / "windlass.db"))) as other:
         other.execute("BEGIN")
         other.execute("SELECT count(*) FROM resource").fetchall()
@@ -88,7 +88,7 @@ def log_of(folder: Path) -> int:
     return (folder / "windlass.db-wal").stat().st_size
 
 
-async def test_a_store_is_closed_in_the_turn_of_a_read(place: Place):
+async def test_a_store_can_be_closed_in_the_same_turn_as_a_read(place: Place):
     async with place.opened() as store:
         assert await store.reads.facts.get("colour") is None
     await turn()
@@ -108,7 +108,7 @@ async def test_a_snapshot_is_opened_while_a_change_is_under_way(tmp_path: Path):
     assert snapshots > 1
 
 
-async def test_a_page_is_right_after_each_removal_and_after_one_that_did_not_happen(embedded: Store):
+async def test_a_page_is_correct_after_each_deletion_and_after_a_rolled_back_one(embedded: Store):
     """Sums that are remembered do not outlive a removal. The page lies behind 4096 places,
     which are a block of the second level."""
     chance, size, skip = random.Random(5), 5_200, 4_600

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-async def test_documents_count_for_their_organization(world):
+async def test_stored_documents_count_for_the_size_of_their_organization(world):
     application = await world.application()
     other, _ = await world.organization()
     store = world.installation.ctx.store

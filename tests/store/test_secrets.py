@@ -225,7 +225,7 @@ async def make_tokens(told: Canaries) -> None:
 # And not finding them
 
 
-async def test_no_answer_after_its_creation_shows_a_secret(canaries: Canaries):
+async def test_a_secret_is_shown_only_in_the_answer_to_its_creation(canaries: Canaries):
     assert len(canaries.secrets) >= 14
     assert canaries.leaked == []
 
@@ -243,14 +243,16 @@ async def test_no_log_line_shows_a_secret(canaries: Canaries, logged: io.StringI
     assert len(re.findall("POST /application", lines)) >= 10
 
 
-async def test_the_database_shows_no_secret_but_plain_variables(canaries: Canaries, place: Place):
+async def test_the_database_contains_no_plain_text_secrets_but_plain_variables(
+    canaries: Canaries, place: Place
+):
     before = await database(place)
     assert found_in(before, canaries.secrets.values()) == []
     assert found_in(before, [canaries.variable])
     assert found_in(before, ["SECRET_A"])
 
 
-async def test_no_file_shows_a_secret_while_it_runs_nor_afterwards(place: Place, clock: HandClock):
+async def test_no_file_contains_a_plain_text_secret_while_running_or_stopped(place: Place, clock: HandClock):
     async with make_world(place.url, folder=place.folder, clock=clock, key=KEY) as world:
         canaries = Canaries(world)
         await give_secrets(canaries)
@@ -278,7 +280,7 @@ def test_the_search_for_secrets_finds_encoded_values(number: int):
     assert found_in(b"beforeafter", [canary]) == []
 
 
-async def test_shown_settings_hide_their_secrets(place: Place, clock: HandClock):
+async def test_displayed_settings_mask_their_secrets(place: Place, clock: HandClock):
     settings = Settings(admin_token=ADMIN, key=KEY, database_url="postgresql://u:canary-password@host/db")
     shown = repr(describe(settings, {}))
     assert found_in(shown.encode(), [ADMIN, KEY, "canary-password"]) == []
@@ -295,7 +297,7 @@ async def sealed_secrets(world: World) -> list[str]:
     ]
 
 
-async def test_a_sealed_value_that_was_moved_to_another_resource_does_not_open(world: World, place: Place):
+async def test_a_sealed_value_moved_to_another_resource_cannot_be_decrypted(world: World, place: Place):
     one, other = await sealed_secrets(world)
     ctx = world.installation.ctx
     row = await ctx.store.reads.resources.get(one)
@@ -349,7 +351,7 @@ async def opened(place: Place, **settings: Any) -> None:
         pass
 
 
-async def test_a_start_without_the_key_is_refused_and_says_what_to_do(place: Place):
+async def test_a_start_without_the_key_file_is_refused_with_advice(place: Place):
     await opened(place)
     file = place.folder / "key"
     kept = file.read_text()
@@ -362,7 +364,7 @@ async def test_a_start_without_the_key_is_refused_and_says_what_to_do(place: Pla
     await opened(place)
 
 
-async def test_a_start_with_another_key_is_refused_and_says_which_is_needed(place: Place):
+async def test_a_start_with_another_key_is_refused_with_the_required_fingerprint(place: Place):
     await opened(place, key=KEY)
     with pytest.raises(WrongKey, match="bring back the file `key`") as refusal:
         await opened(place, key=new_key().hex())
@@ -380,7 +382,7 @@ async def test_a_key_file_that_holds_no_key_is_refused_by_name(tmp_path: Path, k
         await opened(Place("", tmp_path))
 
 
-async def test_the_key_file_is_for_its_owner_only_and_made_whole(place: Place):
+async def test_the_key_file_is_private_and_written_atomically(place: Place):
     await opened(place)
     file = place.folder / "key"
     assert file.stat().st_mode & 0o777 == 0o600

@@ -122,7 +122,7 @@ async def test_a_server_stops_while_the_database_stalls(served: Place, monkeypat
         assert [record.message for record in caplog.records].count("stopping without the database") == 1
 
 
-async def test_the_statement_of_a_connection_that_was_cut_ends(served: Place, monkeypatch):
+async def test_cancelling_a_read_ends_its_statement_on_the_database_server(served: Place, monkeypatch):
     monkeypatch.setattr(postgres_limits, "_SERVER", "SET statement_timeout = 0")  # as above
 
     async def sleeps() -> bool:

@@ -47,19 +47,19 @@ def test_sqlite_understands_all_statements(embedded: apsw.Connection, text: str)
     assert apsw.ext.query_info(embedded, text).query == text
 
 
-def test_sqlite_would_not_understand_another_column(embedded: apsw.Connection) -> None:
+def test_the_statement_check_finds_an_unknown_column(embedded: apsw.Connection) -> None:
     with pytest.raises(apsw.SQLError):
         apsw.ext.query_info(embedded, "SELECT colour FROM resource")
 
 
-def test_sqlite_reads_all_resources_or_deployments_for_no_statement(embedded: apsw.Connection) -> None:
+def test_no_statement_scans_all_resources_or_deployments(embedded: apsw.Connection) -> None:
     scans = {name: found for name, text in postgres.ALL.items() if (found := scanned(embedded, text))}
     for_commands = {f"sealed.COUNTS.{name}" for name in sealed.COUNTS}  # in a process of its own
     in_threads = {"figures.FIGURES", *(f"row_sizes.SIZES.{table}" for table in row_sizes.SIZES)}
     assert scans.keys() <= {*in_threads, *for_commands}
 
 
-def test_a_join_in_another_order_would_read_all_resources(embedded: apsw.Connection) -> None:
+def test_the_scan_check_finds_a_join_in_the_wrong_order(embedded: apsw.Connection) -> None:
     text = tree.MARKS.replace("CROSS JOIN resource\nWHERE", "JOIN resource\nON")
     assert scanned(embedded, text.replace(" AND resource.family", " WHERE resource.family")) == ["resource"]
 
@@ -85,19 +85,19 @@ async def test_postgresql_understands_all_statements(served: str) -> None:
 
 
 @rows("text", ALL)
-def test_placeholders_first_appear_in_order(text: str) -> None:
+def test_placeholders_of_a_statement_first_appear_in_numeric_order(text: str) -> None:
     """SQLite numbers `$1` by where it first appears: the same text takes the same arguments only then."""
     assert placeholders(text) == [str(number) for number in range(1, len(placeholders(text)) + 1)]
 
 
-def test_sqlite_really_goes_by_appearance(embedded: apsw.Connection) -> None:
+def test_sqlite_numbers_placeholders_by_first_appearance(embedded: apsw.Connection) -> None:
     assert embedded.execute("SELECT $2, $1", ("first", "second")).fetchone() == ("first", "second")
 
 
 @rows(
     ("shape", "name"), [pytest.param(shape, name, id=name) for shape, all in SHAPES.items() for name in all]
 )
-def test_rows_of_a_statement_have_the_columns_that_are_read(
+def test_the_columns_of_a_statement_match_the_fields_of_its_struct(
     embedded: apsw.Connection, shape: type[msgspec.Struct], name: str
 ) -> None:
     info = apsw.ext.query_info(embedded, postgres.ALL[name])

@@ -110,7 +110,7 @@ def is_listening(port: int) -> bool:
     return True
 
 
-def test_a_stopping_server_answers_the_requests_that_it_has_begun(tmp_path: Path):
+def test_a_stopping_server_completes_requests_in_progress(tmp_path: Path):
     with Command(tmp_path) as server:
         whole = request("/organization", BODY)
         begun = asked(server.port, whole[:-10])
@@ -135,7 +135,7 @@ def test_a_stopping_server_does_not_wait_for_ever_for_a_client(tmp_path: Path):
         assert server.stop() == 0
 
 
-def test_a_server_that_is_asked_twice_to_stop_waits_no_more(tmp_path: Path):
+def test_a_second_stop_signal_ends_a_waiting_server_at_once(tmp_path: Path):
     with Command(tmp_path) as server, asked(server.port, request("/organization", BODY)[:-10]):
         server.process.send_signal(signal.SIGINT)
         while is_listening(server.port):
@@ -154,7 +154,7 @@ def test_after_a_stop_everything_is_in_the_one_file(tmp_path: Path):
         assert call(server.port, "GET", f"/project/{project['id']}")["name"] == "shop"
 
 
-def test_a_server_whose_database_went_away_says_so_and_can_be_stopped(
+def test_a_server_that_lost_its_database_reports_it_and_can_be_stopped(
     tmp_path: Path, empty_database: str, postgres: Any
 ):
     with Command(tmp_path, database_url=empty_database) as server:

@@ -50,7 +50,7 @@ def _statements(names: tuple[str, ...], module: ModuleType | None) -> Iterator[s
 
 
 @rows("name", NAMES)
-def test_reads_has_no_table_that_writes(name: str):
+def test_read_only_tables_have_no_method_that_writes(name: str):
     table = getattr(Reads(session()), name)
     assert writing(type(table)) == set()
     assert not isinstance(table._session, ChangeSession)
@@ -62,13 +62,13 @@ def test_the_check_finds_a_reading_table_that_writes():
 
 
 @rows("name", NAMES)
-def test_a_change_has_every_table_that_can_be_read(name: str):
+def test_a_transaction_has_a_writable_form_of_every_readable_table(name: str):
     reading, changing = getattr(Reads(session()), name), getattr(Tx(session()), name)
     assert isinstance(changing, type(reading))
     assert isinstance(changing._session, ChangeSession)
 
 
-def test_only_a_change_can_set_a_fact():
+def test_facts_can_be_set_only_in_a_transaction():
     assert not hasattr(Reads(session()).facts, "set")
     assert type(Reads(session()).facts) is FactTable
     assert type(Tx(session()).facts) is FactChanges

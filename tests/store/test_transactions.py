@@ -24,7 +24,7 @@ from windlass.store.groups import BACKGROUND
 # Groups
 
 
-async def test_changes_that_come_at_once_are_committed_as_one_group(store: Store):
+async def test_concurrent_changes_are_committed_as_one_group(store: Store):
     await together(*(store.write(adds(f"n{number}")) for number in range(20)))
     assert (store.groups, store.writes) == (1, 20)
     assert len(await names(store)) == 20
@@ -65,7 +65,7 @@ async def test_a_failing_change_does_not_fail_its_commit_group(store: Store, pla
     ("fate", "order"),
     [("succeeds", "abc"), ("fails at once", "abc"), ("fails after a look", "abc"), ("fails late", "ababc")],
 )
-async def test_a_group_runs_again_only_if_a_member_fails_after_it_has_written(
+async def test_a_commit_group_is_repeated_only_if_a_member_fails_after_writing(
     store: Store, fate: str, order: str
 ):
     ran: list[str] = []
@@ -89,14 +89,14 @@ async def test_a_group_runs_again_only_if_a_member_fails_after_it_has_written(
     assert await names(store) == [name for name, one in fates.items() if one == "succeeds"]
 
 
-async def test_a_name_that_is_taken_is_refused_to_the_second_of_a_group_only(store: Store):
+async def test_of_two_equal_names_in_a_commit_group_only_the_second_is_refused(store: Store):
     first, second, other = await together(*(store.write(adds(name)) for name in ("a", "a", "b")))
     assert isinstance(second, NameTaken)
     assert (first.name, other.name) == ("a", "b")
     assert await names(store) == ["a", "b"]
 
 
-async def test_a_change_that_swallows_a_conflict_is_rolled_back_alone(store: Store):
+async def test_a_change_that_suppresses_a_conflict_is_rolled_back_alone(store: Store):
     async def stubborn(tx: Tx) -> None:
         with contextlib.suppress(NameTaken):
             await add(tx, "a")
@@ -110,7 +110,7 @@ async def test_a_change_that_swallows_a_conflict_is_rolled_back_alone(store: Sto
     assert (await store.write(adds("d"))).pos == 3
 
 
-async def test_a_change_sees_what_came_before_it_in_its_own_group(store: Store):
+async def test_a_change_sees_earlier_changes_of_its_commit_group(store: Store):
     async def doubled(tx: Tx) -> bytes:
         value = await tx.facts.get("value") or b"1"
         await tx.facts.set("value", value + value)
@@ -123,7 +123,7 @@ async def test_a_change_sees_what_came_before_it_in_its_own_group(store: Store):
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["alone", "beside one that fails late"])
-async def test_a_change_finds_a_resource_as_the_one_before_it_left_it(store: Store, fails: bool):
+async def test_a_change_reads_a_resource_as_an_earlier_change_of_its_group_left_it(store: Store, fails: bool):
     row = await store.write(adds("a"))
     seen: list[Row | None] = []
 
@@ -170,7 +170,7 @@ async def test_changes_that_come_during_a_commit_are_in_the_next_group(store: St
     assert (store.groups, store.writes) == (2, 4)
 
 
-async def test_a_change_may_not_wait_for_anything_else_on_the_embedded_database(embedded: Place):
+async def test_a_change_that_awaits_something_else_fails_on_sqlite(embedded: Place):
     """It would hold up everybody. It fails, alone, and leaves nothing."""
 
     async def dawdles(tx: Tx) -> None:
@@ -208,7 +208,9 @@ async def everything_there_is(tx: Tx) -> Row:
     return row
 
 
-async def test_a_change_that_fails_leaves_nothing_in_any_table_and_sends_no_nudge(store: Store, place: Place):
+async def test_a_failed_change_leaves_nothing_in_any_table_and_sends_no_notification(
+    store: Store, place: Place
+):
     async def fails(tx: Tx) -> None:
         await everything_there_is(tx)
         raise Mishap
@@ -227,7 +229,7 @@ async def test_a_change_that_fails_leaves_nothing_in_any_table_and_sends_no_nudg
     assert heard.count("heard") <= 2  # here, and once more from the database
 
 
-async def test_the_same_change_without_a_failure_leaves_something_in_every_table(store: Store, place: Place):
+async def test_the_same_change_without_a_failure_writes_to_every_table(store: Store, place: Place):
     heard: list[str] = []
     store.listen(heard.append)
     before = await place.everything()
@@ -287,7 +289,7 @@ async def test_events_are_numbered_without_a_gap_in_the_order_of_commit(replicas
     assert sum(store.groups for store in replicas) < 200
 
 
-async def test_rows_that_a_change_has_read_stay_the_same_until_its_commit(replicas: list[Store]):
+async def test_rows_read_in_a_transaction_do_not_change_until_its_commit(replicas: list[Store]):
     async def one_more(tx: Tx) -> int:
         seen = int(await tx.facts.get("count") or b"0")
         await tx.facts.set("count", b"%d" % (seen + 1))
@@ -298,7 +300,7 @@ async def test_rows_that_a_change_has_read_stay_the_same_until_its_commit(replic
     assert await replicas[0].reads.facts.get("count") == b"60"
 
 
-async def test_creation_times_rise_from_one_to_the_next_although_the_clock_stands_still(
+async def test_creation_times_are_strictly_increasing_even_if_the_clock_stands_still(
     replicas: list[Store],
 ):
     writes = [replicas[number % len(replicas)].write(adds(f"n{number}")) for number in range(30)]
@@ -324,7 +326,7 @@ async def test_a_caller_who_goes_away_while_waiting_changes_nothing(store: Store
     assert await names(store) == ["first", "last"]
 
 
-async def test_a_caller_that_is_cancelled_during_the_commit_disturbs_no_other(store: Store):
+async def test_cancelling_a_caller_during_the_commit_affects_no_other_change(store: Store):
     tasks: list[asyncio.Task[Any]] = []
 
     async def change(tx: Tx) -> None:
@@ -338,7 +340,7 @@ async def test_a_caller_that_is_cancelled_during_the_commit_disturbs_no_other(st
     assert await names(store) == ["stored", "other"]
 
 
-async def test_a_store_that_is_closing_finishes_what_waits_and_takes_nothing_more(place: Place):
+async def test_a_closing_store_completes_waiting_changes_and_refuses_new_ones(place: Place):
     async with place.opened() as store:
         waiting = [asyncio.create_task(store.write(adds(f"n{number}"))) for number in range(300)]
         await asyncio.sleep(0)

@@ -107,7 +107,7 @@ def small_front(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("front", [1, 3, 64])
-def test_any_work_is_taken_in_the_order_that_counting_gives(
+def test_any_work_is_claimed_in_the_order_of_the_reference_implementation(
     embedded: Place, monkeypatch: pytest.MonkeyPatch, front: int
 ):
     monkeypatch.setattr(work, "_FRONT", front)
@@ -125,7 +125,7 @@ def test_any_work_is_taken_in_the_order_that_counting_gives(
 
 
 @pytest.mark.parametrize("orgs", [1, 3, 40, 500])
-async def test_much_work_is_taken_in_the_same_order_on_both_databases(store: Store, orgs: int):
+async def test_500_pieces_of_work_are_claimed_in_the_same_order_on_both_databases(store: Store, orgs: int):
     draw = random.Random(orgs)
     pieces = [
         Piece(
@@ -144,17 +144,17 @@ async def test_much_work_is_taken_in_the_same_order_on_both_databases(store: Sto
         assert [claim.id for claim in claimed] == expected
 
 
-async def test_a_crowd_of_one_organization_hides_no_other(store: Store, small_front: None):
+async def test_much_work_of_one_organization_does_not_delay_that_of_another(store: Store, small_front: None):
     crowd = [Piece(0, -100 + number, held=False, lane=1) for number in range(50)]
     await agree(store, [*crowd, Piece(1, -1, held=False, lane=1)], 2)
 
 
-async def test_a_crowd_of_one_environment_hides_no_other(store: Store, small_front: None):
+async def test_much_work_of_one_environment_does_not_delay_that_of_another(store: Store, small_front: None):
     crowd = [Piece(0, -100 + number, held=number < 4, lane=1, environment=1) for number in range(50)]
     await agree(store, [*crowd, Piece(0, -1, held=False, lane=1, environment=2)], 2)
 
 
-async def test_the_comparison_notices_a_wrong_order_of_work(store: Store, monkeypatch: pytest.MonkeyPatch):
+async def test_the_order_check_notices_a_wrong_order_of_work(store: Store, monkeypatch: pytest.MonkeyPatch):
     """Without organizations behind the front, the crowd has every turn."""
     monkeypatch.setattr(work, "_FRONT", 4)
     monkeypatch.setattr(ClaimOrder, "idle", lambda self: 99)
@@ -188,7 +188,7 @@ async def looked_at(store: Store) -> int:
 
 
 @pytest.mark.parametrize("orgs", [1, 20])
-async def test_a_claim_reads_as_few_rows_of_ten_thousand_as_of_a_hundred(store: Store, orgs: int):
+async def test_a_claim_reads_equally_few_rows_of_100_and_of_5000(store: Store, orgs: int):
     found = []
     for count in (100, 5_000):
         await fill(store, [Piece(number % orgs, -number, held=False, lane=1) for number in range(count)])
@@ -200,14 +200,14 @@ EXPLAINED = ("FRONT", "FIRSTS", "OF_ORG", "DUE", "CLAIM", "RELEASE_ALL")
 
 
 @pytest.mark.parametrize("name", EXPLAINED)
-async def test_no_statement_for_work_reads_the_whole_table(embedded: Place, name: str):
+async def test_no_work_statement_scans_the_whole_table(embedded: Place, name: str):
     text = postgres.ALL[f"work.{name}"]
     async with embedded.opened(HandClock()):
         plan = await embedded.sql(f"EXPLAIN QUERY PLAN {text}", *[None] * len(placeholders(text)))
     assert not [row for row in plan if str(row[3]) == "SCAN work"], plan
 
 
-async def test_a_scan_would_be_seen(embedded: Place):
+async def test_the_scan_check_notices_a_full_table_scan(embedded: Place):
     async with embedded.opened(HandClock()):
         plan = await embedded.sql("EXPLAIN QUERY PLAN SELECT * FROM work WHERE attempts = 3")
     assert [row for row in plan if str(row[3]) == "SCAN work"]
@@ -217,7 +217,7 @@ async def test_open_deployments_are_found_by_their_index(embedded: Place):
     assert await uses_index(embedded, deployments.OPEN)
 
 
-async def test_an_index_is_not_used_where_the_condition_is_said_in_other_words(embedded: Place):
+async def test_the_open_deployments_index_is_not_used_for_a_differently_written_condition(embedded: Place):
     other = deployments.OPEN.replace("'QUEUED', 'BUILDING'", "'BUILDING', 'QUEUED'")
     assert other != deployments.OPEN
     assert not await uses_index(embedded, other)

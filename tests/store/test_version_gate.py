@@ -46,7 +46,7 @@ def test_an_older_version_is_refused_with_the_version_that_is_needed(version):
 
 
 @pytest.mark.parametrize(("version", "starts"), [("3.51.2", False), ("3.51.3", True)])
-def test_windlass_does_not_start_on_an_older_one(version, starts, tmp_path):
+def test_windlass_does_not_start_with_a_too_old_sqlite(version, starts, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", START, tmp_path, version], capture_output=True, text=True, check=False
     )

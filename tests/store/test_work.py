@@ -22,7 +22,7 @@ async def test_claimed_work_belongs_to_one_worker_until_the_lease_ends(store: St
     assert (second.id, second.epoch, second.attempts) == (first.id, first.epoch + 1, 2)
 
 
-async def test_work_of_many_is_asked_for_as_that_of_each(store: Store, clock: HandClock):
+async def test_scheduling_many_pieces_of_work_equals_scheduling_each(store: Store, clock: HandClock):
     await ask(store)
     first = await one(store)
     await store.write(lambda tx: tx.work.schedule_all("reconcile", [(first.id, "o"), ("other", "o")]))
@@ -40,7 +40,7 @@ async def test_a_lease_can_be_prolonged_by_its_holder(store: Store, clock: HandC
     assert await claim(store) == []
 
 
-async def test_work_that_is_not_due_is_not_claimed(store: Store, clock: HandClock):
+async def test_work_is_not_claimed_before_it_is_due(store: Store, clock: HandClock):
     await ask(store, due=clock.ms + 1)
     assert await claim(store) == []
     assert await next_due(store) == clock.ms + 1
@@ -48,7 +48,9 @@ async def test_work_that_is_not_due_is_not_claimed(store: Store, clock: HandCloc
     assert len(await claim(store)) == 1
 
 
-async def test_work_that_waits_longest_comes_first_ended_leases_included(store: Store, clock: HandClock):
+async def test_the_longest_waiting_work_is_claimed_first_including_expired_leases(
+    store: Store, clock: HandClock
+):
     await ask(store, "interrupted")
     await one(store)
     clock.ms += LEASE
@@ -60,7 +62,7 @@ async def test_work_that_waits_longest_comes_first_ended_leases_included(store: 
     assert not (await one(store)).is_taken_over
 
 
-async def test_the_next_work_is_the_next_due_or_the_next_end_of_a_lease(store: Store, clock: HandClock):
+async def test_the_next_due_time_is_the_earliest_due_work_or_lease_expiry(store: Store, clock: HandClock):
     assert await next_due(store) is None
     await ask(store, "a")
     assert await next_due(store) == clock.ms
@@ -73,7 +75,7 @@ async def test_the_next_work_is_the_next_due_or_the_next_end_of_a_lease(store: S
 # Asking
 
 
-async def test_asking_twice_is_asking_once(store: Store):
+async def test_scheduling_the_same_work_twice_runs_it_once(store: Store):
     await ask(store)
     await ask(store)
     await finish(store, await one(store))
@@ -87,7 +89,7 @@ async def test_a_repeated_request_for_work_never_delays_it(store: Store, clock: 
     assert await next_due(store) == clock.ms + 5
 
 
-async def test_work_that_is_asked_for_while_it_runs_runs_once_more(store: Store, place: Place):
+async def test_work_scheduled_while_it_runs_is_run_once_more(store: Store, place: Place):
     await ask(store)
     first = await one(store)
     await ask(store)
@@ -125,7 +127,7 @@ async def everything_that_a_holder_may_do(store: Store, claimed: Claim) -> bool:
     return any(effects)
 
 
-async def test_a_worker_that_was_paused_past_its_lease_can_do_nothing(
+async def test_a_worker_whose_lease_expired_cannot_change_its_work(
     store: Store, place: Place, clock: HandClock
 ):
     await ask(store)
@@ -138,13 +140,13 @@ async def test_a_worker_that_was_paused_past_its_lease_can_do_nothing(
     assert await held(store, second)
 
 
-async def test_a_worker_that_holds_its_claim_can_do_all_of_that(store: Store, place: Place):
+async def test_a_worker_with_a_valid_claim_can_make_all_of_these_changes(store: Store, place: Place):
     await ask(store)
     assert await everything_that_a_holder_may_do(store, await one(store))
     assert await claim(store) != []
 
 
-async def test_an_old_claim_stays_void_when_the_work_was_finished_and_asked_for_again(
+async def test_an_expired_claim_stays_invalid_after_the_work_was_finished_and_scheduled_again(
     store: Store, place: Place, clock: HandClock
 ):
     """The row was deleted in between: its numbers must not begin again where they once began."""
@@ -159,7 +161,7 @@ async def test_an_old_claim_stays_void_when_the_work_was_finished_and_asked_for_
     assert await place.sql("SELECT * FROM work") == before
 
 
-async def test_a_worker_that_released_a_claim_no_longer_holds_it(store: Store, clock: HandClock):
+async def test_a_worker_that_rescheduled_its_work_no_longer_holds_the_claim(store: Store, clock: HandClock):
     await ask(store)
     claimed = await one(store)
     await store.write(lambda tx: tx.work.reschedule(claimed, tx.now + MINUTE))
@@ -170,9 +172,7 @@ async def test_a_worker_that_released_a_claim_no_longer_holds_it(store: Store, c
 # After a restart
 
 
-async def test_on_the_embedded_database_a_start_takes_up_at_once_what_was_interrupted(
-    embedded: Place, clock: HandClock
-):
+async def test_on_sqlite_a_start_takes_over_interrupted_work_at_once(embedded: Place, clock: HandClock):
     """One process owns the file, so a former holder of work no longer exists."""
     async with embedded.opened(clock) as store:
         await ask(store, "interrupted")
@@ -185,9 +185,7 @@ async def test_on_the_embedded_database_a_start_takes_up_at_once_what_was_interr
         assert await claim(store) == []
 
 
-async def test_on_postgresql_the_start_of_a_replica_leaves_the_others_their_work(
-    served: Place, clock: HandClock
-):
+async def test_on_postgresql_a_start_leaves_claimed_work_to_other_replicas(served: Place, clock: HandClock):
     async with served.opened(clock) as store:
         await ask(store)
         claimed = await one(store)

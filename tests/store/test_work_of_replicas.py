@@ -48,7 +48,7 @@ async def test_a_stop_in_the_middle_leaves_work_that_the_next_process_does_at_on
         assert engine.begun == 2
 
 
-async def test_a_stop_that_comes_while_work_is_being_claimed_leaves_none_behind(world: World, place: Place):
+async def test_stopping_a_worker_while_it_claims_work_leaves_no_claim_behind(world: World, place: Place):
     """At whatever moment: what was claimed is known, and let go of."""
     world.engine.gate = asyncio.Event()
     worker = world.installation.worker
@@ -65,7 +65,7 @@ async def test_a_stop_that_comes_while_work_is_being_claimed_leaves_none_behind(
     assert len(await place.sql("SELECT id FROM work WHERE due <= $1", world.clock.ms)) == 4
 
 
-async def test_a_replica_that_died_is_replaced_when_its_lease_has_ended(served: Place, clock: HandClock):
+async def test_a_dead_replicas_work_is_taken_over_when_its_lease_expires(served: Place, clock: HandClock):
     """The lease holds until then: the replica may only be slow."""
     async with make_world(served.url, folder=served.folder, clock=clock) as world:
         app = await begun(world)
@@ -83,7 +83,7 @@ async def test_a_replica_that_died_is_replaced_when_its_lease_has_ended(served: 
             assert (await kinds(other))["DEPLOYMENT_SUCCEEDED"] == 1
 
 
-async def test_two_replicas_never_do_one_piece_at_once_and_share_the_work(served: Place):
+async def test_two_replicas_never_run_the_same_work_concurrently_and_share_the_load(served: Place):
     engine, key = Watchful(), new_key().hex()
     async with (
         make_world(served.url, folder=served.folder / "a", engine=engine, key=key) as one,
@@ -146,7 +146,7 @@ async def test_removing_an_environment_removes_the_work_of_its_services(world: W
     assert await _traces(place, app) == []
 
 
-async def test_work_for_a_service_that_is_not_there_is_done(world: World, place: Place):
+async def test_work_for_a_nonexistent_service_is_completed(world: World, place: Place):
     await ask(world.installation.ctx.store, "no-such-service")
     await world.settle()
     assert await _all_is_done(place)

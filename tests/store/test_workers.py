@@ -19,7 +19,7 @@ from windlass.engines.workload import Instance, Workload
 from windlass.store import Tx
 
 
-async def test_a_worker_that_was_paused_past_its_lease_changes_nothing(world: World, place: Place):
+async def test_a_worker_whose_lease_expired_stores_no_result(world: World, place: Place):
     app = await begun(world)
     world.clock.ms += LEASE
     second = await one(world.installation.ctx.store)
@@ -39,7 +39,7 @@ async def test_a_worker_that_was_paused_past_its_lease_changes_nothing(world: Wo
     assert (await kinds(world))["DEPLOYMENT_SUCCEEDED"] == 1
 
 
-async def test_the_log_says_which_work_is_taken_over(world: World, caplog: pytest.LogCaptureFixture):
+async def test_the_log_reports_work_that_is_taken_over(world: World, caplog: pytest.LogCaptureFixture):
     app = await begun(world)
     assert "taken over" not in caplog.text
     world.clock.ms += LEASE
@@ -62,7 +62,9 @@ async def test_a_worker_that_is_not_paused_finishes(world: World):
     assert await world.state(f"/application/{app}") == "RUNNING"
 
 
-async def test_a_worker_that_lost_a_claim_to_itself_does_not_do_the_work_twice_at_once(place: Place):
+async def test_a_worker_that_takes_over_its_own_expired_claim_does_not_run_the_work_twice_concurrently(
+    place: Place,
+):
     """A machine that slept: the lease ended, and the same process takes the work again."""
     engine = Watchful()
     async with make_world(place.url, engine=engine) as world:
@@ -78,7 +80,7 @@ async def test_a_worker_that_lost_a_claim_to_itself_does_not_do_the_work_twice_a
         assert (await kinds(world))["DEPLOYMENT_SUCCEEDED"] == 1
 
 
-async def test_work_that_another_worker_does_now_is_ended(world: World):
+async def test_a_worker_cancels_work_that_another_worker_has_taken_over(world: World):
     """Its keeper finds out, and does not wait until it wants to write."""
     ended = asyncio.Event()
 
@@ -166,7 +168,7 @@ async def test_a_nudge_wakes_a_worker_at_once(world: World):
     await until(lambda: app in world.engine.running)
 
 
-async def test_failed_work_comes_back_later_and_later(
+async def test_failed_work_is_retried_with_growing_pauses(
     world: World, place: Place, caplog: pytest.LogCaptureFixture
 ):
     app = await world.application()
@@ -219,7 +221,7 @@ class Picky(FakeEngine):
         return await super().run(wanted, index)
 
 
-async def test_a_failing_piece_of_work_delays_no_other(place: Place):
+async def test_failing_work_does_not_delay_other_work(place: Place):
     engine = Picky()
     async with make_world(place.url, engine=engine) as world:
         apps = [await world.application() for _ in range(6)]

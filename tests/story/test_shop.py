@@ -116,7 +116,7 @@ async def there(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
 
 @pytest.mark.slow  # tests/commands/test_commands_of_the_manual.py: the commands and their options exist
 @pytest.mark.timeout(300)
-async def test_the_story_of_the_shop_is_true(there: Place, tmp_path: Path) -> None:
+async def test_every_step_of_the_shop_tutorial_works_on_both_engines(there: Place, tmp_path: Path) -> None:
     repository = Repository(there.beside / "shop").put(FILES)
     repository.commit("A shop")
     async with there.windlass() as windlass:
@@ -204,7 +204,7 @@ async def is_gone(reader: Reader) -> bool:
     return not await reader.results(f"/organization/{organization}/project")
 
 
-def test_the_page_says_which_steps_are_for_one_engine_only() -> None:
+def test_the_shop_page_marks_steps_that_require_the_docker_engine() -> None:
     assert {n: engine_of(n) for n in range(1, 9) if engine_of(n)} == {6: "docker"}
     assert REPOSITORY in PAGE
     assert KEY_OF_JOB in PAGE

@@ -54,5 +54,5 @@ NO_FILE = "windlass: terraform plan\n\nError: Failed to read variables file\n\nT
         ("", ""),
     ],
 )
-def test_the_reason_of_a_failure_is_the_first_error_of_the_last_command(output, reason):
+def test_the_reported_reason_is_the_first_error_of_the_last_terraform_command(output, reason):
     assert explain_output(output.splitlines()) == reason

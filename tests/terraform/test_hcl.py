@@ -43,7 +43,7 @@ PLAIN = [
 
 
 @rows(("expression", "shown"), PLAIN)
-def test_a_plain_value_is_shown_as_on_the_command_line(expression: str, shown: str | None):
+def test_a_plain_default_value_is_shown_as_on_the_command_line(expression: str, shown: str | None):
     assert default(expression) == shown
 
 
@@ -55,7 +55,7 @@ def test_a_plain_value_is_shown_as_on_the_command_line(expression: str, shown: s
         '"a', '"\\q"', '"\\ud800"', "<<EOT\nno end", "/* no end", "?", "",
     ],
 )  # fmt: skip
-def test_all_other_values_are_refused(expression: str):
+def test_expressions_that_are_not_plain_values_are_refused_with_their_line(expression: str):
     with pytest.raises(HclError, match=r"^a\.tf, line \d"):
         default(expression)
 
@@ -98,7 +98,7 @@ def test_variables_are_found_in_a_whole_module():
     assert found["a"].description == "Text of\ntwo lines\n"
 
 
-def test_an_override_wins_over_the_declaration():
+def test_an_override_file_takes_precedence_over_the_declaration():
     files = {
         "a_override.tf": b'variable "a" { default = 2 }',
         "main.tf": b'variable "a" {\n default = 1\n description = "A"\n}',
@@ -125,7 +125,7 @@ def test_sensitive_variables_are_found_beside_values_that_are_not_plain():
         ("a.tfvars.json", b'{"a": "x", "b": [1, 2], "c": null, "//": "a comment"}'),
     ],
 )
-def test_files_of_values_are_read_in_both_forms(name: str, content: bytes):
+def test_values_files_are_read_as_hcl_and_as_json(name: str, content: bytes):
     assert variable_values(name, content) == {"a": "x", "b": "[1,2]"}
 
 
@@ -154,12 +154,12 @@ def test_files_of_values_are_read_in_both_forms(name: str, content: bytes):
         ("a.tf", b'variable "a" { type = (] }'),
     ],
 )
-def test_other_files_are_refused_with_their_name(name: str, content: bytes):
+def test_invalid_files_are_refused_with_their_name(name: str, content: bytes):
     with pytest.raises(HclError, match=r"^a\.tf(vars)?(\.json)?[:,]"):
         read(name, content)
 
 
-def test_a_reason_is_short_and_can_be_shown():
+def test_an_hcl_error_message_is_short_and_printable():
     name = "a" * 1000
     with pytest.raises(HclError) as raised:
         variable_values("a.tfvars", f"{name} = 1\n{name} = 2".encode())
@@ -170,7 +170,7 @@ def test_a_reason_is_short_and_can_be_shown():
 
 
 @given(st.text(alphabet=st.sampled_from('ab1"\\${}%[](),=:\n#/*<-E. '), max_size=60))
-def test_no_text_fails_in_another_way(text: str):
+def test_any_text_as_hcl_is_read_or_raises_an_hcl_error(text: str):
     for name in ("a.tf", "a.tfvars"):
         with suppress(HclError):
             assert isinstance(read(name, b"variable" + text.encode()), dict | list)

@@ -40,7 +40,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize(("saves", "sent"), [("", []), ("1", [b"the state of this run\n"])])
-def test_a_state_that_lies_in_the_repository_replaces_none(tmp_path: Path, saves: str, sent: list[bytes]):
+def test_an_errored_state_file_from_the_repository_is_not_uploaded(
+    tmp_path: Path, saves: str, sent: list[bytes]
+):
     module = tmp_path / "module"
     module.mkdir()
     (module / "errored.tfstate").write_text("a state of long ago")

@@ -65,7 +65,7 @@ def other_backend() -> Iterator[tuple[str, OtherBackend]]:
         server.server_close()
 
 
-async def test_the_backend_of_a_module_keeps_its_state_and_gives_it_to_windlass(service: Service):
+async def test_with_a_user_provided_backend_windlass_reads_state_and_outputs_from_it(service: Service):
     with other_backend() as (address, kept):
         block = f'terraform {{\n  backend "http" {{\n    address = "{address}"\n  }}\n}}\n'
         service.repository.put({"infra/backend.tf": block})
@@ -128,7 +128,7 @@ resource "terraform_data" "curious" {
 """
 
 
-async def test_a_module_gets_a_credential_for_its_state_alone_and_until_its_run_has_ended(
+async def test_the_credential_given_to_a_module_is_valid_only_for_its_state_and_during_its_run(
     service: Service, house: Place
 ):
     other = Service(service.windlass, service.repository, service.environment)
@@ -171,7 +171,7 @@ async def called(windlass: Windlass, token: str) -> int:
     return await asyncio.to_thread(send)
 
 
-async def test_a_credential_opens_the_state_of_its_own_run_until_that_has_ended(service: Service):
+async def test_a_run_credential_is_valid_only_for_its_own_state_until_the_run_ends(service: Service):
     other = Service(service.windlass, service.repository, service.environment)
     await other.make(name="other")
     begun = await begin_slow(service)
@@ -187,7 +187,7 @@ async def test_a_credential_opens_the_state_of_its_own_run_until_that_has_ended(
     assert await ask(service.windlass, service.id, credential) == 401
 
 
-async def test_a_provider_of_the_operator_is_used_and_no_registry_is_asked(tmp_path: Path):
+async def test_a_provider_from_the_operators_mirror_is_used_without_contacting_a_registry(tmp_path: Path):
     needs_program()
     if not PROVIDERS.is_dir():
         pytest.skip("the provider is not built: bash .ci/tofu builds it")

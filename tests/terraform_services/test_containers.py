@@ -70,7 +70,7 @@ resource "terraform_data" "who" {
 """
 
 
-async def test_a_module_is_no_root_reaches_no_engine_and_follows_no_dockerignore(service: Service):
+async def test_a_module_runs_unprivileged_without_docker_socket_and_ignores_dockerignore(service: Service):
     service.repository.put({"infra/main.tf": ALONE, ".dockerignore": "infra\n", "Dockerfile": "FROM no\n"})
     service.repository.commit("A curious module")
     await service.make()
@@ -80,7 +80,7 @@ async def test_a_module_is_no_root_reaches_no_engine_and_follows_no_dockerignore
         await service.says(words)
 
 
-async def test_an_image_without_python_says_what_to_choose():
+async def test_a_terraform_image_without_python_is_refused_with_advice():
     async with (
         place(
             "docker", docker_host(), port=free_port(), host="0.0.0.0", terraform_image=BOX, **SETTINGS

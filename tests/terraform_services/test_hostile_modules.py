@@ -109,7 +109,7 @@ async def house(mirror: Path) -> AsyncIterator[Place]:
         yield made
 
 
-async def test_a_module_reaches_nothing_of_the_server_and_of_others(
+async def test_a_hostile_module_reads_and_changes_nothing_of_the_server_or_other_services(
     house: Place, tmp_path: Path, mirror: Path
 ) -> None:
     async with house.windlass() as windlass:

@@ -116,7 +116,7 @@ def output(*words: str) -> str:
 
 
 @pytest.mark.parametrize(("engine", "point"), POINTS)
-async def test_a_module_is_applied_once_wherever_the_server_dies(
+async def test_a_module_is_applied_once_even_if_the_server_dies_at_any_failpoint(
     house: House, repository: Repository, engine: str, point: str
 ):
     service = await new_service(house, repository)

@@ -18,7 +18,7 @@ async def world() -> AsyncIterator[World]:
         yield made_world
 
 
-async def test_a_run_that_leaves_its_lock_says_how_to_release_it(world: World):
+async def test_a_failed_run_that_left_its_lock_says_how_to_force_the_unlock(world: World):
     async def lock_and_fail(workload: Workload) -> int:
         lock = StateLock(workload.service, "id", workload.deployment, "apply", "Ada", 0, b"")
         await world.installation.ctx.store.write(lambda tx: tx.terraform.take_lock(lock))

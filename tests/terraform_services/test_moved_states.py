@@ -63,7 +63,7 @@ async def ran(world: World, service: str, **body: Any) -> tuple[str, str]:
     return shown["status"], shown["message"]
 
 
-async def test_a_changed_backend_is_refused_also_after_a_run_that_failed(world: World):
+async def test_a_changed_backend_is_refused_until_the_state_is_migrated_even_after_a_failed_run(world: World):
     programs = Modules(world)
     service = await service_of(world)
     assert await ran(world, service) == ("SUCCEEDED", "")
@@ -84,7 +84,7 @@ async def test_a_changed_backend_is_refused_also_after_a_run_that_failed(world: 
     assert await ran(world, service) == ("SUCCEEDED", "")
 
 
-async def test_a_changed_backend_is_refused_after_a_first_run_that_failed_and_made_something(world: World):
+async def test_a_changed_backend_is_refused_after_a_failed_first_run_that_stored_a_state(world: World):
     programs = Modules(world)
     service = await service_of(world)
     programs.codes = [1]
@@ -94,7 +94,7 @@ async def test_a_changed_backend_is_refused_after_a_first_run_that_failed_and_ma
     assert await ran(world, service, action="MIGRATE_STATE") == ("SUCCEEDED", "")
 
 
-async def test_a_first_run_that_failed_elsewhere_may_be_repeated_anywhere(world: World):
+async def test_after_a_failed_first_run_with_a_user_provided_backend_the_backend_may_be_changed(world: World):
     programs = Modules(world)
     service = await made(world, terraform_files_source=SOURCE, backend={"user_provided": {}})
     programs.codes = [1, 1]
@@ -134,7 +134,7 @@ async def test_a_changed_backend_is_refused_also_after_very_many_plans(world: Wo
 
 
 @pytest.mark.parametrize("code", [0, 1])
-async def test_a_deletion_destroys_with_the_backend_that_the_last_run_had(world: World, code: int):
+async def test_a_deletion_destroys_with_the_backend_of_the_last_run(world: World, code: int):
     """A run that failed may have made something; only its backend knows."""
     programs = Modules(world)
     service = await made(world, terraform_files_source=SOURCE, backend={"user_provided": {}})

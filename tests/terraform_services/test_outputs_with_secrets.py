@@ -21,7 +21,7 @@ VALUES = {
 }
 
 
-async def test_no_list_answers_the_value_of_a_secret_in_an_output(world: World):
+async def test_no_list_shows_an_output_that_contains_a_secret_input_value(world: World):
     environment = await world.environment()
     app = await world.application(environment)
     password = {"key": "password", "value": SECRET, "secret": True}

@@ -11,7 +11,7 @@ from tests.terraform_services.modules import program
 from windlass.terraform.hcl import input_variables
 
 
-def test_plain_values_are_those_of_the_program(tmp_path: Path):
+def test_plain_default_values_equal_those_of_the_terraform_console(tmp_path: Path):
     expressions = [expression for expression, _ in PLAIN]
     blocks = (f'variable "v{number}" {{\n  default = {text}\n}}' for number, text in enumerate(expressions))
     module = "\n".join(blocks).encode()

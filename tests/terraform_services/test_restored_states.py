@@ -38,7 +38,7 @@ async def stored(world: World, service: str, content: bytes) -> None:
     await world.installation.ctx.store.write(store)
 
 
-async def test_a_restored_state_is_the_earlier_one_to_the_last_digit(world: World):
+async def test_a_restored_state_equals_the_earlier_one_including_large_numbers(world: World):
     service = await with_two_versions(world)
     answer = await world.post(f"/terraform/{service}/restoreState", {"number": 1})
     assert (answer.status, answer["number"], answer["restored_from"]) == (200, 3, 1), answer

@@ -33,7 +33,7 @@ def values(*pairs: tuple[str, str], **secrets: str) -> dict[str, Any]:
     return {"terraform_variables_source": {"tf_vars": [*plain, *hidden]}}
 
 
-async def test_a_plan_is_kept_and_then_applied_as_it_is_once(service: Service):
+async def test_a_stored_plan_can_be_applied_unchanged_and_only_once(service: Service):
     await service.make(**values(("size", "3")))
     first = await service.run()
     assert first["status"] == "SUCCEEDED", first
@@ -80,7 +80,7 @@ async def test_secrets_are_in_no_log_plan_list_or_file(service: Service, house: 
 
 
 @pytest.mark.nightly
-async def test_values_come_from_files_fields_and_the_environment(service: Service):
+async def test_variable_values_come_from_files_fields_and_the_environment(service: Service):
     service.repository.put({"infra/live.tfvars": 'size = 5\nfrom_environment = "file"\n'})
     service.repository.commit("Values")
     chosen = values(("size", "7"))
@@ -140,7 +140,7 @@ async def is_gone(service: Service) -> bool:
 
 
 @pytest.mark.nightly
-async def test_resources_can_be_left_as_they_are(service: Service):
+async def test_uninstalling_with_skip_destroy_keeps_the_resources(service: Service):
     await service.make()
     await service.run()
     await service.run("uninstall?force_terraform_action=SKIP_DESTROY")
@@ -150,7 +150,7 @@ async def test_resources_can_be_left_as_they_are(service: Service):
 
 
 @pytest.mark.nightly
-async def test_a_failed_apply_says_why_and_keeps_what_was_made(service: Service):
+async def test_a_failed_apply_shows_its_reason_and_keeps_created_resources_in_the_state(service: Service):
     service.repository.put(
         {
             "infra/main.tf": 'resource "terraform_data" "good" {}\n'
@@ -277,7 +277,7 @@ async def test_a_cancelled_run_stores_its_state_and_releases_its_lock(service: S
 
 
 @pytest.mark.nightly
-async def test_a_run_ends_after_its_time(service: Service):
+async def test_a_terraform_run_is_ended_after_its_timeout(service: Service):
     service.repository.put({"infra/main.tf": SLOW})
     service.repository.commit("A slow module")
     await service.make(timeout_sec=4)
@@ -304,7 +304,7 @@ async def test_an_earlier_state_is_restored_as_the_newest_version(service: Servi
 
 
 @pytest.mark.nightly
-async def test_two_requests_at_once_apply_one_after_the_other(service: Service):
+async def test_concurrent_deploy_requests_are_applied_one_after_the_other(service: Service):
     await service.make()
     first, second = await asyncio.gather(service.begin(), service.begin())
     states = {(await service.ended(one))["status"] for one in (first, second)}

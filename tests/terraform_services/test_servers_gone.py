@@ -61,7 +61,7 @@ def another() -> Iterator[tuple[str, list[tuple[str, str, bytes, str]]]]:
         yield f"http://127.0.0.1:{server.server_address[1]}", Taken.requests
 
 
-def test_requests_of_a_run_go_to_another_server_at_once(capsys: pytest.CaptureFixture[str]):
+def test_requests_of_a_run_fall_back_to_another_server(capsys: pytest.CaptureFixture[str]):
     with another() as (url, requests):
         server = RunServer([nowhere(), nowhere(), url], "secret", "")
         assert server.send("PUT", "/plan", b"plan", patience=0) == b"plan"
@@ -72,7 +72,7 @@ def test_requests_of_a_run_go_to_another_server_at_once(capsys: pytest.CaptureFi
         RunServer([nowhere(), nowhere()], "secret", "").send("GET", "/run", patience=0)
 
 
-def test_the_program_reaches_another_server_with_its_own_credential_alone():
+def test_the_terraform_program_reaches_another_server_with_its_own_credential():
     with another() as (url, requests):
         servers = RunServer([nowhere(), url], "of-the-launcher", "")
         program = RunServer([relay(servers)], "of-the-program", "")
@@ -83,7 +83,7 @@ def test_the_program_reaches_another_server_with_its_own_credential_alone():
     assert program.pass_on("GET", "/state", b"", {})[0] == 503, "the program asks again"
 
 
-async def test_a_module_is_applied_although_the_server_that_started_it_is_gone(
+async def test_a_run_completes_although_the_server_that_started_it_is_gone(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ):
     needs_program()
@@ -120,7 +120,7 @@ async def world() -> AsyncIterator[World]:
         yield made_world
 
 
-async def test_servers_of_a_place_know_one_another_while_they_run(world: World):
+async def test_servers_of_a_place_know_each_others_addresses_while_they_run(world: World):
     store, clock = world.installation.ctx.store, world.clock
     one, other = "http://10.0.0.1:8080", "http://10.0.0.2:8080"
     for address in (one, other, "", other):

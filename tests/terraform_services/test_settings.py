@@ -129,7 +129,7 @@ async def test_a_place_without_the_program_refuses_with_the_command_that_install
         ({"public_url": "http://localhost:8080"}, "machine.here", ""),
     ],
 )
-def test_containers_reach_the_server_at_an_address_that_is_worked_out_or_refused(
+def test_the_server_address_for_containers_is_derived_from_settings_or_refused(
     settings: dict[str, Any], server_host: str, address: str
 ):
     if address:
@@ -163,14 +163,16 @@ async def test_a_place_with_images_runs_the_version_that_is_asked_for():
             assert (program.image, program.path) == (image, "terraform")
 
 
-def test_a_run_that_does_not_reach_the_server_says_what_to_set(capsys: pytest.CaptureFixture[str]):
+def test_a_run_that_cannot_reach_the_server_names_the_setting_containers_url(
+    capsys: pytest.CaptureFixture[str],
+):
     server = RunServer([f"http://127.0.0.1:{free_port()}"], "none", ": set containers_url")
     with pytest.raises(LaunchRefused, match=r"does not answer: .*: set containers_url"):
         server.send("GET", "/run", patience=0.1)
     assert "set containers_url" in capsys.readouterr().err
 
 
-def test_a_run_that_reaches_something_else_says_what_to_set():
+def test_a_run_that_reaches_another_program_names_the_setting_containers_url():
     class Other(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_error(404)
@@ -184,7 +186,7 @@ def test_a_run_that_reaches_something_else_says_what_to_set():
             RunServer([address], "none", ": set containers_url").greet()
 
 
-def test_the_launcher_of_containers_needs_no_more_than_its_own_files(tmp_path: Path):
+def test_the_launcher_archive_runs_with_only_its_own_files(tmp_path: Path):
     file = tmp_path / "launcher.pyz"
     file.write_bytes(launcher_archive())
     done = subprocess.run([sys.executable, "-I", "-S", file], env={}, capture_output=True, text=True)
@@ -194,7 +196,7 @@ def test_the_launcher_of_containers_needs_no_more_than_its_own_files(tmp_path: P
             ast.parse(archive.read(name), feature_version=(3, 10))
 
 
-async def test_installed_versions_are_listed(world: World):
+async def test_installed_terraform_versions_are_listed(world: World):
     listed = (await world.get("/terraform/availableVersion"))["results"]
     assert {"engine": "TERRAFORM", "version": "1.11.4"} in listed
 
@@ -215,7 +217,7 @@ async def test_a_secret_value_is_never_answered_and_kept_until_it_is_sent_again(
     assert all("hunter2" not in str(event.body) for event in await world.events())
 
 
-async def test_a_taken_name_is_refused_as_one_and_takes_no_secret_of_others_created_at_once(world: World):
+async def test_a_name_conflict_does_not_affect_secrets_of_services_created_concurrently(world: World):
     """Changes of one group run again when one of them fails: settings are as they were sent each time."""
     environment = await world.environment()
     source = {"tf_vars": [{"key": "password", "value": "hunter2-hunter2", "secret": True}]}
@@ -245,7 +247,7 @@ async def values_of(world: World, service: str) -> dict[str, str]:
     return secrets_of(ctx, row)
 
 
-async def test_an_answer_has_one_backend_and_the_repository_in_both_forms(world: World):
+async def test_an_answer_has_one_backend_and_the_repository_in_both_formats(world: World):
     service = await made(world, backend={"kubernetes": {}, "user_provided": None})
     shown = await world.get(f"/terraform/{service}")
     assert shown["backend"] == {"kubernetes": {}}
@@ -254,7 +256,7 @@ async def test_an_answer_has_one_backend_and_the_repository_in_both_forms(world:
     assert files["git_repository"]["url"] == URL
 
 
-async def test_new_commits_are_applied_only_if_someone_who_may_deploy_chose_it(world: World):
+async def test_turning_on_automatic_apply_requires_the_deploy_scope(world: World):
     """Negative control: a token with Deploy turns each of them on, and anyone who may write turns it off."""
     service = await made(world)
     writer = await world.new_token("Write")
@@ -307,7 +309,7 @@ async def test_chosen_services_are_deployed_with_their_action_and_shown_in_statu
         ("MIGRATE_STATE", "TERRAFORM_MIGRATE_STATE", "TERRAFORM_MIGRATE_STATE"),
     ],
 )
-async def test_statuses_histories_and_queues_say_what_a_deployment_does(
+async def test_statuses_histories_and_queues_show_the_terraform_action(
     world: World, action: str | None, part: str, trigger: str
 ):
     """Negative control: an application does no part of a deployment."""
@@ -338,7 +340,7 @@ async def test_a_copy_has_the_secret_values_and_no_state(world: World):
 
 
 @pytest.mark.parametrize(("length", "is_refused"), [(10_000, False), (20_000, True)])
-def test_values_that_no_program_could_take_are_refused_with_a_remedy(
+def test_variable_values_too_long_for_a_process_are_refused_with_advice(
     tmp_path: Path, length: int, is_refused: bool
 ):
     keys = [f"v{number}" for number in range(8)]
@@ -350,7 +352,7 @@ def test_values_that_no_program_could_take_are_refused_with_a_remedy(
 
 
 @pytest.mark.parametrize("closed", ["folder", "n" * 300])
-def test_folders_of_the_path_that_cannot_be_entered_are_skipped(tmp_path, closed):
+def test_unreadable_folders_in_path_are_skipped(tmp_path, closed):
     (tmp_path / "folder" / "bin").mkdir(parents=True)
     open_folder, program = tmp_path / "open", tmp_path / "open" / "tofu"
     open_folder.mkdir()

@@ -48,7 +48,7 @@ async def keys(town: Town, level: str, query: str = "", **options: Any) -> list[
 # Reading
 
 
-async def test_a_level_sees_its_variables_and_secrets_and_those_above_it(town: Town):
+async def test_a_level_lists_its_own_variables_and_those_of_the_levels_above(town: Town):
     for level in LEVELS:
         await town.says(level, f"V_{level}", level)
         await town.says(level, f"S_{level}", VALUE, "secret")
@@ -60,7 +60,7 @@ async def test_a_level_sees_its_variables_and_secrets_and_those_above_it(town: T
     assert {variable["value"] for variable in await listed(town, "project", "&is_secret=true")} == {None}
 
 
-async def test_containers_are_levels_as_well(town: Town):
+async def test_a_container_is_a_level_of_variables(town: Town):
     body = {"name": "box", "image_name": "nginx", "tag": "1"}
     container = await town.world.post(f"/environment/{town.env}/container", body)
     if container.status == 400:  # the engine of this world runs no images
@@ -79,7 +79,7 @@ async def test_pages_continue_from_variables_to_secrets(town: Town):
     assert pages == [["V0", "V1"], ["V2", "S0"], ["S1", "S2"], []]
 
 
-async def test_lists_under_compat_are_whole_and_show_built_in_variables(town: Town):
+async def test_variable_lists_under_compat_are_complete_and_include_built_in_variables(town: Town):
     for number in range(101):
         await town.says("application", f"V{number}")
     assert len(await keys(town, "application")) == 100
@@ -92,20 +92,20 @@ async def test_lists_under_compat_are_whole_and_show_built_in_variables(town: To
 
 
 @pytest.mark.parametrize("query", ["", "parent_id=", "parent_id=7", "scope=PROJECT"])
-async def test_a_list_needs_the_id_of_a_level(town: Town, query: str):
+async def test_listing_variables_requires_the_id_of_a_level(town: Town, query: str):
     answer = await town.world.get(f"/variable?{query}")
     is_refused(answer, 400)
     assert answer.message.startswith("parent_id: ")
 
 
-async def test_the_named_kind_of_level_must_be_that_of_the_id(town: Town):
+async def test_the_given_scope_must_match_the_level_of_the_id(town: Town):
     for scope in ("PROJECT", "DATABASE", "BUILT_IN"):
         answer = await town.world.get(f"/variable?parent_id={town.app}&scope={scope}")
         is_refused(answer, 400, "scope: must be APPLICATION")
     is_refused(await create(town, "application", variable_scope="PROJECT"), 400, "variable_scope: ")
 
 
-async def test_a_resource_without_variables_is_no_level(town: Town):
+async def test_a_database_is_not_a_level_of_variables(town: Town):
     database = await town.world.database(town.env)
     is_refused(await town.world.get(f"/variable?parent_id={database}"), 404)
     answer = await create(town, "application", variable_parent_id=database, variable_scope="DATABASE")
@@ -117,7 +117,7 @@ async def test_a_resource_without_variables_is_no_level(town: Town):
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("is_secret", [False, True])
-async def test_a_variable_is_the_same_here_and_at_its_level(town: Town, level: str, is_secret: bool):
+async def test_a_variable_created_here_equals_the_one_at_its_level(town: Town, level: str, is_secret: bool):
     made = await create(town, level, is_secret=is_secret, value=VALUE, mount_path="/etc/key")
     assert (made.status, made["scope"], made["variable_type"]) == (201, level.upper(), "FILE")
     assert (made["is_secret"], made["value"]) == (is_secret, None if is_secret else VALUE)
@@ -158,7 +158,7 @@ async def test_an_edit_without_a_value_empties_a_variable(town: Town):
     assert (await town.world.put(f"/variable/{made['id']}", {"key": "KEY", "value": None}))["value"] == ""
 
 
-async def test_an_outdated_version_is_neither_edited_nor_deleted(town: Town):
+async def test_editing_or_deleting_a_variable_with_an_outdated_etag_is_refused(town: Town):
     path = f"/variable/{(await create(town, 'application'))['id']}"
     stale = {"if-match": '"0000000000000000"'}
     is_refused(await town.world.put(path, {"key": "OTHER"}, headers=stale), 412)
@@ -167,9 +167,7 @@ async def test_an_outdated_version_is_neither_edited_nor_deleted(town: Town):
 
 
 @pytest.mark.parametrize("is_secret", [False, True])
-async def test_aliases_and_overrides_of_inherited_variables_are_deleted_with_them(
-    town: Town, is_secret: bool
-):
+async def test_deleting_an_inherited_variable_deletes_its_aliases_and_overrides(town: Town, is_secret: bool):
     shared = f"/variable/{(await create(town, 'project', value='1', is_secret=is_secret))['id']}"
     alias = await town.world.post(f"{shared}/alias", {"key": "ALIAS", **named(town, "application", "alias")})
     assert (alias.status, alias["variable_type"], alias["is_secret"]) == (201, "ALIAS", is_secret)
@@ -195,7 +193,7 @@ async def test_a_built_in_variable_can_be_aliased_at_a_level_that_sees_it(town: 
     is_refused(await town.world.delete(path), 404)
 
 
-async def test_a_level_that_does_not_see_a_variable_derives_none_from_it(town: Town):
+async def test_an_alias_or_override_cannot_be_created_at_a_level_that_does_not_see_the_variable(town: Town):
     own = f"/variable/{(await create(town, 'application'))['id']}"
     answer = await town.world.post(f"{own}/alias", {"key": "A", **named(town, "project", "alias")})
     is_refused(answer, 400, "alias_parent_id: ")
@@ -205,7 +203,7 @@ async def test_a_level_that_does_not_see_a_variable_derives_none_from_it(town: T
     is_refused(await town.world.post(f"{own}/override", unknown), 400, "override_parent_id: ")
 
 
-async def test_clients_that_read_its_key_as_value_can_edit_an_alias(town: Town):
+async def test_a_client_that_sends_the_targets_key_as_value_can_edit_an_alias(town: Town):
     shared = (await create(town, "project", value="1"))["id"]
     body = {"key": "ALIAS", **named(town, "application", "alias")}
     alias = await town.world.post(f"/compat/variable/{shared}/alias", body)
@@ -250,13 +248,13 @@ async def test_no_answer_has_the_value_of_a_secret(town: Town):
     assert [answer for answer in answers if answer.status >= 300 or VALUE in answer.body.decode()] == []
 
 
-async def test_duplicate_requests_create_one_variable_and_no_secret(town: Town):
+async def test_concurrent_creations_of_one_key_create_one_variable_or_secret(town: Town):
     answers = await together(*(create(town, "project", is_secret=bool(twin % 2)) for twin in range(8)))
     assert sorted(answer.status for answer in answers) == [201, *[409] * 7]
     assert await keys(town, "project") == ["KEY"]
 
 
-async def test_a_token_that_is_limited_to_a_service_derives_from_what_the_service_inherits(town: Town):
+async def test_a_token_limited_to_a_service_may_alias_inherited_variables_only_at_that_service(town: Town):
     shared = f"/variable/{(await create(town, 'project', value='1'))['id']}"
     token = await town.world.new_token("Admin", limited_to=[town.app])
     body = {"key": "ALIAS", **named(town, "application", "alias")}

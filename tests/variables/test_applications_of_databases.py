@@ -43,7 +43,7 @@ async def built_in(world: World, app: str, database: str, word: str, sort: str) 
     )
 
 
-async def test_an_application_that_mentions_a_database_uses_it(world: World, shop):
+async def test_an_application_that_refers_to_a_databases_variable_is_listed_as_its_user(world: World, shop):
     environment, app, database = shop
     assert await linked(world, database) == []
     for sort, value in (("environmentVariable", "{{ORDERS_HOST}}:5432"), ("secret", "{{ORDERS_URL}}")):
@@ -77,7 +77,9 @@ async def test_only_the_chosen_database_is_used(world: World, shop):
     assert await linked(world, elsewhere) == []
 
 
-async def test_an_application_whose_variables_cannot_be_resolved_uses_nothing(world: World, shop):
+async def test_an_application_with_unresolvable_variables_is_not_listed_as_a_database_user(
+    world: World, shop
+):
     _, app, database = shop
     path = f"/application/{app}/environmentVariable"
     await world.made(path, {"key": "A", "value": "{{B}}{{ORDERS_HOST}}"})
@@ -103,14 +105,14 @@ async def test_the_applications_of_a_database_are_those_that_the_caller_sees(wor
         assert (answer.status, answer.message) == (404, missing.message)
 
 
-async def test_a_link_is_taken_away_by_changing_the_variable(world: World, shop):
+async def test_removing_a_database_link_is_refused_with_advice_to_change_the_variable(world: World, shop):
     _, app, database = shop
     refused = await world.delete(f"/database/{database}/application/{app}")
     assert refused.status == 501
     assert "variables" in refused.message
 
 
-async def test_a_secret_is_decrypted_once_and_for_no_application_that_is_up_to_date(
+async def test_secrets_are_decrypted_once_and_not_for_up_to_date_applications(
     world: World, shop, monkeypatch: pytest.MonkeyPatch
 ):
     environment, app, database = shop

@@ -58,7 +58,7 @@ async def test_each_level_has_variables_with_its_name_and_its_parents(world: Wor
 
 
 @pytest.mark.parametrize("level", ["environment", "application"])
-async def test_services_of_the_environment_are_found_by_their_names(world: World, level: str):
+async def test_services_of_the_environment_have_built_in_host_and_port_variables(world: World, level: str):
     env = await world.environment(name="blue")
     app = await world.application(env, name="Shop API", ports=[PUBLIC])
     database = await world.database(env, name="main-db")
@@ -78,7 +78,7 @@ async def test_services_of_the_environment_are_found_by_their_names(world: World
 
 
 @pytest.mark.parametrize(("ports", "there"), [([], False), ([PRIVATE], False), ([PUBLIC], True)])
-async def test_a_host_outside_is_there_exactly_when_a_port_is_public(
+async def test_the_external_host_variable_exists_exactly_if_a_port_is_public(
     world: World, ports: list[Any], there: bool
 ):
     app = await world.application(ports=ports)
@@ -100,7 +100,7 @@ async def test_secret_variables_of_a_database_are_listed_without_values(world: W
     assert all("value" not in one for one in found.values())
 
 
-async def test_a_built_in_variable_is_as_existing_clients_want_it(world: World):
+async def test_a_built_in_variable_has_the_fields_that_existing_clients_expect(world: World):
     env = await world.environment()
     app = await world.application(env, name="shop")
     await world.database(env)
@@ -198,7 +198,7 @@ async def test_a_token_limited_to_a_service_sees_no_variables_of_its_neighbours(
             assert answer.status == 404, answer
 
 
-async def test_a_list_is_of_its_own_environment_only(world: World):
+async def test_built_in_variables_exist_only_for_services_of_the_same_environment(world: World):
     project = await world.project()
     one, other = await world.environment(project), await world.environment(project)
     app, stranger = await world.application(one), await world.database(other)
@@ -264,7 +264,7 @@ async def test_built_in_variables_can_have_an_alias(world: World):
     assert "value" not in made["aliased_secret"]
 
 
-async def test_aliases_of_built_in_variables_go_with_their_owner(world: World):
+async def test_deleting_a_service_deletes_aliases_of_its_built_in_variables(world: World):
     env = await world.environment()
     app, database = await world.application(env), await world.database(env)
     path = f"/application/{app}/environmentVariable"
@@ -295,7 +295,7 @@ async def test_aliases_of_built_in_variables_follow_a_renamed_database(world: Wo
 # Nothing is given away
 
 
-async def test_no_list_has_the_password_of_a_database_in_it(world: World):
+async def test_no_list_of_variables_or_databases_contains_a_password(world: World):
     env = await world.environment()
     app, database = await world.application(env), await world.database(env)
     known = (await world.get(f"/database/{database}/masterCredentials"))["password"]

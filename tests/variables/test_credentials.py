@@ -28,7 +28,9 @@ async def known(world: World, id: str) -> DatabaseLogin:
 
 
 @every_type
-async def test_a_database_says_how_to_enter_it(world: World, type: str):
+async def test_the_master_credentials_of_a_database_have_host_port_login_and_password(
+    world: World, type: str
+):
     database = await world.database(type=type, version="8")
     answer = await world.get(f"/database/{database}/masterCredentials")
     assert answer.status == 200, answer
@@ -52,7 +54,7 @@ async def test_no_two_databases_have_the_same_password(world: World):
     assert len(set(passwords)) == 10
 
 
-async def test_credentials_survive_every_change(world: World):
+async def test_database_credentials_survive_changes_of_the_database(world: World):
     database = await world.database()
     before = await known(world, database)
     for change in ({"name": "other"}, {"version": "15"}, {"accessibility": "PUBLIC"}, {"description": "x"}):
@@ -70,7 +72,7 @@ async def test_only_admins_see_credentials(world: World, scope: str):
     assert (await known(world, database)).password.encode() not in answer.body
 
 
-async def test_the_password_is_nowhere_on_the_disk_nor_in_events(world: World):
+async def test_a_database_password_is_not_in_plain_text_on_disk_or_in_events(world: World):
     database = await world.database()
     await world.patch(f"/database/{database}", {"version": "15"})
     password = (await known(world, database)).password.encode()
@@ -79,7 +81,7 @@ async def test_the_password_is_nowhere_on_the_disk_nor_in_events(world: World):
     assert not [event for event in await world.events() if password in event.body]
 
 
-async def test_a_database_from_before_there_were_credentials_gets_them_once(world: World):
+async def test_a_database_without_stored_credentials_gets_them_exactly_once(world: World):
     """The same holds for many requests at the same moment."""
     ctx, database = world.installation.ctx, await world.database()
     old = msgspec.structs.replace(await row_of(world, database), sealed=None)
@@ -111,7 +113,7 @@ async def test_the_versions_of_databases_are_listed(world: World):
     assert {"name": "16", "supported_mode": "MANAGED"} in answer["results"][0]["version"]
 
 
-async def test_upgrades_of_a_database_are_those_that_go_on_with_its_data(world: World):
+async def test_available_database_versions_are_those_compatible_with_the_existing_data(world: World):
     database = await world.database(type="MYSQL", version="8.0")
     answer = await world.get(f"/database/{database}/version")
     assert [one["name"] for one in answer["results"]] == ["8.4", "8"]

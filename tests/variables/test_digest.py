@@ -143,7 +143,7 @@ async def test_a_database_is_an_input_of_services_that_mention_it(way: str):
             assert await current(world, town.neighbour, other)
 
 
-async def test_a_database_that_variables_waited_for_counts_when_it_comes(town: Town):
+async def test_creating_a_database_that_variables_already_refer_to_changes_the_digest(town: Town):
     world = town.world
     await town.says("application", "ADDRESS", "{{MAIN_DB_URL}}", kind="secret")
     waiting = await inputs(world, town.app)
@@ -154,7 +154,7 @@ async def test_a_database_that_variables_waited_for_counts_when_it_comes(town: T
     assert "MAIN_DB_URL" not in waiting.digest
 
 
-async def test_a_digest_from_before_counts_every_database(town: Town):
+async def test_a_digest_stored_by_version_0_1_depends_on_every_database(town: Town):
     """As it was written until 0.1: services that run then do not all become out of date by an upgrade."""
     world, service = town.world, await row_of(town.world, town.app)
     await world.database(town.env, name="first")
@@ -166,7 +166,7 @@ async def test_a_digest_from_before_counts_every_database(town: Town):
     assert not await current(world, town.app, old)
 
 
-async def test_a_digest_of_all_levels_together_is_still_compared(town: Town):
+async def test_a_digest_stored_without_separate_levels_is_still_compared(town: Town):
     """As it was written before each level had its own: an upgrade makes no service out of date."""
     world, service = town.world, await row_of(town.world, town.app)
     await world.database(town.env, name="unused")
@@ -180,7 +180,7 @@ async def test_a_digest_of_all_levels_together_is_still_compared(town: Town):
     assert not await current(world, town.app, old)
 
 
-async def test_the_digest_of_a_database_is_of_its_own_settings(town: Town):
+async def test_the_digest_of_a_database_depends_only_on_its_own_settings(town: Town):
     world, database = town.world, await town.world.database(town.env)
     before = await inputs(world, database)
     await town.says("environment", "NEW")
@@ -191,7 +191,7 @@ async def test_the_digest_of_a_database_is_of_its_own_settings(town: Town):
     assert not await current(world, database, before)
 
 
-async def test_a_deployed_commit_is_no_change_of_what_was_asked_for(town: Town):
+async def test_writing_the_deployed_commit_does_not_change_the_digest(town: Town):
     """The server writes it into the document after each deployment."""
     world, ctx = town.world, town.world.installation.ctx
     before = await inputs(world, town.app)

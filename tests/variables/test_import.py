@@ -30,7 +30,7 @@ async def values(world: World, path: str) -> dict[str, str]:
     return {variable["key"]: variable.get("value", "?") for variable in results}
 
 
-async def test_variables_and_secrets_are_made_at_their_levels(world: World):
+async def test_imported_variables_and_secrets_are_created_at_their_levels(world: World):
     project = await world.project()
     env = await world.environment(project)
     app = await world.application(env)
@@ -70,7 +70,9 @@ async def test_an_import_is_all_or_nothing(world: World):
 
 
 @pytest.mark.parametrize("scope", ["BUILT_IN", "CONTAINER", "JOB", "HELM", "TERRAFORM", "AGENTIC_WORKFLOW"])
-async def test_a_scope_that_is_not_above_is_refused_where_it_stands(world: World, scope: str):
+async def test_an_import_scope_that_is_not_above_the_service_is_refused_with_its_index(
+    world: World, scope: str
+):
     answer = await imported(world, await world.application(), one("A"), one("B", scope=scope))
     assert answer.status == 400
     assert answer.message.startswith("vars[1].scope: must be APPLICATION or ENVIRONMENT")
@@ -86,13 +88,13 @@ async def test_a_token_limited_to_a_service_imports_nothing_above_it(world: Worl
     assert (await imported(world, app, one("A"), token=token)).status == 201
 
 
-async def test_a_wrong_name_is_refused_where_it_stands(world: World):
+async def test_an_invalid_imported_name_is_refused_with_its_index(world: World):
     answer = await imported(world, await world.application(), one("A"), one("not a key"))
     assert answer.status == 400
     assert answer.message.startswith("vars[1].name: ")
 
 
-async def test_the_same_import_under_one_idempotency_key_is_one(world: World):
+async def test_repeating_an_import_with_its_idempotency_key_imports_once(world: World):
     app = await world.application()
     headers = {"Idempotency-Key": "once"}
     first = await imported(world, app, one("A", "1"), headers=headers)

@@ -8,7 +8,7 @@ from tests.world import World
 DATABASE = {"name": "main-db", "type": "POSTGRESQL", "version": "16", "mode": "CONTAINER"}
 
 
-async def test_the_list_has_what_the_next_deployment_gets(world: World) -> None:
+async def test_the_injected_variables_list_equals_what_the_next_deployment_receives(world: World) -> None:
     town = await settled(world)
     await world.made(f"/environment/{town.env}/database", DATABASE)
     listed = (await world.get(f"/application/{town.app}/injectedVariable"))["results"]
@@ -32,7 +32,7 @@ async def test_the_list_hides_neighbours_that_the_caller_may_not_see(world: Worl
     assert seen == owners - {other}
 
 
-async def test_projects_and_environments_have_such_a_list(world: World) -> None:
+async def test_projects_and_environments_have_a_list_of_injected_variables(world: World) -> None:
     town = await settled(world)
     for path in (f"/project/{town.project}", f"/environment/{town.env}"):
         listed = (await world.get(f"{path}/injectedVariable"))["results"]

@@ -37,7 +37,7 @@ async def test_a_service_runs_with_the_variables_of_its_levels_and_the_nearest_w
     assert found.secrets == {"HUSHED"}
 
 
-async def test_overrides_and_aliases_count_as_they_are_shown(town: Town):
+async def test_overrides_and_aliases_have_the_values_that_are_shown(town: Town):
     world, app = town.world, town.levels["application"]
     colour = await town.says("project", "COLOUR", "teal")
     secret = await town.says("project", "PASS", "word", kind="secret")
@@ -65,7 +65,7 @@ async def test_references_in_values_are_expanded_and_values_with_secrets_are_no_
     assert found.warnings == ("ODD mentions {{NOBODY}} that no variable here has: it stays as it is written",)
 
 
-async def test_files_are_there_with_their_content_and_the_variable_says_where(town: Town):
+async def test_file_variables_are_written_to_their_path_and_their_value_is_the_path(town: Town):
     await town.says("environment", "N", "1")
     await town.says("environment", "PLAIN", "n={{N}}", mount_path="/etc/plain")
     await town.says(
@@ -78,14 +78,14 @@ async def test_files_are_there_with_their_content_and_the_variable_says_where(to
     assert b"-----" not in repr(found.arguments).encode()
 
 
-async def test_a_circle_is_refused_with_its_keys(town: Town):
+async def test_a_reference_cycle_across_levels_is_refused(town: Town):
     await town.says("project", "A", "{{B}}")
     await town.says("application", "B", "{{A}}")
     with pytest.raises(UnresolvableVariable, match="mentions itself"):
         await inputs(town.world, town.app)
 
 
-async def test_built_in_variables_are_there_twice_with_the_places_where_things_really_are(town: Town):
+async def test_built_in_variables_have_two_prefixes_and_the_real_addresses(town: Town):
     found = (await inputs(town.world, town.app)).variables
     mark = f"APPLICATION_Z{town.app[:8].upper()}"
     for prefix in ("QOVERY", "WINDLASS"):
@@ -105,7 +105,7 @@ async def test_own_variables_override_built_in_ones(town: Town):
     assert (found["WINDLASS_PROJECT_ID"], found["QOVERY_PROJECT_ID"]) == ("mine", town.project)
 
 
-async def test_services_and_people_get_the_same_connection_of_each_database(
+async def test_services_and_the_credentials_endpoint_get_the_same_database_connection(
     town: Town,
 ):
     world = town.world
@@ -126,7 +126,7 @@ async def test_services_and_people_get_the_same_connection_of_each_database(
     assert password not in repr(found.arguments)
 
 
-async def test_an_alias_of_a_password_has_it_and_is_a_secret(town: Town):
+async def test_an_alias_of_a_database_password_has_its_value_and_is_secret(town: Town):
     world, database = town.world, await town.world.database(town.env, name="main")
     path = f"{town.levels['application']}/secret"
     (one,) = [
@@ -150,13 +150,13 @@ async def test_the_older_of_two_similar_database_names_wins_with_a_warning(town:
     assert warning == "MAIN_DB_… are the variables of the database main-db, not of main_db: rename one"
 
 
-async def test_a_neighbour_that_listens_nowhere_is_not_to_be_found(town: Town):
+async def test_a_service_without_a_port_has_no_host_variables(town: Town):
     silent = await town.world.application(town.env)
     found = await inputs(town.world, town.app)
     assert not [key for key in found.variables if silent[:8].upper() in key]
 
 
-async def test_a_database_runs_with_nothing_of_its_environment(town: Town):
+async def test_a_database_gets_no_variables_of_its_environment(town: Town):
     await town.says("environment", "COLOUR", "teal")
     found = await inputs(town.world, await town.world.database(town.env))
     assert (found.variables, found.files, found.arguments) == ({}, {}, {})

@@ -18,7 +18,7 @@ LEVELS = ("application", "environment", "project")
 
 
 @pytest.mark.parametrize("base", ["", "/compat"])
-async def test_pages_of_variables_go_on_from_level_to_level(town: Town, base: str):
+async def test_pages_of_variables_continue_across_levels(town: Town, base: str):
     for level in LEVELS:
         ids = [await town.says(level, f"{level.upper()}_{number}") for number in range(3)]
         await town.world.delete(f"{town.levels[level]}/environmentVariable/{ids[1]}")
@@ -70,7 +70,7 @@ async def test_statuses_read_the_variables_of_a_level_again_only_after_a_change(
     assert looks[3:] == [town.env]
 
 
-async def test_a_change_that_is_undone_leaves_no_digest_behind(town: Town):
+async def test_a_rolled_back_change_leaves_no_cached_digest(town: Town):
     variable = await town.says("project", "A")
     reads = town.world.installation.ctx.store.reads
     digests = VariableDigests(reads)

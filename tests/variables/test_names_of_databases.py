@@ -23,7 +23,7 @@ async def main_url(world: World, app: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["main_", "other"])
-async def test_a_token_limited_to_a_database_gives_it_no_other_name(world: World, name: str) -> None:
+async def test_a_token_limited_to_a_database_cannot_rename_it(world: World, name: str) -> None:
     older, app, _ = await neighbours(world)
     before = await main_url(world, app)
     token = await world.new_token("Write", limited_to=[older])
@@ -36,7 +36,7 @@ async def test_a_token_limited_to_a_database_gives_it_no_other_name(world: World
     assert await main_url(world, app) == before
 
 
-async def test_a_database_is_not_renamed_into_the_variables_of_another(world: World) -> None:
+async def test_a_database_cannot_be_renamed_to_the_variable_prefix_of_another(world: World) -> None:
     older, app, environment = await neighbours(world)
     before = await main_url(world, app)
     answer = await world.patch(f"/database/{older}", {"name": "main_"})
@@ -47,7 +47,7 @@ async def test_a_database_is_not_renamed_into_the_variables_of_another(world: Wo
     assert (await world.patch(f"/database/{older}", {"name": "sessions"}, token=token)).status == 200
 
 
-async def test_without_that_check_the_older_database_takes_the_variables(
+async def test_without_the_check_the_renamed_database_takes_over_the_variables(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control of the tests above."""

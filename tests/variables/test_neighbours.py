@@ -21,7 +21,7 @@ async def found(world: World, environment: str) -> list[tuple[str, int]]:
     return [(one.name, one.port.internal) for one in neighbours]
 
 
-async def test_every_change_of_a_neighbour_is_seen(world: World):
+async def test_every_change_of_a_services_name_or_port_is_visible_to_other_services(world: World):
     environment = await world.environment()
     app = await world.application(environment, name="one", ports=[PORT])
     assert await found(world, environment) == [("one", 8000)]
@@ -36,7 +36,9 @@ async def test_every_change_of_a_neighbour_is_seen(world: World):
     assert await found(world, environment) == [("three", 8000)]
 
 
-async def test_services_are_read_again_only_after_a_change(world: World, monkeypatch: pytest.MonkeyPatch):
+async def test_the_cached_list_of_services_is_read_again_only_after_a_change(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
     environment = await world.environment()
     await world.application(environment, ports=[PORT])
     reads: list[str] = []
@@ -55,7 +57,9 @@ async def test_services_are_read_again_only_after_a_change(world: World, monkeyp
     assert reads.count("application") == 2
 
 
-async def test_a_list_that_was_kept_for_ever_would_be_seen(world: World, monkeypatch: pytest.MonkeyPatch):
+async def test_the_test_notices_a_cached_list_that_is_never_refreshed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
     environment = await world.environment()
     app = await world.application(environment, name="one", ports=[PORT])
     await found(world, environment)

@@ -28,7 +28,9 @@ async def deliveries(world: World, id: str) -> list[Any]:
 # Again, later, in order
 
 
-async def test_a_delivery_is_repeated_with_the_same_id_until_it_is_taken(world: World, receivers: Receivers):
+async def test_a_webhook_delivery_is_retried_with_the_same_id_until_it_is_acknowledged(
+    world: World, receivers: Receivers
+):
     id = await webhook(world, events=["DEPLOYMENT_STARTED"])
     receivers.answers[URL] = lambda sent: 500 if len(receivers.tried[URL]) < 3 else 204
     await deploy(world, await world.application())
@@ -43,7 +45,9 @@ async def test_a_delivery_is_repeated_with_the_same_id_until_it_is_taken(world: 
 
 
 @pytest.mark.parametrize("status", [301, 302, 400, 401, 404, 500, 503])
-async def test_only_a_2xx_acknowledges(world: World, receivers: Receivers, status: int):
+async def test_only_a_2xx_status_acknowledges_a_webhook_delivery(
+    world: World, receivers: Receivers, status: int
+):
     id = await webhook(world, events=["DEPLOYMENT_STARTED"])
     receivers.answers[URL] = lambda sent: status
     await deploy(world, await world.application())
@@ -53,7 +57,7 @@ async def test_only_a_2xx_acknowledges(world: World, receivers: Receivers, statu
 
 
 @pytest.mark.parametrize("wanted", ["3601", "99999999999", "9" * 5000])
-async def test_a_receiver_is_waited_for_no_longer_than_an_hour_at_its_word(
+async def test_a_retry_after_header_delays_a_delivery_by_at_most_an_hour(
     world: World, receivers: Receivers, wanted: str
 ):
     await webhook(world, events=["DEPLOYMENT_STARTED"])
@@ -68,7 +72,9 @@ async def test_a_receiver_is_waited_for_no_longer_than_an_hour_at_its_word(
 
 
 @pytest.mark.parametrize("wanted", ["600", "0" * 20 + "600"])
-async def test_a_receiver_says_how_long_to_wait(world: World, receivers: Receivers, wanted: str):
+async def test_a_retry_after_header_of_the_receiver_is_respected(
+    world: World, receivers: Receivers, wanted: str
+):
     await webhook(world, events=["DEPLOYMENT_STARTED"])
     receivers.answers[URL] = lambda sent: HttpResult(
         status=429, headers={"retry-after": wanted}, body=b"", cut=False, milliseconds=1
@@ -80,7 +86,9 @@ async def test_a_receiver_says_how_long_to_wait(world: World, receivers: Receive
     assert len(receivers.tried[URL]) == 2
 
 
-async def test_a_waiting_message_of_one_service_delays_no_other(world: World, receivers: Receivers):
+async def test_a_failed_delivery_for_one_service_does_not_delay_those_for_others(
+    world: World, receivers: Receivers
+):
     await webhook(world)
     bad, good = await world.application(), await world.application()
     receivers.answers[URL] = lambda sent: 500 if sent.payload["service_id"] == bad else 200
@@ -93,7 +101,7 @@ async def test_a_waiting_message_of_one_service_delays_no_other(world: World, re
     assert kinds(of_bad) == ["DEPLOYMENT_STARTED", "DEPLOYMENT_SUCCEEDED"]
 
 
-async def test_a_dead_receiver_delays_no_other(world: World, receivers: Receivers):
+async def test_a_hanging_receiver_does_not_delay_deliveries_to_others(world: World, receivers: Receivers):
     dead = "https://dead.example/"
     await webhook(world, dead)
     await webhook(world)
@@ -140,7 +148,7 @@ async def test_a_receiver_back_within_a_minute_gets_all_in_order(world: World, r
     assert (await world.get(path(world, id)))["failing_since"] is None
 
 
-async def test_a_refusing_receiver_is_not_asked_more_often_than_the_backoff_allows(
+async def test_a_failing_receiver_gets_deliveries_no_more_often_than_the_backoff_allows(
     world: World, receivers: Receivers
 ):
     """An answer to `HEAD` proves nothing."""
@@ -152,7 +160,7 @@ async def test_a_refusing_receiver_is_not_asked_more_often_than_the_backoff_allo
     assert receivers.looks[URL] > 50
 
 
-async def test_hundreds_of_events_reach_ten_receivers_that_were_away_for_an_hour(
+async def test_hundreds_of_events_reach_ten_receivers_after_an_hour_of_unavailability(
     world: World, receivers: Receivers
 ):
     urls = [f"https://receiver-{number}.example/" for number in range(10)]
@@ -235,7 +243,7 @@ async def test_an_event_refused_for_days_is_dropped_and_later_ones_are_delivered
 # By hand
 
 
-async def test_a_test_is_delivered_as_an_example(world: World, receivers: Receivers):
+async def test_a_test_delivery_is_sent_as_an_example_event(world: World, receivers: Receivers):
     id = await webhook(world, target_secret=SECRET)
     answer = await world.post(path(world, id, "/test"))
     assert (answer.status, answer["status"]) == (202, "WAITING")
@@ -283,7 +291,7 @@ async def test_no_secret_is_in_the_history(world: World, receivers: Receivers):
     assert SECRET.encode() not in (await world.get(path(world, id, "/event"))).body
 
 
-async def test_a_message_is_kept_a_while_and_then_forgotten(world: World, receivers: Receivers):
+async def test_webhook_deliveries_are_deleted_after_their_retention(world: World, receivers: Receivers):
     id = await webhook(world)
     await deploy(world, await world.application())
     await pass_by(world, 13 * DAY, 12 * HOUR)
@@ -302,7 +310,7 @@ class Away:
         raise Unavailable("it is away")
 
 
-async def test_a_delivery_that_was_not_recorded_is_sent_again(world: World, receivers: Receivers):
+async def test_a_delivery_whose_result_could_not_be_stored_is_sent_again(world: World, receivers: Receivers):
     id = await webhook(world)
     await world.post(path(world, id, "/test"))
     ctx = world.installation.ctx

@@ -30,7 +30,7 @@ async def test_webhooks_report_the_start_and_the_end_of_a_deployment(world: Worl
     assert succeeded.payload["finished_at"] is not None
 
 
-async def test_a_deployment_that_fails_says_why(world: World, receivers: Receivers):
+async def test_the_failed_deployment_event_contains_the_reason(world: World, receivers: Receivers):
     await webhook(world)
     world.builder.broken = "the Dockerfile is wrong in line 3"
     await deploy(world, await world.application())
@@ -51,7 +51,7 @@ async def test_webhooks_name_a_database_by_its_own_id_and_by_that_of_the_contrac
     assert payload["application_id"] == payload["service_id"] == database
 
 
-async def test_a_webhook_receives_only_the_events_of_its_list(world: World, receivers: Receivers):
+async def test_a_webhook_receives_only_its_subscribed_events(world: World, receivers: Receivers):
     await webhook(world, events=["DEPLOYMENT_FAILED"])
     await webhook(world, "https://off.example/", enabled=False)
     await deploy(world, await world.application())
@@ -72,7 +72,7 @@ async def test_a_webhook_receives_only_the_events_of_its_list(world: World, rece
     ],
     ids=str,
 )
-async def test_filters_are_of_project_names_and_kinds_of_environment(
+async def test_webhook_filters_match_project_names_and_environment_modes(
     world: World, receivers: Receivers, filters, told
 ):
     await webhook(world, **filters)
@@ -82,7 +82,9 @@ async def test_filters_are_of_project_names_and_kinds_of_environment(
     assert bool(receivers.got[URL]) is told
 
 
-async def test_a_webhook_of_the_full_vocabulary_gets_its_words(world: World, receivers: Receivers):
+async def test_a_webhook_subscribed_in_the_full_interfaces_vocabulary_receives_those_event_names(
+    world: World, receivers: Receivers
+):
     await webhook(world, events=["DEPLOYMENT_SUCCESSFUL", "DEPLOYMENT_FAILURE"])
     await webhook(world, "https://plain.example/", events=["DEPLOYMENT_SUCCEEDED"])
     await deploy(world, await world.application())
@@ -149,7 +151,7 @@ async def test_without_a_secret_nothing_is_signed(world: World, receivers: Recei
     assert "webhook-id" in receivers.got[URL][0].headers
 
 
-async def test_the_secret_itself_is_sent_only_if_asked_for(world: World, receivers: Receivers):
+async def test_the_webhook_secret_itself_is_sent_only_with_send_secret(world: World, receivers: Receivers):
     await webhook(world, target_secret=SECRET)
     await webhook(world, "https://old.example/", target_secret=SECRET, send_secret=True)
     await deploy(world, await world.application())
@@ -174,7 +176,7 @@ async def test_a_secret_is_rotated_with_two_valid_signatures(world: World, recei
         verified(SECRET.encode(), sent)
 
 
-async def test_a_secret_of_ones_own_is_rotated_to_and_not_answered(world: World, receivers: Receivers):
+async def test_rotating_to_a_given_secret_does_not_return_it(world: World, receivers: Receivers):
     id = await webhook(world)
     answer = await world.post(path(world, id, "/rotateSecret"), {"target_secret": SECRET})
     assert answer["target_secret"] == ""
@@ -184,9 +186,7 @@ async def test_a_secret_of_ones_own_is_rotated_to_and_not_answered(world: World,
     assert verified(SECRET.encode(), receivers.got[URL][0])
 
 
-async def test_a_secret_that_no_header_can_carry_is_refused_in_a_rotation_too(
-    world: World, receivers: Receivers
-):
+async def test_a_rotation_to_a_secret_that_no_header_can_carry_is_refused(world: World, receivers: Receivers):
     id = await webhook(world, target_secret=SECRET, send_secret=True)
     answer = await world.post(path(world, id, "/rotateSecret"), {"target_secret": "gehëim"})
     assert answer.status == 400

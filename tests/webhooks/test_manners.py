@@ -93,7 +93,7 @@ async def test_a_redirect_is_a_failure_and_is_not_followed(outside: World):
 @pytest.mark.parametrize(
     "says", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nshort"], ids=repr
 )
-async def test_a_broken_answer_is_no_delivery(outside: World, says: bytes):
+async def test_a_broken_http_answer_does_not_acknowledge_a_delivery(outside: World, says: bytes):
     async def broken(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(says)
 

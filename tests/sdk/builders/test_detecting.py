@@ -12,7 +12,7 @@ from windlass.builders.builder import Order
 from windlass.builders.detecting import bounded_detection, read_order
 
 
-async def test_the_process_that_reads_an_order_gets_no_secret_and_nothing_of_the_server():
+async def test_the_process_that_parses_a_build_order_receives_no_secret():
     lock = asyncio.Lock()  # cannot be sent
 
     @contextmanager

@@ -81,7 +81,7 @@ OUTPUTS = [
 
 
 @rows(("output", "line"), [row[1:] for row in OUTPUTS], ids=[row[0] for row in OUTPUTS])
-def test_the_line_that_says_why_is_found(output, line):
+def test_the_error_line_of_a_tools_output_is_found(output, line):
     assert error_line(output.splitlines()) == line
 
 

@@ -132,7 +132,7 @@ PROCESSES = [
 
 
 @rows("said", PROCESSES)
-def test_a_step_that_may_start_no_more_processes_says_so(said):
+def test_a_step_that_reached_the_process_limit_is_reported_with_advice(said):
     assert failure("the step", 1, said.split("\n")).startswith("Start fewer programs at once")
     told = with_remedy(f"{LOOK}web exited with code 1 while it was starting", "web", said.split("\n"))
     assert told.startswith("Let web start fewer programs at once")
@@ -195,7 +195,7 @@ def test_a_missing_program_or_header_is_reported_with_its_debian_package(line, p
 
 
 @pytest.mark.parametrize(("line", "remedy"), OF_IMAGES)
-def test_nobody_is_asked_to_install_on_the_machine_what_a_step_lacks_in_an_image(line, remedy):
+def test_a_library_missing_in_an_image_is_reported_without_asking_to_install_it_on_the_machine(line, remedy):
     assert build_remedy(1, [line], is_image=True).startswith(remedy)
     assert build_remedy(1, [line]).startswith("Ask the operator")
 
@@ -213,13 +213,13 @@ def test_nobody_is_asked_to_install_on_the_machine_what_a_step_lacks_in_an_image
         ("npm error network read ECONNRESET", "one"),
     ],
 )
-def test_a_registry_that_was_not_reached_is_named(line, host):
+def test_an_unreachable_package_registry_is_reported_by_name(line, host):
     assert build_remedy(1, [line]).endswith(
         f" to let builds reach their registries: {host} could not be reached."
     )
 
 
-def test_a_package_is_not_blamed_for_a_registry_that_was_not_reached():
+def test_an_unreachable_registry_is_not_reported_as_a_missing_package():
     lines = [
         "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(': failed')'",
         "ERROR: Could not find a version that satisfies the requirement flask (from versions: none)",
@@ -237,7 +237,7 @@ def test_a_package_is_not_blamed_for_a_registry_that_was_not_reached():
         ("flask", "Add flask to the dependencies"),
     ],
 )
-def test_a_module_that_python_has_no_longer_is_not_asked_for_as_a_package(module, remedy):
+def test_a_module_removed_from_python_is_not_reported_as_a_missing_package(module, remedy):
     assert build_remedy(1, [f"ModuleNotFoundError: No module named '{module}'"]).startswith(remedy)
 
 
@@ -269,11 +269,11 @@ def test_the_failure_message_contains_the_error_of_maven():
         (["it stops here", "  Stack trace:", "    at async file://./a.js:1:2", ""], ": it stops here. "),
     ],
 )
-def test_the_reason_of_a_failed_step_is_not_its_usage(lines, reason):
+def test_usage_text_is_not_reported_as_the_reason_of_a_failed_step(lines, reason):
     assert reason in failure("the step", 1, lines)
 
 
-def test_the_path_of_the_log_of_npm_is_no_reason():
+def test_the_path_of_npms_log_file_is_not_reported_as_the_reason():
     lines = [
         "TypeError: no",
         "npm ERR! A complete log of this run can be found in:",

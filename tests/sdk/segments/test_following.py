@@ -94,7 +94,7 @@ async def test_a_slow_follower_learns_how_many_lines_it_missed(root: Path):
     await follower.aclose()
 
 
-async def test_a_follower_of_a_stream_that_is_forgotten_comes_to_its_end(log: Segments):
+async def test_followers_of_a_deleted_log_stream_end(log: Segments):
     log.append("a", said("last words"))
     readers = [Reader(log.follow("a", 1)), Reader(log.follow("a/build-1", 1))]
     await readers[0].has(1)
@@ -114,7 +114,7 @@ async def test_a_follower_sees_what_another_process_writes(root: Path):
     await reader.stop()
 
 
-async def test_a_follower_can_be_choosy(log: Segments):
+async def test_a_follower_may_filter_lines(log: Segments):
     log.append("a", numbered(0, 300, 100))
     reader = Reader(log.follow("a", 2, line_filter(contains="7.", since=NOON + 100)))
     assert [line.strip(".") for line in await reader.has(2)] == ["line 287", "line 297"]

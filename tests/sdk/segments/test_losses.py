@@ -22,7 +22,7 @@ from windlass.base.segments import Segments
 
 
 @pytest.mark.parametrize("torn", [b"{", b'{"id":"1","message":"ha', b'{"message":"}', b"x" * 200_000])
-def test_a_line_that_is_being_written_is_not_shown_and_what_a_crash_left_of_it_is_cut(
+def test_an_incomplete_last_log_line_is_hidden_and_truncated_at_the_next_write(
     log: Segments, root: Path, torn: bytes
 ):
     log.append("a", said("before"))
@@ -35,7 +35,7 @@ def test_a_line_that_is_being_written_is_not_shown_and_what_a_crash_left_of_it_i
     assert newest(root).read_bytes().splitlines() == log.tail("a", 10)
 
 
-def test_holes_that_a_power_failure_left_are_no_lines(log: Segments, root: Path):
+def test_zero_bytes_left_by_a_power_failure_are_not_returned_as_lines(log: Segments, root: Path):
     log.append("a", said("before", "lost", "after"))
     log.close()
     file = newest(root)
@@ -73,7 +73,7 @@ for order in sys.stdin:
 """
 
 
-def test_nothing_that_was_written_is_lost_or_torn_by_kill_9(log: Segments, root: Path):
+def test_kill_9_loses_or_truncates_no_acknowledged_log_line(log: Segments, root: Path):
     chance, number = random.Random(7), 0
     with subprocess.Popen(
         [sys.executable, "-c", WRITING, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -134,7 +134,7 @@ def test_dropped_lines_are_counted_and_reported_later(root: Path, caplog: Any):
     assert whole(log)[kept + 1 :] == [one.message for one in [*numbered(60, 62, 100), *said("and on")]]
 
 
-def test_a_loss_is_reported_without_further_lines(root: Path):
+def test_lost_lines_are_reported_even_if_no_further_line_follows(root: Path):
     log = Segments(root, PLENTY)
     with no_file_larger_than(0):
         log.append("a", said("x", "y"))

@@ -122,7 +122,7 @@ TestListOfLines.settings = settings(
 )
 
 
-def test_a_line_has_its_time_and_its_origin(log: Segments):
+def test_a_stored_log_line_has_id_time_message_instance_and_version(log: Segments):
     log.append("a", [OutputLine(NOON, 'many words, "quotes",\nand two lines', "a-1", "7")])
     (line,) = [json.loads(line) for line in log.tail("a", 10)]
     assert ids.is_id(line.pop("id"))
@@ -168,12 +168,12 @@ def test_a_missing_stream_has_no_lines(log: Segments):
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/../b", "/a", "a//b", ".hidden", "a b", "a/", "x" * 300])
-def test_a_name_that_leads_elsewhere_is_refused(log: Segments, name: str):
+def test_an_invalid_log_stream_name_is_refused(log: Segments, name: str):
     with pytest.raises(ValueError, match="name of a stream"):
         log.append(name, said("x"))
 
 
-def test_a_time_is_read_as_it_was_printed():
+def test_a_timestamp_is_parsed_as_it_was_printed():
     for at in (0, 1, 951_782_400_000, NOON + 7, 4_107_542_399_999, 253_402_300_799_999):
         assert instant(stamp(at)) == at
     assert instant("2026-02-31T00:00:00Z") == instant("2026-03-03T00:00:00.000Z")
@@ -184,13 +184,13 @@ def test_a_time_is_read_as_it_was_printed():
 
 
 @pytest.mark.parametrize("text", ["n", "\\", '"', "\n", "\\n", "created_at", "é", "u0000", "a\nb", "b"])
-def test_a_search_finds_what_the_message_says_and_not_how_it_is_written(log: Segments, text: str):
+def test_a_log_search_matches_the_message_and_not_its_json_encoding(log: Segments, text: str):
     lines = ["a\nb", "a\\nb", 'say "hi"', "café", "zero\x00", "plain", "created_at", "u0000"]
     log.append("a", [OutputLine(NOON, line, "pod\nn", "é") for line in lines])
     assert whole(log, "a", line_filter(contains=text)) == [line for line in lines if text in line]
 
 
-def test_segments_of_another_time_are_not_opened(log: Segments, root: Path):
+def test_log_segments_outside_the_requested_time_are_not_read(log: Segments, root: Path):
     log.append("a", numbered(0, 500, 100))
     assert len(names(root)) > 6
     for name in names(root)[2:-1]:
@@ -198,7 +198,7 @@ def test_segments_of_another_time_are_not_opened(log: Segments, root: Path):
     assert whole(log, "a", line_filter(until=NOON + 5)) == [one.message for one in numbered(0, 5, 100)]
 
 
-def test_a_version_is_found_however_many_lines_of_others_follow_and_no_message_passes_for_it(log: Segments):
+def test_lines_of_a_version_are_found_among_many_others_and_not_confused_with_message_text(log: Segments):
     log.append("a", [OutputLine(NOON, "mine", "pod", "v2")])
     log.append("a", [OutputLine(NOON, f'{number} "version":"v2"}}', "pod", "v1") for number in range(500)])
     assert whole(log, "a", line_filter(version="v2")) == ["mine"]

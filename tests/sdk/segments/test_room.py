@@ -29,7 +29,7 @@ def test_a_full_log_keeps_its_newest_lines_and_does_not_grow_without_end(root: P
     assert len(names(root)) <= 17
 
 
-def test_old_lines_go_by_segments_and_a_quiet_stream_keeps_none_for_ever(log: Segments, root: Path):
+def test_expired_log_lines_are_deleted_by_segment_and_also_in_an_idle_stream(log: Segments, root: Path):
     log.append("a", numbered(0, 100, 100))
     log.append("a", [OutputLine(NOON + 3 * DAY, "young")])
     log.expire("a", before=NOON + DAY, renewed=NOON - DAY)
@@ -59,7 +59,7 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_many_streams_have_few_open_files(root: Path):
+def test_many_log_streams_use_few_open_files(root: Path):
     before = open_files()
     log = Segments(root, PLENTY, most_open=10)
     for round in range(3):
@@ -74,7 +74,7 @@ def test_many_streams_have_few_open_files(root: Path):
 # Several writers
 
 
-def test_two_that_write_in_turn_write_one_list(root: Path):
+def test_two_writers_of_a_log_stream_produce_one_ordered_log(root: Path):
     logs = [Segments(root, PLENTY, size=1000) for _ in range(2)]
     for number in range(200):
         logs[number % 3 % 2].append("a", numbered(number, number + 1, 90))
@@ -95,7 +95,9 @@ def test_a_removed_log_file_is_created_again(root: Path):
     assert whole(other) == ["new"]
 
 
-def test_a_lock_that_is_never_released_costs_lines_and_one_wait(root: Path, caplog: Any, monkeypatch: Any):
+def test_a_log_lock_that_is_never_released_loses_lines_but_is_waited_for_only_once(
+    root: Path, caplog: Any, monkeypatch: Any
+):
     log = Segments(root, PLENTY)
     log.append("a", said("before"))
     pauses: list[float] = []
