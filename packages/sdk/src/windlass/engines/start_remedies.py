@@ -23,6 +23,7 @@ _SCRIPT: Final = r"\./[\w./@+-]+|[\w./@+-]+\.sh"
 _AT_LINE: Final = r"(?:exec: )?(?:line )?(?:\d+: )?(?:exec: )?"
 """Matches the text between the shell's name and the program's name in a shell's error message. Busybox prints
 the line number after `exec`."""
+_COLOUR: Final = r"(?:\x1b\[\d*m)?"
 _QUOTE: Final = r"[\"'`‘’“”]?"
 
 _VARIABLE: Final = "Set the variable {0}, such as with `windlass env set {0}=…`: {name} needs it to start"
@@ -110,6 +111,14 @@ _DRIVER: Final = (
     "Ask the operator to install the extension of PHP for the database, such as php-mysql, php-pgsql or "
     "php-sqlite3: {name} finds none"
 )
+_NO_TLS: Final = (
+    "Turn off TLS for the connection to the database: add `?sslmode=disable` to its address, as in "
+    "`windlass env set 'DATABASE_URL={{{{MAIN_DB_URL}}}}?sslmode=disable'`, or remove `ssl` from the code: "
+    "{name} asks for TLS, which this database does not offer"
+)
+_NO_URL: Final = (
+    "Set the variable from which {name} takes an address, or correct its name: the address is undefined"
+)
 _OBJECT: Final = (
     "Name the application object in the start command, as in `gunicorn main:app`: the module {1} has no {0}"
 )
@@ -117,6 +126,13 @@ _OBJECT: Final = (
 _RULES: Final = tuple(
     (re.compile(pattern, re.MULTILINE), words)
     for pattern, words in (
+        # Must precede the rules about variables, which "SSL was required" resembles.
+        (
+            r"pq: SSL is not enabled on the server|server does not support SSL, but SSL was required"
+            r"|rejected SSL upgrade$|The server does not support SSL connections"
+            r"|server refused TLS connection",
+            _NO_TLS,
+        ),
         # Variables that are missing
         (rf"^KeyError: '({_NAME})'", _VARIABLE),
         (rf"key not found: \"({_NAME})\"", _VARIABLE),
@@ -141,6 +157,25 @@ _RULES: Final = tuple(
             r"configured)",
             _VARIABLE,
         ),
+        (
+            rf"^(?:(?!environ|getenv)[^\n])*(?:environ\.get|getenv)\(['\"]({_NAME})['\"]\)"
+            r"(?:(?!environ|getenv)[^\n])*\n(?:[ \t]*+[~^][~^ ]*+\n)?"
+            r"(?:AttributeError: 'NoneType' object|TypeError: [^\n]{0,200}NoneType)",
+            _VARIABLE,
+        ),
+        (
+            rf"process\.env\.({_NAME})\b(?:(?!process\.env)[^\n])*\n[ \t]*+\^+\n+"
+            r"TypeError: Cannot read properties of (?:undefined|null)",
+            _VARIABLE,
+        ),
+        (
+            r"(?:ZodError|Invalid environment variables): \[[\s\S]{0,200}?"
+            rf"\bpath['\"]?: \[\s*+['\"]({_NAME})['\"]"
+            r"\s*+\][\s\S]{0,100}?(?:received undefined|Required\b)",
+            _VARIABLE,
+        ),
+        (rf"Missing{_COLOUR} environment variables:\s*+{_COLOUR}({_NAME}){_COLOUR}: undefined", _VARIABLE),
+        (r"^TypeError: Invalid URL\n[\s\S]{0,3000}?\binput: 'undefined'", _NO_URL),
         # Scripts and programs that cannot be run
         (
             r"\^M: bad interpreter|\\r['’]?: |\$'\\r'|\r: not found|^: not found|: \r?: not found",
@@ -230,7 +265,9 @@ _RULES: Final = tuple(
         ),
     )
 )
-_SETTINGS: Final = re.compile(r"\bvalidation errors? for \w*(?:[Ss]ettings|[Cc]onfig|Env)\w*")
+_SETTINGS: Final = re.compile(
+    r"\bvalidation errors? for \w*(?:[Ss]ettings|[Cc]onfig|Env)\w*|\bpydantic_settings/main\.py\b"
+)
 _REQUIRED: Final = re.compile(r"^([A-Za-z]\w{1,60})\n[ \t]++[Ff]ield required", re.MULTILINE)
 _KILLED_FOR_MEMORY: Final = re.compile(r"out of memory|used more than its memory")
 _ENDED_FOR: Final = (
@@ -292,7 +329,7 @@ def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
 def database_remedy(name: str, output: Sequence[str]) -> str:
     """Returns the remedy for a running program that reports that its database is not reachable."""
     text = "\n".join(output[-LOOKED_AT:])
-    rules = (rule for rule in _RULES if rule[1] in (_ELSEWHERE, _NO_ADDRESS))
+    rules = (rule for rule in _RULES if rule[1] in (_ELSEWHERE, _NO_ADDRESS, _NO_TLS))
     return next((words.format(name=name) for pattern, words in rules if pattern.search(text)), "")
 
 
