@@ -5,6 +5,22 @@ from __future__ import annotations
 from tests.detect.trees import DJANGO, FASTAPI, FLASK, GUNICORN, UVICORN, Row
 
 ROWS = [
+    Row(
+        "a project below src, beside requirements",
+        {
+            "requirements.txt": "flask\n",
+            "pyproject.toml": '[project]\nname = "shop"\n[build-system]\nrequires = ["setuptools"]\n',
+            "src/shop/__init__.py": "",
+            "app.py": FLASK,
+        },
+        {"install": "pip install -r requirements.txt && pip install --no-deps .", "framework": "Flask"},
+        {"install": "requirements.txt is there; the packages of the project are below src."},
+    ),
+    Row(
+        "Streamlit by its file alone",
+        {"streamlit_app.py": "import streamlit as st\nst.title('x')\n"},
+        {"framework": "Streamlit", "added_packages": ["streamlit"], "port": 8501},
+    ),
     # Python: frameworks
     Row(
         "Flask without a server",

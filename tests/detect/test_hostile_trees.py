@@ -176,6 +176,8 @@ def test_lock_files_are_not_read_by_detection():
         (".python-version", "3" * 900_000),
         (".tool-versions", "python " * 100_000),
         ("requirements.txt", "-r " * 300_000),
+        ("requirements.txt", "-e" + " " * 900_000),
+        ("requirements.txt", ".[" + "a, " * 300_000),
         ("requirements.txt", "-r requirements.txt\n" * 50_000),
         ("requirements.txt", "-r a.txt\n" * 1000),
     ],

@@ -61,3 +61,12 @@ def test_a_command_that_builds_nothing_needs_no_development_packages(command):
 def test_a_program_leads_to_its_package(command, package):
     assert needs_development([command], [package])
     assert not needs_development([command], ["jest"])
+
+
+@pytest.mark.timeout(20)
+def test_scripts_that_run_very_many_others_are_read_in_a_short_time():
+    """The limit of time is the negative control: without limits, each word is compared with each script."""
+    many = {f"a{number}": "run-s " + "b* " * 20_000 for number in range(50)}
+    scripts = {**many, "start": "run-s " + "a* " * 100_000}
+    assert not runs_build(scripts, "npm start")
+    assert not needs_development(["npm start"], ["jest"], scripts)

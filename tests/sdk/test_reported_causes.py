@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from windlass.builders.remedies import failure
 from windlass.engines.start_remedies import database_remedy, remedy_of
 
 VARIABLE = "Set the variable API_TOKEN, such as with `windlass env set API_TOKEN=…`"
@@ -129,3 +130,12 @@ TypeError: Invalid URL
 def test_a_program_that_asks_a_database_for_tls_is_told_how_to_do_without(said):
     assert remedy(said).startswith(TLS)
     assert database_remedy("web", [said]).startswith(TLS)
+
+
+def test_a_missing_program_leads_to_the_package_that_contains_it():
+    output = ["> shop@1.0.0 build", "> tsc", "", "sh: 1: tsc: not found"]
+    said = failure("npm run build", 127, output)
+    assert said.startswith("Add typescript to the dependencies: the build calls tsc.")
+    started = remedy_of("exited with code 127", "web", output)
+    assert started.startswith("Install typescript with the dependencies, or correct the start command")
+    assert remedy("sh: 1: gunicorn: not found").startswith("Install gunicorn with the dependencies")

@@ -9,6 +9,32 @@ from windlass.process.builds.python import declaration_of, dependencies_of
 PROJECT = '[project]\nname = "shop"\ndependencies = ["Fast_API[standard]>=1", "gunicorn", "uvicorn; x"]\n'
 
 
+BUILT = f"{PROJECT}[build-system]\nrequires = ['setuptools']\n"
+
+
+@pytest.mark.parametrize(
+    ("requirements", "pyproject", "package", "is_installed"),
+    [
+        ("gunicorn\n", BUILT, "src/shop/__init__.py", True),
+        (".\n", BUILT, "src/shop/__init__.py", False),
+        ("-e .[web]  # itself\n", BUILT, "src/shop/__init__.py", False),
+        ("gunicorn\n", BUILT, "shop/__init__.py", False),
+        ("gunicorn\n", "[tool.black]\n", "src/shop/__init__.py", False),
+    ],
+)
+def test_a_project_with_its_packages_below_src_is_installed_besides_requirements_txt(
+    tmp_path, requirements, pyproject, package, is_installed
+):
+    for name, text in {"requirements.txt": requirements, "pyproject.toml": pyproject, package: ""}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    lines = list[str]()
+    declaration = declaration_of(tmp_path)
+    assert declaration
+    assert (dependencies_of(declaration, lines.append).project == tmp_path) is is_installed
+    assert ("The project is installed as well: its packages are below src." in lines) is is_installed
+
+
 @pytest.mark.parametrize(
     ("requirements", "more"),
     [

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final
+
+from windlass.detect.recipe import LONGEST
 
 _PARTS: Final = re.compile(r"&&|\|\||[;&|\n]")
 _END: Final = re.compile(r"[\s=&|;()'\"]+")
@@ -69,6 +72,11 @@ _PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
 """Programs whose package has another name, with the packages that contain them."""
 
 
+def package_of_program(program: str) -> str:
+    """Returns the package that contains a program: its own name unless another one is known."""
+    return next(iter(_PROGRAMS.get(program, ())), program)
+
+
 def scripts_of(package: Mapping[str, object]) -> dict[str, str]:
     """Returns the scripts in the document of a package.json."""
     scripts = package.get("scripts")
@@ -109,7 +117,9 @@ def needs_development(
     commands = [command for command in commands if command]
     if runs_build(scripts, *commands):
         return True
-    words = (word for command in reached_commands(scripts, *commands) for word in _END.split(command))
+    words = (
+        word for command in reached_commands(scripts, *commands) for word in _END.split(command[:LONGEST])
+    )
     names = (match[0] for word in words if (match := _PACKAGE.match(word)))
     return any(package in development for name in names for package in (name, *_PROGRAMS.get(name, ())))
 
@@ -149,14 +159,15 @@ def _of_several(words: Iterable[str], scripts: Mapping[str, str]) -> Iterator[st
     for word in words:
         name = word.removeprefix("npm:")
         if name.endswith("*"):
-            yield from (other for other in scripts if other.startswith(name.rstrip("*")))
+            first = islice(scripts, _MOST)
+            yield from (other for other in first if other.startswith(name.rstrip("*")))
         else:
             yield name
 
 
 def _words_of(text: str) -> Iterator[list[str]]:
     """Yields the words of each command in a command line, without options, assignments and `npx`."""
-    for part in _PARTS.split(text):
+    for part in _PARTS.split(text[:LONGEST]):
         words = part.replace('"', " ").replace("'", " ").split()
         while words and (words[0] in _WRAPPERS or "=" in words[0]):
             words.pop(0)

@@ -12,6 +12,7 @@ from typing import Final
 
 from windlass.builders.builder import FULL
 from windlass.detect import python_modules
+from windlass.detect.node_scripts import package_of_program
 from windlass.engines.start_remedies import TOO_MANY_PROCESSES
 
 _LONGEST: Final = 300
@@ -208,7 +209,7 @@ _RULES: Final = tuple(
         ),
         (
             r"sh: (?:line )?(?:\d+: )?([\w./@-]+): (?:command )?not found",
-            "Add {0} to the dependencies: the build calls it.",
+            "Add {program} to the dependencies: the build calls {0}.",
         ),
         (_HOST, _NETWORK),
         (
@@ -345,7 +346,13 @@ def build_remedy(code: int, last: Sequence[str], *, is_image: bool = False, has_
             named = [group for group in match.groups() if group] or [""]
             package = python_modules.package_of(named[0])
             return (
-                words.format(*map(_printable, named), package=_printable(package)) if "{" in words else words
+                words.format(
+                    *map(_printable, named),
+                    package=_printable(package),
+                    program=_printable(package_of_program(named[0])),
+                )
+                if "{" in words
+                else words
             )
     return _MEMORY if code in (_KILLED, -9) else ""
 

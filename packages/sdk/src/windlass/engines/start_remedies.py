@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from windlass.detect import python_modules
+from windlass.detect.node_scripts import package_of_program
 
 LOOK: Final = "Look at the log: "
 """Prefix of a failure message that has no remedy yet, because the output was not examined."""
@@ -37,7 +38,7 @@ _NOT_EXECUTABLE: Final = (
     "that: {name} is not allowed to run it"
 )
 _NO_PROGRAM: Final = (
-    "Install {0} with the dependencies, or correct the start command: there is no "
+    "Install {program} with the dependencies, or correct the start command: there is no "
     "program {0} where {name} runs"
 )
 _NO_SCRIPT: Final = (
@@ -317,7 +318,9 @@ def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
             if words is _VARIABLE and _ADDRESS.fullmatch(match[1]):
                 words = _DATABASE
             parts = [_short_line(group) for group in match.groups() if group is not None] or [""]
-            return words.format(*parts, name=name, package=python_modules.package_of("".join(parts[:1])))
+            first = "".join(parts[:1])
+            package, program = python_modules.package_of(first), package_of_program(first)
+            return words.format(*parts, name=name, package=package, program=program)
     for pattern, words in _ENDED_FOR:
         if pattern.search(end):
             return words.format(name=name)

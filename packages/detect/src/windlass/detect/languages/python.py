@@ -28,6 +28,7 @@ from windlass.detect.python_pins import (
     python_of_pins,
     requirements_files,
 )
+from windlass.detect.python_projects import has_to_be_installed
 from windlass.detect.python_runners import without_runner
 from windlass.detect.python_servers import program_file, server_of
 from windlass.detect.recipe import WEB, ProcessType, Recipe
@@ -144,6 +145,9 @@ def _requirements_and_project(files: KnownFiles, content: dict[str, Any]) -> tup
     if missing := missing_requirements(text, texts(content, "project", "dependencies")):
         install = shlex.join([*install.split(), *missing])
         reason = f"requirements.txt is there, and pyproject.toml names {package_name(missing[0])} besides."
+    if has_to_be_installed(files, text):
+        install = f"{install} && pip install --no-deps ."
+        reason = f"{reason.rstrip('.')}; the packages of the project are below src."
     return "pip", install, reason
 
 
@@ -248,7 +252,7 @@ def _choose_port(files: KnownFiles, recipe: Recipe, path: str) -> None:
 python = Language(
     name="Python",
     manifests=(*REQUIREMENTS, "pyproject.toml", "Pipfile", "setup.py", "manage.py"),
-    code=(*ENTRY, *SITE_FILES),
+    code=(*ENTRY, *SITE_FILES, "streamlit_app.py"),
     rank=40,
     fill=fill,
     manifests_with_paths=("requirements.txt", "pyproject.toml"),

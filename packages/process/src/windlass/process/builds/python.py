@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -17,8 +18,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.base import subprocesses
-from windlass.base.file_names import read_beginning
+from windlass.base.file_names import file_names, read_beginning
 from windlass.builders.builder import BuildError, Say
+from windlass.detect import Tree
+from windlass.detect.known_files import KnownFiles
 from windlass.detect.python_pins import (
     MOST_OF_LOCK,
     REQUIREMENTS,
@@ -26,6 +29,7 @@ from windlass.detect.python_pins import (
     missing_requirements,
     old_package_in,
 )
+from windlass.detect.python_projects import has_to_be_installed
 from windlass.process.builds import pipfile, tree
 from windlass.process.builds.pip import find_pip, pip_install
 from windlass.process.builds.pyproject import (
@@ -182,8 +186,20 @@ def _of_requirements(declaration: DependencyDeclaration, say: Say) -> PythonDepe
         requirements=requirements,
         constraints=_text(line.line for line in lines if line.limits),
         local=tuple(local_paths(requirements, declaration.folder)),
+        project=declaration.folder if _is_installed_too(declaration, requirements, say) else None,
         cwd=declaration.folder,
     )
+
+
+def _is_installed_too(declaration: DependencyDeclaration, requirements: str, say: Say) -> bool:
+    """Returns whether the project itself is installed besides its requirements, because its packages are
+    below `src`."""
+    folder = declaration.folder
+    files = KnownFiles(Tree(file_names(folder), partial(read_beginning, folder)))
+    if declaration.file != REQUIREMENTS[0] or not has_to_be_installed(files, requirements):
+        return False
+    say("The project is installed as well: its packages are below src.")
+    return True
 
 
 def _declared_in(folder: Path) -> list[str]:
