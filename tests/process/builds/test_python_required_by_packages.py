@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import ExitStack
+from typing import ClassVar
+
 import pytest
 
 from windlass.builders.remedies import failure
-from windlass.process.builds.python_versions import PythonRequirement, required_by_packages, wanted_in
+from windlass.process.builds import python_versions
+from windlass.process.builds.python_versions import (
+    PythonRequirement,
+    find_python,
+    required_by_packages,
+    wanted_in,
+)
+
+OWN = sys.version_info[1]
 
 # As pip 23 to 25 write it.
 PIP = """\
@@ -67,3 +79,40 @@ def test_the_message_names_the_python_version_and_not_the_package():
 def test_a_lock_names_the_version_for_which_it_was_made(name, text, version, tmp_path):
     (tmp_path / name).write_text(text)
     assert wanted_in(tmp_path, {}) == PythonRequirement(version, name)
+
+
+class OtherPythons:
+    """The programs of a machine that has one more Python than the server's."""
+
+    surroundings: ClassVar[dict[str, str]] = {}
+    home = "/"
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+
+    def find(self, name: str) -> str | None:
+        return f"/usr/bin/{name}" if name == f"python{self._version}" else None
+
+    async def ask(self, words, **options) -> str:
+        return f"{self._version}.5"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_newer"),
+    [
+        (ANY, True),
+        (PythonRequirement(">=3.8", "pyproject.toml"), True),
+        (PythonRequirement(f"<=3.{OWN}", "pyproject.toml"), False),
+        (PythonRequirement(f"3.{OWN}", ".python-version"), False),
+    ],
+)
+async def test_the_newest_python_of_the_machine_is_used_that_the_repository_allows(
+    wanted, is_newer, monkeypatch
+):
+    monkeypatch.setattr(python_versions, "DEFAULT", OWN + 1)
+    tools = OtherPythons(f"3.{OWN + 1}")
+    found = await find_python(tools, None, ExitStack(), wanted)
+    assert found.version.startswith(f"3.{OWN + 1 if is_newer else OWN}.")
+    # Negative control: one that is too new for most packages is not used.
+    monkeypatch.setattr(python_versions, "DEFAULT", OWN)
+    assert (await find_python(tools, None, ExitStack(), wanted)).version.startswith(f"3.{OWN}.")

@@ -213,14 +213,14 @@ async def find_python(
     tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: PythonRequirement
 ) -> Interpreter:
     """Returns a Python in the wanted range: the Python that runs Windlass, another Python of this machine, or
-    a fetched Python. If no version is wanted, returns the newest of this machine up to the default version.
+    a fetched Python. Of a range, returns the newest Python of this machine up to the default version.
 
     If there is none, returns the nearest version on this machine. Raises BuildError if the requirement is
     strict.
     """
     own = Interpreter(own_python(), ".".join(map(str, sys.version_info[:3])))
-    if not wanted.version:
-        return await _newest(tools, own)
+    if not wanted.minor and (newer := await _newer(tools, own, wanted)):
+        return newer
     if wanted.holds(own.version):
         return own
     for minor in (
@@ -235,11 +235,11 @@ async def find_python(
         return _fallback(nearest, wanted, missing)
 
 
-async def _newest(tools: Tools, own: Interpreter) -> Interpreter:
+async def _newer(tools: Tools, own: Interpreter, wanted: PythonRequirement) -> Interpreter | None:
     for number in range(DEFAULT, _minor_number(own.version), -1):
-        if present := await _find(tools, f"3.{number}"):
+        if wanted.holds(f"3.{number}.999") and (present := await _find(tools, f"3.{number}")):
             return present
-    return own
+    return None
 
 
 async def _find(tools: Tools, minor: str) -> Interpreter | None:
