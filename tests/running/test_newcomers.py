@@ -353,6 +353,11 @@ def test_an_image_that_cannot_be_pulled_says_what_to_do(refused, message):
 
 async def failed(world: World, *lines: str, ended: str = CRASHED) -> str:
     """The message of a deployment whose program writes these lines and ends."""
+    return await message_of_failure(world, await failing(world, *lines, ended=ended))
+
+
+async def failing(world: World, *lines: str, ended: str = CRASHED) -> str:
+    """Makes an application whose program writes these lines and ends."""
     begun = world.engine._begun
 
     async def begin(wanted, index):
@@ -362,7 +367,10 @@ async def failed(world: World, *lines: str, ended: str = CRASHED) -> str:
 
     world.engine._begun = begin  # type: ignore[method-assign]
     world.engine.exits = ended
-    app = await world.application(name="web", ports=[PORT])
+    return str(await world.application(name="web", ports=[PORT]))
+
+
+async def message_of_failure(world: World, app: str) -> str:
     id = await deploy(world, app)
     await world.settle()
     shown = await deployment(world, app, id)
@@ -377,6 +385,21 @@ async def test_a_missing_variable_is_named_in_the_message_of_the_deployment_with
         f"{VARIABLE}: web needs it to start. web exited with code 1 while it was starting"
     )
     assert message.endswith("Its last lines were:\nstarting\nKeyError: 'API_TOKEN'")
+
+
+async def test_advice_that_did_not_help_is_not_given_again():
+    async with make_world() as world:
+        lines = ("Traceback (most recent call last):", "KeyError: 'API_TOKEN'")
+        app = await failing(world, *lines)
+        first, second, third = [await message_of_failure(world, app) for _ in range(3)]
+        # Negative control: a failure without that advice gets its own.
+        world.engine.exits = "was killed by SIGKILL: it used more than its memory of 512 MB"
+        other = await message_of_failure(world, app)
+    assert first.startswith(VARIABLE)
+    for message in (second, third):
+        assert message.startswith("Fix what web reports: `KeyError: 'API_TOKEN'` (the usual advice was given")
+        assert "Set the variable" not in message
+    assert other.startswith(MEMORY)
 
 
 async def test_the_reason_of_a_crash_is_found_in_output_above_the_shown_lines():

@@ -270,6 +270,7 @@ _SETTINGS: Final = re.compile(
     r"\bvalidation errors? for \w*(?:[Ss]ettings|[Cc]onfig|Env)\w*|\bpydantic_settings/main\.py\b"
 )
 _REQUIRED: Final = re.compile(r"^([A-Za-z]\w{1,60})\n[ \t]++[Ff]ield required", re.MULTILINE)
+_FIX: Final = "Fix what "
 _KILLED_FOR_MEMORY: Final = re.compile(r"out of memory|used more than its memory")
 _ENDED_FOR: Final = (
     (
@@ -295,13 +296,25 @@ _EXCEPTION: Final = re.compile(
 )
 
 
-def with_remedy(failure: str, name: str, output: Sequence[str]) -> str:
+def with_remedy(failure: str, name: str, output: Sequence[str], former: Sequence[str] = ()) -> str:
     """Returns the failure message of a deployment, with the remedy first if the program's last lines reveal
-    it."""
+    it.
+
+    `former`: the messages of the deployments before. A remedy in one of them did not help, so what the
+    program reports takes its place.
+    """
     if not failure.startswith(LOOK):
         return failure
     end = failure.removeprefix(LOOK)
     remedy = remedy_of(end, name, output)
+    if (
+        remedy
+        and not remedy.startswith(_FIX)
+        and any(message.startswith(f"{remedy}. ") for message in former)
+    ):
+        line = next(_exceptions(output), "") or next(map(_short_line, reversed(output)), "")
+        repeated = "the usual advice was given for an earlier deployment"
+        remedy = f"{_FIX}{name} reports: `{line}` ({repeated})" if line else ""
     return f"{remedy}. {end}" if remedy else failure
 
 
@@ -325,7 +338,7 @@ def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
         if pattern.search(end):
             return words.format(name=name)
     if line := next(_exceptions(output), ""):
-        return f"Fix what {name} reports: `{line}`"
+        return f"{_FIX}{name} reports: `{line}`"
     return ""
 
 

@@ -6,6 +6,8 @@ A release that fails or is cancelled is removed, and the old generation keeps se
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import takewhile
+from typing import Final
 
 from windlass.builders.builder import BuildError
 from windlass.control.deploying.first_page_check import check_first_page
@@ -35,6 +37,9 @@ from windlass.core.words.variables import UnresolvableVariable
 from windlass.engines.engine import EngineError, ListensElsewhere
 from windlass.engines.start_remedies import LOOKED_AT, remedy_of, with_remedy
 from windlass.engines.workload import Workload
+
+_FORMER: Final = 5
+"""Maximum number of earlier deployments whose advice is not given again."""
 
 
 async def release(ledger: Ledger) -> None:
@@ -104,7 +109,16 @@ async def _take_down(ledger: Ledger, new: Workload, old: Workload | None, count:
     output = (of_command or await last_output(ctx, new.service, new.deployment, LOOKED_AT)).splitlines()
     if of_command and (remedy := remedy_of("", "the release command", output)):
         failure = f"{remedy}. {failure}"
-    await ledger.fail(with_remedy(failure, new.name, output), output="\n".join(output[-LAST_LINES:]))
+    former = await _former_failures(ledger)
+    await ledger.fail(with_remedy(failure, new.name, output, former), output="\n".join(output[-LAST_LINES:]))
+
+
+async def _former_failures(ledger: Ledger) -> list[str]:
+    """Returns the messages of the failed deployments since the last one that succeeded."""
+    number = ledger.deployment.number - 1
+    rows = await ledger.ctx.store.reads.deployments.ended(ledger.service.id, _FORMER, number)
+    failed = takewhile(lambda row: row.status == Progress.FAILED, rows)
+    return [particulars(row).message for row in failed]
 
 
 async def prune(ledger: Ledger) -> None:
