@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -110,9 +110,11 @@ async def test_the_newest_python_of_the_machine_is_used_that_the_repository_allo
     wanted, is_newer, monkeypatch
 ):
     monkeypatch.setattr(python_versions, "DEFAULT", OWN + 1)
-    tools = OtherPythons(f"3.{OWN + 1}")
-    found = await find_python(tools, None, ExitStack(), wanted)
+    tools: Any = OtherPythons(f"3.{OWN + 1}")
+    nothing_is_fetched: Any = None
+    found = await find_python(tools, nothing_is_fetched, ExitStack(), wanted)
     assert found.version.startswith(f"3.{OWN + 1 if is_newer else OWN}.")
     # Negative control: one that is too new for most packages is not used.
     monkeypatch.setattr(python_versions, "DEFAULT", OWN)
-    assert (await find_python(tools, None, ExitStack(), wanted)).version.startswith(f"3.{OWN}.")
+    found = await find_python(tools, nothing_is_fetched, ExitStack(), wanted)
+    assert found.version.startswith(f"3.{OWN}.")
