@@ -11,8 +11,9 @@ COLUMNS = ("Exist", "Act", "Refused", "Walked", "Own test", "Used", "of these mi
 
 _OPENING = """# Coverage of the full interface
 
-The full interface has {all} operations, which are listed in `tests/interface/operations.toml`. `make
-coverage` counts how many of them this Windlass has, and writes this page.
+Windlass serves a part of the interface of a hosted product, called *the full interface* here: programs that
+were written for it can call Windlass. This page says which part. The interface has {all} operations, which
+`tests/interface/operations.toml` lists. `make coverage` counts them, and writes this page.
 
 | Column | Operations |
 |---|---|
