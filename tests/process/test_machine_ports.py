@@ -43,6 +43,24 @@ async def test_a_program_whose_port_is_taken_is_reported_with_the_variable_port(
     assert f"port {port} of this machine is taken" in seen.reason
 
 
+@pytest.mark.parametrize(("org", "by"), [({}, " by api-1-0;"), ({"org": "another"}, ";")])
+async def test_a_service_whose_fixed_port_is_taken_hears_which_service_of_its_organization_has_it(
+    rig, station, org, by
+):
+    port = free_port()
+    made = rig.made(programs.SERVES_ELSEWHERE)
+    variables = {"OWN_CHOICE": str(port)}
+    other = "55555555-aaaa-4aaa-8aaa-000000000005"
+    await station.apply(wanted(made, ports=[port], variables=variables, service=other, name="api", **org))
+    await station.hears("listening")
+    await station.apply(wanted(made, ports=[port], variables=variables))
+    try:
+        seen = await station.ended(SERVICE)
+    finally:
+        await station.engine.remove(other)
+    assert f"port {port} of this machine is taken{by}" in seen.reason
+
+
 async def test_the_log_of_a_program_that_ends_for_another_reason_does_not_mention_ports(rig, station):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         await station.apply(wanted(rig.made(programs.ENDS), ports=[taken.getsockname()[1]]))

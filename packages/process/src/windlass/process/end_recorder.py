@@ -11,7 +11,7 @@ from msgspec import structs
 from windlass.base import cgroups
 from windlass.base.clock import Clock
 from windlass.engines.rollout import kernel_listeners
-from windlass.process import exit_reason, files, open_folders, run_recorder
+from windlass.process import exit_reason, files, open_folders, process_table, run_recorder
 from windlass.process.exit_reason import Pauses
 from windlass.process.kill import ProcessKiller
 from windlass.process.open_folders import open_below
@@ -46,7 +46,7 @@ class EndRecorder:
         if status is None and record.verdict:  # this engine killed and may have reaped it
             status = -signal.SIGKILL
         status, now, peak = result or (status, self._clock.now(), 0)
-        reason = _reason(home, record, status, is_heard)
+        reason = self._reason(home, record, status, is_heard)
         await self._killer.end(home, record.process, record)
         cgroups.remove(record.groups)
         return self._records.write(
@@ -56,16 +56,30 @@ class EndRecorder:
             ),
         )
 
+    def _reason(self, home: Path, record: Record, status: int | None, is_heard: bool) -> str:
+        if cgroups.memory_kills(record.groups):
+            return exit_reason.too_much(record.memory)
+        reason = exit_reason.describe_exit(status)
+        if not status or is_heard:
+            return reason
+        listened = kernel_listeners.read_listeners()
+        taken = {inner for inner, port in record.ports.items() if port != inner and inner in listened}
+        if not taken or not exit_reason.is_port_taken(last_output(home)):
+            return reason
+        holder = self._holder(record, set().union(*(listened[port] for port in taken)))
+        return exit_reason.port_taken(reason, taken, holder)
 
-def _reason(home: Path, record: Record, status: int | None, is_heard: bool) -> str:
-    if cgroups.memory_kills(record.groups):
-        return exit_reason.too_much(record.memory)
-    reason = exit_reason.describe_exit(status)
-    if not status or is_heard:
-        return reason
-    listened = kernel_listeners.read_listeners()
-    taken = {inner for inner, port in record.ports.items() if port != inner and inner in listened}
-    return exit_reason.port_taken(reason, taken, last_output(home))
+    def _holder(self, record: Record, inodes: set[int]) -> str:
+        """Returns the name of the instance with these sockets. Names no instance of another organization."""
+        table = process_table.count(self._records.folder)
+        for key in self._records.find():
+            other = self._records.known(key)
+            if other is None or other.org != record.org or other.process is None or other.pod == record.pod:
+                continue
+            processes = process_table.members(table, self._records.home(key), other.process, other)
+            if inodes & kernel_listeners.sockets(process.stat.pid for process in processes):
+                return f"{other.pod}, its version before" if other.service == record.service else other.pod
+        return ""
 
 
 def read_result(home: Path) -> Result | None:

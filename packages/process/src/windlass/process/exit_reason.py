@@ -167,15 +167,20 @@ def filled_the_disk(use: DiskShare, space: DiskSpace) -> str:
     )
 
 
-def port_taken(reason: str, internal: Collection[int], words: bytes) -> str:
+def is_port_taken(words: bytes) -> bool:
+    """Returns whether the last output of a program says that its port is in use."""
+    return bool(_TAKEN.search(words))
+
+
+def port_taken(reason: str, internal: Collection[int], holder: str) -> str:
     """Adds an explanation if the program ended because its port was in use. `internal` are the fixed ports
-    that the program tried to use."""
-    if not internal or not _TAKEN.search(words):
-        return reason
+    that the program tried to use. `holder` is the instance of the organization that has one of them; empty if
+    it is unknown."""
     ports = " and ".join(map(str, sorted(internal)))
+    by = f" by {holder}" if holder else ""
     return (
-        f"{reason}: port {ports} of this machine is taken; without containers a program must listen on the "
-        "port that the variable PORT names"
+        f"{reason}: port {ports} of this machine is taken{by}; without containers a program must listen on "
+        "the port that the variable PORT names"
     )
 
 
