@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -50,6 +52,29 @@ async def test_detection_over_http_returns_the_recipe_with_its_reasons(world: Wo
     assert answer.json["framework"] == "Flask"
     assert answer.json["start"].startswith("gunicorn app:app")
     assert "requirements.txt" in answer.json["reasons"]["framework"]
+
+
+@pytest.mark.parametrize(
+    ("makes", "install", "build"), [("native", "npm ci", "npm run build"), ("image", "", "")]
+)
+async def test_detection_with_a_dockerfile_shows_what_the_engine_does_with_it(
+    tmp_path: Path, makes: Literal["native", "image"], install: str, build: str
+):
+    repository = Repository(tmp_path / "site")
+    package = {"scripts": {"start": "react-router-serve x", "build": "react-router build"}}
+    files: dict[str, str | bytes] = {
+        "package.json": json.dumps({**package, "dependencies": {"@react-router/serve": "7"}}),
+        "package-lock.json": "{}",
+        "Dockerfile": 'FROM node\nRUN npm ci\nCMD ["npm", "run", "start"]\n',
+    }
+    repository.put(files).commit()
+    git = Git(allow_local=True, outbound_allow=(), home=tmp_path / "git")
+    async with make_world(git=git) as world:
+        world.builder.makes = makes
+        plan = (await world.post(f"/organization/{world.org}/detect", question(repository))).json
+    assert (plan["dockerfile"], plan["start"], plan["port"]) == ("Dockerfile", "npm run start", 3000)
+    assert (plan["install"], plan["build"]) == (install, build)
+    assert "exposes no port" in plan["reasons"]["port"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Final
 
 from windlass.base.entry_points import entry_points
 from windlass.base.file_names import file_names, read_beginning
-from windlass.builders.plan import plan_of
+from windlass.builders.plan import DockerfileChoice, plan_of
 from windlass.detect import Recipe, Tree, detect
 
 READERS: Final = "windlass.readers"
@@ -45,6 +45,7 @@ def recipe_of(folder: Path) -> Recipe:
     return detect(tree_of(folder))
 
 
-def planned_recipe(folder: Path) -> Recipe:
-    """Returns what is built and started from a folder, for display."""
-    return plan_of(tree_of(folder)).recipe
+def planned_recipe(folder: Path, executes: bool = True) -> Recipe:
+    """Returns what is built and started from a folder, for display. `executes`: whether the builder executes
+    Dockerfiles."""
+    return plan_of(tree_of(folder), choice=DockerfileChoice(executes=executes)).recipe

@@ -21,8 +21,10 @@ _FIELD = "git_repository"
 async def read_recipe(ctx: Context, call: Call) -> Reply:
     repository = call.sent(RepositoryToDetect).git_repository
 
+    executes = any(place.builder.makes == "image" for place in ctx.places.all())
+
     async def detect(org: str, folder: Path) -> Recipe:
-        return await ctx.calls.run(org, planned_recipe, folder)
+        return await ctx.calls.run(org, planned_recipe, folder, executes)
 
     return Reply(encode(await look_into(ctx, call, repository, _FIELD, "detection", detect)))
 
