@@ -132,6 +132,46 @@ def test_a_program_that_asks_a_database_for_tls_is_told_how_to_do_without(said):
     assert database_remedy("web", [said]).startswith(TLS)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "sqlite3.OperationalError: unable to open database file",
+        "sqlalchemy.exc.OperationalError: (sqlite3.OperationalError) unable to open database file",
+        "TypeError: Cannot open database because the directory does not exist",
+        "[Error: SQLITE_CANTOPEN: unable to open database file] {\n  errno: 14,",
+    ],
+)
+def test_a_database_file_that_cannot_be_opened_leads_to_a_volume(said):
+    assert remedy(said).startswith("Add a volume (`storage`) at the folder of the database file")
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/data/orders/today.csv'", "today.csv"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'settings.yml'", "settings.yml"),
+        ("Error: ENOENT: no such file or directory, open '/srv/x/app/config.json'", "config.json"),
+        ("Error: ENOENT: no such file or directory, mkdir '/data/uploads'", "uploads"),
+    ],
+)
+def test_a_missing_file_is_named_without_the_folders_of_the_machine(said, name):
+    assert remedy(said).startswith(f"Commit {name}, make its folder in start_command, or add a volume")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        """\
+  File "/usr/lib/python3.11/subprocess.py", line 1953, in _execute_child
+    raise child_exception_type(errno_num, err_msg, err_filename)
+FileNotFoundError: [Errno 2] No such file or directory: 'ffmpeg'""",
+        "Error: spawn ffmpeg ENOENT\n    at ChildProcess._handle.onexit (node:internal/child_process:285:19)",
+    ],
+)
+def test_a_program_of_the_machine_that_is_missing_is_no_file_to_commit(said):
+    assert remedy(said).startswith("Add the Debian package of ffmpeg to system_packages")
+
+
 def test_a_missing_program_leads_to_the_package_that_contains_it():
     output = ["> shop@1.0.0 build", "> tsc", "", "sh: 1: tsc: not found"]
     said = failure("npm run build", 127, output)

@@ -21,6 +21,13 @@ from windlass.process.builds.sources import Sources
 from windlass.process.builds.start import without_npm
 
 NATIVE = DockerfileChoice(executes=False)
+INSTALLS = {
+    "requirements": ("pip install -r",),
+    "pipfile": ("pipenv install",),
+    "locked": ("uv sync", "poetry install", "pdm install"),
+    "project": ("pip install .",),
+}
+"""How the install command of a plan begins for each place of dependencies of Python."""
 DOCKERFILE = "FROM base:1\nWORKDIR /app\nCOPY . .\nRUN make-everything\n{expose}CMD {command}\n"
 
 
@@ -66,6 +73,8 @@ def assert_is_as_planned(folder: Path) -> None:
     started = without_runner(text_of(built.start.command)) if built.start.command else ""
     assert started.removeprefix("npx ") == command_of(plan, folder)
     assert builds(built) == bool(plan.build)
+    if built.declaration and not plan.dockerfile:
+        assert plan.install.startswith(INSTALLS[built.declaration.kind])
     assert bool(built.start.site) == bool(plan.static_folder)
     assert (built.ports[0] if built.ports else built.web_port) == plan.port
 

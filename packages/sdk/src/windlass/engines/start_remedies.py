@@ -112,6 +112,18 @@ _DRIVER: Final = (
     "Ask the operator to install the extension of PHP for the database, such as php-mysql, php-pgsql or "
     "php-sqlite3: {name} finds none"
 )
+_DATABASE_FILE: Final = (
+    "Add a volume (`storage`) at the folder of the database file, or name a file in the folder of the "
+    "application: {name} cannot open its database file, whose folder is missing or cannot be written"
+)
+_NO_PATH: Final = (
+    "Commit {0}, make its folder in start_command, or add a volume (`storage`) for it: it is not where "
+    "{name} looks for it"
+)
+_NO_TOOL: Final = (
+    "Add the Debian package of {0} to system_packages on the Docker engine, or ask the operator to install "
+    "it: {name} runs the program {0}, which is not there"
+)
 _NO_TLS: Final = (
     "Turn off TLS for the connection to the database: add `?sslmode=disable` to its address, as in "
     "`windlass env set 'DATABASE_URL={{{{MAIN_DB_URL}}}}?sslmode=disable'`, or remove `ssl` from the code: "
@@ -252,6 +264,23 @@ _RULES: Final = tuple(
         (r"Invalid HTTP_HOST header: '([\w.:-]+)'", _HOSTS),
         (r"TemplateResponse\([\s\S]{0,4000}TypeError: unhashable type: 'dict'", _TEMPLATE),
         (r"PDOException: could not find driver", _DRIVER),
+        (
+            r"[Uu]nable to open (?:the )?database file|SQLITE_CANTOPEN"
+            r"|Cannot open database because the directory does not exist",
+            _DATABASE_FILE,
+        ),
+        (
+            r"in _execute_child\n[\s\S]{0,500}?FileNotFoundError: \[Errno 2\] [^:\n]*: "
+            r"'(?:[^'\n]*/)?([^'/\n]+)'"
+            r"|Error: spawn (?:[^\s/]*/)*([^\s/]+) ENOENT",
+            _NO_TOOL,
+        ),
+        (
+            r"^FileNotFoundError: \[Errno 2\] [^:\n]*: "
+            r"'(?:[^'\n]*/)?([^'/\n]+)'(?: -> '[^'\n]*')?$"
+            r"|ENOENT: no such file or directory, \w+ '(?:[^'\n]*/)?([^'/\n]+)'",
+            _NO_PATH,
+        ),
         (TOO_MANY_PROCESSES, _PROCESSES),
         (r"heap out of memory|java\.lang\.OutOfMemoryError|^MemoryError\b|Cannot allocate memory", _MEMORY),
         (r"No space left on device|ENOSPC|Disk quota exceeded", _DISK),
