@@ -318,7 +318,9 @@ async def world(database_url: str):
         yield made
 
 
-async def test_examples_are_accepted_as_they_are_and_answered_as_described(world: World) -> None:
+async def test_example_bodies_of_creations_are_accepted_and_their_answers_match_the_schema(
+    world: World,
+) -> None:
     ids = {organization.param: world.org}
     for creation in creations():
         answer = await world.post(creation.path.format_map(ids), body(creation)["example"])

@@ -26,7 +26,7 @@ from windlass.families import registry
 
 
 @operations(lambda one: one.family and one.body in {one.family.spec, one.family.edit, one.family.patch})
-def test_a_body_is_named_after_its_family(operation: Operation) -> None:
+def test_the_schema_of_a_request_body_is_named_after_its_family(operation: Operation) -> None:
     assert operation.family
     words = {Verb.CREATE: "Request", Verb.UPDATE: "EditRequest", Verb.PATCH: "PatchRequest"}
     word = words[Verb(operation.handler.partition(".")[2])]

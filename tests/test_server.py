@@ -132,7 +132,7 @@ async def test_a_body_longer_than_its_content_length_is_not_sent():
     assert b"content" not in (await answered(Connection, asked("GET", "/too-long"))).partition(b"\r\n\r\n")[2]
 
 
-async def test_websockets_that_come_at_once_are_opened_in_turns():
+async def test_concurrent_websockets_are_opened_one_per_event_loop_turn():
     port, opened = PortState(), list[int]()
     for number in range(5):
         port.open_in_turn(partial(opened.append, number))

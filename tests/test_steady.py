@@ -65,7 +65,9 @@ def test_a_test_that_failed_once_and_then_passes_three_times_is_reported_as_unst
     assert (tmp_path / "ran").read_text() == "xxxx"
 
 
-@pytest.mark.parametrize(("source", "again"), [(FAILING, 1), (FOUR, 0)], ids=["always", "four"])
+@pytest.mark.parametrize(
+    ("source", "again"), [(FAILING, 1), (FOUR, 0)], ids=["fails always", "four failures"]
+)
 def test_a_test_that_fails_again_or_more_than_three_failures_fail_the_run(run, source, again):
     ran = run(source)
     assert (ran.status, ran.unsteady) == (1, "")

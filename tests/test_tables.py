@@ -92,7 +92,7 @@ def test_a_test_run_reports_the_number_of_table_rows(inner, workers):
     ran.stdout.fnmatch_lines(["3 of these tests are tables, with 11 rows"])
 
 
-@pytest.mark.parametrize("words", [[], ["one", "one"]], ids=["none", "twins"])
+@pytest.mark.parametrize("words", [[], ["one", "one"]], ids=["empty", "duplicate"])
 def test_an_empty_or_duplicate_table_is_refused(words):
     with pytest.raises(AssertionError):
         table("word", words, str)

@@ -69,7 +69,9 @@ async def test_verification_reports_the_number_of_a_modified_event(written: Plac
 @pytest.mark.parametrize(
     ("which", "said"), [("4", "Event 4: removed."), ("4,5,6", "Events 4 to 6: removed.")]
 )
-async def test_a_removed_event_is_named(written: Place, which: str, said: str):
+async def test_verification_reports_the_numbers_of_removed_audit_events(
+    written: Place, which: str, said: str
+):
     await written.sql(f"DELETE FROM event WHERE seq IN ({which})")
     assert (await verdict(written)).faults == [said]
 
@@ -79,7 +81,7 @@ async def test_verification_reports_the_removal_of_the_first_event(written: Plac
     assert (await verdict(written)).faults == ["Event 1: removed."]
 
 
-async def test_an_added_event_is_named(written: Place):
+async def test_verification_reports_an_audit_event_added_later(written: Place):
     columns = (
         "id, org, kind, target, at, body, family, subject, subject_family, actor, origin, project, "
         "environment, hash"
@@ -136,7 +138,7 @@ async def forge(place: Place) -> None:
 
 
 @pytest.mark.parametrize("head", ["9", "9:abc", "x:" + "0" * 64, ":", "9 " + "0" * 64])
-async def test_a_malformed_note_is_refused(written: Place, head: str):
+async def test_a_noted_chain_head_that_is_not_number_and_hash_is_refused(written: Place, head: str):
     with pytest.raises(CommandRefused, match="NUMBER:HASH"):
         await verdict(written, head)
 
@@ -184,7 +186,7 @@ def command(place: Place, *words: str) -> Any:
 # The arithmetic
 
 
-def test_each_link_depends_on_all_before_it():
+def test_each_hash_of_the_audit_chain_depends_on_all_earlier_events():
     def ends(events: list[tuple[str]]) -> Any:
         return list(chain_rows(Head(0, BEGINNING), events))[-1][-1]
 

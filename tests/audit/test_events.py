@@ -218,7 +218,7 @@ async def test_a_page_has_ten_events_unless_asked_otherwise(world: World):
     assert answer["organization_max_limit_reached"] is False
 
 
-async def test_links_keep_the_filters_and_the_base(world: World):
+async def test_links_to_further_event_pages_contain_the_filters_and_the_path_prefix(world: World):
     for _ in range(3):
         await world.project()
     some = await page(world, "/compat", pageSize=1, targetType="PROJECT", eventType="CREATE")

@@ -42,7 +42,7 @@ async def test_without_a_budget_all_ready_steps_run_before_the_next_request() ->
     assert await steps_between_turns(None) >= PIECES
 
 
-async def test_short_steps_share_a_turn() -> None:
+async def test_several_short_steps_run_in_one_event_loop_turn() -> None:
     assert await steps_between_turns(TurnBudget(60.0)) >= PIECES
 
 

@@ -32,7 +32,7 @@ def test_an_unknown_kind_in_the_address_selects_the_default_kind(
     expect(page.locator(".switch-row [aria-pressed=true]")).to_have_text("Application from git")
 
 
-def test_a_new_service_comes_into_the_environment_that_is_shown(
+def test_a_service_is_created_in_the_environment_selected_on_the_page_even_with_a_crafted_address(
     server: Server, new_page: NewPage, repository: Repository
 ) -> None:
     server.environment(project="Crafted")

@@ -53,7 +53,9 @@ def by_deploying(page: Page) -> None:
 
 
 @pytest.mark.parametrize("leave", [by_a_link, by_the_keyboard, by_going_back, by_deploying])
-def test_a_page_with_edits_is_left_after_a_question(edited: Page, leave: Callable[[Page], None]) -> None:
+def test_a_page_with_unsaved_edits_asks_for_confirmation_before_it_is_left(
+    edited: Page, leave: Callable[[Page], None]
+) -> None:
     before = edited.url
     leave(edited)
     question(edited).get_by_role("button", name="Cancel").click()
@@ -77,7 +79,7 @@ def test_a_window_with_edits_is_closed_after_a_question(edited: Page) -> None:
     assert asked == ["beforeunload"]
 
 
-def test_a_page_without_edits_is_left_at_once(edited: Page) -> None:
+def test_a_page_whose_edits_are_saved_is_left_without_confirmation(edited: Page) -> None:
     edited.locator("details", has_text="General").get_by_role("button", name="Save", exact=True).click()
     expect(edited.locator("#notices")).to_contain_text("Saved")
     before = edited.url

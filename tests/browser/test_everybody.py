@@ -100,7 +100,7 @@ def test_axe_reports_a_button_without_a_name(new_page) -> None:
 
 
 @pytest.mark.parametrize("width", [NARROWEST, *nightly(*WIDER)])
-def test_nothing_is_wider_than_the_window(server: Server, new_page, looked_at, width) -> None:
+def test_no_console_page_scrolls_horizontally(server: Server, new_page, looked_at, width) -> None:
     page = new_page("/", viewport={"width": width, "height": 800})
     wide = {}
     for name, place in looked_at.items():

@@ -26,7 +26,7 @@ def marked(mark: str) -> Iterator[tuple[dict[str, Any], dict[str, Any], Any]]:
                 yield schema, inner, field[mark]
 
 
-def test_choices_name_existing_fields() -> None:
+def test_alternatives_of_a_form_name_distinct_existing_fields() -> None:
     found = list(marked("x-alternatives"))
     assert found
     for _, inner, choices in found:

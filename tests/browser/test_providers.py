@@ -121,7 +121,7 @@ def test_admins_edit_roles_in_the_permission_matrix(chromium: Browser, provided:
         page.context.close()
 
 
-def test_a_link_to_another_organization_of_the_reader_shows_what_is_there(
+def test_a_link_into_another_organization_of_the_person_shows_its_resources(
     chromium: Browser, provided: Server
 ) -> None:
     """Otherwise its pages would be read from the organization that was open before, and be empty."""

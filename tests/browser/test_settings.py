@@ -73,7 +73,9 @@ def test_a_health_check_is_one_kind_with_its_fields_only(
     assert not server.call("GET", f"/application/{app}")["healthchecks"].get("readiness_probe")
 
 
-def test_a_setting_is_found_by_its_words(server: Server, new_page: NewPage, repository: Repository) -> None:
+def test_the_search_of_settings_opens_the_matching_field(
+    server: Server, new_page: NewPage, repository: Repository
+) -> None:
     app = server.application(server.environment(project="Found"), repository, "found")
     page = new_page(f"/application/{app}/settings")
     page.get_by_label("Search settings").fill("release")

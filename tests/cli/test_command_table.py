@@ -25,7 +25,7 @@ def compute(tmp_path, monkeypatch):
     return Computation()
 
 
-def test_a_table_is_computed_once(compute):
+def test_the_command_table_is_computed_once_and_then_cached(compute):
     assert command_table(compute) == command_table(compute)
     assert compute.count == 1
 

@@ -29,7 +29,7 @@ from windlass.terminal.command_errors import InvalidUsage
         ("", {}),
     ],
 )
-def test_a_file_of_variables_is_read(text, values):
+def test_a_dotenv_file_is_parsed_into_its_variables(text, values):
     assert parse_dotenv(text, ".env") == values
 
 

@@ -132,7 +132,7 @@ OWN_MODULES = (
 )
 
 
-def test_each_such_comparison_is_found() -> None:
+def test_the_check_finds_each_form_of_a_comparison_with_a_family_name() -> None:
     missed = [line for line in COMPARISONS if not [*found_in(f"{IMPORTS}{line}\n", "control/anywhere.py")]]
     assert missed == []
 

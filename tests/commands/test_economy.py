@@ -104,7 +104,7 @@ VERBS = [
 
 
 @pytest.mark.parametrize(("words", "most"), VERBS, ids=[words for words, _ in VERBS])
-async def test_a_command_makes_few_requests(windlass, words, most):
+async def test_each_command_sends_at_most_its_allowed_number_of_requests(windlass, words, most):
     await shop(windlass)
     await windlass.done("environment-variable", "create", "--application", "web", "--key", "COLOUR")
     async with counted(windlass) as app:

@@ -108,7 +108,7 @@ async def test_init_refuses_an_invalid_port_and_an_invalid_place(windlass, folde
         assert (said.code, said.err.splitlines()[-1].startswith("windlass: give a p")) == (2, True), said
 
 
-async def test_a_folder_is_linked_with_an_application_that_exists(windlass, folder):
+async def test_link_connects_the_folder_with_an_application_until_unlink(windlass, folder):
     await shop(windlass)
     said = await windlass.done("link", "web")
     assert (said["project"], said["environment"], said["application"]) == ("shop", "production", "web")
@@ -299,7 +299,7 @@ async def test_a_secret_is_read_from_standard_input_and_never_shown(linked, fold
     assert [*await variables(linked, "secret")] == ["OTHER_KEY"]
 
 
-async def test_a_wrong_assignment_changes_nothing(linked):
+async def test_env_set_with_a_malformed_assignment_changes_no_variable(linked):
     for words in ("env set A", "env set B=1 =1", "env set B=1 1A=2", "secrets set a=b -e nothing/x"):
         assert (await linked(*words.split())).code in (1, 2), words
     assert await variables(linked) == {}

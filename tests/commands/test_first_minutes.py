@@ -184,7 +184,7 @@ async def test_the_port_beside_a_dockerfile_follows_the_program_only_if_the_plan
     assert (len(made["ports"]), made["automatic_port"]) == (1, follows)
 
 
-async def test_init_prints_no_command_for_the_only_process(windlass, folder):
+async def test_init_prints_no_further_command_for_a_procfile_with_one_process(windlass, folder):
     (folder / "Procfile").write_text("worker: python app.py\n")
     said = await windlass("init", "-e", "shop/production", "--name", "web", "--text")
     assert (said.code, "  windlass " in said.err) == (0, False), said

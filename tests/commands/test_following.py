@@ -196,7 +196,7 @@ def test_a_truncated_log_line_is_not_printed_and_is_received_again_after_the_rec
     assert asked[1]["last-event-id"] == "one"
 
 
-def test_following_resumes_from_the_start_if_nothing_was_seen():
+def test_a_follower_that_received_no_event_reconnects_without_last_event_id():
     _, asked = followed(Turn(breaks=True), Turn([END]))
     assert "last-event-id" not in asked[1]
 

@@ -94,7 +94,7 @@ async def test_after_a_logout_the_token_is_gone(login):
     assert (refused.code, "windlass login" in refused.err) == (1, True), refused
 
 
-async def test_a_saved_token_goes_to_no_other_address(login):
+async def test_a_saved_login_token_is_not_sent_to_another_server(login):
     await login("login", login.url, "--token-stdin", stdin=ADMIN)
     with listening() as other:
         await login("project", "list", url=other.url)

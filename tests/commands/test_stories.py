@@ -81,7 +81,7 @@ async def test_an_unknown_name_is_reported_as_missing(windlass):
     assert (said.code, said.err) == (1, "windlass: There is no project 'nothing' here\n")
 
 
-async def test_an_unknown_project_is_named_before_things_below_it(windlass):
+async def test_an_error_about_a_path_names_the_unknown_project_first(windlass):
     said = await windlass("application", "get", "nothing/production/web")
     assert (said.code, said.err) == (1, "windlass: There is no project 'nothing' here\n")
 
@@ -92,7 +92,7 @@ async def test_listing_environments_without_a_project_is_a_usage_error(windlass)
     assert "--project" in said.err
 
 
-async def test_a_secret_goes_to_the_lowest_level_that_is_named(windlass):
+async def test_secret_create_uses_the_lowest_level_named_by_its_options(windlass):
     await shop(windlass)
     key = ("--key", "KEY", "--value", "s3cret")
     place = ("--project", "shop", "--environment", "production")
@@ -140,7 +140,7 @@ async def test_fields_can_be_set_to_null_and_enum_values_ignore_case(windlass):
     assert made["rate_limit"] is None
 
 
-async def test_a_body_comes_from_a_file_with_fields_on_top(windlass, tmp_path):
+async def test_options_override_fields_of_a_body_read_from_a_file(windlass, tmp_path):
     file = tmp_path / "project.json"
     file.write_text(json.dumps({"name": "shop", "description": "from the file"}))
     made = await windlass.done("project", "create", "--from-file", str(file), "--name", "rope")
@@ -182,7 +182,7 @@ async def test_deleting_an_organization_needs_its_name(windlass):
     assert (await windlass("organization", "delete")).code == 2
 
 
-async def test_a_stale_version_is_not_overwritten(windlass):
+async def test_edit_with_an_outdated_if_match_etag_changes_nothing(windlass):
     await windlass.done("project", "create", "--name", "shop")
     said = await windlass("project", "edit", "shop", "--name", "rope", "--if-match", '"other"')
     assert said.code == 1
@@ -213,7 +213,7 @@ async def test_a_server_error_is_printed_on_standard_error_with_the_option_name(
 
 
 @pytest.mark.parametrize(("token", "hint"), [(None, "windlass serve"), ("wrong", "WINDLASS_TOKEN")])
-async def test_a_bad_token_is_reported_with_the_way_to_get_one(windlass, token, hint):
+async def test_a_missing_or_wrong_token_is_reported_with_how_to_get_one(windlass, token, hint):
     said = await windlass("project", "list", token=token)
     assert said.code == 1
     assert hint in said.err

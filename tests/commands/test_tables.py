@@ -65,7 +65,7 @@ async def test_a_list_of_registries_shows_the_status_of_their_check(windlass):
 
 
 @pytest.mark.parametrize("width", [80, 140])
-async def test_a_list_of_links_shows_them_whole(windlass, width):
+async def test_links_are_never_truncated_in_tables(windlass, width):
     url = await running(windlass)
     said = await windlass("application", "link", "web", "--text", width=width)
     assert url in said.out.splitlines()[1].split()
@@ -100,7 +100,7 @@ async def test_columns_that_are_left_out_are_counted(windlass):
     assert shown[1] - shown[0] == int(left[1])
 
 
-async def test_wide_shows_every_field_with_ids(windlass):
+async def test_a_list_with_the_option_wide_shows_every_field_and_ids(windlass):
     await running(windlass)
     said = await windlass("application", "list", "--wide", "--text", width=80)
     assert UUID.search(said.out)

@@ -125,7 +125,7 @@ async def test_an_upload_outlives_a_server_that_is_away(windlass, folder, monkey
     assert (upload["state"], upload["files"]) == ("READY", 4)
 
 
-async def test_up_takes_the_commit_if_it_is_pushed_and_else_the_folder(windlass, folder):
+async def test_up_deploys_the_commit_if_it_is_pushed_and_otherwise_uploads_the_folder(windlass, folder):
     commit = commit_all(folder)
     await windlass.done("init", "--name", "api", "-e", "shop/production", "--port", "none")
     git(folder, "add", "-A")

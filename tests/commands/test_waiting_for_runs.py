@@ -44,7 +44,7 @@ async def nightly(windlass):
     return windlass
 
 
-async def test_a_run_is_followed_to_its_end(nightly):
+async def test_job_run_with_wait_returns_when_the_run_has_ended(nightly):
     said = await meanwhile(nightly, "job", "run", "nightly", "--wait")
     assert (said.code, said.json["number"], said.json["status"]) == (0, 1, "SUCCEEDED"), said
     said = await meanwhile(nightly, "job", "run", "nightly", "--wait", "--text")

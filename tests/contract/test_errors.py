@@ -10,12 +10,12 @@ from tests.world import Answer, World
 
 
 @row("7.200")
-async def test_200_is_success(world) -> None:
+async def test_a_successful_read_is_answered_with_200(world) -> None:
     assert (await world.get(f"/organization/{world.org}/project")).status == 200
 
 
 @row("7.201")
-async def test_201_is_created(world) -> None:
+async def test_a_creation_is_answered_with_201(world) -> None:
     path = f"/project/{await world.project()}/environment"
     assert (await world.post(path, {"name": "blue"})).status == 201
 
@@ -56,7 +56,7 @@ async def test_404_is_a_resource_that_does_not_exist(world) -> None:
 
 
 @row("7.429")
-async def test_429_is_a_limit_that_is_exceeded(world) -> None:
+async def test_an_exceeded_rate_limit_is_answered_with_429(world) -> None:
     token = await world.new_token("Read", rate_limit=1)
     assert (await world.get("/organization", token=token)).status == 200
     is_refused(await world.get("/organization", token=token), 429, "1 request", "3600 seconds")

@@ -205,7 +205,7 @@ async def test_a_storage_item_is_matched_by_its_id_before_its_position(embedded)
 
 
 @pytest.mark.parametrize("field", ["ports", "storage"])
-async def test_two_items_cannot_have_one_id(embedded, field):
+async def test_two_list_items_with_the_same_id_are_refused(embedded, field):
     app = await application(embedded, ports=[PUBLIC], storage=[VOLUME])
     [item] = (await embedded.get(app))[field]
     other = {**item, "internal_port": 81, "mount_point": "/other", "name": "other"}
@@ -236,7 +236,9 @@ async def test_two_storage_ids_with_the_same_leading_digits_are_refused(embedded
         ([False, False], [False, False]),
     ],
 )
-async def test_the_default_port_is_the_marked_one_or_else_chosen(embedded, said, answered):
+async def test_the_default_port_is_the_one_marked_as_default_or_chosen_automatically(
+    embedded, said, answered
+):
     ports = [{**PUBLIC, "internal_port": 80 + n, "is_default": default} for n, default in enumerate(said)]
     app = await application(embedded, ports=ports)
     assert [port["is_default"] for port in (await embedded.get(app))["ports"]] == answered

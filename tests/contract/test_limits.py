@@ -169,7 +169,7 @@ async def test_a_thousand_requests_an_hour_are_served_and_the_next_is_refused(da
 
 
 @row("8.per token")
-async def test_each_token_has_a_budget_of_its_own(world) -> None:
+async def test_requests_of_one_token_do_not_use_the_rate_limit_of_another(world) -> None:
     one, other = [await world.new_token("Read", rate_limit=2) for _ in range(2)]
     assert [await status(world, one) for _ in range(3)] == [200, 200, 429]
     assert await status(world, other) == 200

@@ -116,7 +116,7 @@ async def test_an_unpaginated_list_is_paginated_on_request(embedded) -> None:
 
 
 @row("4.regions without pagination")
-async def test_regions_have_no_pages(embedded) -> None:
+async def test_the_list_of_cloud_regions_ignores_page_parameters(embedded) -> None:
     whole = await embedded.get("/aws/region")
     assert (await embedded.get("/aws/region?page=2&page_size=1")).body == whole.body
 

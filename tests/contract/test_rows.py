@@ -50,7 +50,7 @@ def test_features_announced_for_later_are_no_rows_of_the_contract() -> None:
     assert not LATER.keys() & {*ROWS, *kept()}
 
 
-def test_every_row_is_listed_once() -> None:
+def test_the_table_of_contract_rows_has_no_duplicates() -> None:
     assert len(set(ROWS)) == len(ROWS)
 
 

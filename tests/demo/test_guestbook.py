@@ -72,7 +72,7 @@ def test_the_guestbook_counts_visits_in_its_database_and_continues_after_a_resta
     assert counts[1] == counts[0] + 1
 
 
-def test_entries_are_shown_escaped(db):
+def test_guestbook_entries_are_escaped_in_html_and_sql(db):
     with guestbook(DATABASE_URL=address(db)) as book:
         name, message = "Robert'); DROP TABLE entries;--", "<script>alert('ünd')</script>" + "x" * 300
         assert book.ask("POST", "/sign", name=name, message=message)[0] == 303

@@ -54,7 +54,7 @@ def test_a_generated_valid_body_is_accepted_and_refers_to_existing_resources():
     assert garden.code == "ABC#1"
 
 
-def test_two_valid_bodies_have_two_names():
+def test_each_generated_request_body_has_a_different_name():
     assert body()["name"] != body()["name"]
 
 

@@ -81,7 +81,7 @@ async def test_each_request_of_a_token_counts_once(strict: World):
         assert answer.headers["x-ratelimit-remaining"] == str(100 - number), (method, path)
 
 
-async def test_a_token_may_have_a_budget_of_its_own(strict: World):
+async def test_a_token_may_have_a_rate_limit_below_or_above_the_default(strict: World):
     small, large = (
         await strict.new_token("Read", rate_limit=7),
         await strict.new_token("Read", rate_limit=1500),
@@ -192,7 +192,9 @@ async def test_two_replicas_share_one_budget_to_within_one_percent(postgres_url:
         assert served(answers) + served(later) <= LIMIT
 
 
-async def test_a_replica_that_stops_gives_its_rest_to_the_other(postgres_url: str, tmp_path: Path):
+async def test_a_stopping_replica_returns_its_unused_rate_limit_to_the_other_replica(
+    postgres_url: str, tmp_path: Path
+):
     options: dict[str, Any] = {"folder": tmp_path, "rate_limit": LIMIT}
     async with make_world(postgres_url, **options) as one:
         async with make_world(postgres_url, **options) as two:

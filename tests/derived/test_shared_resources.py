@@ -173,7 +173,7 @@ def _makes_a_pool(tree: ast.Module) -> bool:
     return any(name in POOLS for name in names)
 
 
-def test_each_pool_of_the_server_has_a_row():
+def test_each_limited_pool_of_the_server_is_in_the_table_of_shared_resources():
     known = {pool for row in ROWS.values() for pool in row.pools}
     assert not known & OF_ONE.keys()
     assert {*pools()} == known | OF_ONE.keys()

@@ -117,7 +117,7 @@ async def test_a_request_that_failed_for_a_while_succeeds_under_its_key_later(
     assert (await keyed(stage, subject, key)).status == subject.status
 
 
-async def test_a_key_is_kept_for_a_day(stage: Stage):
+async def test_an_idempotency_key_is_valid_for_24_hours(stage: Stage):
     subject, key = await stage.plot.subject(registry().operation("deployApplication")), new_key()
     first = await keyed(stage, subject, key)
     stage.world.clock.turn(24 * 3600 - 1)

@@ -95,7 +95,7 @@ DOCUMENTS = ["package.json", "angular.json", "composer.json", "deno.json", "app.
 
 @settings(max_examples=40)
 @given(st.dictionaries(st.sampled_from(DOCUMENTS), JSON, min_size=1))
-def test_no_form_of_a_json_document_raises(documents):
+def test_detection_raises_no_error_for_any_json_value_in_a_json_file(documents):
     assert detect(tree_of({name: json.dumps(value) for name, value in documents.items()})) is not None
 
 

@@ -58,7 +58,7 @@ def test_a_command_that_builds_nothing_needs_no_development_packages(command):
         ("sequelize db:migrate", "sequelize-cli"),
     ],
 )
-def test_a_program_leads_to_its_package(command, package):
+def test_a_program_in_a_start_command_is_mapped_to_the_npm_package_that_provides_it(command, package):
     assert needs_development([command], [package])
     assert not needs_development([command], ["jest"])
 

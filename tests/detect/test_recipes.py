@@ -65,7 +65,7 @@ def test_each_module_of_languages_declares_one_language():
     assert declared == sorted(files), "a file declares one Language, whose `fill` it defines"
 
 
-def test_each_framework_of_node_has_a_row():
+def test_each_detected_node_framework_is_in_the_test_table():
     shown = {row.values.get("framework") or detect(tree_of(row.files)).framework for row in ROWS}
     assert {framework.name for framework in FRAMEWORKS} <= shown
 
@@ -117,7 +117,7 @@ def test_java_starts_the_archive_of_the_application(tmp_path, names, started):
     assert shown.stdout.decode().strip() == f"target/{started}"
 
 
-def test_an_unknown_tree_says_what_to_add():
+def test_detection_without_a_recognized_language_gives_advice():
     recipe = detect(tree_of({"README.md": "x"}))
     assert not recipe.is_runnable
     assert recipe.problems == [
@@ -295,7 +295,7 @@ COMPOSE = "Deploy each service of docker-compose.yml by itself: "
 @pytest.mark.parametrize(
     "files", [{}, {"api/package.json": package("express", start="node x"), "db/schema.sql": ""}]
 )
-def test_a_file_of_compose_is_explained_where_nothing_else_starts_an_application(files):
+def test_detection_explains_a_compose_file_if_no_other_file_starts_an_application(files):
     problems = detect(tree_of({"docker-compose.yml": "services:\n", **files})).problems
     assert problems[-1].startswith(COMPOSE)
     assert len(problems) == 2

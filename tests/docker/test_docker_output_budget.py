@@ -50,7 +50,7 @@ def test_without_the_organization_budget_many_containers_are_read_at_their_full_
     assert sum(flood(now, *(OutputBudget("acme", used_up) for _ in range(40)))) > 30 * HOUR * RATE
 
 
-def test_floods_of_an_organization_take_nothing_from_another(now):
+def test_output_floods_of_one_organization_do_not_reduce_the_output_budget_of_another(now):
     used_up: set[OutputBudget] = set()
     flood(now, *(OutputBudget("acme", used_up) for _ in range(40)))
     assert flood(now, OutputBudget("other", used_up))[0] > 0.9 * HOUR * RATE

@@ -125,7 +125,7 @@ def test_archives_are_limited_in_number_and_size(tmp_path, monkeypatch):
     assert len(os.listdir(other)) == 2  # noqa: PTH208
 
 
-async def test_an_answer_without_end_is_cut_off(tmp_path, monkeypatch):
+async def test_an_endless_export_from_the_docker_engine_is_aborted_at_a_size_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(export, "MOST_BYTES", 1000)
 
     class Endless:

@@ -44,6 +44,6 @@ async def test_an_organization_follows_at_most_as_many_containers_as_places_rema
     assert listen(watched, "acme", 20) == 0
 
 
-async def test_without_organizations_one_of_them_takes_all_follower_places(watched):
+async def test_without_limits_per_organization_one_caller_can_take_all_log_follower_slots(watched):
     listen(watched, "", 20)
     assert listen(watched, "", 3) == 0

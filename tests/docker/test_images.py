@@ -211,7 +211,7 @@ async def test_an_instance_gets_sigterm_before_it_is_killed(engine, watched):
     assert watched.said() == ["up", "bye"]
 
 
-async def test_a_requested_start_sends_no_notice(watched, raw):
+async def test_a_container_start_requested_by_windlass_sends_no_event_notice(watched, raw):
     it = wanted(FOREVER)
     made = await watched.engine.run(it, 0)
     # Events come in order: once this one is heard, that of the start has been.

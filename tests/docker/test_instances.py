@@ -174,7 +174,7 @@ async def test_a_volume_outlives_instances_and_ends_with_the_service(engine, raw
     assert not (await raw.json("GET", "/volumes", params={"filters": filters}))["Volumes"]
 
 
-async def test_a_network_is_there_as_long_as_something_of_its_environment_is(engine, raw):
+async def test_a_docker_network_exists_until_the_last_service_of_its_environment_is_discarded(engine, raw):
     first = wanted()
     second = wanted(environment=first.environment)
     for it in (first, second):

@@ -57,7 +57,7 @@ REF = "ghcr.io/acme/shop:9.9"
         ("write /var/lib/docker/tmp/x: no space left on device", "Ask the operator for space"),
     ],
 )
-def test_each_way_of_failing_says_what_to_do(message: str, begins: str) -> None:
+def test_each_cause_of_a_failed_pull_is_reported_with_advice(message: str, begins: str) -> None:
     said = why_not_pulled(REF, message)
     assert said.startswith(begins)
     assert REF in said

@@ -142,7 +142,7 @@ async def test_a_network_that_is_full_says_what_to_do(raw, pool):
     assert refusal(refused.value.message).startswith("Run fewer instances, or move services")
 
 
-def test_subnets_that_overlap_others_are_left_out():
+def test_free_subnets_exclude_those_that_overlap_used_ones():
     pool = IPv4Network("10.199.0.0/24")
     taken = [IPv4Network("10.199.0.0/28"), IPv4Network("10.199.0.80/29")]
     assert list(map(str, free_subnets(pool, 26, taken))) == ["10.199.0.128/26", "10.199.0.192/26"]
@@ -150,7 +150,7 @@ def test_subnets_that_overlap_others_are_left_out():
 
 
 @pytest.mark.parametrize("text", ["10.199.0.0/25", "10.199.0.1/16", "10.299.0.0/16"])
-def test_an_invalid_address_range_is_refused(text):
+def test_an_invalid_address_range_for_docker_networks_is_refused(text):
     with pytest.raises(ValueError, match=r"10\."):
         read_range(text)
 

@@ -323,7 +323,7 @@ async def test_two_clusters_at_one_host_see_nothing_of_each_other(tmp_path, host
         await until(gone)
 
 
-async def test_each_way_of_failing_to_connect_says_what_to_do(tmp_path, host):
+async def test_each_cause_of_a_failed_engine_connection_is_reported_with_advice(tmp_path, host):
     stranger = authority(tmp_path / "stranger")
     certificate, key = (file.read_text() for file in write_pair(stranger, "stranger"))
     _, other_key = (file.read_text() for file in write_pair(host.authority, "other"))

@@ -64,7 +64,7 @@ async def test_a_fixed_path_segment_takes_precedence_over_an_id(world):
 
 
 @pytest.mark.parametrize("kind", ["application", "database"])
-async def test_an_action_finds_its_resource_and_the_other_one_that_its_path_names(world, kind):
+async def test_an_action_receives_its_resource_and_the_other_resource_in_its_path(world, kind):
     environment = await world.environment()
     service = await getattr(world, kind)(environment)
     stage = await world.made(f"/environment/{environment}/stage", {"name": "first"})
@@ -113,7 +113,7 @@ async def test_a_limited_token_cannot_use_a_second_resource_outside_its_limits(w
     assert (await world.put(f"/stage/{stage}/service/{outside}", token=token)).status == 404
 
 
-async def test_a_path_parameter_may_be_a_word(world):
+async def test_a_path_parameter_may_be_a_string_of_limited_length(world):
     stage = await world.made(f"/environment/{await world.environment()}/stage", {"name": "first"})
     assert (await world.get(f"/stage/{stage}/region/eu-west-3"))["word"] == "eu-west-3"
     assert (await world.get(f"/stage/{stage}/region/{'x' * 256}")).status == 404

@@ -29,7 +29,7 @@ def test_an_application_that_fills_the_disk_is_ended_and_writes_continue(tmp_pat
     assert seen["neighbour"] == [[1, 0]]
 
 
-def test_on_a_full_disk_a_service_can_be_stopped_and_its_neighbour_goes_on(tmp_path: Path):
+def test_on_a_full_disk_one_service_can_be_stopped_and_another_continues_to_run(tmp_path: Path):
     seen = fill(tmp_path, 0)
     assert seen["stop"] == 202
     assert seen["neighbour"] == [[1, 0]]

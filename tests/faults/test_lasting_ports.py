@@ -53,7 +53,7 @@ def watched(port: int) -> Iterator[Callable[[], int]]:
         watching.cancel()
 
 
-@pytest.mark.parametrize("storage", [[], [STORAGE]], ids=["many", "alone"])
+@pytest.mark.parametrize("storage", [[], [STORAGE]], ids=["without volume", "with volume"])
 async def test_the_port_of_a_stopped_service_is_reserved_until_the_service_is_deleted(tmp_path, storage):
     async with inside(tmp_path, isolation_networks=False) as there:
         shop = await there.application("serves", ports=[HTTP], storage=storage)

@@ -199,7 +199,9 @@ class Tale:
         assert {len(route.endpoints) for route in routes} == {len(meant)}, where
 
 
-@pytest.mark.parametrize("alone", [False, *nightly(True)], ids=["beside", "alone"])
+@pytest.mark.parametrize(
+    "alone", [False, *nightly(True)], ids=["several instances", "one instance with volume"]
+)
 @pytest.mark.parametrize("deed", [*DEEDS[:3], *nightly(*DEEDS[3:])])
 async def test_a_worker_that_lost_its_lease_undoes_no_later_change(world: Any, deed: str, alone: bool):
     if alone and deed == "shrink":

@@ -131,7 +131,7 @@ async def test_a_replica_paused_in_a_transaction_is_disconnected(postgres_url: s
     await until(partial(closed, paused))
 
 
-async def test_a_long_transaction_is_waited_for(postgres_url: str):
+async def test_a_write_waits_for_a_long_transaction_of_another_replica(postgres_url: str):
     """Otherwise a slow replica would be cut off."""
     slow = await asyncpg.connect(postgres_url)
     async with store_at(postgres_url) as store:

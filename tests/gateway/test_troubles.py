@@ -64,7 +64,7 @@ async def test_sigterm_ends_a_gateway_only_after_its_server_and_starts_no_new_on
     await until(lambda: not processes_of(town.folder))
 
 
-async def test_a_relieved_gateway_logs_no_error(town: GatewayTown):
+async def test_a_replaced_gateway_ends_without_logging_an_error(town: GatewayTown):
     await town.shop(await town.instance("one"))
     await town.replace()
     await until(lambda: len(processes_of(town.folder)) == 1)

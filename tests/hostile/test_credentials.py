@@ -153,7 +153,9 @@ def test_the_credential_tests_cover_every_credential_that_the_server_sends():
 
 
 @each_credential
-async def test_a_credential_is_sent_to_its_own_host(family: Family, secret: str, tmp_path: Path):
+async def test_each_stored_credential_is_sent_to_the_host_it_was_stored_for(
+    family: Family, secret: str, tmp_path: Path
+):
     async with listening(tmp_path) as (world, ears):
         ground = await GROUNDS[family.name, secret](world, ears)
         await ground.use()

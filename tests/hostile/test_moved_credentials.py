@@ -162,7 +162,7 @@ def signatures(request: bytes) -> int:
     return len(found[1].split()) if found else 0
 
 
-async def test_deliveries_are_replayed_to_the_address_they_were_sent_to_alone(tmp_path: Path):
+async def test_deliveries_are_not_replayed_after_the_webhook_address_changed(tmp_path: Path):
     async with listening(tmp_path) as (world, ears):
         path = (await webhook_ground(world, ears)).paths["webhook"]
         first = (await world.post(f"{path}/test"))["id"]

@@ -58,7 +58,7 @@ async def test_readers_without_admin_see_the_host_of_an_address_alone(world: Wor
     ]
 
 
-async def test_admin_sees_the_whole_address(world: World):
+async def test_admins_see_the_unredacted_webhook_address(world: World):
     path = await made(world)
     assert (await world.get(path))["target_url"] == SLACK
     assert (await world.get(path.rpartition("/")[0]))["results"][0]["target_url"] == SLACK
@@ -83,7 +83,7 @@ async def test_a_redacted_webhook_address_sent_back_keeps_the_stored_one(world: 
 
 
 @pytest.mark.parametrize("address", [SHOWN, "https://elsewhere.example/***"])
-async def test_a_redacted_address_is_refused(world: World, address: str):
+async def test_a_redacted_webhook_address_cannot_be_stored_as_the_address(world: World, address: str):
     body = {"target_url": address, "events": EVENTS}
     answer = await world.post(f"/organization/{world.org}/webhook", body)
     assert (answer.status, answer.message.partition(":")[0]) == (400, "target_url")

@@ -72,7 +72,9 @@ async def test_other_one_time_secrets_are_also_repeated_for_only_a_minute(world:
     assert (await world.post(path, body, headers=KEY, token=who)).status == 409
 
 
-async def test_an_answer_with_a_client_chosen_secret_is_repeated_without_the_minute_limit(world: World):
+async def test_an_idempotent_answer_that_creates_no_secret_can_be_repeated_after_more_than_a_minute(
+    world: World,
+):
     webhook = await world.made(
         f"/organization/{world.org}/webhook",
         {"target_url": "https://receiver.example/", "events": ["DEPLOYMENT_STARTED"]},

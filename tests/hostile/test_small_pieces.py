@@ -43,7 +43,7 @@ async def counted_town(monkeypatch, at_once):
         yield town, shop, counts
 
 
-@pytest.mark.parametrize("at_once", [0, sys.maxsize], ids=["as it is", "the control"])
+@pytest.mark.parametrize("at_once", [0, sys.maxsize], ids=["yielding", "without yielding"])
 async def test_forwarding_an_answer_in_tiny_chunks_yields_to_other_clients(monkeypatch, at_once):
     async def answer(heard):
         heard.out.write(f"HTTP/1.1 200 OK\r\n{CHUNKED}\r\n\r\n".encode() + BODY)
@@ -55,7 +55,7 @@ async def test_forwarding_an_answer_in_tiny_chunks_yields_to_other_clients(monke
     assert counts.most > 5000 if at_once else counts.most < 600
 
 
-@pytest.mark.parametrize("at_once", [0, sys.maxsize], ids=["as it is", "the control"])
+@pytest.mark.parametrize("at_once", [0, sys.maxsize], ids=["yielding", "without yielding"])
 async def test_forwarding_a_body_in_tiny_chunks_yields_to_other_clients(monkeypatch, at_once):
     async with counted_town(monkeypatch, at_once) as (town, shop, counts):
         head = request("/", "POST", SHOP, CHUNKED)

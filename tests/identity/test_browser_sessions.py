@@ -86,7 +86,7 @@ async def test_a_cross_site_request_cannot_open_a_browser_session(world, browser
 # The two secrets
 
 
-async def test_the_cookie_alone_is_refused(world, browser):
+async def test_a_session_cookie_without_the_key_of_the_page_is_refused(world, browser):
     """A service on another port of the same host is sent the cookie."""
     await browser.sign_in()
     assert (await browser.call("GET", "/account", key="")).status == 401

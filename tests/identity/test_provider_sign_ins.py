@@ -231,7 +231,7 @@ async def test_an_id_token_with_another_nonce_audience_or_time_is_refused(world,
     assert problem(await come_back(browser, issuer)) == ("clock" if "exp" in claims else "refused")
 
 
-async def test_a_wrong_code_is_refused(world, issuer, browser):
+async def test_a_sign_in_with_a_wrong_authorization_code_is_refused(world, issuer, browser):
     await invite(world, ADA, Scope.READ)
     assert problem(await come_back(browser, issuer, code="guessed")) == "refused"
 

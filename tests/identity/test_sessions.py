@@ -119,7 +119,7 @@ async def test_only_an_api_token_can_be_exchanged_for_a_session(world, issuer):
         assert "Only an API token" in answer.message
 
 
-async def test_a_session_comes_as_bearer_only(world):
+async def test_a_session_is_accepted_only_with_the_bearer_scheme(world):
     header = await session(world)
     assert await enters(world, header)
     assert not await enters(world, header.replace("Bearer", "Token"))

@@ -80,7 +80,7 @@ async def test_a_repeated_creation_shows_the_token_again_for_a_minute(world, clo
     assert (late.status, late.message[:27]) == (409, "Use another Idempotency-Key")
 
 
-async def test_a_token_is_at_rest_only_as_a_digest(world, database_url):
+async def test_the_database_stores_only_the_digest_of_a_token(world, database_url):
     """Although the answer to its creation is kept for a twin, too."""
     made = await world.post(path(world), {"name": "ci-of-the-shop"}, headers={"idempotency-key": "k"})
     await status(world, made["token"])
@@ -204,7 +204,7 @@ async def test_a_token_expires_to_the_millisecond_even_if_it_was_accepted_just_b
 # How much it may do
 
 
-async def test_each_token_has_its_own_budget(world, clock):
+async def test_a_token_with_its_own_rate_limit_is_limited_by_it_and_affects_no_other(world, clock):
     made = await make(world, rate_limit=2)
     answers = [await world.get("/organization", token=made["token"]) for _ in range(3)]
     assert [answer.status for answer in answers] == [200, 200, 429]

@@ -118,7 +118,7 @@ async def test_an_application_waits_for_no_job_of_another_request(
     assert await beside_a_run(world, monkeypatch, is_same=False) == "RUNNING"
 
 
-async def test_jobs_of_the_same_request_hold_up_an_application(
+async def test_an_application_deployed_in_the_same_request_waits_for_the_job(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await beside_a_run(world, monkeypatch, is_same=True) == "QUEUED"

@@ -62,7 +62,9 @@ async def test_a_failed_run_reaches_webhooks_and_audit_and_sets_its_job_to_error
     assert (await world.get(f"/environment/{environment}/status"))["state"] == "ERROR"
 
 
-async def test_the_next_success_ends_the_error(world: World, programs: Programs) -> None:
+async def test_a_successful_run_after_failed_ones_ends_the_error_state_of_the_job(
+    world: World, programs: Programs
+) -> None:
     webhook = await subscribe(world)
     job = await ready_job(world)
     programs.codes = [3, 3]

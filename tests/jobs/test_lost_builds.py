@@ -36,7 +36,7 @@ async def become_due(world: World) -> None:
     await world.run(OFTEN)
 
 
-async def test_a_due_run_whose_build_is_gone_starts_what_is_built_again(world: World):
+async def test_a_due_run_of_a_job_whose_build_was_lost_rebuilds_the_same_commit_and_starts_it(world: World):
     programs = Programs(world)
     job = await ready_job(world, source=DOCKER, schedule=cron("0 * * * *"))
     commit = (await deployments(world, job))[0]["git_commit_id"]

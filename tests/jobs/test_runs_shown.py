@@ -87,7 +87,7 @@ async def test_a_run_whose_time_passes_while_its_engine_is_away_says_what_it_wai
     assert (shown["status"], shown["message"]) == ("FAILED", waited)
 
 
-async def test_a_run_is_cancelled(world: World) -> None:
+async def test_a_running_job_run_can_be_cancelled(world: World) -> None:
     programs = Programs(world)
     programs.gate = asyncio.Event()
     job = await ready_job(world, schedule=YEARLY, max_nb_restart=3)
@@ -104,7 +104,7 @@ async def test_a_run_is_cancelled(world: World) -> None:
     assert (again.status, "is CANCELED" in again.message) == (409, True)
 
 
-async def test_a_retry_that_waits_is_cancelled(world: World) -> None:
+async def test_a_queued_retry_of_a_job_run_can_be_cancelled(world: World) -> None:
     programs = Programs(world)
     programs.codes = [1]
     job = await ready_job(world, schedule=YEARLY, max_nb_restart=3)
@@ -120,7 +120,7 @@ async def test_a_retry_that_waits_is_cancelled(world: World) -> None:
     assert len(programs.started) == 1
 
 
-async def test_each_run_has_a_log_of_its_own(world: World) -> None:
+async def test_the_log_of_a_job_run_has_only_lines_of_that_run(world: World) -> None:
     job = await ready_job(world)
     for message in ("first", "second"):
         world.engine.writes = message

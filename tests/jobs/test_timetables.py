@@ -55,7 +55,7 @@ async def test_a_stopped_job_does_not_run_until_it_is_deployed_again(world: Worl
 
 
 @pytest.mark.parametrize("end", ["uninstall", "delete"])
-async def test_a_job_that_is_gone_does_not_run(world: World, end: str) -> None:
+async def test_an_uninstalled_or_deleted_job_has_no_scheduled_runs(world: World, end: str) -> None:
     programs = Programs(world)
     job = await ready_job(world)
     if end == "uninstall":

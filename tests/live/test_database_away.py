@@ -93,7 +93,7 @@ async def test_a_log_line_during_a_database_outage_is_delivered_after_the_reconn
         assert await client.lines(1) == ["meanwhile"]
 
 
-@pytest.mark.parametrize("is_revoked", [False, True], ids=["away", "the control"])
+@pytest.mark.parametrize("is_revoked", [False, True], ids=["database outage", "revoked token"])
 async def test_a_websocket_closed_by_a_database_outage_has_another_code_than_for_a_revoked_token(
     world: World, address: str, app: str, outage, is_revoked: bool
 ):
@@ -111,7 +111,7 @@ async def test_a_websocket_closed_by_a_database_outage_has_another_code_than_for
         assert (closed.kind, closed.code) == (CLOSE, 1008 if is_revoked else 1013)
 
 
-@pytest.mark.parametrize("is_revoked", [False, True], ids=["away", "the control"])
+@pytest.mark.parametrize("is_revoked", [False, True], ids=["database outage", "revoked token"])
 async def test_a_command_ended_by_a_database_outage_gets_the_reason(
     world: World, address: str, app: str, outage, is_revoked: bool, monkeypatch: pytest.MonkeyPatch
 ):

@@ -41,7 +41,7 @@ async def until(client: Client, state: dict[str, Any], wanted: dict[str, str]) -
             del state[id]
 
 
-async def test_a_stream_begins_with_all_statuses_as_they_are_read(
+async def test_a_status_stream_begins_with_the_same_statuses_as_the_read_endpoint(
     world: World, address: str, environment: str
 ):
     app, database = await world.application(environment), await world.database(environment)

@@ -41,7 +41,9 @@ async def test_a_log_websocket_closes_when_its_token_is_revoked(world, address, 
         assert (closed.kind, closed.code) == (CLOSE, 1008)
 
 
-@pytest.mark.parametrize(("ask", "ends"), [(0.05, True), (1000.0, False)], ids=["asked", "the control"])
+@pytest.mark.parametrize(
+    ("ask", "ends"), [(0.05, True), (1000.0, False)], ids=["token checked soon", "token checked late"]
+)
 async def test_a_quiet_websocket_ends_soon_after_its_token_is_revoked(world, app, ask, ends):
     world.installation.app._streams = Streams(quiet=1000.0, ask=ask)
     token = await world.new_token("Read")

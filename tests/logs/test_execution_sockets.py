@@ -52,7 +52,7 @@ async def test_a_message_that_is_too_large_ends_the_websocket_and_the_command(wo
         await world.engine.executions[-1].closed.wait()
 
 
-@pytest.mark.parametrize("is_written", [False, True], ids=["away", "the control"])
+@pytest.mark.parametrize("is_written", [False, True], ids=["database outage", "database available"])
 async def test_a_client_learns_the_exit_code_also_while_the_database_is_away(
     world, app, address, monkeypatch, is_written
 ):
@@ -101,7 +101,7 @@ async def test_output_of_a_command_is_not_read_while_the_client_does_not_read(wo
         writer.close()
 
 
-@pytest.mark.parametrize("seconds", [0.001, 60.0], ids=["as it is", "the control"])
+@pytest.mark.parametrize("seconds", [0.001, 60.0], ids=["yielding", "without yielding"])
 async def test_answering_many_pings_yields_to_other_clients(world, app, address, monkeypatch, seconds):
     monkeypatch.setattr(websocket, "_AT_ONCE", seconds)
     answer_ping = websocket.WebSocket.handle_ping

@@ -67,7 +67,7 @@ async def test_logs_that_were_set_aside_are_restored_unchanged(logs: Logs, tmp_p
     assert (said(logs, "shop"), said(logs, "shop", "1")) == (["running"], ["built"])
 
 
-async def test_lines_are_kept_for_some_days(tmp_path: Path):
+async def test_log_lines_are_deleted_after_the_retention_in_days(tmp_path: Path):
     clock = HandClock()
     logs = Logs(tmp_path / "logs", 1 << 30, 14, clock)
     for number in range(40):

@@ -54,7 +54,7 @@ async def test_a_log_websocket_sends_the_last_thousand_lines_and_then_new_ones(
         }
 
 
-async def test_missing_lines_are_announced(world):
+async def test_a_websocket_announces_that_log_lines_are_missing(world):
     async def lines():
         yield Gone()
 

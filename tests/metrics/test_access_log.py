@@ -81,7 +81,7 @@ async def test_a_caller_without_a_valid_token_has_no_actor(world: World, file: P
     assert (line["actor"], line["organization"]) == (None, None)
 
 
-async def test_no_line_has_a_token_or_a_query(world: World, file: Path):
+async def test_the_access_log_contains_no_tokens_and_no_query_strings(world: World, file: Path):
     token = await world.new_token("Read")
     jwt = "eyJhbGciOiJub25lIn0.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"
     for path in (f"/nothing/{token}", f"/project/{jwt}/x", f"/organization?token={token}&jwt={jwt}"):
@@ -183,7 +183,7 @@ async def test_lines_that_a_disk_does_not_take_are_dropped_and_counted(tmp_path:
     assert dropped[0].__dict__["lines"] == 2
 
 
-async def test_waiting_lines_are_bounded(file: Path, monkeypatch):
+async def test_the_number_of_unwritten_access_log_lines_is_bounded(file: Path, monkeypatch):
     monkeypatch.setattr(line_log, "MOST_WAITING", 3)
     async with make_world(access_log=True, access_log_file=str(file)) as world:
         log = world.installation.app.access_log
@@ -194,7 +194,7 @@ async def test_waiting_lines_are_bounded(file: Path, monkeypatch):
         assert (len(log._lines), log.dropped) == (3, 7)
 
 
-async def test_without_the_setting_there_is_no_log(tmp_path: Path):
+async def test_without_the_setting_access_log_no_access_log_is_written(tmp_path: Path):
     async with make_world() as world:
         assert world.installation.app.access_log is None
 

@@ -126,7 +126,7 @@ async def test_waiting_work_is_counted_by_queue_with_the_age_of_the_oldest(world
     assert value(text, "deployments_oldest_seconds") == 90
 
 
-async def test_work_in_progress_is_counted_as_held_and_not_as_due(world: World):
+async def test_claimed_work_is_counted_in_queue_held_and_not_in_queue_due(world: World):
     world.engine.gate = asyncio.Event()
     app = await world.application()
     await world.post(f"/application/{app}/deploy")
@@ -199,7 +199,7 @@ async def test_restart_counts_are_kept_only_for_instances_in_the_latest_list_of_
 
 
 @pytest.mark.parametrize("result", ["succeeded", "failed"])
-async def test_a_build_is_counted_by_its_result(world: World, result: str):
+async def test_build_metrics_are_labelled_with_the_result(world: World, result: str):
     world.builder.broken = "a step failed" if result == "failed" else ""
     await deployed(world)
     assert await measured(world, "build_duration_seconds_count", result=result) == 1

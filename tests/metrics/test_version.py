@@ -57,7 +57,9 @@ def test_the_commit_of_a_detached_head_is_found(checkout: Path):
     assert commit_of(checkout) == git(checkout, "rev-parse", "HEAD")
 
 
-def test_the_commit_of_a_further_working_tree_is_its_own(checkout: Path, tmp_path: Path):
+def test_a_git_worktree_reports_its_own_commit_and_not_that_of_the_main_checkout(
+    checkout: Path, tmp_path: Path
+):
     git(checkout, "worktree", "add", "-q", "-b", "other", str(tmp_path / "other"))
     git(tmp_path / "other", "commit", "-q", "--allow-empty", "-m", "Other")
     assert commit_of(tmp_path / "other") == git(tmp_path / "other", "rev-parse", "HEAD")

@@ -50,7 +50,7 @@ async def test_without_a_metrics_token_every_credential_is_refused(database_url:
             assert await statuses(world, token) == {401}, token
 
 
-async def test_metrics_are_open_where_the_operator_says_so(database_url: str) -> None:
+async def test_metrics_need_no_token_with_the_setting_open_metrics(database_url: str) -> None:
     """The negative control."""
     async with make_world(database_url, open_metrics=True) as world:
         assert await statuses(world, None) == {200}

@@ -36,7 +36,7 @@ def test_every_region_has_name_country_and_city(cloud: str, region: CloudRegion)
 
 
 @rows(("cloud", "region"), EVERY)
-def test_the_zones_of_a_region_are_its_own(cloud: str, region: CloudRegion) -> None:
+def test_zones_of_a_region_are_distinct_and_named_after_the_region(cloud: str, region: CloudRegion) -> None:
     assert len(set(region.zones)) == len(region.zones)
     if cloud == "azure":
         assert region.zones in ((), ("1", "2", "3"))

@@ -89,7 +89,7 @@ def test_a_connection_url_contains_all_parts_with_special_characters_escaped(
     password=st.text(),
     database=st.text(),
 )
-def test_a_url_can_be_taken_apart_again(
+def test_a_database_url_can_be_parsed_into_the_parts_it_was_built_from(
     type: str, host: str, port: int, login: str, password: str, database: str
 ):
     parts = urlsplit(url(type, host, port, login, password, database))
@@ -133,7 +133,7 @@ def test_any_name_of_a_database_makes_valid_names_of_variables(name: str):
 # How one is run
 
 
-def test_each_type_has_its_image():
+def test_each_database_type_runs_the_docker_image_of_its_program():
     assert [image(type, "9") for type in TYPES] == ["postgres:9", "mysql:9", "mongo:9", "redis:9"]
 
 

@@ -68,7 +68,7 @@ def test_masking_leaves_no_secret_in_any_text(values, before, after):
         assert is_trivial(value) or all(is_trivial(one) or one not in shown for one in values)
 
 
-def test_text_without_a_value_stays_as_it_is():
+def test_text_without_a_secret_value_is_not_changed_by_masking():
     mask = Mask([SECRET, "abc123"])
     for text in ("", "abc12", "s3cret", "\0" * 7, "ünïcode", "\udc80"):
         assert mask.text(text) == text

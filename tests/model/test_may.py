@@ -172,7 +172,7 @@ def test_nothing_outside_an_actors_organizations_is_allowed(who, need, where):
 
 
 @given(permits, limits, needs, wheres)
-def test_limits_never_add_a_right(permits, limits, need, where):
+def test_limiting_a_token_to_resources_never_adds_a_permission(permits, limits, need, where):
     if may(actor(*permits, limited_to=limits), need, where):
         assert may(actor(*permits), need, where)
 

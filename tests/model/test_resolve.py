@@ -70,7 +70,7 @@ def test_a_variable_overrides_a_secret_of_a_farther_level_and_is_not_secret():
 # Aliases
 
 
-def test_an_alias_has_the_value_of_what_it_stands_for():
+def test_an_alias_has_the_value_of_its_target():
     alias = said("B", "an old copy", stands_for="id of A")
     assert of([alias], plain(A="1")) == {"B": "1", "A": "1"}
 
@@ -91,7 +91,7 @@ def test_an_alias_of_a_secret_is_a_secret():
     assert found.secrets == {"A", "B"}
 
 
-def test_an_alias_of_a_built_in_variable_has_its_value_as_it_is():
+def test_the_value_of_an_alias_of_a_built_in_variable_is_not_interpolated():
     built_in = said("QOVERY_PROJECT_ID", "{{A}}", interpolated=False)
     assert of([said("ID", stands_for=built_in.id)], [built_in])["ID"] == "{{A}}"
 
@@ -156,7 +156,7 @@ def test_a_file_in_a_file_is_refused_with_both_keys():
         resolve([[said("A", mount_path="/f"), said("B", mount_path="/f/g/h")]])
 
 
-def test_a_file_that_is_overridden_is_there_once_with_the_nearer_content():
+def test_an_overridden_file_variable_is_written_once_with_the_content_of_the_nearer_level():
     near, far = said("A", "near", id="1", mount_path="/f"), said("A", "far", id="2", mount_path="/f")
     assert resolve([[near], [far]]).files == {"/f": b"near"}
 
@@ -181,7 +181,7 @@ def test_a_file_that_is_overridden_is_there_once_with_the_nearer_content():
         ("", ""),
     ],
 )
-def test_names_in_values_are_looked_up(value: str, expected: str):
+def test_references_to_variables_in_values_are_interpolated(value: str, expected: str):
     levels = [[said("V", value)], [*plain(A="1", T="{{A}} and {{B.C-d_E}}"), said("B.C-d_E", "2")]]
     assert of(*levels)["V"] == expected
 

@@ -173,7 +173,7 @@ def later_version(folder: Path) -> None:
     connection.close()
 
 
-def test_a_database_of_a_later_version_is_reported_with_the_way_out(tmp_path):
+def test_serve_refuses_a_database_of_a_later_version_with_advice(tmp_path):
     asyncio.run(stopped(tmp_path, ""))
     later_version(tmp_path)
     check_plain(
@@ -203,7 +203,7 @@ def test_a_failed_backup_prints_its_reason_without_a_traceback_and_leaves_no_fil
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_a_file_that_is_no_database_is_reported_with_the_way_out(tmp_path):
+def test_serve_refuses_a_file_that_is_no_database_with_advice_to_restore(tmp_path):
     (tmp_path / DATABASE).write_bytes(b"not a database at all, but long enough to be looked at" * 100)
     check_plain(start("serve", "--port", "0", "--data-dir", str(tmp_path)), 1, "restore")
 
@@ -257,7 +257,7 @@ def test_doctor_sees_a_key_that_others_may_read(tmp_path):
 
 
 @pytest.mark.parametrize("happened", ["lost", "replaced"])
-def test_doctor_sees_a_key_that_does_not_fit(tmp_path, happened):
+def test_doctor_reports_a_lost_or_replaced_key_file(tmp_path, happened):
     asyncio.run(stopped(tmp_path, ""))
     (tmp_path / "key").unlink() if happened == "lost" else (tmp_path / "key").write_text("5e" * 32)
     assert findings("--data-dir", str(tmp_path))["Secrets"][0] == "fail"
@@ -269,7 +269,7 @@ def test_doctor_reports_an_unreachable_database_without_its_password(tmp_path):
     assert "pass-word" not in str(found)
 
 
-def test_doctor_sees_a_misspelt_variable(tmp_path):
+def test_doctor_warns_of_a_misspelled_environment_variable(tmp_path):
     found = findings("--data-dir", str(tmp_path), WINDLASS_PROT="9000")
     assert found["Settings"][0] == "warn"
     assert "WINDLASS_PROT" in found["Settings"][1]

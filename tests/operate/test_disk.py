@@ -58,7 +58,7 @@ def look(tmp_path, monkeypatch):
         (5 * GIB, 0, 0, "ok"),
     ],
 )
-def test_bytes_and_inodes_are_checked(look, free, files, of, level):
+def test_free_bytes_and_free_inodes_determine_the_level_of_the_disk_check(look, free, files, of, level):
     assert look(free, files, of).level == level
 
 

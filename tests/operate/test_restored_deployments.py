@@ -83,7 +83,7 @@ async def there(request) -> AsyncIterator[Place]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("since", ["deployed", "stopped"])
-async def test_a_restored_version_runs_again_and_the_next_one_runs_its_own_program(
+async def test_after_a_restore_the_backed_up_version_runs_and_the_next_deployment_runs_its_new_program(
     there: Place, tmp_path: Path, since: str
 ):
     repository, file = Repository(there.beside / "repository"), tmp_path / "all.zip"

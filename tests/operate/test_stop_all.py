@@ -161,7 +161,7 @@ async def test_a_repeated_stop_all_stops_nothing(left):
         assert await apart(stopping.here(settings, sure, parts=fake_parts(engine))) == count
 
 
-async def test_answering_no_stops_nothing(left):
+async def test_stop_all_stops_nothing_if_the_confirmation_is_refused(left):
     settings, engine, apps = left
 
     def unsure(count: int) -> None:

@@ -91,7 +91,7 @@ asyncio.run(bounded_detection().run("org", sum, range(10**14)))
 """
 
 
-async def test_a_server_that_is_killed_leaves_no_call_and_no_process_that_forks_them():
+async def test_a_killed_server_leaves_no_helper_processes_of_bounded_calls():
     server = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER)
     await until(lambda: len(processes_of_calls(server.pid)) == 2)
     left = processes_of_calls(server.pid)

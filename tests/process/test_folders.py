@@ -187,7 +187,9 @@ def test_engines_notify_each_other_even_after_the_notification_file_was_deleted(
     assert second.last_notification() == after  # negative control
 
 
-@pytest.mark.parametrize("is_made_with_parents", [False, True], ids=["as it is", "negative control"])
+@pytest.mark.parametrize(
+    "is_made_with_parents", [False, True], ids=["parents not created", "parents created"]
+)
 async def test_a_moved_data_directory_is_not_recreated(tmp_path, monkeypatch, is_made_with_parents):
     """The operator could not move it back to its place then."""
     data, aside = tmp_path / "data", tmp_path / "aside"

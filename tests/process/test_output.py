@@ -39,7 +39,7 @@ MIB = 1 << 20
         (b"y" * 300_000, ["y" * 16_384] * 18 + ["y" * 5_088]),
     ],
 )
-def test_output_becomes_lines(tmp_path, written, lines):
+def test_output_of_an_instance_is_split_into_lines(tmp_path, written, lines):
     with (tmp_path / "output").open("wb") as file:
         prepare(file.fileno())
         file.seek(0, os.SEEK_END)
@@ -60,7 +60,7 @@ def test_output_becomes_lines(tmp_path, written, lines):
     again.close()
 
 
-@pytest.mark.parametrize("at_once", [0, 1 << 30], ids=["as it is", "the control"])
+@pytest.mark.parametrize("at_once", [0, 1 << 30], ids=["in batches", "all at once"])
 def test_endless_short_output_lines_are_handed_over_in_small_batches(tmp_path, monkeypatch, at_once):
     """The event loop handles them: all requests wait meanwhile."""
     if at_once:

@@ -37,7 +37,7 @@ async def test_with_an_older_database_no_instance_on_a_cluster_is_started_or_end
     assert seen["message"].startswith("Ask the operator of this server to start it with its newest database")
 
 
-async def test_with_adopt_deployments_of_a_newer_database_end_before_this_one_starts_its_own(world):
+async def test_with_adopt_instances_from_a_newer_database_are_stopped_before_own_ones_start(world):
     east = await cluster(world)
     app = await application_on(world, east)
     await deploy(world, app)

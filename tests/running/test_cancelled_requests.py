@@ -125,7 +125,7 @@ async def test_cancelling_a_request_needs_the_right_to_deploy_all_of_it(world: W
 
 
 @pytest.mark.parametrize("body", [[], {"force_cancel": "yes"}, {"deployment": "all"}])
-async def test_a_wrong_body_cancels_nothing(world: World, body):
+async def test_a_cancel_request_with_an_invalid_body_cancels_nothing(world: World, body):
     app = await world.application()
     request = await deploy(world, app)
     answer = await world.post(f"/deploymentQueue/{request}/cancelDeployment", body)

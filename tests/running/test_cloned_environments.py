@@ -131,7 +131,9 @@ async def test_variables_of_a_copy_refer_to_the_copies(world: World, shop: Shop)
     assert (await variables_of(world, shop.web))["COLOUR"]["value"] == "red"
 
 
-async def test_a_deployed_copy_gets_its_own_values(world: World, shop: Shop):
+async def test_a_deployed_clone_has_copied_variables_and_the_built_in_variables_of_its_environment(
+    world: World, shop: Shop
+):
     copy = (await world.post(f"/environment/{shop.id}/clone", {"name": "staging"}))["id"]
     web = (await services_of(world, copy))["web"]["id"]
     await world.post(f"/environment/{copy}/deploy")

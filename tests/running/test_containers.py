@@ -257,7 +257,9 @@ async def test_a_wrong_name_or_tag_is_refused_by_name(world: World, field: str, 
         ("localhost:5000/shop", "localhost:5000", "GENERIC_CR"),
     ],
 )
-async def test_a_container_shows_its_registry(world: World, name: str, host: str, kind: str):
+async def test_a_container_service_shows_the_name_and_kind_of_its_registry(
+    world: World, name: str, host: str, kind: str
+):
     one = await container(world, image_name=name)
     registry = (await world.get(f"/container/{one}"))["registry"]
     assert (registry["name"], registry["kind"]) == (host, kind)

@@ -48,7 +48,7 @@ async def test_the_ingress_status_of_a_service_without_a_public_port_is_ready(wo
     assert await ingress(world, f"/application/{app}") == "READY"
 
 
-async def test_a_first_release_that_does_not_come_up_has_its_own_state(world: World):
+async def test_the_ingress_status_of_a_failed_first_release_is_deployment_error(world: World):
     world.engine.broken = "no room"
     app = await world.application(ports=[PORT])
     await deploy(world, app)

@@ -26,7 +26,7 @@ async def status(world: World, app: str) -> Any:
     return (await world.get(f"/application/{app}/status")).json
 
 
-async def test_an_engine_that_comes_back_empty_starts_everything_again(world: World):
+async def test_all_services_are_restarted_after_their_engine_returns_without_instances(world: World):
     apps = [await deployed(world), await deployed(world, **TWO)]
     world.engine.instances.clear()  # without a word, nothing is noticed
     await world.run(60)

@@ -168,7 +168,7 @@ async def test_a_built_in_variable_has_a_lower_limit_of_aliases(street, monkeypa
 
 
 @pytest.mark.parametrize("most", [VARIABLES, variables.MOST_AT_LEVEL])
-async def test_a_level_has_a_limited_number_of_variables(street, monkeypatch, most):
+async def test_the_number_of_variables_per_level_is_limited(street, monkeypatch, most):
     """Negative control: without so small a number, there is another one."""
     monkeypatch.setattr(variables, "MOST_AT_LEVEL", most)
     service = f"/application/{street.applications[0]}"

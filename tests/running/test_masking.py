@@ -130,7 +130,7 @@ async def test_a_cut_line_that_could_end_in_a_secret_is_masked_when_the_server_s
         assert beginning not in on_the_disk(world)
 
 
-async def test_messages_about_a_failed_deployment_have_no_secret_in_them(world: World):
+async def test_messages_about_a_failed_deployment_contain_no_secret(world: World):
     app = await shop(world, KEY=SECRET)
     world.engine.exits = f"wrote {SECRET} and ended"
     deployment = await deployed(world, app)

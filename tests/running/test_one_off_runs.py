@@ -87,7 +87,7 @@ async def test_a_one_off_command_runs_in_the_deployed_build_and_returns_its_exit
     assert "migrating" in [line["message"] for line in log]
 
 
-async def test_a_failed_command_leaves_the_service_as_it_is(world, app):
+async def test_a_failed_one_off_command_does_not_change_the_status_of_its_service(world, app):
     before = await status(world, app)
     done, _ = await ended(world, app, code=3)
     assert (done["status"], done["run"]["exit_code"]) == ("FAILED", 3)

@@ -42,7 +42,7 @@ async def reaches(world: World, app: str, state: str) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_an_engine_that_hangs_holds_up_no_deployment_on_another(database_url):
+async def test_a_hanging_engine_delays_no_deployment_on_other_engines(database_url):
     async with make_world(database_url, parallel_deployments=SLOTS) as world:
         east, working = await hanging(world, SLOTS + 3)
         app = await world.application()

@@ -104,7 +104,7 @@ async def test_a_run_that_exits_with_another_code_is_a_failed_deployment_with_it
     assert world.engine.instances == {}
 
 
-async def test_a_run_that_cannot_start_says_why(world: World):
+async def test_a_run_that_could_not_start_fails_with_the_reason(world: World):
     task = await new_task(world)
     world.engine.broken = "there is no room"
     deployment = await run(world, task)
@@ -221,7 +221,7 @@ async def test_a_deletion_ends_a_run_under_way(world: World):
     assert world.engine.instances == {}
 
 
-async def test_an_earlier_version_can_be_run_again(world: World):
+async def test_a_rollback_of_a_service_that_runs_once_runs_the_earlier_version_again(world: World):
     task = await new_task(world)
     first = await run(world, task)
     again = await run(world, task, "rollback", {"deployment_id": first["id"]})

@@ -183,7 +183,7 @@ async def test_metric_times_are_continuous_with_null_values_in_a_pause(world: Wo
     assert times[0] % 15 == 0
 
 
-async def test_a_failed_sample_leaves_one_gap(world: World):
+async def test_after_one_missing_sample_the_next_point_is_the_mean_of_both_intervals(world: World):
     """The control of the test above: the mean of two steps is told."""
     app = await deployed(world)
     for seconds, cpu_ms in ((15, 0), (30, 300)):
@@ -202,7 +202,7 @@ async def test_a_stopped_service_has_null_metrics_up_to_now(world: World):
     assert (await metrics(world, app))["instances"][0]["memory"] == [1, None, None, None]
 
 
-async def test_an_hour_of_240_points_is_kept(world: World):
+async def test_metrics_keep_the_latest_240_points(world: World):
     app = await deployed(world)
     for number in range(KEPT + 20):
         use(world.engine, app, memory=number)

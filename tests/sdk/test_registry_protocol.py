@@ -288,7 +288,7 @@ def test_newer_versions_are_tags_of_the_same_form(present, tags, newer):
     assert newer_than(present, tags) == newer
 
 
-def test_tags_are_ordered_for_people():
+def test_image_tags_are_sorted_by_version_and_other_tags_last():
     tags = ["latest", "1.9", "1.10", "2.0.0-rc1", "2.0.0", "edge", "1.10"]
     assert newest_first(tags) == ["2.0.0", "2.0.0-rc1", "1.10", "1.9", "edge", "latest"]
 

@@ -178,7 +178,9 @@ LINKS = [
 
 
 @pytest.mark.parametrize(("links", "leaves"), LINKS)
-async def test_symbolic_links_must_stay_inside(git, repository, into, refused, links, leaves):
+async def test_a_repository_with_a_symlink_that_leads_out_of_it_is_refused(
+    git, repository, into, refused, links, leaves
+):
     repository.put({"a/file": "x"})
     for name, target in links.items():
         repository.link(name, target) if target else repository.put({name: "x"})

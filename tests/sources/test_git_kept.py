@@ -150,7 +150,7 @@ async def test_the_copy_of_another_repository_is_not_used(repository, fetches, t
     assert await fetches.texts(other, other.write(b__txt="2").commit()) == {"b.txt": "2"}
 
 
-async def test_a_damaged_store_is_fetched_again(repository, fetches):
+async def test_a_damaged_kept_copy_of_a_repository_is_fetched_again(repository, fetches):
     await fetches.texts(repository, repository.write(a__txt="1", b__txt="2").commit())
     for pack in (fetches.folder / "copy" / ".git" / "objects" / "pack").iterdir():
         pack.chmod(0o600)

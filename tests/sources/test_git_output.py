@@ -9,7 +9,7 @@ from windlass.sources.git.messages import GitOutput
 from windlass.sources.git.remote import silent
 
 
-@pytest.mark.parametrize("is_control", [False, True], ids=["as it is", "the control"])
+@pytest.mark.parametrize("is_control", [False, True], ids=["bounded", "unbounded"])
 def test_only_the_first_and_last_lines_of_endless_git_output_are_processed(monkeypatch, is_control):
     """The event loop looks at the lines: all requests wait meanwhile."""
     if is_control:

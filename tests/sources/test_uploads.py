@@ -97,7 +97,7 @@ def test_checking_and_unpacking_an_archive_yield_the_same_id(tmp_path):
     assert taken(tmp_path, data) == examine(tmp_path / "archive", LIMITS)
 
 
-def test_a_folder_of_git_is_left_out(tmp_path):
+def test_git_folders_in_an_upload_are_not_unpacked(tmp_path):
     data = packed(entry(".git/config", b"x"), entry("lib/.git", b"gitdir: /etc"), entry("a", b""))
     assert taken(tmp_path, data).files == 1
     assert [path.name for path in (tmp_path / "into").iterdir() if path.is_file()] == ["a"]

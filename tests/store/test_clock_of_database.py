@@ -71,12 +71,16 @@ def by_hand(wrong: int) -> HandClock:
     return HandClock(SystemClock().now() + wrong)
 
 
-@pytest.mark.parametrize(("clock", "taken"), [(WrongClock, 0), (by_hand, 1)], ids=["follows", "alone"])
+@pytest.mark.parametrize(
+    ("clock", "taken"), [(WrongClock, 0), (by_hand, 1)], ids=["clock follows database", "own clock"]
+)
 async def test_a_server_with_a_fast_clock_takes_over_no_leased_work(postgres_url, clock, taken):
     assert await pieces_taken_over(postgres_url, clock) == taken
 
 
-@pytest.mark.parametrize(("clock", "seen"), [(WrongClock, 1), (by_hand, 0)], ids=["follows", "alone"])
+@pytest.mark.parametrize(
+    ("clock", "seen"), [(WrongClock, 1), (by_hand, 0)], ids=["clock follows database", "own clock"]
+)
 async def test_a_server_with_a_fast_clock_still_waits_for_keys_of_running_servers(postgres_url, clock, seen):
     assert await keys_in_the_way(postgres_url, clock) == seen
 

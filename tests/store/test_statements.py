@@ -107,7 +107,7 @@ def test_the_columns_of_a_statement_match_the_fields_of_its_struct(
     assert not any(field.required for field in fields[len(columns) :])
 
 
-def test_every_statement_is_used() -> None:
+def test_every_sql_statement_is_used_in_the_code() -> None:
     """In its own module by its name, or in another one by the names of both."""
     folder = Path(str(tables.__file__)).parent
     texts = {file: file.read_text() for file in folder.parent.rglob("*.py")}

@@ -143,7 +143,7 @@ def test_a_second_stop_signal_ends_a_waiting_server_at_once(tmp_path: Path):
         assert server.stop() == 0
 
 
-def test_after_a_stop_everything_is_in_the_one_file(tmp_path: Path):
+def test_after_a_clean_stop_the_database_file_contains_all_changes_and_no_wal_remains(tmp_path: Path):
     with Command(tmp_path) as server:
         org = call(server.port, "GET", "/organization")["id"]
         project = call(server.port, "POST", f"/organization/{org}/project", {"name": "shop"})

@@ -228,7 +228,7 @@ async def test_variables_are_imported_at_a_service_and_the_levels_above_it(town:
     assert await keys(town, "application") == ["A", "S"]
 
 
-async def test_external_secrets_are_refused(town: Town):
+async def test_variables_of_an_external_secret_manager_are_refused(town: Town):
     manager = {"secret_manager_access_id": str(uuid.uuid4())}
     is_refused(await create(town, "project", **manager), 400, "secret_manager_access_id: ")
     own = f"/variable/{(await create(town, 'project', secret_manager_access_id=None))['id']}"

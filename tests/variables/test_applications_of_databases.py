@@ -68,7 +68,7 @@ async def test_an_application_with_an_alias_of_a_variable_of_a_database_uses_it(
     assert await linked(world, database) == [app]
 
 
-async def test_only_the_chosen_database_is_used(world: World, shop):
+async def test_an_application_is_linked_only_with_the_database_whose_variables_it_uses(world: World, shop):
     environment, app, database = shop
     other = await world.database(environment, name="mail")
     await world.made(f"/application/{app}/environmentVariable", {"key": "A", "value": "{{MAIL_HOST}}"})

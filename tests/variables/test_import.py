@@ -60,7 +60,7 @@ async def test_existing_variables_stay_unless_overwriting_was_asked_for(world: W
     assert (await values(world, f"/application/{app}/environmentVariable"))["A"] == "2"
 
 
-async def test_an_import_is_all_or_nothing(world: World):
+async def test_an_import_with_one_conflict_changes_no_variable(world: World):
     app = await world.application()
     await imported(world, app, one("A", "1"))
     answer = await imported(world, app, one("B", "1"), one("A", "2", secret=True), overwrite=True)

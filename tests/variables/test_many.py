@@ -36,7 +36,9 @@ async def test_pages_of_variables_continue_across_levels(town: Town, base: str):
         assert {page["pagination"]["total_count"] for page in pages} == {len(whole)}
 
 
-async def test_a_page_decodes_only_its_own_variables(town: Town, monkeypatch: pytest.MonkeyPatch):
+async def test_listing_a_page_of_variables_decodes_only_those_of_the_page(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+):
     for number in range(3):
         await town.says("project", f"A_{number}")
 

@@ -285,7 +285,7 @@ async def test_a_deleted_webhook_receives_nothing_more(world: World, receivers: 
     assert not receivers.got[URL]
 
 
-async def test_no_secret_is_in_the_history(world: World, receivers: Receivers):
+async def test_the_delivery_history_of_a_webhook_contains_no_secret(world: World, receivers: Receivers):
     id = await webhook(world, target_secret=SECRET, send_secret=True)
     await deploy(world, await world.application())
     assert SECRET.encode() not in (await world.get(path(world, id, "/event"))).body

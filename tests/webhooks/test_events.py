@@ -144,7 +144,7 @@ def _timestamp(header: str) -> datetime:
     return datetime.fromtimestamp(float(header), UTC)
 
 
-async def test_without_a_secret_nothing_is_signed(world: World, receivers: Receivers):
+async def test_a_webhook_without_a_secret_sends_no_signature_header(world: World, receivers: Receivers):
     await webhook(world)
     await deploy(world, await world.application())
     assert "webhook-signature" not in receivers.got[URL][0].headers

@@ -35,7 +35,7 @@ async def test_iat_nbf_and_exp_are_whole_seconds_rounded_down(signer, clock):
     assert (found["iat"], found["nbf"], found["exp"]) == (NOW, NOW, NOW + 10)
 
 
-async def test_no_two_tokens_have_the_same_id(signer):
+async def test_each_signed_token_has_a_unique_jti(signer):
     tokens = [second.decode(signer.sign({}, 60), published(signer)).claims["jti"] for _ in range(3)]
     assert len(set(tokens)) == 3
 
@@ -98,7 +98,7 @@ def test_callers_cannot_set_the_claims_that_the_issuer_sets(signer, name):
 @pytest.mark.parametrize(
     "key", [rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP384R1())]
 )
-def test_a_key_of_another_kind_does_not_sign(clock, key):
+def test_a_signing_key_that_is_not_p_256_is_refused(clock, key):
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     with pytest.raises(ValueError, match="P-256"):
         Signer("https://windlass.example", pem, clock)

@@ -100,7 +100,7 @@ async def test_a_key_that_the_token_brings_along_is_neither_trusted_nor_fetched(
     assert set(provider.asked) == {ISSUER + WELL_KNOWN, JWKS}
 
 
-async def test_the_type_is_jwt_or_at_jwt_in_any_case_or_missing(mint, verifier):
+async def test_a_token_whose_typ_header_is_neither_jwt_nor_at_jwt_nor_missing_is_refused(mint, verifier):
     await accepted(verifier, *(mint.token(header={"typ": typ}) for typ in ("JWT", "jwt", "at+JWT", ABSENT)))
     for typ in ("JWE", "", None, 1, ["JWT"]):
         await refused(verifier, "typ", mint.token(header={"typ": typ}))
@@ -152,7 +152,7 @@ async def test_exp_nbf_and_iat_must_be_numbers(mint, verifier, name):
     await refused(verifier, "this is not JSON, or repeats a name", mint.token(**{name: float("nan")}))
 
 
-async def test_a_subject_is_required(mint, verifier):
+async def test_a_token_without_a_subject_is_refused(mint, verifier):
     for subject in (ABSENT, "", None, 7):
         await refused(verifier, "no sub", mint.token(sub=subject))
 

@@ -29,7 +29,7 @@ def chosen(files, folder: Path, **more: str) -> ChosenDockerfile:
 
 
 @rows("row", RUNNABLE, ids=lambda row: row.name)
-def test_an_image_follows_its_plan(row, tmp_path):
+def test_a_docker_image_is_built_as_the_detection_plan_says(row, tmp_path):
     folder = tmp_path / row.name
     files = {name: content for name, content in row.files.items() if name != "Dockerfile"}
     built = chosen(files, folder)

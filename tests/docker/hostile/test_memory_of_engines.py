@@ -106,7 +106,7 @@ def test_each_pull_that_needs_too_much_memory_doubles_the_pause_of_its_organizat
     assert not _is_paused(backoff, "acme")
 
 
-def test_other_refusals_pause_no_pulls():
+def test_a_refused_pull_that_is_no_rate_limit_does_not_pause_pulls():
     backoff = PullBackoff()
     for _ in range(9):
         with pytest.raises(EngineRefused, match="unknown"), backoff.of("acme"):

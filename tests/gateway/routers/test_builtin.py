@@ -19,7 +19,7 @@ async def test_a_request_reaches_the_service_of_its_host_name(town):
     assert (await town.ask(request(host="blog.localhost."))).body == b"blog"
 
 
-async def test_each_request_of_a_connection_is_judged_by_its_own_host(town):
+async def test_each_request_of_a_kept_alive_connection_is_routed_by_its_own_host_header(town):
     shop, blog = await town.instance("shop"), await town.instance("blog")
     await town.shop(shop)
     await town.router.set("blog", [route([blog.endpoint], "blog", ["blog.localhost"])])
@@ -57,7 +57,7 @@ async def test_a_path_is_rewritten_as_its_route_says(town, path, rewrite, asked,
     assert [each.target for each in shop.heard] == [heard]
 
 
-async def test_a_wildcard_stands_for_every_name_one_label_longer(town):
+async def test_a_wildcard_host_matches_exactly_one_further_label(town):
     wild, exact = await town.instance("wild"), await town.instance("exact")
     await town.router.set("wild", [route([wild.endpoint], "wild", ["*.shop.example"])])
     await town.router.set("exact", [route([exact.endpoint], "exact", ["a.shop.example"])])

@@ -10,7 +10,7 @@ from tests.gateway.routers.town import SHOP, make_town, reply, request, until
 
 
 @pytest.mark.parametrize("size", [1, 70_000, 3_000_000])
-async def test_bodies_pass_unchanged_both_ways(town, size):
+async def test_the_gateway_does_not_change_request_and_answer_bodies(town, size):
     async def echo(heard):
         heard.out.write(reply(heard.body))
 
@@ -104,7 +104,7 @@ async def test_an_answer_that_breaks_off_is_not_passed_on_as_complete(town):
     assert town.active() == 0
 
 
-async def test_bytes_after_an_answer_are_dropped(town):
+async def test_bytes_that_an_instance_sends_after_its_complete_answer_are_dropped(town):
     async def answer(heard):
         heard.out.write(reply(b"right") + reply(b"wrong"))
 

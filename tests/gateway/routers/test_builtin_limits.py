@@ -37,7 +37,7 @@ async def test_a_connection_without_requests_is_closed_after_a_while():
         assert await caller.rest() == b""
 
 
-async def test_a_body_that_does_not_come_ends_the_connection():
+async def test_a_request_body_that_stalls_is_answered_with_408_and_the_connection_closed():
     async with make_town(stall_seconds=0.05) as town:
         shop = await town.instance()
         await town.shop(shop)
@@ -80,7 +80,7 @@ async def test_a_head_that_is_too_large_is_refused(town):
     assert said.status == 431
 
 
-async def test_requests_and_those_under_way_are_counted_by_service(town):
+async def test_completed_and_active_requests_are_counted_per_service(town):
     await town.shop(await town.instance())
     caller = await town.caller()
     for _ in range(3):

@@ -316,7 +316,7 @@ def listened_on(port):
     return found
 
 
-async def test_a_router_that_retires_finishes_requests_under_way_and_takes_no_others(town):
+async def test_a_retiring_router_completes_active_requests_and_accepts_no_new_connections(town):
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slowly(heard):

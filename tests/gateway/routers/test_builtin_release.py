@@ -85,7 +85,7 @@ async def test_without_draining_requests_are_lost(town):
     assert crowd.failed
 
 
-async def test_draining_waits_for_what_is_under_way_and_for_nothing_else(town):
+async def test_draining_waits_for_active_requests_but_not_for_idle_connections(town):
     go = asyncio.Event()
 
     async def slowly(heard):

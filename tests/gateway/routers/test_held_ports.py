@@ -38,7 +38,7 @@ def can_be_taken(address: str, port: int) -> bool:
         ("2001:db8::1", ("127.0.0.1",)),
     ],
 )
-def test_a_port_is_held_in_the_other_address_family_until_it_is_released(host, others):
+def test_a_reserved_port_cannot_be_bound_in_the_other_address_family_until_it_is_released(host, others):
     port = free_ports.free_port()
     held = hold_other_family(host, port)
     assert held is not None
@@ -55,7 +55,7 @@ def test_a_port_in_use_by_another_program_is_not_held(caplog):
     assert "another program has the port" in caplog.text
 
 
-async def test_the_port_of_a_gateway_is_held_while_it_is_open(town: Town):
+async def test_the_ipv4_port_of_a_running_gateway_cannot_be_bound_on_ipv6(town: Town):
     port = town.router.port
     assert not any(can_be_taken(address, port) for address in IPV6)
     await town.router.stop()

@@ -97,7 +97,7 @@ def test_only_regular_files_inside_the_build_folder_are_published(tmp_path, kind
     assert not any(b"SECRET" in file.read_bytes() for file in release.iterdir())
 
 
-def test_a_link_through_more_others_than_can_be_followed_is_left_out(tmp_path):
+def test_a_chain_of_too_many_symlinks_is_not_published(tmp_path):
     source = written(tmp_path / "source", {"l1500": b"end", "index.html": b"page"})
     for number in range(1500):
         (source / f"l{number}").symlink_to(f"l{number + 1}")
@@ -260,7 +260,7 @@ async def test_no_release_is_put_in_place_below_the_reserve_of_the_disk(tmp_path
     await put(store, FILES)
 
 
-async def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
+async def test_a_publication_that_fails_on_a_full_disk_leaves_no_files(tmp_path, monkeypatch):
     store = SiteStore(tmp_path / "sites")
 
     def full(*_):

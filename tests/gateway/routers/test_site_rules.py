@@ -153,7 +153,7 @@ def test_a_line_break_in_a_value_ends_the_value():
     assert not field_problem("X", 'a; b="c"')
 
 
-def test_rules_are_limited_in_number():
+def test_the_number_of_redirect_and_header_rules_of_a_site_is_limited():
     redirects = parse_redirects("\n".join(f"/{number} /x" for number in range(MOST_REDIRECTS + 5)))
     assert len(redirects.redirects) == MOST_REDIRECTS
     patterns = parse_redirects("\n".join(f"/{number}/* /x" for number in range(MOST_PATTERNS + 5)))
@@ -193,7 +193,7 @@ def test_a_path_pattern_matches_only_its_paths_and_returns_the_placeholders(patt
     assert PathPattern(pattern).match(path) == values
 
 
-def test_values_are_encoded_in_a_target():
+def test_placeholder_values_are_percent_encoded_in_a_redirect_target():
     assert fill("/to/:x/:other?:splat", {"x": "a b", "splat": "é/?#"}) == "/to/a%20b/:other?%C3%A9/%3F%23"
     assert fill("https://host:8080/:x", {"x": "1"}) == "https://host:8080/1"
 
@@ -273,7 +273,7 @@ def test_a_file_name_without_a_certain_content_hash_is_not_immutable(path):
         ("README", "application/octet-stream"),
     ],
 )
-def test_a_media_type_follows_from_the_name(path, kind):
+def test_the_content_type_of_a_static_file_is_derived_from_its_name(path, kind):
     assert media_type(path) == kind
 
 

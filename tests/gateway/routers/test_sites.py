@@ -26,7 +26,9 @@ GZIP = "Accept-Encoding: br;q=1.0, gzip;q=0.8, *;q=0.1"
         ("/photo.png", FILES["photo.png"], "image/png"),
     ],
 )
-async def test_a_path_is_answered_with_its_file(town, tmp_path, target, body, kind):
+async def test_a_static_site_answers_a_path_with_its_file_and_content_type(
+    town, tmp_path, target, body, kind
+):
     await serve(town, tmp_path)
     said = await town.ask(request(target))
     assert (said.status, said.body, said.fields["content-type"]) == (200, body, kind)
@@ -85,7 +87,7 @@ async def test_a_compressed_copy_is_sent_to_clients_that_accept_it(town, tmp_pat
 
 
 @pytest.mark.parametrize("field", ["Accept-Encoding: gzip;q=0", "Accept-Encoding: identity, gzip ; q=0.000"])
-async def test_a_refused_encoding_is_not_sent(town, tmp_path, field):
+async def test_a_static_file_is_not_compressed_if_accept_encoding_refuses_gzip(town, tmp_path, field):
     await serve(town, tmp_path)
     assert (await town.ask(request("/app.js", "GET", "shop.localhost", field))).body == SCRIPT
 

@@ -80,7 +80,7 @@ def test_builds_of_a_service_at_the_same_time_are_in_different_folders(store):
         assert again.own == one.own
 
 
-def test_services_share_no_cache(store):
+def test_services_share_no_build_cache_folders(store):
     _, one = use(store, downloads=["go-mod"])
     others = [use(store, service="other")[1], use(store, "umbrella")[1]]
     assert [list(other.downloads.iterdir()) for other in others] == [[], []]
@@ -131,7 +131,7 @@ def test_cache_eviction_for_one_organization_deletes_no_cache_of_another(tmp_pat
     assert [caches.own.exists() for caches in (old, new, other)] == [False, True, True]
 
 
-def test_a_sweep_leaves_folders_that_hold_no_build_caches(tmp_path):
+def test_a_build_cache_sweep_does_not_delete_other_folders(tmp_path):
     (tmp_path / "cache" / "toolchains" / ".deps").mkdir(parents=True)
     os.utime(tmp_path / "cache" / "toolchains" / ".deps", (0, 0))
     CacheStore(tmp_path, NOTHING).sweep()

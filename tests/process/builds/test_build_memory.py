@@ -91,7 +91,7 @@ async def run(cells: Cells, script: str) -> int:
         return await process.wait()
 
 
-@pytest.fixture(params=[True, False], ids=["control group", "weighed"])
+@pytest.fixture(params=[True, False], ids=["with cgroup", "without cgroup"])
 def has_groups(request: pytest.FixtureRequest, tmp_path: Path) -> bool:
     if request.param:
         groups = cgroups.StepGroups(tmp_path, 100, 100).make("try", "one")

@@ -188,7 +188,7 @@ def test_exponentially_growing_dockerfile_variables_are_refused():
         config(f"FROM a\nENV A0=xxxxxxxx\n{lines}")
 
 
-def test_quoted_text_is_one_word():
+def test_quoted_text_in_a_dockerfile_instruction_is_one_word():
     assert words("a='b c' \"d e\" f\\ g", "\\") == ["a='b c'", '"d e"', "f\\ g"]
 
 
@@ -251,7 +251,7 @@ COMMANDS = [
 
 
 @rows(("text", "command"), COMMANDS)
-def test_entrypoint_and_cmd_make_one_command(text, command):
+def test_the_command_of_a_dockerfile_is_entrypoint_followed_by_cmd(text, command):
     assert config(f"FROM a\n{text}\n").command == command
 
 
@@ -338,5 +338,5 @@ def test_any_text_with_variables_is_substituted_or_refused(text):
 @given(
     st.text(max_size=60), st.lists(st.text(alphabet="ab.*[]", min_size=1, max_size=5), min_size=1, max_size=4)
 )
-def test_every_dockerignore_can_be_followed(patterns, parts):
+def test_any_dockerignore_patterns_can_be_matched_without_an_error(patterns, parts):
     assert dockerignore.read(patterns)(PurePosixPath("/".join(parts))) in {True, False}

@@ -74,7 +74,7 @@ def _package(**scripts):
     return json.dumps({"name": "shop", "version": "1.0.0", "scripts": scripts})
 
 
-async def test_a_static_site_may_be_served_by_a_procfile_line_alone(site):
+async def test_a_folder_with_only_static_files_and_a_procfile_is_built_and_runs_the_procfile_command(site):
     artifact = await site.build({"Procfile": "web: python -m http.server $PORT", "index.html": "hello"})
     assert artifact.command[2].startswith("exec /")
     assert artifact.command[2].endswith("python -m http.server $PORT")

@@ -157,7 +157,7 @@ def test_a_path_is_hidden_before_a_long_line_is_cut():
 
 
 @pytest.mark.parametrize("line", [b"\n", b"y\n"])
-@pytest.mark.parametrize("is_control", [False, True], ids=["as it is", "the control"])
+@pytest.mark.parametrize("is_control", [False, True], ids=["bounded", "unbounded"])
 def test_only_the_first_and_last_lines_of_endless_step_output_are_processed(monkeypatch, line, is_control):
     """The event loop cuts the output into lines: all requests wait meanwhile."""
     if is_control:

@@ -80,7 +80,7 @@ def assert_is_as_planned(folder: Path) -> None:
 
 
 @rows("row", ROWS, ids=lambda row: row.name)
-def test_a_build_follows_its_plan(row, tmp_path):
+def test_a_native_build_runs_as_the_detection_plan_says(row, tmp_path):
     folder = written(row.files, tmp_path / row.name)
     assert_is_as_planned(folder)
 

@@ -103,7 +103,7 @@ async def test_build_tools_see_no_environment_variables_of_the_server_except_reg
     assert "PIP_RETRIES" in known
 
 
-async def test_the_same_key_is_never_built_twice(site):
+async def test_concurrent_builds_with_the_same_key_build_once(site):
     order = site.order({"main.py": "print(1)"})
     again = site.order({"main.py": "print(2)"}, key=order.key)
     one, two = await asyncio.gather(site.build(order=order), site.build(order=again))

@@ -256,7 +256,7 @@ async def test_a_failure_with_another_python_begins_with_the_python_to_install(s
     assert "Could not find a version that satisfies the requirement x" in said
 
 
-async def test_a_build_with_another_python_than_the_named_one_says_so(site):
+async def test_a_build_without_the_requested_python_version_logs_advice_and_uses_an_available_one(site):
     site.builder = NativeBuilder(site.kept, {"UV_PYTHON_DOWNLOADS": "never"})
     artifact = await site.build({".python-version": "3.99\n", "main.py": "print('runs')"})
     assert "Install Python 3.99" in site.log()

@@ -59,7 +59,7 @@ async def move(folder: Path, holds: str, seconds: float) -> int | None:
         return ended.exit_code
 
 
-async def test_memory_that_goes_from_parents_to_children_counts(tmp_path, holds):
+async def test_memory_passed_from_parent_to_child_processes_counts_for_the_service_limit(tmp_path, holds):
     assert await move(tmp_path, holds, 100) == 137
 
 
@@ -91,7 +91,7 @@ async def move_in_build(folder: Path, holds: str, seconds: float) -> int:
         return await process.wait()
 
 
-async def test_memory_of_build_steps_that_goes_to_children_counts(tmp_path, holds):
+async def test_memory_passed_from_parent_to_child_processes_counts_for_the_build_limit(tmp_path, holds):
     with pytest.raises(BuildError, match="build_memory"):
         await move_in_build(tmp_path, holds, 100)
 

@@ -190,7 +190,9 @@ async def test_a_program_that_forks_faster_than_processes_are_listed_ends(rig):
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the program is one for x86-64")
-async def test_without_the_hunt_for_fast_forkers_such_a_program_could_survive(rig, monkeypatch):
+async def test_without_the_search_for_fast_forkers_a_fast_forking_program_can_survive_a_kill(
+    rig, monkeypatch
+):
     end_these = kill.end_these
 
     async def end_later(stats: list[Any]) -> None:

@@ -285,7 +285,7 @@ def test_a_seccomp_filter_that_finds_no_room_counts_as_offered_if_the_kernel_has
     assert probed() == ("" if is_offered else "no room")
 
 
-def test_is_offered_tells_whether_the_kernel_has_seccomp_filters(monkeypatch):
+def test_the_socket_filter_is_offered_only_if_the_kernel_supports_seccomp(monkeypatch):
     assert socket_filter.is_offered()
     monkeypatch.setattr(socket_filter, "_REFUSE", 0x12340000)
     assert not socket_filter.is_offered()

@@ -89,7 +89,9 @@ async def test_threads_of_a_service_that_is_already_being_ended_are_not_counted(
     assert resource_monitor._waiting_threads(table, structs.replace(record, verdict=""), processes) == 140
 
 
-async def test_while_starts_are_fast_no_service_with_waiting_threads_is_ended(station, few):
+async def test_services_with_many_waiting_threads_are_not_ended_while_starting_instances_is_fast(
+    station, few
+):
     await start_both(station)
     await let_a_start_take(station, waiting_threads.LONG)._share_locks()
     assert not (await station.one(MANY)).reason

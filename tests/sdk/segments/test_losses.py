@@ -186,7 +186,7 @@ mount -t tmpfs -o size=256k none "$1" && exec "$2" -c "$3" "$1"
 """
 
 
-def test_a_full_disk_loses_lines_and_nothing_else(tmp_path: Path):
+def test_a_full_log_disk_loses_lines_but_does_not_damage_the_log(tmp_path: Path):
     """In a mount namespace of its own, so that the disk is gone with the process."""
     apart = ["unshare", "--map-root-user", "--mount"]
     if subprocess.run([*apart, "true"], capture_output=True).returncode:
