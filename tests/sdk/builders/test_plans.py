@@ -59,7 +59,7 @@ def test_without_a_dockerfile_the_plan_is_the_recipe(row):
             {"requirements.txt": "flask\n", "app.py": FLASK},
             "CMD gunicorn app:app",
             8000,
-            "Dockerfile exposes no port. Flask listens there unless PORT names another.",
+            "Dockerfile exposes no port. The start command listens there unless PORT names another.",
         ),
     ],
 )

@@ -172,8 +172,8 @@ def _choose_port(recipe: Recipe, detected: Recipe, name: str, hints: Hints) -> N
     if (named := hints.environment.get("PORT", "")).isdecimal() and 0 < int(named[:6]) < 2**16:
         recipe.choose(f"{without}, and sets PORT to this one.", port=int(named[:6]))
     if port := web_port(hints.command, detected):
-        what = detected.framework or "Its server"
-        recipe.choose(f"{without}. {what} listens there unless PORT names another.", port=port)
+        usual = detected.reasons.get("port", "Its server listens there unless PORT names another.")
+        recipe.choose(f"{without}. {usual}", port=port)
 
 
 def _with_remarks(recipe: Recipe, settings: BuildSettings) -> Recipe:

@@ -174,11 +174,10 @@ def _notes_of_recipe(recipe: Recipe) -> ImageNotes:
 
 
 def _described(recipe: Recipe, *names: str) -> Iterator[str]:
-    """Yields lines for the build log: the values with these names, or all, and the remarks."""
+    """Yields lines for the build log: the values with these names, or all."""
     for name, value, reason in recipe.values:
         if name in names or not names:
             yield f"Detected {name.replace('_', ' ')}: {value} ({reason.rstrip('.')})."
-    yield from recipe.remarks
 
 
 def _lines(recipe: Recipe, text: str) -> Iterator[str]:

@@ -172,7 +172,7 @@ def _lines_of(recipe: Recipe, *, is_its_own: bool) -> Iterator[str]:
     for name, value, reason in recipe.values:
         if name in _SHOWN or (is_its_own and name in _OF_START):
             yield f"Detected {name.replace('_', ' ')}: {value} ({reason.rstrip('.')})."
-    yield from (*recipe.problems, *recipe.remarks)
+    yield from recipe.problems
 
 
 def _nothing_to_start(recipe: Recipe, folder: Path) -> BuildError:

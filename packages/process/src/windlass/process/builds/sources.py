@@ -244,7 +244,6 @@ def _by_hints(order: Order, context: Path, name: Path, hinted: Hints, choice: Do
                 for field, value, reason in recipe.values
                 if field in ("start", "port")
             ),
-            *recipe.remarks,
             *(
                 f"{name} line {instruction.line}: {instruction.shown}: not executed, {instruction.why}."
                 for instruction in skipped
