@@ -67,3 +67,11 @@ def test_no_command_is_suggested_for_files_that_none_suits(tmp_path):
         "Set start_command, or add a Procfile with a line such as `web: command`: this is Ruby, "
     )
     assert "python" not in said
+
+
+def test_the_example_for_a_program_of_streamlit_runs_streamlit(tmp_path):
+    (tmp_path / "dashboard.py").write_text("import pandas\nimport streamlit as st\n")
+    assert "`streamlit run dashboard.py --server.port $PORT`" in str(nothing_found(tmp_path, "Python"))
+    # Negative control: other programs are run by Python.
+    (tmp_path / "dashboard.py").write_text("import pandas  # not streamlit\n")
+    assert "`python dashboard.py`" in str(nothing_found(tmp_path, "Python"))

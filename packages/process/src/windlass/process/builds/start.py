@@ -28,6 +28,9 @@ _EXAMPLES: Final = (
 )
 """Example start commands by the ending of a file's name."""
 
+_STREAMLIT: Final = re.compile(r"^(?:import|from) streamlit\b", re.MULTILINE)
+"""Matches the import of Streamlit, whose programs do nothing if Python runs them."""
+
 
 class Start(Struct, frozen=True):
     command: Command | None
@@ -141,7 +144,7 @@ def by_usual_files(folder: Path) -> Start | None:
 
 def nothing_found(folder: Path, language: str) -> BuildError:
     entries = sorted(path.name for path in folder.iterdir())
-    example = _example_for(entries)
+    example = _example_for(folder, entries)
     what = (
         f"this is {language}, and no file shows how it is started"
         if language
@@ -159,12 +162,17 @@ def _advice(example: str) -> str:
     return "Set start_command, or add a Procfile with a line such as `web: command`"
 
 
-def _example_for(entries: Sequence[str]) -> str:
+def _example_for(folder: Path, entries: Sequence[str]) -> str:
     """Returns an example start command for the files of a folder, or an empty string."""
     for ending, command in _EXAMPLES:
         if file := next((name for name in entries if name.endswith(ending)), None):
-            return command.format(file)
+            is_streamlit = ending == ".py" and _imports_streamlit(folder / file)
+            return f"streamlit run {file} --server.port $PORT" if is_streamlit else command.format(file)
     return ""
+
+
+def _imports_streamlit(file: Path) -> bool:
+    return file.is_file() and bool(_STREAMLIT.search(read_small_text(file)))
 
 
 def _project_scripts(folder: Path) -> list[str]:
