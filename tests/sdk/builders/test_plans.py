@@ -51,6 +51,12 @@ def test_without_a_dockerfile_the_plan_is_the_recipe(row):
         ),
         (
             {"a": ""},
+            "HEALTHCHECK CMD curl -f http://localhost:8765/health\nCMD ./serve",
+            8765,
+            "Dockerfile exposes no port, and its HEALTHCHECK asks this one.",
+        ),
+        (
+            {"a": ""},
             "CMD serve --port 7000",
             7000,
             "Dockerfile exposes no port, and its command names this one.",

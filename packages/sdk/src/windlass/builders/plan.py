@@ -7,6 +7,7 @@ the console show it. A builder that has to differ writes the reason to the build
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -34,6 +35,8 @@ _NOT_OF_DOCKERFILES: Final = (
     "static_fallback",
 )
 """Values of a recipe that no builder uses with a Dockerfile."""
+_ASKED: Final = re.compile(r"\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0):([1-9]\d{1,3}|[1-5]\d{4})\b", re.ASCII)
+"""Matches the port in the address that a HEALTHCHECK asks."""
 _NO_ADDRESS: Final = "It gets no public address, because no file shows that it serves HTTP. If it does, "
 
 
@@ -171,6 +174,9 @@ def _choose_port(recipe: Recipe, detected: Recipe, name: str, hints: Hints) -> N
         recipe.choose(f"{without}, and its command names this one.", port=port)
     if (named := hints.environment.get("PORT", "")).isdecimal() and 0 < int(named[:6]) < 2**16:
         recipe.choose(f"{without}, and sets PORT to this one.", port=int(named[:6]))
+    checks = [step.shown for step in hints.skipped if step.shown.upper().startswith("HEALTHCHECK")]
+    if checks and (asked := _ASKED.search(checks[-1])):
+        recipe.choose(f"{without}, and its HEALTHCHECK asks this one.", port=int(asked[1]))
     if port := web_port(hints.command, detected):
         usual = detected.reasons.get("port", "Its server listens there unless PORT names another.")
         recipe.choose(f"{without}. {usual}", port=port)
