@@ -29,7 +29,7 @@ def test_an_unknown_kind_in_the_address_selects_the_default_kind(
     server: Server, new_page: NewPage, kind: str
 ) -> None:
     page = new_page(f"/new?{urlencode({'kind': kind})}")
-    expect(page.locator(".switch-row [aria-pressed=true]")).to_have_text("Application from git")
+    expect(page.locator(".kinds [aria-pressed=true]")).to_have_text("Application from git")
 
 
 def test_a_service_is_created_in_the_environment_selected_on_the_page_even_with_a_crafted_address(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -49,28 +48,30 @@ def test_the_job_form_shows_only_the_fields_of_the_chosen_source_and_schedule(
     server: Server, new_page: Callable[..., Page], repository: Repository
 ) -> None:
     environment = server.environment(project="Forms of jobs")
-    page = new_page(f"/new?kind=job&environment={environment}")
-    page.get_by_label("Name").first.fill("nightly")
-    expect(page.get_by_label("URL")).to_be_visible()
-    expect(page.get_by_label("Image name")).to_be_hidden()
-    page.get_by_label("An image").check()
-    expect(page.get_by_label("URL")).to_be_hidden()
-    expect(page.get_by_label("Image name")).to_be_visible()
-    page.get_by_label("A git repository").check()
-    page.get_by_label("URL").fill(repository.url)
-    page.get_by_label("At events of the environment").check()
-    expect(page.get_by_label("Timetable (cron)")).to_be_hidden()
-    page.get_by_label("On start").check()
-    page.get_by_label("Entrypoint").locator("visible=true").fill("python -V")
-    page.get_by_role("button", name="Create only").click()
-    expect(page.get_by_role("heading", name="nightly", level=1)).to_be_visible()
-    job = server.call("GET", page.url.replace(f"{server.url}/console", ""))
+    page = new_page(f"/do/createJob?env_id={environment}")
+    form = page.locator("main .panel").first
+    form.get_by_label("Name").first.fill("nightly")
+    expect(form.get_by_label("URL")).to_be_visible()
+    expect(form.get_by_label("Image name")).to_be_hidden()
+    form.get_by_label("An image").check()
+    expect(form.get_by_label("URL")).to_be_hidden()
+    expect(form.get_by_label("Image name")).to_be_visible()
+    form.get_by_label("A git repository").check()
+    form.get_by_label("URL").fill(repository.url)
+    form.get_by_label("At events of the environment").check()
+    expect(form.get_by_label("Timetable (cron)")).to_be_hidden()
+    form.get_by_label("On start").check()
+    form.get_by_label("Entrypoint").locator("visible=true").fill("python -V")
+    page.locator("main .button.main").click()
+    expect(page.locator("main")).to_contain_text("Answer")
+    (made,) = server.call("GET", f"/environment/{environment}/job")["results"]
+    job = server.call("GET", f"/job/{made['id']}")
     assert job["job_type"] == "LIFECYCLE"
     assert job["schedule"]["on_start"]["entrypoint"] == "python -V"
     assert not job["schedule"].get("cronjob")
 
     # Another event takes its place, and the first one is gone.
-    page.goto(f"{page.url}/settings?section=schedule")
+    page.goto(f"{server.url}/console/job/{job['id']}/settings?section=schedule")
     page.get_by_label("On start").uncheck()
     page.get_by_label("On stop").check()
     page.get_by_label("Entrypoint").locator("visible=true").fill("python -c pass")
@@ -87,13 +88,14 @@ def test_the_container_registry_form_shows_only_the_fields_of_its_kind(
     page = new_page(f"/organization/{server.org}/containerRegistry")
     page.get_by_role("button", name="New container registry").first.click()
     dialog = page.locator("dialog[open]")
-    dialog.get_by_label("Name").first.fill("images")
-    expect(dialog.get_by_label("Password")).to_be_hidden()
-    dialog.get_by_label("Kind").select_option("ECR")
+    expect(dialog.locator(".how")).to_contain_text("Personal access tokens")
+    expect(dialog.get_by_label("Password")).to_be_visible()
+    dialog.get_by_label("AWS ECR").check()
     expect(dialog.get_by_label("Secret access key")).to_be_visible()
     expect(dialog.get_by_label("Password")).to_be_hidden()
     dialog.get_by_label("Region").fill("eu-central-1")
-    dialog.get_by_label("Kind").select_option("DOCKER_HUB")
+    dialog.get_by_label("Docker Hub").check()
+    dialog.get_by_label("Name").first.fill("images")
     expect(dialog.get_by_label("Password")).to_be_visible()
     expect(dialog.get_by_label("Region")).to_be_hidden()
     dialog.get_by_role("button", name="Create", exact=True).click()
@@ -199,13 +201,10 @@ def test_a_delivery_that_failed_says_why_in_its_row(server: Server, new_page: Ca
     hook = server.call("POST", f"/organization/{server.org}/webhook", body)["id"]
     page = new_page(f"/organization/{server.org}/webhook/{hook}")
     page.get_by_role("button", name="Deliver an example").click()
-    page.locator("dialog[open]").get_by_role("button", name="Deliver an example").click()
-    expect(page.locator("#notices")).to_contain_text("Deliver an example: done.")
-    while not server.call("GET", f"/organization/{server.org}/webhook/{hook}/event")["results"][0][
-        "target_response_body"
-    ]:
-        time.sleep(0.1)
-    page.reload()
+    answer = page.locator("dialog[open]")
+    expect(answer.get_by_role("status")).to_contain_text("failed")
+    expect(answer.get_by_role("status")).to_contain_text("It is tried again")
+    answer.get_by_role("button", name="Close").click()
     deliveries = page.locator(".panel", has_text="Deliveries")
     expect(deliveries.locator("th").first).to_have_text("Status")
     expect(deliveries.locator("tbody tr").first).to_contain_text("127.0.0.1")

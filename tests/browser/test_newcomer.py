@@ -44,6 +44,7 @@ def test_a_new_user_signs_in_deploys_and_recovers_from_a_failed_deployment(
     expect(page.get_by_role("heading", name=re.compile("Found: .*Python"))).to_be_visible()
     expect(page.get_by_label("Start command")).to_have_value("python app.py")
     page.get_by_label("Name", exact=True).fill("shop")
+    page.get_by_label("Deploy on every push").uncheck()  # this story deploys by hand
     page.get_by_role("button", name="Create and deploy").click()
 
     # It comes up, stage by stage, and is opened.

@@ -114,7 +114,9 @@ def test_the_copy_button_works_without_https(server: Server, new_page: NewPage) 
     page.get_by_text("The same with the API").click()
     page.evaluate("addEventListener('copy', () => (window.copied = String(document.activeElement.value)))")
     page.get_by_role("button", name=re.compile("^Copy: windlass api GET")).click()
-    expect(page.get_by_role("button", name=re.compile("^Copy: windlass api GET"))).to_have_text("Copied")
+    copy = page.get_by_role("button", name=re.compile("^Copy: windlass api GET"))
+    expect(copy.locator("use")).to_have_attribute("href", "#icon-check")
+    expect(page.locator("#live")).to_have_text("Copied")
     assert page.evaluate("window.copied") == f"windlass api GET /organization/{server.org}/apiToken"
 
 

@@ -177,11 +177,14 @@ def test_a_derived_page_creates_changes_and_deletes_a_resource(server: Server, n
     family = f"/organization/{server.org}/webhook"
     page = new_page(family)
     page.get_by_role("button", name="New webhook").first.click()
-    page.get_by_label("Target url").fill("https://hooks.example.com/one")
-    page.locator("dialog[open]").get_by_label("DEPLOYMENT_FAILED").check()
+    dialog = page.locator("dialog[open]")
+    dialog.get_by_label("Address", exact=True).fill("https://hooks.example.com/one")
+    expect(dialog.get_by_label("It succeeds")).to_be_checked()
+    dialog.get_by_label("It succeeds").uncheck()
     page.get_by_role("button", name="Create", exact=True).click()
     page.get_by_role("link", name="https://hooks.example.com/one").click()
     (made,) = server.call("GET", family)["results"]
+    assert made["events"] == ["DEPLOYMENT_FAILED"]
     page.get_by_label("Description").fill("tells the chat")
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.locator("#notices")).to_contain_text("Saved")

@@ -67,6 +67,11 @@ export class ApiDocument {
     return this.resolve(this.resolve(this.answer(operation).properties?.results)?.items);
   }
 
+  /** The things in the example of a list. */
+  examplesOf(list) {
+    return list.responses?.["200"]?.content?.["application/json"]?.example?.results || [];
+  }
+
   /** The lists directly below a path, such as /organization/{org_id}. */
   listsBelow(path) {
     const place = shape(path);

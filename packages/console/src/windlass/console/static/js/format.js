@@ -19,6 +19,7 @@ const dayClock = timeForm({ weekday: "short", day: "numeric", month: "short", ho
 export const number = lazily(() => new Intl.NumberFormat());
 export const exactTime = (text) => exact(new Date(text));
 export const dayTime = (text) => dayClock(new Date(text));
+export const wallTime = lazily(() => new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", hour12: false, timeZone: "UTC" })); // of a date that a zone's clock shows
 export const clockTime = (text) => clock(new Date(text));
 
 /** How long ago, as a node with the exact time on hover. It is kept up to date. */

@@ -88,6 +88,9 @@ export function empty(text, action, command, how) {
   return h("div", { class: "empty" }, h("p", {}, text), action, how && h("p", { class: "muted" }, how), command && code(command));
 }
 
+/** What to do, in numbered steps: [heading, about]. It stands where something will be. */
+export const steps = (list) => h("ol", { class: "steps" }, list.map(([heading, about]) => h("li", {}, h("strong", {}, heading), h("span", { class: "muted" }, about))));
+
 export function code(text) {
   return h("div", { class: "code-line" }, h("code", {}, text), copyButton(text));
 }

@@ -28,6 +28,30 @@ const LISTS = {
   member: { load: () => import("./pages/members.js"), shows: ["inviteMember"] },
 };
 
+// Kinds of services whose new ones have a page made by hand; all others have a form of the API.
+const NEW_SERVICES = {
+  __proto__: null,
+  application: () => import("./pages/new/application.js"),
+  database: () => import("./pages/new/database.js"),
+  job: () => import("./pages/new/job.js"),
+};
+
+/** The page of a new service of a kind. */
+export const newServiceOf = (kind) => (NEW_SERVICES[kind] || (() => import("./pages/new/other.js")))();
+
+// Families whose things are made in a form by hand, on their derived pages.
+const FORMS = {
+  __proto__: null,
+  apiToken: () => import("./forms/apiToken.js"),
+  cluster: () => import("./forms/cluster.js"),
+  containerRegistry: () => import("./forms/containerRegistry.js"),
+  gitToken: () => import("./forms/gitToken.js"),
+  webhook: () => import("./forms/webhook.js"),
+};
+
+/** The form made by hand for the things of a family, if there is one. */
+export const formOf = (family) => FORMS[family]?.();
+
 const SHOWN = new Set(["project", "environment", ...Object.values({ ...TABS, ...LISTS }).flatMap(({ reads, shows = [] }) => [reads, ...shows])]);
 
 /** True for a list or a reading that a page made by hand shows, so that it has no page of its own. */

@@ -165,6 +165,7 @@ export const words = {
     matches: (count) => plural(count, "match", "matches"), lines: (count, isMore) => `${plural(count, "line")}${isMore ? "; older ones when you scroll up" : ""}`,
   },
   metrics: {
+    span: "Time span", minutes: (count) => (count === 60 ? "1 hour" : `${count} min`),
     silent: (time) => `Nothing was measured since ${time}: the instances have ended, or are not measured.`,
     empty: "Deploy the service: there are no measurements of the last hour.", cpu: "Processor (of one core)", memory: "Memory", requests: "Requests", latency: "Latency", instance: (name) => name.replace(/^(\d+)-(\d+)$/, (_, version, index) => `v${version} #${Number(index) + 1}`), percent: (value) => `${value} %`, perSecond: (value) => `${value}/s`,
   },
@@ -216,6 +217,50 @@ export const words = {
     found: (what) => `Found: ${what}`, foundNothing: "Nothing was recognised: say below how it is built and started.", foundBelow: "No application in this folder", candidates: "There are applications in other folders. Choose one:",
     settings: { install: "Install command", build: "Build command", start: "Start command", release: "Release command", static_folder: "Static folder", language_version: "Language version", port: "Public port", process: "Process" },
     noCommand: "none", noPort: "none: it answers no requests", variables: "Variables", variablesHelp: "Optional: lines of KEY=value.", createOnly: "Create only", create: "Create and deploy", further: "Further settings",
+    automaticHelp: "Each new commit of the branch is deployed, once the first deployment has succeeded.", database: "A database along with it", noDatabase: "None", databaseHelp: "It is created in the same environment, and the application gets its address as a variable.",
+    databases: { POSTGRESQL: "relational", MYSQL: "relational", REDIS: "cache, queues", MONGODB: "documents" }, kind: "Kind of database", storage: "Storage",
+    steps: [["Paste a repository", "GitHub, GitLab, Bitbucket, or any other git server."], ["Read what was found", "The language, the framework, and how it is built and started. Each can be changed."], ["Create and deploy", "You see the build line by line, and get an address."]],
+  },
+  newJob: {
+    what: "What it runs", when: "When it runs", git: "Git repository", image: "Container image", imageName: "Image", tag: "Tag", command: "Command", commandHelp: "As in a shell. Without one, the start command of the repository or the entrypoint of the image runs.",
+    timetable: "On a timetable", events: "When its environment changes", every: "How often", everies: { minutes: "every few minutes", hour: "every hour", day: "every day", week: "every week", month: "every month", own: "as cron" },
+    minutes: "Minutes", ofMinutes: (count) => `every ${count} minutes`, weekday: "Weekday", weekdays: ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"], day: "Day of the month", dayHelp: "From 1 to 28", at: "At", cron: "Cron", cronHelp: "Minute, hour, day, month, weekday.", zone: "Time zone",
+    noCron: "Write five fields: minute, hour, day, month and weekday, such as 30 2 * * mon-fri.", never: "It never comes.", noEvent: "Choose at least one.", eventNames: { on_start: "When the job is deployed", on_stop: "When it is stopped", on_delete: "When it is deleted" },
+    inWords: ({ every, at, minutes, weekday, day, zone }) => `${{ minutes: `Every ${minutes} minutes`, hour: "Every hour", day: `Every day at ${at}`, week: `Every ${words.newJob.weekdays[weekday]} at ${at}`, month: `On day ${day} of every month at ${at}`, own: "The next times" }[every]} (${zone})`,
+  },
+  webhookForm: {
+    to: "Where to", address: "Your own address", url: "Address", eventsTitle: "Events", events: { DEPLOYMENT_STARTED: "A deployment begins", DEPLOYMENT_SUCCEEDED: "It succeeds", DEPLOYMENT_FAILED: "It fails", DEPLOYMENT_CANCELLED: "It is cancelled" },
+    descriptionExample: "Tells the team channel", secret: "Signing secret", secretHelp: "Each delivery is signed with it, so that the receiver knows where it comes from.", secretKept: "set; leave it empty to keep it", generate: "Generate one", only: "Only for certain environments",
+    modes: "Kinds of environments", projects: "Projects", enabled: "Deliver events", tested: "An example was sent", waiting: "Waiting for the answer …", noAnswer: "There is no answer yet. The list of deliveries will show it.", answered: (status) => `answered ${status}`, again: "It is tried again, with growing pauses.",
+  },
+  tokenForm: {
+    nameExample: "deployments from CI", scopes: "What it may do", order: ["Read", "Deploy", "Write", "Admin"], expires: "How long it is valid", days: (count) => `${count} days`, year: "1 year", never: "No end", where: "Where", everywhere: "Everything", parts: "Only chosen parts", nothing: "There is no project yet.",
+  },
+  gitTokenForm: {
+    kind: "Git host", token: "Token", tokenHelp: "It is stored encrypted, and never shown again.", tryOn: "Try it on a private repository", tryHelp: "Optional: the token is kept only if it can read this repository.", ownServer: "On a server of your own", api: "Address of its API", open: "Open this page",
+    refused: (why) => `The token is not kept. ${why}`,
+    steps: {
+      GITHUB: ["and choose the repositories.", "Under “Repository permissions”, set `Contents` to read-only. Nothing else is needed.", "Generate the token, and paste it here."],
+      GITLAB: ["and add a new token.", "Choose the scope `read_repository`.", "Create it, and paste it here."],
+      BITBUCKET: ["In the repository, open “Repository settings”, then “Access tokens”.", "Create one with the permission “Repositories: Read”, and paste it here."],
+    },
+  },
+  registryForm: {
+    kind: "Provider", kinds: { DOCKER_HUB: "Docker Hub", GITHUB_CR: "GitHub", GITHUB_ENTERPRISE_CR: "GitHub Enterprise", GITLAB_CR: "GitLab", ECR: "AWS ECR", PUBLIC_ECR: "AWS public", GCP_ARTIFACT_REGISTRY: "Google Cloud", AZURE_CR: "Azure", DOCR: "DigitalOcean", SCALEWAY_CR: "Scaleway", GENERIC_CR: "Another one" },
+    steps: {
+      DOCKER_HUB: ["At Docker Hub, open “Account settings”, then “Personal access tokens”.", "Generate one with the permission `Read-only`. Its user name is that of your account."],
+      GITHUB_CR: ["At GitHub, open “Settings”, “Developer settings”, “Personal access tokens (classic)”.", "Generate one with the scope `read:packages`. Its user name is that of your account."],
+      GITLAB_CR: ["In the project or group, open “Settings”, “Repository”, “Deploy tokens”.", "Create one with the scope `read_registry`."],
+      ECR: ["In IAM, make a user with the policy `AmazonEC2ContainerRegistryReadOnly`.", "Create an access key for it."],
+      GCP_ARTIFACT_REGISTRY: ["Make a service account with the role `Artifact Registry Reader`.", "Add a key to it, of type JSON, and paste the file."],
+      AZURE_CR: ["In the registry, open “Tokens”, and add one with the scope map `_repositories_pull`.", "Generate a password for it."],
+      DOCR: ["In the control panel, open “API”, and generate a token with the scope `registry:read`.", "The token is both the user name and the password."],
+      SCALEWAY_CR: ["In the console, open “IAM”, “API keys”, and generate one.", "Its secret key is what is asked for here."],
+    },
+  },
+  clusterForm: {
+    kind: "Kind of machine", docker: "Docker", dockerAbout: "another machine, over TLS", local: "A server", localAbout: "one that runs Windlass", silent: "Its engine does not answer", noReason: "There is no reason yet.", back: "Correct it", keep: "Keep it all the same",
+    steps: { DOCKER: ["On the other machine, let Docker listen on a port with TLS: its manual calls this “Protect the Docker daemon socket”.", "It needs `ca.pem`, `cert.pem` and `key.pem`. Paste them here; the address has the form `tcp://10.0.0.5:2376`."], LOCAL: ["Services run on the machine of a Windlass server. `place` is the name in the settings of that server; without it, this one."] },
   },
   organizationPage: {
     about: "Members, tokens, webhooks, clusters and settings.", general: "General",

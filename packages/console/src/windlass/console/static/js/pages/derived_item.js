@@ -9,6 +9,7 @@ import { isIdle, schemaForm } from "../forms.js";
 import { title } from "../format.js";
 import { button, codeBlock, showError, confirm, dialog, facts, head, panel, say, table } from "../parts.js";
 import { pause } from "../live.js";
+import { formOf } from "../routes.js";
 import { save as saveEdited } from "../saving.js";
 import { enterOrganizationOf } from "../services.js";
 import { crumbs } from "../shell.js";
@@ -34,10 +35,13 @@ export async function load(place) {
   const reading = Promise.all(parts.map((part) => read(path, part)));
   await Promise.race([reading, pause(PATIENCE)]);
   const name = nameOf(item);
-  const edit = operations.PATCH && hold(schemaForm(document, document.body(operations.PATCH), { values: item, hide: outdated(document.body(operations.PATCH)) }));
+  const byHand = await formOf(params.family);
+  const schema = document.body(operations.PATCH);
+  const own = byHand && operations.PATCH && (await byHand.form({ document, schema, base, values: item }));
+  const edit = operations.PATCH && hold(own?.changes ? own : schemaForm(document, schema, { values: item, hide: outdated(schema) }));
   const state = {
     base, list, path, document, parent, item, tag, operations, name, edit, title: name, listTitle: document.titleOf(document.at("GET", list)),
-    lists: parts.slice(0, lists.length), readings: parts.slice(lists.length), reading, actions: document.actionsOf(path),
+    byHand, lists: parts.slice(0, lists.length), readings: parts.slice(lists.length), reading, actions: document.actionsOf(path),
   };
   // The form keeps the version that it began with, so that an edit of another person is told when this one is saved.
   const refresh = async () => {
@@ -132,6 +136,11 @@ async function send(state, place, action, body) {
 }
 
 async function run(state, place, action) {
+  const own = state.byHand?.actions?.[familyOf(action)];
+  if (own) {
+    await own(state);
+    return place.go(`${state.list}/${state.item.id}`, { replace: true });
+  }
   const schema = state.document.body(action);
   const form = Object.keys(schema.properties || {}).length ? schemaForm(state.document, schema) : null;
   const target = `${state.path}/${familyOf(action)}`;

@@ -6,7 +6,9 @@ import { loadDocument } from "../document.js";
 import { NAMES } from "../families.js";
 import { isIdle, schemaForm, shown } from "../forms.js";
 import { ago, title } from "../format.js";
+import { kindIcon } from "../icons.js";
 import { button, code, showError, dialog, empty, head, link, table } from "../parts.js";
+import { formOf } from "../routes.js";
 import { enterOrganizationOf } from "../services.js";
 import { crumbs } from "../shell.js";
 import { badge } from "../states.js";
@@ -23,7 +25,7 @@ export async function load(place) {
   const document = await loadDocument();
   const list = document.at("GET", path);
   if (!list) throw Object.assign(new Error(words.missing.text), { status: 404 });
-  const state = { path, base, document, list, page: 1, creation: document.at("POST", path), canOpen: Boolean(document.itemPath(path, params.parentId)), title: document.titleOf(list) };
+  const state = { path, base, family: params.family, document, list, page: 1, creation: document.at("POST", path), canOpen: Boolean(document.itemPath(path, params.parentId)), title: document.titleOf(list) };
   [state.parent] = await Promise.all([api.get(base), read(state)]);
   await enterOrganizationOf(place, state.parent);
   state.refreshing = { refresh: () => readAgain(state) };
@@ -45,13 +47,19 @@ async function readAgain(state) {
 
 export function render(state, place) {
   const { path, base, document, parent, creation, rows } = state;
-  const make = creation && button(making(creation), () => create(state, place), { main: true, needs: ["POST", path] });
+  const make = creation && button(making(creation), () => create(state, place), { main: true, icon: "plus", needs: ["POST", path] });
   return [
     crumbs([parent.name, base], [state.title]),
-    head(state.title, { about: rows.length ? prose(document.describe(state.list.tags[0])) : "", actions: [make] }),
-    rows.length ? table(columns(state), rows, { to: state.canOpen && ((row) => `${path}/${row.id}`), label: state.title }) : empty(prose(`${words.noneYet(lower(state.title))} ${document.describe(state.list.tags[0])}`), make),
+    head([kindIcon(state.family), state.title], { about: rows.length ? prose(document.describe(state.list.tags[0])) : "", actions: [make] }),
+    rows.length ? table(columns(state), rows, { to: state.canOpen && ((row) => `${path}/${row.id}`), label: state.title }) : [empty(prose(`${words.noneYet(lower(state.title))} ${document.describe(state.list.tags[0])}`), make), preview(state)],
     state.isMore && button(words.showMore, async () => (state.page++, await read(state), place.update())),
   ];
+}
+
+// An empty page shows what will be there: the example of the API, which nobody can click or hear.
+function preview(state) {
+  const rows = state.document.examplesOf(state.list).slice(0, 2);
+  return rows.length ? h("div", { class: "preview", "aria-hidden": "true", inert: true }, table(columns({ ...state, rows, canOpen: false }), rows, { key: (row) => `example-${row.id}` })) : null;
 }
 
 // What makes a thing in another way than "Create …" keeps its own words, such as "Run it once".
@@ -93,10 +101,13 @@ export function cell(name, value, schema) {
 export async function create(state, place) {
   const { document, creation, path } = state;
   const schema = document.body(creation);
-  const form = schemaForm(document, schema, { only: requiredFirst(schema), choices: await choicesFor(state, schema), hide: outdated(schema) });
+  const byHand = await formOf(state.family);
+  const form = byHand ? await byHand.form({ document, schema, base: state.base }) : schemaForm(document, schema, { only: requiredFirst(schema), choices: await choicesFor(state, schema), hide: outdated(schema) });
+  const send = byHand?.create || api.post;
   const run = async (finish) => {
     try {
-      finish(await api.post(path, form.read()));
+      const made = await send(path, form.read());
+      if (made) finish(made);
     } catch (error) {
       showError(error);
     }

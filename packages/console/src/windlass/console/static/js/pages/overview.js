@@ -6,7 +6,7 @@ import { loadDocument } from "../document.js";
 import { ago } from "../format.js";
 import { serviceIcon } from "../icons.js";
 import { refreshOnEvents } from "../live.js";
-import { empty, head, link, linkButton, panel, stale, table } from "../parts.js";
+import { empty, head, link, linkButton, panel, stale, steps, table } from "../parts.js";
 import { isLimited } from "../rights.js";
 import { pathOf } from "../services.js";
 import { badge, byUrgency, dot, hasManyErrors, serviceKind } from "../states.js";
@@ -44,6 +44,7 @@ export function render(state, place) {
     brief(text.attention, needy),
     brief(text.changing, changing),
     !services.length ? empty(text.empty, linkButton(place, "/new", words.places.new, { main: true, needs: NEW }), "windlass init && windlass up", text.fromFolder) : null,
+    !services.length ? steps(words.newService.steps) : null,
     h("div", { class: "cards" }, projects.map((project) => card(project, services.filter((service) => service.project_id === project.id)))),
     recent(services),
   ];

@@ -1,7 +1,7 @@
 // The settings of a service: a rail of sections with a search, one section at a time, and one bar that saves what was changed.
 
 import { fill, h, own, prose } from "../../dom.js";
-import { hold, release } from "../../edits.js";
+import { hold } from "../../edits.js";
 import { isIdle } from "../../forms.js";
 import { title } from "../../format.js";
 import { icon } from "../../icons.js";
@@ -141,7 +141,7 @@ async function save(state, place, thenDeploy) {
   }
   state.service = content.service;
   Object.assign(content, { sections: sectionsOf(state), shownBar: null });
-  if (thenDeploy) return release(content.bar), deploy(place, path);
+  if (thenDeploy) return deploy(place, path);
   say(text.saved);
   place.update();
 }

@@ -1,0 +1,60 @@
+// The form of an API token: what it may do, for how long, and where, picked from the tree of the organization.
+
+import { api } from "../api.js";
+import { h } from "../dom.js";
+import { schemaForm } from "../forms.js";
+import { serviceIcon, kindIcon } from "../icons.js";
+import { field } from "../parts.js";
+import { segments } from "../settings/part.js";
+import { words } from "../words.js";
+
+const text = words.tokenForm;
+const DAY = 86400000;
+const LENGTHS = [["30", text.days(30)], ["90", text.days(90)], ["365", text.year], ["", text.never]];
+const USUAL = "90";
+
+export async function form({ document, schema, base }) {
+  const name = h("input", { autocomplete: "off", placeholder: text.nameExample, oninput: (event) => (event.target.touched = true) });
+  const rest = schemaForm(document, schema, { only: ["description", "rate_limit"] });
+  const scopes = Object.entries(document.resolve(document.resolve(schema.properties.scopes).items)["x-words"]).sort(([one], [other]) => text.order.indexOf(one) - text.order.indexOf(other))
+    .map(([scope, about]) => [scope, about, h("input", { type: "checkbox" })]);
+  let length = USUAL;
+  let isLimited = false;
+  const tree = h("div", { class: "tree", hidden: true });
+  const limit = async (value) => {
+    isLimited = value === "parts";
+    tree.hidden = !isLimited;
+    if (isLimited && !tree.firstChild) tree.replaceChildren(...(await branches(base)));
+  };
+  const read = () => {
+    const body = { name: name.value.trim() || undefined, scopes: scopes.filter(([, , box]) => box.checked).map(([scope]) => scope), ...rest.read() };
+    if (length) body.expires_at = new Date(Date.now() + Number(length) * DAY).toISOString();
+    if (isLimited) body.limited_to = [...tree.querySelectorAll("input:checked")].filter(({ disabled }) => !disabled).map(({ value }) => value);
+    return body;
+  };
+  return {
+    read,
+    node: h("div", {},
+      field(words.columns.name, name, "", { name: "name" }),
+      h("fieldset", { class: "field", "data-field": "scopes" }, h("legend", {}, text.scopes), h("div", { class: "checks" }, scopes.map(([scope, about, box]) => h("label", {}, box, " ", h("strong", {}, scope), " ", h("span", { class: "muted" }, about))))),
+      h("div", { class: "field", "data-field": "expires_at" }, h("span", { class: "field-title" }, text.expires), segments(text.expires, LENGTHS, length, (value) => (length = value))),
+      h("div", { class: "field", "data-field": "limited_to" }, h("span", { class: "field-title" }, text.where), segments(text.where, [["all", text.everywhere], ["parts", text.parts]], "all", limit), tree),
+      h("details", {}, h("summary", {}, words.newService.further), rest.node)),
+  };
+}
+
+// Projects, their environments, and the services in them. What is below a chosen one is in it.
+async function branches(base) {
+  const [projects, environments, services] = await Promise.all([api.all(`${base}/project`), api.all(`${base}/environments`), api.all(`${base}/services`)]);
+  if (!projects.length) return [h("p", { class: "muted" }, text.nothing)];
+  return projects.map((project) => branch(project.id, project.name, kindIcon("project"), environments.filter((one) => one.project?.id === project.id || one.project_id === project.id).map((environment) =>
+    branch(environment.id, environment.name, kindIcon("environment"), services.filter((one) => one.environment_id === environment.id).map((service) => branch(service.id, service.name, serviceIcon(service), []))))));
+}
+
+function branch(id, name, sign, inside) {
+  const below = h("div", { class: "below" }, inside);
+  const choose = ({ target }) => {
+    for (const box of below.querySelectorAll("input")) Object.assign(box, { disabled: target.checked, checked: target.checked });
+  };
+  return h("div", {}, h("label", {}, h("input", { type: "checkbox", value: id, onchange: choose }), sign, " ", name), inside.length > 0 && below);
+}
