@@ -18,10 +18,11 @@ export function chart({ title, times, lines, format }) {
   // The value of now: an instance that is gone has none.
   const now = lines.map(({ name, values }, index) => ({ name, index, value: values.slice(-3).findLast((value) => value !== null) })).filter(({ value }) => value !== undefined);
   return h("figure", { class: "chart", "aria-label": `${title}: ${now.map(({ name, value }) => `${name} ${format(value)}`).join(", ")}` },
-    h("figcaption", {}, h("span", {}, title), h("span", { class: "now" }, now.map(({ name, index, value }) => h("span", { class: kindOf(name, index) }, lines.length > 1 && h("span", { class: "muted" }, name, " "), h("strong", {}, format(value)), " ")))),
+    h("figcaption", {}, h("span", {}, title), h("span", { class: "now" }, now.map(({ name, index, value }) => h("span", { class: "legend-item" }, lines.length > 1 && [h("span", { class: `swatch ${kindOf(name, index)}`, "aria-hidden": "true" }), h("span", { class: "muted" }, name)], h("strong", {}, format(value)), " ")))),
     h("div", { class: "plot" }, h("span", { class: "tick muted", "aria-hidden": "true" }, format(most)), h("span", { class: "tick least muted", "aria-hidden": "true" }, format(0)),
     svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-hidden": "true", onmousemove: (event) => point(event, { times, lines, format, x }), onmouseleave: unpoint },
       [0, 0.5, 1].map((part) => svg("line", { class: "grid", x1: PAD.left, x2: WIDTH - PAD.right, y1: y(most * part), y2: y(most * part) })),
+      lines.map(({ name, values }, index) => svg("path", { class: `area ${kindOf(name, index)}`, d: area(values, x, y) })),
       lines.map(({ name, values }, index) => svg("path", { class: `line ${kindOf(name, index)}`, d: path(values, x, y) })).reverse(),
       svg("line", { class: "cursor", x1: -9, x2: -9, y1: PAD.top, y2: HEIGHT - PAD.bottom }))),
     h("div", { class: "axis muted" }, h("span", {}, clockTime(times[0]).slice(0, 5)), h("span", { class: "pointed" }), h("span", {}, clockTime(times.at(-1)).slice(0, 5))));
@@ -36,8 +37,21 @@ function path(values, x, y) {
   values.forEach((value, index) => {
     if (value === null) return (isDown = false);
     const isAlone = !isDown && (values[index + 1] ?? null) === null;
-    drawn += `${isDown ? "L" : "M"}${x(index).toFixed(1)} ${y(value).toFixed(1)}${isAlone ? "h4" : ""}`;
+    drawn += `${isDown ? "L" : "M"}${x(index).toFixed(1)} ${y(value).toFixed(1)}${isAlone ? "h0.1" : ""}`;
     isDown = true;
+  });
+  return drawn;
+}
+
+// What is below a line, down to nothing: one shape for each stretch without a gap.
+function area(values, x, y) {
+  let drawn = "";
+  let start = -1;
+  values.forEach((value, index) => {
+    if (value === null) return;
+    if (start < 0) drawn += `M${x((start = index)).toFixed(1)} ${y(0)}`;
+    drawn += `L${x(index).toFixed(1)} ${y(value).toFixed(1)}`;
+    if ((values[index + 1] ?? null) === null) drawn += `L${x(index).toFixed(1)} ${y(0)}Z`, (start = -1);
   });
   return drawn;
 }

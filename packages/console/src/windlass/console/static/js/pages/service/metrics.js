@@ -1,25 +1,44 @@
-// Charts of the last hour: processor, memory, requests and latency.
+// Charts of the last hour, or of a part of it: processor, memory, requests and latency.
 
 import { api } from "../../api.js";
-import { h } from "../../dom.js";
+import { now } from "../../clock.js";
+import { h, own } from "../../dom.js";
 import { chart } from "../../charts.js";
 import { bytes, clockTime, number } from "../../format.js";
 import { empty } from "../../parts.js";
+import { segments } from "../../settings/part.js";
 import { willOf } from "../../services.js";
 import { words } from "../../words.js";
 
 const EVERY = 15000;
 const SILENT = 5; // samples: more than a minute
+const SPANS = [15, 30, 60]; // minutes
 const text = words.metrics;
 
 export async function load({ path }) {
-  const content = {};
+  const content = { span: SPANS.at(-1) };
   const refresh = async () => Object.assign(content, { data: await api.get(`${path}/metrics`) });
   await refresh();
   return Object.assign(content, { refreshing: { refresh, every: EVERY } });
 }
 
-export const render = ({ content, path, can }) => charts(content, { path, lasts: can("restart-service") });
+export function render({ content, path, can }, place) {
+  content.choice ||= segments(text.span, SPANS.map((minutes) => [minutes, text.minutes(minutes)]), content.span, (span) => ((content.span = span), place.update()));
+  return [h("div", { class: "tools" }, own(content.choice)), charts({ data: lastOf(content) }, { path, lasts: can("restart-service") })];
+}
+
+// The measurements of the last minutes of those that the server has.
+function lastOf({ data, span }) {
+  const since = now() - span * 60000;
+  const first = (data.times || []).findIndex((time) => new Date(time) >= since);
+  if (first <= 0) return data;
+  const cut = (values) => values.slice(first);
+  const { requests } = data;
+  return {
+    ...data, times: cut(data.times), instances: data.instances.map((instance) => ({ ...instance, cpu: cut(instance.cpu), memory: cut(instance.memory) })),
+    requests: requests && { ...Object.fromEntries(["p50", "p90", "p99"].map((name) => [name, cut(requests[name])])), by_status: Object.fromEntries(Object.entries(requests.by_status).map(([name, values]) => [name, cut(values)])) },
+  };
+}
 
 // Old values do not pass for present ones: the instances have ended, or nothing measures them.
 function silence({ times, instances }) {

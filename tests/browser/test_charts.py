@@ -1,0 +1,60 @@
+"""Charts say what each line is, and show the span that is chosen; empty pages show what will be there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from tests.browser.servers import Repository, Server
+
+pytestmark = pytest.mark.nightly
+
+NewPage = Callable[..., Page]
+SAMPLES = 240
+
+
+def an_hour() -> dict[str, object]:
+    now = datetime.now(UTC)
+    times = [now - timedelta(seconds=15 * (SAMPLES - index)) for index in range(SAMPLES)]
+    requests = {name: [20.0] * SAMPLES for name in ("p50", "p90", "p99")}
+    return {
+        "every_seconds": 15,
+        "times": [time.isoformat(timespec="milliseconds").replace("+00:00", "Z") for time in times],
+        "instances": [{"name": "1-0", "cpu": [100.0] * SAMPLES, "memory": [2**20] * SAMPLES}],
+        "requests": {"by_status": {"2xx": [5.0] * SAMPLES, "5xx": [1.0] * SAMPLES}, **requests},
+    }
+
+
+def test_the_span_of_the_charts_is_chosen_and_each_line_is_named(
+    server: Server, new_page: NewPage, repository: Repository
+) -> None:
+    app = server.application(server.environment(project="Spans"), repository, "spans")
+    page = new_page("/")
+    data = an_hour()
+
+    def answer(route: Route) -> None:
+        route.fulfill(json=data)
+
+    page.route(f"**/application/{app}/metrics", answer)
+    page.goto(f"{server.url}/console/application/{app}/metrics")
+    requests = page.get_by_role("figure", name="Requests")
+    expect(requests.locator(".legend-item")).to_have_text(["2xx5/s", "5xx1/s"])
+    expect(requests.locator("path.area")).to_have_count(2)
+    first = requests.locator(".axis span").first
+    before = first.inner_text()
+    page.get_by_label("15 min").check()
+    expect(first).not_to_have_text(before)
+
+
+def test_an_empty_list_shows_an_example_that_nobody_can_use(server: Server, new_page: NewPage) -> None:
+    page = new_page(f"/organization/{server.org}/webhook")
+    expect(page.locator(".empty")).to_contain_text("No webhooks yet")
+    preview = page.locator(".preview")
+    expect(preview.locator("tbody tr").first).to_be_attached()
+    expect(preview).to_have_attribute("aria-hidden", "true")
+    expect(preview.locator("a, button")).to_have_count(0)
+    page.goto(f"{server.url}/console/")
+    expect(page.locator(".steps li")).to_have_count(3)
