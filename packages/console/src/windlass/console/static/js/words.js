@@ -234,7 +234,7 @@ export const words = {
     modes: "Kinds of environments", projects: "Projects", enabled: "Deliver events", tested: "An example was sent", waiting: "Waiting for the answer …", noAnswer: "There is no answer yet. The list of deliveries will show it.", answered: (status) => `answered ${status}`, again: "It is tried again, with growing pauses.",
   },
   tokenForm: {
-    nameExample: "deployments from CI", scopes: "What it may do", order: ["Read", "Deploy", "Write", "Admin"], expires: "How long it is valid", days: (count) => `${count} days`, year: "1 year", never: "No end", where: "Where", everywhere: "Everything", parts: "Only chosen parts", nothing: "There is no project yet.",
+    nameExample: "deployments from CI", scopes: "What it may do", order: ["Read", "Deploy", "Write", "Admin"], expires: "How long it is valid", days: (count) => `${count} days`, year: "1 year", never: "No end", where: "Where", everywhere: "Everything", parts: "Only chosen parts", noScope: "Choose at least one.", noPart: "Choose at least one part.", nothing: "There is no project yet.",
   },
   gitTokenForm: {
     kind: "Git host", token: "Token", tokenHelp: "It is stored encrypted, and never shown again.", tryOn: "Try it on a private repository", tryHelp: "Optional: the token is kept only if it can read this repository.", ownServer: "On a server of your own", api: "Address of its API", open: "Open this page",

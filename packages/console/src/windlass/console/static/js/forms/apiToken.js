@@ -2,6 +2,7 @@
 
 import { api } from "../api.js";
 import { h } from "../dom.js";
+import { fieldError } from "../field_errors.js";
 import { schemaForm } from "../forms.js";
 import { serviceIcon, kindIcon } from "../icons.js";
 import { field } from "../parts.js";
@@ -12,12 +13,13 @@ const text = words.tokenForm;
 const DAY = 86400000;
 const LENGTHS = [["30", text.days(30)], ["90", text.days(90)], ["365", text.year], ["", text.never]];
 const USUAL = "90";
+const LEAST = "Read";
 
 export async function form({ document, schema, base }) {
   const name = h("input", { autocomplete: "off", placeholder: text.nameExample, oninput: (event) => (event.target.touched = true) });
   const rest = schemaForm(document, schema, { only: ["description", "rate_limit"] });
   const scopes = Object.entries(document.resolve(document.resolve(schema.properties.scopes).items)["x-words"]).sort(([one], [other]) => text.order.indexOf(one) - text.order.indexOf(other))
-    .map(([scope, about]) => [scope, about, h("input", { type: "checkbox" })]);
+    .map(([scope, about]) => [scope, about, h("input", { type: "checkbox", checked: scope === LEAST })]);
   let length = USUAL;
   let isLimited = false;
   const tree = h("div", { class: "tree", hidden: true });
@@ -28,8 +30,10 @@ export async function form({ document, schema, base }) {
   };
   const read = () => {
     const body = { name: name.value.trim() || undefined, scopes: scopes.filter(([, , box]) => box.checked).map(([scope]) => scope), ...rest.read() };
+    if (name.value.trim() && !body.scopes.length) throw fieldError("scopes", text.noScope);
     if (length) body.expires_at = new Date(Date.now() + Number(length) * DAY).toISOString();
     if (isLimited) body.limited_to = [...tree.querySelectorAll("input:checked")].filter(({ disabled }) => !disabled).map(({ value }) => value);
+    if (isLimited && !body.limited_to.length) throw fieldError("limited_to", text.noPart);
     return body;
   };
   return {
