@@ -67,6 +67,11 @@ ROWS = [
         )
     ),
     Row(
+        "Hugo with modules",
+        {"hugo.toml": "title = 'x'\n", "go.mod": "module shop\n\ngo 1.22\n"},
+        {"framework": "Hugo", "system_packages": ["golang", "git"]},
+    ),
+    Row(
         "a file of settings beside no site",
         {"config.toml": "port = 80\n", "package.json": '{"scripts": {"start": "node a.js"}}', "a.js": ""},
         {"language": "Node", "framework": ""},

@@ -179,3 +179,10 @@ def test_a_missing_program_leads_to_the_package_that_contains_it():
     started = remedy_of("exited with code 127", "web", output)
     assert started.startswith("Install typescript with the dependencies, or correct the start command")
     assert remedy("sh: 1: gunicorn: not found").startswith("Install gunicorn with the dependencies")
+
+
+def test_a_site_whose_modules_need_go_leads_to_go():
+    said = 'ERROR failed to load modules: failed to download modules: binary with name "go" not found in PATH'
+    assert failure("hugo --minify", 1, [said]).startswith(
+        "Add golang to system_packages on the Docker engine"
+    )

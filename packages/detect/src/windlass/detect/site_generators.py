@@ -88,6 +88,8 @@ def choose_site(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> No
         package = "mkdocs-material"
     if not {generator.package, package} & needed.keys():
         add_package(recipe, package, f"{file} needs it, and no file names it.")
+    if generator.name == "Hugo" and files.has("go.mod"):
+        recipe.choose("go.mod is there: Hugo fetches modules with Go.", system_packages=["golang", "git"])
     named = _SETS_FOLDER.search(text) if generator.name == "MkDocs" else None
     folder = named[1].removeprefix("./").rstrip("/") if named else generator.folder
     if not folder.startswith(("/", "..")):

@@ -211,6 +211,11 @@ _RULES: Final = tuple(
             r"sh: (?:line )?(?:\d+: )?([\w./@-]+): (?:command )?not found",
             "Add {program} to the dependencies: the build calls {0}.",
         ),
+        (
+            r"failed to download modules: binary with name \"(\w+)\" not found",
+            "Add golang to system_packages on the Docker engine, or ask the operator to install Go: Hugo "
+            "fetches the modules of the site with the program {0}.",
+        ),
         (_HOST, _NETWORK),
         (
             r"Temporary failure in name resolution|Could not resolve host|ENOTFOUND|EAI_AGAIN"
