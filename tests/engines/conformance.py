@@ -30,7 +30,9 @@ SECRET = "a-secret-that-nobody-writes-down"
 class Conformance(Lifecycle, Rollouts, RunsOnce, Executions):
     # What it is given.
 
-    async def test_variables_arrive_and_nothing_of_windlass_itself(self, rig, station, monkeypatch):
+    async def test_an_instance_receives_its_variables_but_none_of_the_servers_environment(
+        self, rig, station, monkeypatch
+    ):
         monkeypatch.setenv("WINDLASS_KEY", "f" * 64)
         strange = {"spring.profile": "a=b", "with-dash": "'\"$HOME`", "LINES_OF": "one\ntwo", "EMPTY": ""}
         it = wanted(await rig.artifact(programs.TELLS), variables={"SECRET": SECRET} | strange)
@@ -40,13 +42,13 @@ class Conformance(Lifecycle, Rollouts, RunsOnce, Executions):
         assert "WINDLASS_KEY" not in told["variables"]
         assert told["input"] == ""
 
-    async def test_the_command_of_a_service_is_used_instead_of_the_artifacts(self, rig, station):
+    async def test_the_command_of_a_service_overrides_that_of_the_artifact(self, rig, station):
         art = await rig.artifact(programs.TELLS)
         it = wanted(art, command=(*art.command, "one", "two  three", "*", "$HOME"))
         await station.apply(it)
         assert (await told_by(station))["arguments"] == ["one", "two  three", "*", "$HOME"]
 
-    async def test_files_arrive_at_their_path(self, rig, station):
+    async def test_file_variables_are_written_to_their_path_in_the_instance(self, rig, station):
         it = wanted(
             await rig.artifact(programs.TELLS),
             files={"/app/conf/settings.ini": SECRET.encode()},
@@ -56,7 +58,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce, Executions):
         assert (await told_by(station))["files"] == {"conf/settings.ini": SECRET}
 
     @pytest.mark.essential
-    async def test_files_arrive_at_any_path(self, rig, station):
+    async def test_file_variables_can_be_written_to_absolute_paths(self, rig, station):
         needs(rig, "absolute")
         it = wanted(
             await rig.artifact(programs.TELLS),
@@ -66,7 +68,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce, Executions):
         await station.apply(it)
         assert (await told_by(station))["files"] == {"/etc/shop/settings.ini": SECRET}
 
-    async def test_secrets_are_not_written_down(self, rig, station):
+    async def test_secrets_of_an_instance_are_not_in_the_records_of_the_engine(self, rig, station):
         it = wanted(
             await rig.artifact(programs.ENDS), variables={"SECRET": SECRET}, files={"secret": SECRET.encode()}
         )
@@ -74,7 +76,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce, Executions):
         await station.running(it.service, restarts=1)
         assert SECRET.encode() not in await rig.remembered()
 
-    async def test_a_volume_outlives_the_instances(self, rig, station):
+    async def test_data_in_a_volume_is_kept_when_its_instances_are_removed(self, rig, station):
         art = await rig.artifact(programs.COUNTS)
         given: dict[str, Any] = {
             "volumes": (Volume(name="data", mount="/app/data"),),
@@ -113,7 +115,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce, Executions):
 
     # What it says.
 
-    async def test_output_arrives_in_order_and_says_whose_it_is(self, rig, station):
+    async def test_output_lines_arrive_in_order_with_instance_and_version(self, rig, station):
         # It ends soon, because a line without an end may be handed over as late as that.
         it = wanted(await rig.artifact(programs.WRITES), variables={"LINES": "5000", "AFTER": "1"})
         await station.apply(it)
@@ -122,7 +124,9 @@ class Conformance(Lifecycle, Rollouts, RunsOnce, Executions):
         assert {(line.pod, line.version) for line in station.lines} == {("web-1-0", it.deployment)}
         assert all(line.at > 0 for line in station.lines)
 
-    async def test_a_flood_of_output_blocks_nothing_and_its_last_line_arrives(self, rig, station):
+    async def test_a_flood_of_output_does_not_block_the_instance_and_its_last_line_arrives(
+        self, rig, station
+    ):
         lines = either(50_000, 200_000)
         it = wanted(await rig.artifact(programs.WRITES), variables={"LINES": f"{lines}", "AFTER": "0"})
         await station.apply(it)
@@ -130,7 +134,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce, Executions):
         await station.hears("done, without an end")
         await station.ended(it.service)
 
-    async def test_the_last_words_of_what_is_removed_arrive(self, rig, station):
+    async def test_the_last_output_line_of_a_removed_instance_arrives(self, rig, station):
         it = wanted(await rig.artifact(programs.WRITES), variables={"LINES": "1"})
         await station.apply(it)
         await station.hears("line 0")
@@ -140,7 +144,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce, Executions):
     # Windlass ends, and comes back.
 
     @pytest.mark.essential
-    async def test_instances_outlive_windlass_and_are_found_again(self, rig):
+    async def test_instances_keep_running_while_windlass_is_down_and_are_adopted_at_its_start(self, rig):
         needs(rig, "adopt")
         it = wanted(await rig.artifact(programs.WRITES_ALWAYS))
         async with Station(rig) as before:
@@ -171,7 +175,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce, Executions):
             assert (await after.running(it.service, restarts=1)).restarts >= 1
             await after.engine.sweep([it.service])
 
-    async def test_an_instance_that_ended_while_windlass_was_down_is_started_again(self, rig):
+    async def test_an_instance_that_ended_while_windlass_was_down_is_restarted(self, rig):
         needs(rig, "adopt")
         it = wanted(await rig.artifact(programs.ENDS), variables={"AFTER": "0.2"})
         async with Station(rig) as before:
@@ -182,26 +186,26 @@ class Conformance(Lifecycle, Rollouts, RunsOnce, Executions):
             await after.running(it.service, restarts=1)
             await after.engine.sweep([it.service])
 
-    async def test_an_engine_killed_at_any_moment_leaves_no_twins_and_no_orphans(self, rig):
+    async def test_an_engine_killed_at_any_moment_leaves_no_duplicate_and_no_orphaned_instances(self, rig):
         needs(rig, "adopt")
         await killed_again_and_again(rig, at_once=1)
 
     @pytest.mark.essential
-    async def test_two_engines_killed_at_any_moment_leave_no_twins_and_no_orphans(self, rig):
+    async def test_two_engines_killed_at_any_moment_leave_no_duplicate_and_no_orphaned_instances(self, rig):
         needs(rig, "adopt", "replicas")
         await killed_again_and_again(rig, at_once=2)
 
     # What else can be asked of it.
 
     @pytest.mark.essential
-    async def test_a_command_runs_where_the_instance_runs(self, rig, station):
+    async def test_an_executed_command_runs_in_the_environment_of_the_instance(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS), variables={"WHO": "it"})
         made = await station.apply(it)
         python = it.artifact.command[0]
         code = "import os, sys; print(os.environ['WHO'], os.path.exists('main.py')); sys.exit(4)"
         assert await station.engine.execute(made, [python, "-c", code], 20) == (4, "it True\n")
 
-    async def test_a_command_of_which_too_little_comes_is_ended(self, rig, station):
+    async def test_an_executed_command_that_exceeds_its_timeout_is_ended_with_code_124(self, rig, station):
         made = await station.apply(wanted(await rig.artifact(programs.SLEEPS)))
         command = [*wanted(await rig.artifact(programs.SLEEPS)).artifact.command]
         code, said = await station.engine.execute(made, command, 0.5)
@@ -209,19 +213,19 @@ class Conformance(Lifecycle, Rollouts, RunsOnce, Executions):
         assert "0.5 s" in said
         assert (await station.one(made.service)).phase is Phase.RUNNING
 
-    async def test_a_command_that_is_not_there_says_so(self, rig, station):
+    async def test_executing_a_missing_program_returns_126_or_127_and_its_name(self, rig, station):
         made = await station.apply(wanted(await rig.artifact(programs.SLEEPS)))
         code, said = await station.engine.execute(made, ["no-such-command"], 20)
         assert code in (126, 127)
         assert "no-such-command" in said
 
-    async def test_nothing_is_executed_where_nothing_runs(self, rig, station):
+    async def test_executing_a_command_in_a_removed_instance_is_refused(self, rig, station):
         made = await station.apply(wanted(await rig.artifact(programs.SLEEPS)))
         await station.engine.remove(made.service)
         with pytest.raises(EngineError):
             await station.engine.execute(made, ["true"], 20)
 
-    async def test_the_usage_of_an_instance_is_known_and_grows(self, rig, station):
+    async def test_the_memory_and_growing_processor_time_of_an_instance_are_measured(self, rig, station):
         it = wanted(await rig.artifact(programs.WORKS))
         made = await station.apply(it)
         first = await until(lambda: _used(station, made.id, 20))

@@ -42,7 +42,7 @@ async def _sleepers(engine: Any, instance: Instance) -> int:
 
 class Executions(AtStation):
     @pytest.mark.essential
-    async def test_a_command_in_a_terminal_has_its_size_its_input_and_its_variables(self, rig, station):
+    async def test_a_command_in_a_terminal_gets_terminal_size_input_and_variables(self, rig, station):
         made = await station.apply(wanted(await rig.artifact(programs.SLEEPS), variables={"SECRET": "s3"}))
         request = ExecutionRequest(("sh", "-c", DIALOGUE), TerminalSize(100, 30))
         execution = await station.engine.open_execution(made, request)
@@ -56,7 +56,7 @@ class Executions(AtStation):
         assert b"31 101" in output
 
     @pytest.mark.essential
-    async def test_bytes_pass_a_command_unchanged_in_both_directions(self, rig, station):
+    async def test_input_and_output_bytes_of_an_executed_command_are_not_changed(self, rig, station):
         made = await station.apply(wanted(await rig.artifact(programs.SLEEPS)))
         sent, came = bytes(range(256)) * 2000, bytearray()
         execution = await station.engine.open_execution(made, ExecutionRequest(("cat",)))
@@ -77,7 +77,7 @@ class Executions(AtStation):
         assert bytes(came) == sent
 
     @pytest.mark.essential
-    async def test_nothing_of_a_command_is_left_when_it_is_closed(self, rig, station):
+    async def test_closing_an_execution_ends_the_command_and_its_child_processes(self, rig, station):
         made = await station.apply(wanted(await rig.artifact(programs.SLEEPS)))
         request = ExecutionRequest(("sh", "-c", LEAVES), TerminalSize(80, 24))
         execution = await station.engine.open_execution(made, request)
@@ -90,7 +90,7 @@ class Executions(AtStation):
         (seen,) = await station.seen(made.service)
         assert seen.restarts == 0
 
-    async def test_a_command_that_is_not_read_waits(self, rig, station):
+    async def test_an_execution_whose_endless_output_is_not_read_can_be_closed(self, rig, station):
         made = await station.apply(wanted(await rig.artifact(programs.SLEEPS)))
         execution = await station.engine.open_execution(made, ExecutionRequest(("yes",)))
         try:
@@ -98,7 +98,9 @@ class Executions(AtStation):
         finally:
             await execution.close()
 
-    async def test_a_command_that_there_is_not_ends_with_127_or_is_refused(self, rig, station):
+    async def test_opening_an_execution_of_a_missing_program_fails_with_126_or_127_or_is_refused(
+        self, rig, station
+    ):
         made = await station.apply(wanted(await rig.artifact(programs.SLEEPS)))
         try:
             execution = await station.engine.open_execution(made, ExecutionRequest(("no-such-program",)))
@@ -114,14 +116,14 @@ class Executions(AtStation):
         finally:
             await execution.close()
 
-    async def test_no_command_is_opened_where_nothing_runs(self, rig, station):
+    async def test_opening_an_execution_in_a_removed_instance_is_refused(self, rig, station):
         made = await station.apply(wanted(await rig.artifact(programs.SLEEPS)))
         await station.engine.remove(made.service)
         with pytest.raises(EngineError):
             await station.engine.open_execution(made, ExecutionRequest(("true",)))
 
     @pytest.mark.essential
-    async def test_the_next_start_ends_the_commands_of_a_killed_windlass(self, rig, station):
+    async def test_commands_left_by_a_killed_server_are_ended_at_the_next_start(self, rig, station):
         made = await station.apply(wanted(await rig.artifact(programs.SLEEPS)))
         processes = multiprocessing.get_context("forkserver")
         other = processes.Process(target=open_and_be_killed, args=(rig.opener(), made))

@@ -33,7 +33,7 @@ class Lifecycle(AtStation):
     # It begins.
 
     @pytest.mark.essential
-    async def test_an_instance_that_is_run_runs(self, rig, station):
+    async def test_an_applied_instance_is_running_and_is_listed(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         made = await station.apply(it)
         assert (made.service, made.generation, made.index) == (it.service, 1, 0)
@@ -46,21 +46,21 @@ class Lifecycle(AtStation):
         assert await station.engine.problem() == ""
 
     @pytest.mark.essential
-    async def test_the_short_list_has_what_the_long_one_has(self, rig, station):
+    async def test_the_short_list_of_instances_equals_the_detailed_one(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         await station.apply(it, 2)
         assert await station.engine.present() == [(it.service, 1, True)] * 2
         await station.engine.remove(it.service, grace=0)
         assert await station.engine.present() == []
 
-    async def test_an_artifact_is_made_ready_as_often_as_asked_and_runs_nothing(self, rig, station):
+    async def test_preparing_an_artifact_repeatedly_starts_no_instance(self, rig, station):
         artifact = await rig.artifact(programs.SLEEPS)
         for _ in range(2):
             await station.engine.prepare(artifact, lambda line: None)
         assert await station.engine.all() == []
         await station.apply(wanted(artifact))
 
-    async def test_an_instance_run_twice_exists_once(self, rig, station):
+    async def test_applying_the_same_instance_twice_runs_it_once(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         first = await station.apply(it)
         again = await station.apply(it)
@@ -68,14 +68,14 @@ class Lifecycle(AtStation):
         assert await rig.copies(it.service) == [(1, 0)]
 
     @pytest.mark.essential
-    async def test_an_instance_run_many_times_at_once_exists_once(self, rig, station):
+    async def test_applying_the_same_instance_concurrently_runs_it_once(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         made = await asyncio.gather(*(station.apply(it) for _ in range(8)))
         assert {(each.id, each.started_at) for each in made} == {(made[0].id, made[0].started_at)}
         await station.hears("here")
         assert await rig.copies(it.service) == [(1, 0)]
 
-    async def test_a_workload_started_by_two_replicas_at_once_runs_once(self, rig, station):
+    async def test_two_replicas_applying_the_same_instance_concurrently_run_it_once(self, rig, station):
         needs(rig, "replicas")
         it = wanted(await rig.artifact(programs.SLEEPS))
         async with Station(rig) as other:
@@ -88,7 +88,7 @@ class Lifecycle(AtStation):
             assert not await station.seen(it.service)
             assert await rig.copies(it.service) == []
 
-    async def test_an_end_and_a_restart_of_an_instance_send_notices(self, rig, station):
+    async def test_the_engine_sends_notices_when_an_instance_ends_and_restarts(self, rig, station):
         it = wanted(await rig.artifact(programs.ENDS), variables={"AFTER": "0.5"})
         await station.apply(it)
         assert it.service not in station.notices
@@ -97,13 +97,13 @@ class Lifecycle(AtStation):
         await until(lambda: _true(len(station.notices) >= 2))
 
     @pytest.mark.essential
-    async def test_an_instance_is_reached_at_its_address(self, rig, station):
+    async def test_an_instance_answers_requests_at_its_address_and_port(self, rig, station):
         it = wanted(await rig.artifact(programs.SERVES), ports=[PORT], variables={"WHO": "it"})
         await station.apply(it)
         await station.hears("listening")
         assert await ask(await station.one(it.service), PORT) == "hello from it"
 
-    async def test_a_program_that_chooses_its_port_itself_is_reached_there(self, rig, station):
+    async def test_a_program_that_listens_on_a_fixed_port_is_reached_at_that_port(self, rig, station):
         needs(rig, "fixed ports")
         port = free_port()
         it = wanted(
@@ -115,7 +115,7 @@ class Lifecycle(AtStation):
         await station.hears("listening")
         assert await ask(await station.one(it.service), port) == "hello from it"
 
-    async def test_the_ports_on_which_a_program_listens_are_found(self, rig, station):
+    async def test_the_engine_finds_the_ports_on_which_a_program_listens(self, rig, station):
         needs(rig, "programs")
         port = free_port()
         program = await rig.artifact(programs.SERVES_ELSEWHERE)
@@ -128,7 +128,7 @@ class Lifecycle(AtStation):
 
     # It ends, and is started again.
 
-    async def test_an_ended_program_is_restarted_and_shows_how_it_ended(self, rig, station):
+    async def test_an_exited_program_is_restarted_and_its_exit_code_is_reported(self, rig, station):
         it = wanted(await rig.artifact(programs.ENDS))
         await station.apply(it)
 
@@ -141,7 +141,7 @@ class Lifecycle(AtStation):
         assert seen.exit_code == 3
         assert "exited with code 3" in seen.reason
 
-    async def test_restarts_of_a_failing_instance_have_pauses(self, rig, station):
+    async def test_a_failing_instance_waits_before_its_restart(self, rig, station):
         it = wanted(await rig.artifact(programs.ENDS))
         await station.apply(it)
 
@@ -153,14 +153,14 @@ class Lifecycle(AtStation):
         assert len(await rig.copies(it.service)) <= 1
 
     @pytest.mark.essential
-    async def test_a_killed_program_shows_the_signal(self, rig, station):
+    async def test_a_program_killed_by_a_signal_reports_the_signal(self, rig, station):
         it = wanted(await rig.artifact(programs.IS_KILLED))
         await station.apply(it)
         seen = await station.ended(it.service)
         assert "SIGSEGV" in seen.reason
         assert seen.exit_code == 128 + 11
 
-    async def test_children_do_not_outlive_their_program(self, rig, station):
+    async def test_child_processes_of_an_ended_program_are_killed(self, rig, station):
         it = wanted(await rig.artifact(programs.LEAVES_CHILDREN), variables={"AFTER": "0.1"})
         await station.apply(it)
         await station.running(it.service, restarts=1)
@@ -172,7 +172,9 @@ class Lifecycle(AtStation):
         await station.engine.remove(it.service, grace=0.1)
         assert list(await rig.traces(it.service)) == []
 
-    async def test_a_program_that_exceeds_its_memory_is_ended_with_that_reason(self, rig, station):
+    async def test_a_program_that_exceeds_its_memory_limit_is_killed_and_the_reason_names_the_limit(
+        self, rig, station
+    ):
         needs(rig, "memory")
         it = wanted(await rig.artifact(programs.EATS), memory=64)
         await station.apply(it)
@@ -183,7 +185,7 @@ class Lifecycle(AtStation):
     # It is removed.
 
     @pytest.mark.essential
-    async def test_a_removed_service_is_gone(self, rig, station):
+    async def test_removing_a_service_ends_all_its_instances_and_can_be_repeated(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         await station.apply(it)
         await station.engine.remove(it.service)
@@ -191,13 +193,13 @@ class Lifecycle(AtStation):
         assert not await station.seen(it.service)
         await station.engine.remove(it.service)
 
-    async def test_a_removal_of_an_absent_service_succeeds(self, station):
+    async def test_removing_or_discarding_an_absent_service_succeeds(self, station):
         await station.engine.remove("55555555-aaaa-4aaa-8aaa-000000000005")
         await station.engine.remove("55555555-aaaa-4aaa-8aaa-000000000005", generation=3)
         await station.engine.discard("55555555-aaaa-4aaa-8aaa-000000000005")
         assert not await station.seen("55555555-aaaa-4aaa-8aaa-000000000005")
 
-    async def test_a_program_may_write_last_lines_when_asked_to_end(self, rig, station):
+    async def test_output_written_after_sigterm_is_recorded(self, rig, station):
         it = wanted(await rig.artifact(programs.ENDS_WELL))
         await station.apply(it)
         await station.hears("here")
@@ -205,21 +207,21 @@ class Lifecycle(AtStation):
         await station.hears("good bye")
 
     @pytest.mark.essential
-    async def test_a_program_that_ignores_the_request_to_end_is_killed(self, rig, station):
+    async def test_a_program_that_ignores_sigterm_is_killed_after_the_grace_period(self, rig, station):
         it = wanted(await rig.artifact(programs.STAYS))
         await station.apply(it)
         await station.hears("here")
         await station.engine.remove(it.service, grace=0.2)
         assert await rig.copies(it.service) == []
 
-    async def test_children_that_ignore_the_request_to_end_are_killed(self, rig, station):
+    async def test_child_processes_that_ignore_sigterm_are_killed_after_the_grace_period(self, rig, station):
         it = wanted(await rig.artifact(programs.LEAVES_CHILDREN))
         await station.apply(it)
         await station.hears("here")
         await station.engine.remove(it.service, grace=0.1)
         assert list(await rig.traces(it.service)) == []
 
-    async def test_an_instance_that_waits_for_its_restart_can_be_removed_for_good(self, rig, station):
+    async def test_an_instance_removed_while_it_waits_for_its_restart_is_not_restarted(self, rig, station):
         it = wanted(await rig.artifact(programs.ENDS))
         await station.apply(it)
         await station.ended(it.service)
@@ -229,7 +231,7 @@ class Lifecycle(AtStation):
         assert station.said.count("ending") == begun
         assert await rig.copies(it.service) == []
 
-    async def test_generations_stand_side_by_side(self, rig, station):
+    async def test_two_generations_of_a_service_run_and_serve_at_the_same_time(self, rig, station):
         art = await rig.artifact(programs.SERVES)
         for generation in (1, 2):
             it = wanted(art, generation=generation, ports=[PORT], variables={"WHO": str(generation)})
@@ -240,7 +242,7 @@ class Lifecycle(AtStation):
         await station.engine.remove(it.service, generation=1)
         assert await ask(await station.one(it.service), PORT) == "hello from 2"
 
-    async def test_a_removed_generation_does_not_come_back_by_a_late_call(self, rig, station):
+    async def test_a_late_call_does_not_restart_a_removed_generation(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         await station.apply(it)
         await station.engine.remove(it.service, generation=1)
@@ -249,7 +251,9 @@ class Lifecycle(AtStation):
         assert not await station.seen(it.service)
         assert list(await rig.traces(it.service)) == []
 
-    async def test_a_release_that_failed_does_not_stand_in_the_way_of_the_one_before(self, rig, station):
+    async def test_after_removing_a_failed_release_the_older_generation_can_still_be_scaled_up(
+        self, rig, station
+    ):
         art = await rig.artifact(programs.SLEEPS)
         old, new = wanted(art, generation=4), wanted(art, generation=5)
         await station.apply(old)
@@ -259,7 +263,7 @@ class Lifecycle(AtStation):
         await station.engine.apply(old, 2)
         assert sorted(await rig.copies(old.service)) == [(4, 0), (4, 1)]
 
-    async def test_a_version_removed_for_a_failed_release_comes_back_and_stays(self, rig, station):
+    async def test_a_generation_removed_for_a_failed_release_can_be_applied_again(self, rig, station):
         """As when both write to the same storage, and cannot stand side by side."""
         art = await rig.artifact(programs.SLEEPS)
         old, new = wanted(art, generation=4), wanted(art, generation=5)
@@ -279,7 +283,9 @@ class Lifecycle(AtStation):
                 assert await rig.copies(old.service) == [(4, 0)]
 
     @pytest.mark.essential
-    async def test_a_deployment_runs_its_own_workload_where_another_one_had_its_number(self, rig, station):
+    async def test_a_deployment_replaces_the_workload_of_another_deployment_with_the_same_generation(
+        self, rig, station
+    ):
         """As after a restore of an older database, which gives out numbers again."""
         art = await rig.artifact(programs.SERVES)
         earlier = wanted(art, ports=[PORT], variables={"WHO": "the earlier one"}, deployment="earlier")
@@ -291,7 +297,7 @@ class Lifecycle(AtStation):
         assert await ask(await station.one(it.service), PORT) == "hello from its own"
         assert await rig.copies(it.service) == [(1, 0)]
 
-    async def test_one_and_none_applied_at_once_end_in_one_or_none(self, rig, station):
+    async def test_applying_one_and_zero_instances_concurrently_leaves_at_most_one(self, rig, station):
         it = wanted(await rig.artifact(programs.SLEEPS))
         deeds: list[Any] = []
         for _ in range(6):
@@ -300,7 +306,7 @@ class Lifecycle(AtStation):
         assert len(await rig.copies(it.service)) == len(await station.seen(it.service)) <= 1
 
     @pytest.mark.essential
-    async def test_a_discarded_service_leaves_nothing(self, rig, station):
+    async def test_discarding_a_service_leaves_no_instances_volumes_or_files(self, rig, station):
         volume = Volume(name="data", mount="/app/data")
         it = wanted(await rig.artifact(programs.SLEEPS), volumes=(volume,), ports=[PORT])
         await station.apply(it)
@@ -310,7 +316,7 @@ class Lifecycle(AtStation):
         await station.apply(wanted(it.artifact, generation=2))
 
     @pytest.mark.essential
-    async def test_a_sweep_erases_what_it_is_told_and_nothing_else(self, rig, station):
+    async def test_a_sweep_erases_only_the_given_services(self, rig, station):
         kept, deleted = await two_with_volumes(rig, station)
         before = await station.one(kept.service)
         await station.engine.sweep([deleted.service, "88888888-aaaa-4aaa-8aaa-000000000008"])
@@ -318,7 +324,7 @@ class Lifecycle(AtStation):
         assert await station.engine.all() == [before]
         assert await rig.copies(kept.service) == [(1, 0)]
 
-    async def test_a_sweep_that_is_told_nothing_erases_nothing(self, rig, station):
+    async def test_a_sweep_without_services_erases_nothing(self, rig, station):
         both = await two_with_volumes(rig, station)
         before = await station.engine.all(), [sorted(await rig.traces(each.service)) for each in both]
         await station.engine.sweep(())
@@ -327,7 +333,7 @@ class Lifecycle(AtStation):
             [sorted(await rig.traces(each.service)) for each in both],
         )
 
-    async def test_every_service_of_which_something_is_here_is_counted(self, rig, station):
+    async def test_services_with_instances_or_volumes_are_listed_with_their_counts(self, rig, station):
         both = await two_with_volumes(rig, station)
         await station.engine.remove(both[1].service, grace=0)
         found = await station.engine.services()
@@ -338,7 +344,9 @@ class Lifecycle(AtStation):
         assert found[both[0].service].name == "web"
 
     @pytest.mark.essential
-    async def test_a_service_that_is_set_aside_ends_and_keeps_its_data(self, rig, station, tmp_path):
+    async def test_a_service_that_is_set_aside_is_stopped_and_its_data_can_be_put_back(
+        self, rig, station, tmp_path
+    ):
         it, other = await two_with_volumes(rig, station)
         await station.hears("kept", times=2)
         for _ in range(2):  # as after an interruption

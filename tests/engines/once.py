@@ -25,7 +25,7 @@ async def job(rig: Rig, **given: Any) -> Workload:
 class RunsOnce(AtStation):
     @pytest.mark.essential
     @pytest.mark.parametrize("code", [0, 3])
-    async def test_a_run_to_the_end_tells_how_it_ended(self, rig, station, code):
+    async def test_a_completed_run_returns_exit_code_reason_and_times(self, rig, station, code):
         it = await job(rig, variables={"CODE": str(code)})
         ended = await station.engine.once(it)
         assert ended.exit_code == code
@@ -34,7 +34,7 @@ class RunsOnce(AtStation):
         assert station.said[-1] == "the last line"
         assert await rig.copies(it.service) == []
 
-    async def test_a_run_that_ended_is_answered_with_its_result_and_not_started_again(self, rig, station):
+    async def test_a_completed_run_is_not_repeated_and_returns_its_stored_result(self, rig, station):
         it = await job(rig, variables={"CODE": "4"})
         first = await station.engine.once(it)
         assert await station.engine.once(it) == first
@@ -42,26 +42,26 @@ class RunsOnce(AtStation):
         (seen,) = await station.seen(it.service)
         assert (seen.phase, seen.exit_code, seen.restarts) == (Phase.EXITED, 4, 0)
 
-    async def test_another_generation_and_another_index_are_runs_of_their_own(self, rig, station):
+    async def test_each_generation_and_index_is_a_separate_run(self, rig, station):
         it = await job(rig)
         await station.engine.once(it)
         await station.engine.once(it, 1)
         await station.engine.once(structs.replace(it, generation=2))
         assert station.said.count("begun") == 3
 
-    async def test_a_run_of_another_deployment_under_the_same_number_is_a_run_of_its_own(self, rig, station):
+    async def test_a_run_of_another_deployment_with_the_same_generation_is_a_separate_run(self, rig, station):
         it = await job(rig)
         await station.engine.once(structs.replace(it, deployment="earlier"))
         assert (await station.engine.once(it)).exit_code == 0
         assert station.said.count("begun") == 2
 
-    async def test_many_calls_at_once_are_one_run(self, rig, station):
+    async def test_concurrent_calls_for_the_same_run_execute_it_once(self, rig, station):
         it = await job(rig, variables={"AFTER": "0.3"})
         results = await asyncio.gather(*(station.engine.once(it) for _ in range(8)))
         assert results == [results[0]] * 8
         assert station.said.count("begun") == 1
 
-    async def test_calls_of_two_replicas_are_one_run(self, rig, station):
+    async def test_calls_of_two_replicas_for_the_same_run_execute_it_once(self, rig, station):
         needs(rig, "replicas")
         it = await job(rig, variables={"AFTER": "0.3"})
         async with Station(rig) as other:
@@ -69,7 +69,7 @@ class RunsOnce(AtStation):
             assert results == [results[0]] * 6
             assert (station.said + other.said).count("begun") == 1
 
-    async def test_a_caller_that_no_longer_waits_does_not_end_the_run(self, rig, station):
+    async def test_cancelling_a_waiting_caller_does_not_end_the_run(self, rig, station):
         it = await job(rig, variables={"AFTER": "0.5"})
         waiting = asyncio.create_task(station.engine.once(it))
         await station.hears("begun")
@@ -79,7 +79,7 @@ class RunsOnce(AtStation):
         assert station.said.count("begun") == 1
 
     @pytest.mark.essential
-    async def test_a_run_that_is_removed_ends_and_its_caller_is_told(self, rig, station):
+    async def test_removing_a_run_ends_it_and_raises_an_error_at_its_caller(self, rig, station):
         it = await job(rig, variables={"AFTER": "1000"}, grace=1.0)
         waiting = asyncio.create_task(station.engine.once(it))
         await station.hears("begun")
@@ -89,7 +89,7 @@ class RunsOnce(AtStation):
         assert await rig.copies(it.service) == []
         assert list(await rig.traces(it.service)) == []
 
-    async def test_a_removed_run_does_not_come_back_by_a_late_call(self, rig, station):
+    async def test_a_late_call_does_not_repeat_a_removed_run(self, rig, station):
         it = await job(rig)
         await station.engine.once(it)
         await station.engine.remove(it.service, generation=1)
@@ -97,7 +97,7 @@ class RunsOnce(AtStation):
             await station.engine.once(it)
         assert station.said.count("begun") == 1
 
-    async def test_a_removed_run_does_not_come_back_after_a_later_one_either(self, rig, station):
+    async def test_a_late_call_does_not_repeat_a_removed_run_even_after_later_runs(self, rig, station):
         it = await job(rig)
         for generation in (1, 2):
             await station.engine.once(structs.replace(it, generation=generation))
@@ -106,7 +106,7 @@ class RunsOnce(AtStation):
             await station.engine.once(it)
         assert station.said.count("begun") == 2
 
-    async def test_the_output_file_of_a_run_is_read_after_its_end(self, rig, station):
+    async def test_the_output_file_of_a_run_can_be_read_after_its_end(self, rig, station):
         needs(rig, "programs")
         it = await job(rig, variables={"OUTPUT": '{"A": 1}'}, writes_output=True)
         await station.engine.once(it)
@@ -118,28 +118,28 @@ class RunsOnce(AtStation):
         assert await station.engine.read_output(it) is None
 
     @pytest.mark.parametrize("trick", ["link", "folder", "long"])
-    async def test_nothing_but_a_plain_short_file_is_read_as_output(self, rig, station, trick):
+    async def test_an_output_file_that_is_not_regular_or_is_too_large_is_refused(self, rig, station, trick):
         needs(rig, "programs")
         it = await job(rig, variables={"OUTPUT": trick}, writes_output=True)
         await station.engine.once(it)
         with pytest.raises(EngineError, match="Write"):
             await station.engine.read_output(it)
 
-    async def test_a_run_that_uses_too_much_memory_is_ended_and_says_so(self, rig, station):
+    async def test_a_run_that_exceeds_its_memory_limit_ends_with_137_and_the_reason(self, rig, station):
         needs(rig, "memory")
         it = wanted(await rig.artifact(programs.EATS), memory=64)
         ended = await station.engine.once(it)
         assert ended.exit_code == 137
         assert "memory" in ended.reason
 
-    async def test_a_run_ends_with_its_program_and_leaves_no_children(self, rig, station):
+    async def test_a_run_ends_when_its_main_process_exits_and_child_processes_are_killed(self, rig, station):
         needs(rig, "programs")
         it = wanted(await rig.artifact(programs.LEAVES_CHILDREN), variables={"AFTER": "0.1"})
         assert (await station.engine.once(it)).exit_code == 0
         assert await rig.copies(it.service) == []
 
     @pytest.mark.essential
-    async def test_a_run_goes_on_without_windlass_and_the_next_one_tells_how_it_ended(self, rig):
+    async def test_a_run_continues_while_windlass_is_down_and_its_result_is_returned_afterwards(self, rig):
         needs(rig, "adopt")
         it = await job(rig, variables={"AFTER": "1", "CODE": "5"})
         async with Station(rig) as before:
@@ -152,7 +152,7 @@ class RunsOnce(AtStation):
             assert (before.said + after.said).count("begun") == 1
             await after.engine.sweep([it.service])
 
-    async def test_a_run_that_ended_without_windlass_is_not_started_again(self, rig):
+    async def test_a_run_that_ended_while_windlass_was_down_is_not_repeated(self, rig):
         needs(rig, "adopt")
         it = await job(rig, variables={"AFTER": "0.3", "CODE": "5"})
         async with Station(rig) as before:
@@ -165,7 +165,7 @@ class RunsOnce(AtStation):
             assert (before.said + after.said).count("begun") == 1
             await after.engine.sweep([it.service])
 
-    async def test_a_run_killed_at_any_moment_has_run_exactly_once(self, rig):
+    async def test_each_run_is_executed_exactly_once_although_windlass_is_killed_at_any_moment(self, rig):
         needs(rig, "adopt")
         it = await job(rig, volumes=(Volume(name="data", mount="/app/data"),))
         await killed_while_it_runs(rig, it)

@@ -49,17 +49,17 @@ async def rolled_out(station: Station, it: Workload, count: int) -> Observation:
 class Rollouts(AtStation):
     # How many
 
-    async def test_as_many_instances_run_as_were_asked_for(self, rig, station):
+    async def test_applying_a_number_of_instances_runs_exactly_that_many(self, rig, station):
         it = await workload(rig)
         made = await rolled_out(station, it, 3)
         assert len(made.instances) == len(await rig.copies(it.service)) == 3
         assert [copy.phase for copy in made.ready] == [Phase.RUNNING] * 3
 
-    async def test_applying_again_leaves_what_runs_as_it_is(self, rig, station):
+    async def test_applying_the_same_number_again_does_not_change_running_instances(self, rig, station):
         it = await workload(rig)
         assert await rolled_out(station, it, 2) == await rolled_out(station, it, 2)
 
-    async def test_a_larger_number_starts_only_what_is_missing(self, rig, station):
+    async def test_scaling_up_starts_only_the_missing_instances(self, rig, station):
         it = await workload(rig)
         before = await rolled_out(station, it, 1)
         after = await rolled_out(station, it, 3)
@@ -68,7 +68,7 @@ class Rollouts(AtStation):
         assert before.instances[0] in after.instances
 
     @pytest.mark.essential
-    async def test_a_smaller_number_ends_only_what_is_too_many(self, rig, station):
+    async def test_scaling_down_ends_only_the_surplus_instances(self, rig, station):
         it = await workload(rig)
         before = await rolled_out(station, it, 3)
         after = await rolled_out(station, it, 1)
@@ -76,28 +76,30 @@ class Rollouts(AtStation):
         assert after.instances[0] in before.instances
         assert len((await rolled_out(station, it, 2)).ready) == 2
 
-    async def test_the_number_none_ends_all_and_the_generation_may_come_back(self, rig, station):
+    async def test_scaling_to_zero_ends_all_instances_and_the_generation_can_be_scaled_up_again(
+        self, rig, station
+    ):
         it = await workload(rig)
         await rolled_out(station, it, 2)
         assert (await rolled_out(station, it, 0)).instances == ()
         assert list(await rig.copies(it.service)) == []
         assert len((await rolled_out(station, it, 1)).ready) == 1
 
-    async def test_other_generations_stay_as_they_are(self, rig, station):
+    async def test_applying_a_generation_does_not_change_other_generations(self, rig, station):
         old = await workload(rig)
         before = await rolled_out(station, old, 2)
         both = await rolled_out(station, structs.replace(old, generation=2), 1)
         assert both.of(1) == before
         assert len(both.of(2).ready) == 1
 
-    async def test_one_generation_is_removed_and_the_other_stays(self, rig, station):
+    async def test_removing_a_generation_does_not_change_the_other_one(self, rig, station):
         old = await workload(rig)
         await rolled_out(station, old, 2)
         both = await rolled_out(station, structs.replace(old, generation=2), 2)
         await station.engine.remove(old.service, generation=1, grace=0.1)
         assert await station.engine.observe(old.service) == both.of(2)
 
-    async def test_the_next_call_completes_an_interrupted_one(self, rig, station):
+    async def test_an_interrupted_apply_is_completed_by_the_next_one(self, rig, station):
         it = await workload(rig)
         applying = asyncio.ensure_future(station.engine.apply(it, 3))
         await until(lambda: _any(rig, it.service))
@@ -108,7 +110,7 @@ class Rollouts(AtStation):
 
     # Those that leave
 
-    async def test_an_instance_gets_no_requests_before_it_ends_as_too_many(self, rig, station):
+    async def test_a_surplus_instance_leaves_the_ready_instances_before_it_ends(self, rig, station):
         it = await workload(rig)
         await rolled_out(station, it, 2)
         seen: list[tuple[int, int, int]] = []
@@ -120,7 +122,7 @@ class Rollouts(AtStation):
         await station.engine.apply(it, 1, leave)
         assert seen == [(1, 1, 2)]
 
-    async def test_an_instance_that_may_not_leave_stays_and_is_ready(self, rig, station):
+    async def test_a_surplus_instance_that_is_still_used_is_not_ended(self, rig, station):
         it = await workload(rig)
         before = await rolled_out(station, it, 2)
 
@@ -134,20 +136,22 @@ class Rollouts(AtStation):
 
     # Ready
 
-    async def test_without_probes_a_generation_is_ready_once_it_has_run_for_long_enough(self, rig, station):
+    async def test_without_probes_a_generation_is_ready_after_it_has_run_for_the_settle_time(
+        self, rig, station
+    ):
         it = await workload(rig, settle=0.1)
         await station.engine.apply(it, 2)
         await station.engine.wait_until_ready(it, 2)
         assert len((await station.engine.observe(it.service)).ready) == 2
 
-    async def test_a_generation_of_which_one_has_ended_does_not_become_ready(self, rig, station):
+    async def test_a_generation_with_an_exited_instance_is_not_ready(self, rig, station):
         needs(rig, "programs")
         it = await workload(rig, programs.ENDS, settle=1000)
         await station.engine.apply(it, 1)
         with pytest.raises(NotReady, match=r"^Look at the log: web exited with code 3 while it was starting"):
             await station.engine.wait_until_ready(it, 1)
 
-    async def test_a_program_that_ends_well_instead_of_serving_is_not_ready_and_needs_another_command(
+    async def test_a_program_that_exits_with_0_instead_of_serving_is_not_ready_and_gets_advice(
         self, rig, station
     ):
         needs(rig, "programs")
@@ -159,7 +163,7 @@ class Rollouts(AtStation):
         ):
             await station.engine.wait_until_ready(it, 1)
 
-    async def test_a_generation_of_which_one_is_missing_does_not_become_ready(self, rig, station):
+    async def test_a_generation_with_a_missing_instance_is_not_ready(self, rig, station):
         it = await workload(rig, patience=0.2)
         await station.engine.apply(it, 1)
         with pytest.raises(NotReady, match="1 of its instances never started"):
@@ -174,7 +178,7 @@ class Rollouts(AtStation):
         await station.hears("listening")
 
     @pytest.mark.parametrize("is_accepted", [True, False])
-    async def test_a_program_that_ends_while_it_loads_behind_its_open_port_is_not_ready(
+    async def test_a_program_that_listens_and_exits_before_accepting_connections_is_not_ready(
         self, rig, station, is_accepted
     ):
         """The control: for a probe without `accepted`, an open port is enough."""
@@ -193,7 +197,7 @@ class Rollouts(AtStation):
         assert told.startswith("Look at the log: web exited with code 3" if is_accepted else ""), told
         assert bool(told) is is_accepted
 
-    async def test_a_program_that_loads_behind_its_open_port_is_ready_once_it_accepts(self, rig, station):
+    async def test_a_program_that_listens_early_is_ready_once_it_accepts_connections(self, rig, station):
         needs(rig, "programs")
         probe = structs.replace(tcp(8080), accepted=True)
         variables = {"LOADING": "0.3"}
@@ -204,7 +208,9 @@ class Rollouts(AtStation):
         await station.engine.wait_until_ready(it, 1)
         await station.hears("accepts")
 
-    async def test_a_generation_whose_probe_never_passes_is_not_ready_and_says_why(self, rig, station):
+    async def test_a_generation_whose_probe_never_passes_is_not_ready_and_the_failed_probe_is_reported(
+        self, rig, station
+    ):
         needs(rig, "programs")
         it = await workload(rig, ports=[8080], ready=(tcp(8080),), patience=0.5)
         await station.engine.apply(it, 1)
@@ -214,7 +220,7 @@ class Rollouts(AtStation):
             await station.engine.wait_until_ready(it, 1)
 
     @pytest.mark.slow
-    async def test_a_program_that_answers_on_another_port_than_the_chosen_one_is_ready_with_that_one(
+    async def test_a_program_that_answers_on_another_port_than_the_automatic_one_is_ready_on_that_port(
         self, rig, station, monkeypatch
     ):
         needs(rig, "programs")
@@ -241,7 +247,7 @@ class Rollouts(AtStation):
     # Alive and ready from then on
 
     @pytest.mark.essential
-    async def test_an_instance_that_is_not_alive_any_more_is_restarted(self, rig, station):
+    async def test_an_instance_whose_liveness_probe_fails_is_restarted(self, rig, station):
         needs(rig, "programs")
         it = await workload(rig, alive=(absent(await rig.artifact(""), "dead"),))
         made = await station.apply(it)
@@ -254,7 +260,7 @@ class Rollouts(AtStation):
         assert len(await rig.copies(it.service)) == 1
         await until(lambda: _noticed(station, it.service))
 
-    async def test_an_instance_is_not_ready_while_its_probe_fails(self, rig, station):
+    async def test_an_instance_is_not_ready_while_its_readiness_probe_fails(self, rig, station):
         needs(rig, "programs")
         probe = absent(await rig.artifact(""), "busy")
         it = await workload(rig, ready=(probe,), watched=True)
@@ -267,7 +273,9 @@ class Rollouts(AtStation):
         await write(station, it, made, "busy", remove=True)
         await until(lambda: _ready(station, it.service, 1))
 
-    async def test_a_probe_that_was_only_derived_is_not_asked_again(self, rig, station):
+    async def test_a_derived_readiness_probe_is_not_repeated_after_the_instance_became_ready(
+        self, rig, station
+    ):
         needs(rig, "programs")
         it = await workload(rig, ready=(absent(await rig.artifact(""), "busy"),))
         made = await station.apply(it)

@@ -164,13 +164,13 @@ def pass_one() -> None:
 
 
 @pytest.mark.usefixtures("_may_open_files")
-async def test_descriptors_in_flight_leave_room_for_those_of_the_server(rig, station):
+async def test_file_descriptors_in_flight_of_a_service_do_not_use_up_the_limit_of_the_server(rig, station):
     await found(rig, station, SENDS)
     pass_one()
 
 
 @pytest.mark.usefixtures("_may_open_files")
-def test_a_program_with_the_limit_of_the_server_would_leave_no_room():
+def test_without_a_limit_file_descriptors_in_flight_would_use_up_the_limit_of_the_server():
     with outside(SENDS), pytest.raises(OSError, match="Too many references"):
         pass_one()
 
@@ -210,7 +210,7 @@ def apart(request, monkeypatch, tmp_path):
     return made
 
 
-async def test_a_service_reads_no_file_that_only_the_user_of_windlass_may_read(apart, tmp_path):
+async def test_a_service_cannot_read_private_files_of_the_user_of_windlass(apart, tmp_path):
     files = private_files()
     if not apart._findings()["mounts"]:
         del files["socket of a group"]  # Landlock refuses no connection to a socket
@@ -220,7 +220,7 @@ async def test_a_service_reads_no_file_that_only_the_user_of_windlass_may_read(a
     assert not [path for path, text in said.items() if "secret" in text]
 
 
-async def test_a_service_would_read_them_if_cells_showed_the_folders_of_the_machine(
+async def test_without_hidden_folders_a_service_could_read_private_files_of_the_user_of_windlass(
     apart, tmp_path, monkeypatch
 ):
     devices = Path(private_files()["among devices"]).parent
@@ -233,7 +233,7 @@ async def test_a_service_would_read_them_if_cells_showed_the_folders_of_the_mach
     assert all("secret" in text for text in said.values())
 
 
-async def test_the_doctor_names_private_files_below_usr(tmp_path, monkeypatch):
+async def test_doctor_reports_private_files_below_usr(tmp_path, monkeypatch):
     file = Path(private_files()["named"])
     monkeypatch.setattr(private, "PROGRAMS", ("/usr/share",))
 
@@ -250,22 +250,22 @@ async def test_the_doctor_names_private_files_below_usr(tmp_path, monkeypatch):
         file.chmod(0o600)
 
 
-async def test_namespaces_of_a_service_leave_some_for_others(rig, station):
+async def test_the_number_of_namespaces_of_a_service_is_limited(rig, station):
     assert await found(rig, station, UNSHARE + NESTS) <= 64
 
 
-async def test_a_namespace_without_limits_would_hold_as_many_as_the_user_may_have():
+async def test_without_a_limit_a_program_could_create_all_namespaces_of_the_user():
     with outside(UNSHARE + NESTS) as said:
         assert said == 200
 
 
-async def test_inotify_of_a_service_leaves_some_for_others(rig, station):
+async def test_a_service_can_use_at_most_an_eighth_of_the_inotify_instances(rig, station):
     most = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
     assert await found(rig, station, WATCHES) <= most // 8
     assert ctypes.CDLL(None).inotify_init() >= 0
 
 
-async def test_inotify_of_all_services_leaves_some_for_the_server(rig, station):
+async def test_all_services_together_leave_inotify_instances_for_the_server(rig, station):
     made = rig.made(WATCHES)
     for number in range(9):
         await station.apply(wanted(made, service=f"{number}{SERVICE[1:]}"))
@@ -277,7 +277,7 @@ async def test_inotify_of_all_services_leaves_some_for_the_server(rig, station):
     assert ctypes.CDLL(None).inotify_init() >= 0
 
 
-def test_a_program_without_limits_would_take_all_of_inotify():
+def test_without_a_limit_a_program_could_use_all_inotify_instances():
     with outside(WATCHES):
         assert ctypes.CDLL(None).inotify_init() < 0
 
@@ -310,18 +310,18 @@ def start_threads(count: int) -> None:
         ended.set()
 
 
-async def test_threads_of_a_service_are_a_share_of_those_of_the_user(rig, station, few):
+async def test_a_service_can_start_at_most_an_eighth_of_the_threads_of_the_user(rig, station, few):
     assert await found(rig, station, STARTS_THREADS) <= few // 8
 
 
-async def test_threads_of_all_services_leave_some_for_the_server(rig, station, few, monkeypatch):
+async def test_all_services_together_leave_threads_for_the_server(rig, station, few, monkeypatch):
     monkeypatch.setattr(user_limits, "share_of_processes", lambda: 4096)  # as many services together
     assert await found(rig, station, STARTS_THREADS) <= few - few // 8
     start_threads(FEW // 16)
 
 
 @pytest.mark.usefixtures("few")
-def test_threads_of_a_program_without_limits_would_leave_none():
+def test_without_a_limit_a_program_could_start_all_threads_of_the_user():
     with outside(STARTS_THREADS), pytest.raises(RuntimeError, match="can't start new thread"):
         start_threads(FEW // 16)
 
@@ -355,11 +355,13 @@ async def forbid(folder: Path, hides: str, seconds: float) -> int | None:
         return (await station.engine.once(wanted(program, memory=100))).exit_code
 
 
-async def test_memory_in_files_of_a_program_that_forbids_to_look_into_it_counts(tmp_path, hides):
+async def test_memory_files_of_a_program_that_is_not_dumpable_count_as_its_memory(tmp_path, hides):
     assert await forbid(tmp_path, hides, 100) == 137
 
 
-async def test_without_copies_of_its_files_it_would_not(tmp_path, hides, monkeypatch):
+async def test_without_copied_file_descriptors_memory_files_of_a_program_that_is_not_dumpable_would_not_count(
+    tmp_path, hides, monkeypatch
+):
     monkeypatch.setattr(live_thread, "_copies", lambda pid: iter(()))
     assert await forbid(tmp_path, hides, 4) == 0
 
@@ -373,13 +375,13 @@ async def step_says(folder: Path, program: str) -> str:
         return (await process.stdout.read()).decode()
 
 
-async def test_no_program_of_a_build_traces_the_first_process_of_its_cell(tmp_path):
+async def test_a_build_step_cannot_ptrace_the_first_process_of_its_sandbox(tmp_path):
     """It would make it leave its group, and forget with whom it ends: the build would go on once it is
     cancelled."""
     assert await step_says(tmp_path, TRACES.replace("WHOM", "1")) == "found -1\n"
 
 
-async def test_a_program_traces_a_process_that_is_not_guarded(tmp_path):
+async def test_a_build_step_can_ptrace_an_unprotected_process(tmp_path):
     """Its own parent, for example, which is of the same user and cell."""
     scope = Path("/proc/sys/kernel/yama/ptrace_scope")
     if scope.exists() and int(scope.read_text()):

@@ -20,7 +20,7 @@ from windlass.base.isolation.pasta import has_pasta_interface
 from windlass.base.isolation.socket_server import TCP, SocketServerUnavailable
 
 
-async def test_pasta_that_was_killed_leads_out_again(rig, station):
+async def test_a_killed_pasta_is_restarted_and_the_network_reaches_the_internet_again(rig, station):
     await station.apply(wanted(rig.made(programs.SLEEPS)))
     trunk = kept(rig, "trunk")
     first = pasta_of(trunk)
@@ -32,7 +32,7 @@ async def test_pasta_that_was_killed_leads_out_again(rig, station):
     await until(leads_out_again)
 
 
-async def test_pasta_ends_with_the_trunk_and_with_what_runs_it(rig, station):
+async def test_pasta_ends_when_the_trunk_network_or_its_exit_process_is_killed(rig, station):
     await station.apply(wanted(rig.made(programs.SLEEPS)))
     for name in ("exit", "trunk"):
         pasta = pasta_of(kept(rig, "trunk"))
@@ -57,7 +57,7 @@ def pasta_of(trunk):
     return None
 
 
-async def test_memory_of_instances_runs_out_before_that_of_the_networks(rig, station):
+async def test_the_out_of_memory_killer_prefers_instances_to_network_processes(rig, station):
     made = wanted(rig.made(programs.SLEEPS))
     await station.apply(made)
     trunk = kept(rig, "trunk")
@@ -70,7 +70,7 @@ def score(pid):
     return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
 
 
-async def test_a_holder_of_the_trunk_that_hangs_delays_no_start(rig, station):
+async def test_a_hanging_network_holder_process_does_not_delay_starts_of_instances(rig, station):
     made = await station.apply(wanted(rig.made(programs.SERVES), ports=[PORT], variables={"WHO": "it"}))
     await station.hears("listening")
     trunk = kept(rig, "trunk")
@@ -85,7 +85,9 @@ async def test_a_holder_of_the_trunk_that_hangs_delays_no_start(rig, station):
     assert await ask(made, PORT) == "hello from it"
 
 
-async def test_sockets_are_made_in_networks_of_the_installation_only_and_of_few_kinds(rig, station):
+async def test_the_socket_server_makes_only_permitted_kinds_of_sockets_in_networks_of_the_installation(
+    rig, station
+):
     made = await station.apply(wanted(rig.made(programs.SLEEPS)))
     holder = NamespaceHolder.read(made.network)
     raw = TCP._replace(type=socket.SOCK_RAW)
