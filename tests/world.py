@@ -414,5 +414,11 @@ async def _asked(app: Any, scope: Mapping[str, Any], body: bytes) -> Answer:
         {**scope, "raw_path": scope["path"].encode(), "scheme": "http", "http_version": "1.1"}, receive, send
     )
     start, *parts = outbox
-    headers = {name.decode(): value.decode("latin-1") for name, value in start["headers"]}
+    headers: dict[str, str] = {}
+    for name, value in start["headers"]:
+        before = headers.get(name.decode())
+        is_list = before is not None and name == b"set-cookie"
+        headers[name.decode()] = (
+            f"{before}, {value.decode('latin-1')}" if is_list else value.decode("latin-1")
+        )
     return Answer(start["status"], headers, b"".join(part.get("body", b"") for part in parts))

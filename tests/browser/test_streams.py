@@ -155,7 +155,7 @@ def test_signing_out_and_in_with_a_token(server: Server, new_page) -> None:
     made = server.call("POST", f"/organization/{server.org}/apiToken", {"name": "reader", "scopes": ["Read"]})
     page.get_by_text("With an API token").click()
     page.get_by_label("API token", exact=True).fill(made["token"])
-    page.locator("form").get_by_role("button", name="Sign in").click()
+    page.locator("details form").get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     expect(page.locator(".who")).to_have_text("reader")
 

@@ -1,4 +1,4 @@
-"""Members who were invited and sign in at an issuer of the tests."""
+"""Members who were invited and have chosen a password, and the issuer of the tests."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from windlass.base.issuer import DISCOVERY_PATH, JWKS_PATH, Signer
 
 
 async def make_member(world: World, tenant: Tenant) -> str:
-    """Invites a person, who signs in at an issuer that vouches for the address."""
+    """Invites a person, who chooses a password with the link."""
     email = f"{world.name('guest')}@example.com"
-    await world.made(f"/organization/{tenant.org}/inviteMember", {"email": email}, token=tenant.admin)
-    claims = {"sub": email, "aud": "windlass", "email": email, "email_verified": True}
-    signed = people(world.clock).sign(claims, 3600)
-    assert (await world.get("/organization", token=f"Bearer {signed}")).status == 200
+    path = f"/organization/{tenant.org}/inviteMember"
+    link = (await world.post(path, {"email": email}, token=tenant.admin))["invitation_link"]
+    body = {"code": link.partition("#password=")[2], "password": "a password of a guest"}
+    assert (await world.put("/account/passwordLink", body, token=None)).status == 201
     members = await world.get(f"/organization/{tenant.org}/member?page_size=1000", token=tenant.admin)
     return next(str(one["id"]) for one in members["results"] if one["email"] == email)
 

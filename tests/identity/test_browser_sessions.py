@@ -276,7 +276,7 @@ async def test_the_account_answer_has_the_callers_name_and_scopes(world, browser
 
 async def test_an_account_path_refuses_other_methods_with_an_allow_header(world):
     answer = await world.call("PUT", "/account/browserSession", {})
-    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
+    assert (answer.status, answer.headers["allow"]) == (405, "DELETE, GET, HEAD, OPTIONS, POST")
 
 
 async def test_a_browser_session_has_the_rate_limit_of_its_token(database_url):

@@ -181,7 +181,8 @@ async def test_a_person_who_is_no_member_is_refused_and_audited(world, issuer, b
 
 async def test_the_list_of_sign_in_providers_is_public_and_has_no_secrets(world):
     answer = await world.get("/account/signInProvider", token=None)
-    assert answer.json == {"results": [{"name": "acme", "title": "Acme"}]}
+    assert answer["results"] == [{"name": "acme", "title": "Acme"}]
+    assert [name for name, value in answer.json.items() if value is True] == ["password", "can_invite"]
 
 
 async def test_a_provider_callback_with_another_state_is_refused(world, issuer, browser):

@@ -1,8 +1,8 @@
-"""Members and invitations: the people of an organization, who sign in through OpenID Connect."""
+"""Members and invitations: the people of an organization, who sign in with a password or at a provider."""
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from windlass.core.access import ROLE_IDS, Scope
 from windlass.core.declare.actions import delete, post, put
@@ -15,6 +15,7 @@ from windlass.core.declare.fields import (
     absent,
     example,
     shaped,
+    shown_once,
 )
 from windlass.core.declare.registry import Actions
 from windlass.core.declare.resource import Family, Shown, Spec, Verb
@@ -36,7 +37,7 @@ _OLD_ROLES = {"OWNER": Scope.ADMIN, "ADMIN": Scope.ADMIN, "DEVELOPER": Scope.WRI
 
 
 class Member(Spec):
-    """A member: a person of the organization, who signs in through OpenID Connect."""
+    """A member: a person of the organization, who signs in with a password or at a provider."""
 
     email: Annotated[str, example("ada@example.com")]
     role_id: Annotated[RoleId, example(ROLE_IDS[Scope.DEPLOY])]
@@ -62,12 +63,28 @@ class MemberRemoval(Spec):
     user_id: MemberId
 
 
+class MemberReset(Spec):
+    user_id: MemberId
+
+
+class PasswordLinkShown(Struct):
+    """A link with which a person chooses a password. It works once."""
+
+    url: Annotated[
+        str,
+        Meta(description="Shown only in this answer"),
+        shown_once(),
+        example("https://windlass.example.com/console/#password=EXAMPLE"),
+    ]
+    expires_at: Timestamp
+
+
 class OwnershipTransfer(Spec):
     user_id: MemberId
 
 
 class Invitation(Spec):
-    """An invitation: a person who signs in with its address becomes a member."""
+    """An invitation: the person with its address becomes a member."""
 
     email: Annotated[Email, example("grace@example.com")]
     role_id: Annotated[Maybe[RoleId], example(ROLE_IDS[Scope.DEPLOY])] = absent
@@ -112,6 +129,29 @@ _change = put(
 _remove = delete(
     "remove", "Remove a member", id="deleteMember", suffix="", on_collection=True, body=MemberRemoval
 )
+_reset = post(
+    "createPasswordReset",
+    PasswordLinkShown,
+    "Create a link to choose a new password",
+    "The member chooses a new password with it within an hour, and is signed out everywhere. Who has the "
+    "link can sign in as the member: the caller must be an Admin of all organizations of the member.",
+    id="createPasswordResetLink",
+    suffix="/passwordReset",
+    on_collection=True,
+    need=Scope.ADMIN,
+    status=201,
+    body=MemberReset,
+)
+_link = post(
+    "createLink",
+    PasswordLinkShown,
+    "Create another link for an invitation",
+    "The invited person chooses a password with it within seven days. The former link ends.",
+    id="createInvitationLink",
+    suffix="/link",
+    need=Scope.ADMIN,
+    status=201,
+)
 _PEOPLE = "MEMBERS_AND_ROLES"
 
 ownership = Actions(
@@ -143,7 +183,7 @@ member = Family(
     names="email",
     audit=AuditWords(target=_PEOPLE),
     verbs=frozenset({Verb.LIST}),
-    actions=(_change, _remove),
+    actions=(_change, _remove, _reset),
 )
 
 invitation = Family(
@@ -158,6 +198,9 @@ invitation = Family(
     names="email",
     write_need=Scope.ADMIN,
     verbs=frozenset({Verb.LIST, Verb.CREATE, Verb.READ, Verb.DELETE}),
+    actions=(_link,),
     normalise=normalise,
-    about="A person who signs in with this address, verified by the issuer, becomes a member with this role.",
+    about="A person who opens the link of the invitation and chooses a password, or who signs in at a "
+    "provider with this address, verified by it, becomes a member with this role. The answer to the creation "
+    "has the link with its code, which works once, within seven days.",
 )

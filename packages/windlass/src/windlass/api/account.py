@@ -7,61 +7,117 @@ redirect to other servers.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Final
+from typing import Annotated, TypeVar
 from urllib.parse import parse_qs
 
 from msgspec import Meta
 
-from windlass.api.account_document import ANSWER, BROWSER_SESSION, LINK, PROVIDERS, SESSION, START
+from windlass.api.account_document import (
+    ANSWER,
+    BROWSER_SESSION,
+    LINK,
+    PASSWORD,
+    PASSWORD_LINK,
+    PASSWORD_RESET,
+    PROVIDERS,
+    SESSION,
+    START,
+)
 from windlass.api.answers import Header, HttpAnswer
 from windlass.api.body import parse_body
 from windlass.api.callers import Callers
-from windlass.api.requests import COOKIE, SECURE_COOKIE, Receive, Request, receive_body
+from windlass.api.cookies import Cookies
+from windlass.api.limits import subject_of_address
+from windlass.api.requests import Receive, Request, receive_body
 from windlass.api.router import allow_header
 from windlass.api.wrong_paths import not_allowed
-from windlass.base.clock import SECOND, stamp
+from windlass.base.clock import stamp
 from windlass.base.errors import Failure, Forbidden, Invalid, Unauthorized
 from windlass.base.log import log
 from windlass.control.context.call import encode
 from windlass.control.context.context import Context
 from windlass.control.people.account import account_of
+from windlass.control.people.attempts import KnownBrowser, read_browser, seal_browser
 from windlass.control.people.authenticate import Authenticator
 from windlass.control.people.browser_sessions import (
-    LONGEST,
     NewBrowserSession,
     create_link,
+    end_other_sessions,
     end_session,
     open_as,
     open_with_link,
     sessions_of,
 )
+from windlass.control.people.password_hashes import LONGEST
+from windlass.control.people.password_sign_in import PasswordSignIn, SignedIn
 from windlass.control.people.sign_in import ProviderAnswer, SignIn, SignInFailed
 from windlass.core.access import Actor
 from windlass.core.declare.spec import Spec
 
-_MEMORY: Final = "windlass_sign_in"
-_MEMORY_PATH: Final = "/account/signInProvider"
 _log = log("sign-in")
+T = TypeVar("T", bound=Spec)
 Answering = Callable[[Request, str, Receive], Awaitable[HttpAnswer]]
 
 
-class SignInCode(Spec):
-    """The body of a request that opens a browser session. Without a code, the request must carry an API
-    token."""
+_Code = Annotated[str, Meta(max_length=255)]
+_Address = Annotated[str, Meta(max_length=254)]
+_Password = Annotated[str, Meta(max_length=LONGEST)]
+_Name = Annotated[str, Meta(max_length=255)]
 
-    code: Annotated[str, Meta(max_length=255)] = ""
+
+class SignInCode(Spec):
+    """The body of a request that opens a browser session. Without a code and a password, the request must
+    carry an API token."""
+
+    code: _Code = ""
+    email: _Address = ""
+    password: _Password = ""
+
+
+class LinkCode(Spec):
+    code: _Code
+
+
+class UsedLink(Spec):
+    code: _Code
+    password: _Password
+    name: _Name = ""
+
+
+class ForgottenPassword(Spec):
+    email: _Address
+
+
+class NewPassword(Spec):
+    password: _Password
+    new_password: _Password
+
+
+class AccountName(Spec):
+    name: _Name
 
 
 class AccountRequests:
     def __init__(self, ctx: Context, callers: Callers, authenticator: Authenticator) -> None:
         self._ctx, self._callers = ctx, callers
         self._sign_in = SignIn(ctx, authenticator)
-        self._is_secure = ctx.settings.url.startswith("https://")
+        self._passwords = PasswordSignIn(ctx, authenticator)
+        self._cookies = Cookies(ctx.settings.url)
         self._routes: dict[str, dict[str, tuple[str, Answering]]] = {
-            "/account": {"GET": ("getAccount", self._get_account)},
+            "/account": {
+                "GET": ("getAccount", self._get_account),
+                "PATCH": ("editAccount", self._edit_account),
+            },
+            PASSWORD: {"PUT": ("changePassword", self._change_password)},
+            PASSWORD_LINK: {
+                "POST": ("readPasswordLink", self._read_link),
+                "PUT": ("usePasswordLink", self._use_link),
+            },
+            PASSWORD_RESET: {"POST": ("askForPasswordReset", self._ask_for_reset)},
             BROWSER_SESSION: {
                 "GET": ("listBrowserSessions", self._list_sessions),
                 "POST": ("openBrowserSession", self._open_session),
+                "DELETE": ("endOtherBrowserSessions", self._end_other_sessions),
             },
             SESSION: {"DELETE": ("endBrowserSession", self._end_session)},
             LINK: {"POST": ("createSignInLink", self._create_link)},
@@ -123,10 +179,13 @@ class AccountRequests:
         _log.info(
             "a session in a browser was ended", extra=_log_fields(request, actor.name) | {"session": id}
         )
-        gone = (
-            (self._cookie(COOKIE, "", "Path=/; Max-Age=0; SameSite=Strict"),) if id == actor.session else ()
-        )
+        gone = (self._cookies.no_session(),) if id == actor.session else ()
         return HttpAnswer(204, b"", gone)
+
+    async def _end_other_sessions(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
+        actor = await self._caller(request)
+        await self._ctx.store.write(lambda tx: end_other_sessions(self._ctx, tx, actor, request.source))
+        return HttpAnswer(204, b"")
 
     async def _create_link(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
         actor = await self._caller(request)
@@ -137,16 +196,15 @@ class AccountRequests:
         return HttpAnswer(201, encode(link))
 
     async def _open_session(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
-        if _is_sent_by_another_site(request):
-            self._callers.exempt(request)
-            raise Forbidden("Open /console and sign in there: a page of another address asked for this")
-        body = await receive_body(request.headers, receive)
-        sent = parse_body(body, request.headers.get(b"content-type"), SignInCode)
-        assert isinstance(sent, SignInCode)
+        sent = await self._sent_by_page(request, receive, SignInCode)
+        if sent.email or sent.password:
+            return await self._open_with_password(request, sent)
         if not sent.code:
             if request.headers.get(b"authorization") is None:
                 await self._callers.identify(request)  # charged to the address, to limit guessing
-                raise Invalid("code: is required, or an API token in the header Authorization")
+                raise Invalid(
+                    "code: is required, or email and password, or an API token in the header Authorization"
+                )
             actor = await self._caller(request)
             if actor.token is None:
                 raise Invalid("Authorization: must be an API token, and no JWT")
@@ -162,9 +220,82 @@ class AccountRequests:
                 raise
             self._callers.exempt(request)
             way = "link"
+        return self._signed_in(request, opened, way)
+
+    def _signed_in(
+        self, request: Request, opened: NewBrowserSession, way: str, *cookies: Header
+    ) -> HttpAnswer:
         _note_sign_in(request, opened, way)
         answer = {"page_key": opened.page_key, "ends_at": stamp(opened.ends_at)}
-        return HttpAnswer(201, encode(answer), (self._session_cookie(opened),))
+        return HttpAnswer(201, encode(answer), (self._cookies.session(opened), *cookies))
+
+    async def _sent_by_page(self, request: Request, receive: Receive, form: type[T]) -> T:
+        """Returns the body of a request that changes who is signed in, unless a page of another origin
+        sent it."""
+        if _is_sent_by_another_site(request):
+            self._callers.exempt(request)
+            raise Forbidden("Open /console and sign in there: a page of another address asked for this")
+        return await self._sent(request, receive, form)
+
+    async def _sent(self, request: Request, receive: Receive, form: type[T]) -> T:
+        body = await receive_body(request.headers, receive)
+        sent = parse_body(body, request.headers.get(b"content-type"), form)
+        assert isinstance(sent, form)
+        return sent
+
+    # Passwords
+
+    async def _open_with_password(self, request: Request, sent: SignInCode) -> HttpAnswer:
+        if sent.code or request.headers.get(b"authorization") is not None:
+            raise Invalid("email: must be sent without a code, and without the header Authorization")
+        self._callers.count_failure(request)
+        browser = read_browser(self._ctx, self._cookies.known_of(request))
+        opened = await self._passwords.sign_in(
+            sent.email, sent.password, subject_of_address(request.client), browser, request.source
+        )
+        return self._signed_in_with_password(request, opened, browser, "password")
+
+    def _signed_in_with_password(
+        self, request: Request, opened: SignedIn, browser: KnownBrowser, way: str
+    ) -> HttpAnswer:
+        known = seal_browser(self._ctx, browser.with_person(opened.account))
+        return self._signed_in(request, opened.session, way, self._cookies.known(known))
+
+    async def _read_link(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
+        self._callers.count_failure(request)
+        sent = await self._sent(request, receive, LinkCode)
+        return HttpAnswer(200, encode(await self._passwords.describe_link(sent.code)))
+
+    async def _use_link(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
+        self._callers.count_failure(request)
+        sent = await self._sent_by_page(request, receive, UsedLink)
+        browser = read_browser(self._ctx, self._cookies.known_of(request))
+        client = subject_of_address(request.client)
+        opened = await self._passwords.use_link(sent.code, sent.name, sent.password, client, request.source)
+        return self._signed_in_with_password(request, opened, browser, "password link")
+
+    async def _ask_for_reset(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
+        self._callers.count_failure(request)
+        sent = await self._sent_by_page(request, receive, ForgottenPassword)
+        client = subject_of_address(request.client)
+        await self._passwords.ask_for_reset(sent.email, client, request.source)
+        return HttpAnswer(202, b"")
+
+    async def _change_password(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
+        actor = await self._caller(request)
+        sent = await self._sent(request, receive, NewPassword)
+        client = subject_of_address(request.client)
+        await self._passwords.change_password(actor, sent.password, sent.new_password, client, request.source)
+        return HttpAnswer(204, b"")
+
+    async def _edit_account(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
+        actor = await self._caller(request)
+        sent = await self._sent(request, receive, AccountName)
+        await self._passwords.rename(actor, sent.name, request.source)
+        return HttpAnswer(200, encode(await account_of(self._ctx, actor)))
+
+    async def stop(self) -> None:
+        await self._passwords.stop()
 
     # Providers
 
@@ -174,7 +305,13 @@ class AccountRequests:
             {"name": provider.name, "title": provider.title or provider.name}
             for provider in self._sign_in.providers.values()
         ]
-        return HttpAnswer(200, encode({"results": shown}))
+        ways = {
+            "results": shown,
+            "password": self._passwords.is_offered,
+            "password_reset": self._passwords.sends_mail,
+            "can_invite": self._passwords.is_offered or self._ctx.settings.has_provider,
+        }
+        return HttpAnswer(200, encode(ways))
 
     async def _start(self, request: Request, name: str, receive: Receive) -> HttpAnswer:
         if _is_sent_by_another_site(request):
@@ -186,38 +323,20 @@ class AccountRequests:
             started = await self._sign_in.start(name)
         except SignInFailed as failure:
             return _redirect(f"/console/#problem={failure.word}")
-        # A Strict cookie would be missing when the provider redirects back.
-        kept = f"Path={_MEMORY_PATH}; Max-Age=600; SameSite=Lax"
-        return _redirect(started.url, self._cookie(_MEMORY, started.memory, kept))
+        return _redirect(started.url, self._cookies.memory(started.memory))
 
     async def _finish(self, request: Request, name: str, receive: Receive) -> HttpAnswer:
         self._callers.count_failure(request)
         answer = _answer_in(request.scope["query_string"])
-        over = self._cookie(_MEMORY, "", f"Path={_MEMORY_PATH}; Max-Age=0; SameSite=Lax")
+        over = self._cookies.no_memory()
         try:
             opened = await self._sign_in.finish(
-                name, answer, request.cookie(self._name_of(_MEMORY)), request.source
+                name, answer, self._cookies.memory_of(request), request.source
             )
         except SignInFailed as failure:
             return _redirect(f"/console/#problem={failure.word}", over)
         _note_sign_in(request, opened, f"provider {name}")
-        return _redirect(f"/console/#key={opened.page_key}", over, self._session_cookie(opened))
-
-    # Cookies
-
-    def _session_cookie(self, opened: NewBrowserSession) -> Header:
-        # The cookie expires with the longest possible session. The server ends unused sessions earlier.
-        seconds = LONGEST // SECOND
-        return self._cookie(COOKIE, opened.cookie, f"Path=/; Max-Age={seconds}; SameSite=Strict")
-
-    def _name_of(self, name: str) -> str:
-        return f"__Secure-{name}" if self._is_secure and name == _MEMORY else name
-
-    def _cookie(self, name: str, value: str, rules: str) -> Header:
-        if self._is_secure:
-            name = SECURE_COOKIE if name == COOKIE else self._name_of(name)
-            rules += "; Secure"
-        return b"set-cookie", f"{name}={value}; {rules}; HttpOnly".encode()
+        return _redirect(f"/console/#key={opened.page_key}", over, self._cookies.session(opened))
 
 
 def _note_sign_in(request: Request, opened: NewBrowserSession, way: str) -> None:

@@ -7,6 +7,9 @@ from typing import Any, Final
 BROWSER_SESSION: Final = "/account/browserSession"
 SESSION: Final = "/account/browserSession/{id}"
 LINK: Final = "/account/signInLink"
+PASSWORD: Final = "/account/password"  # noqa: S105 (a path)
+PASSWORD_LINK: Final = "/account/passwordLink"  # noqa: S105 (a path)
+PASSWORD_RESET: Final = "/account/passwordReset"  # noqa: S105 (a path)
 PROVIDERS: Final = "/account/signInProvider"
 PROVIDER: Final = "/account/signInProvider/{id}"
 START: Final = f"{PROVIDER}/start"
@@ -16,26 +19,88 @@ Document = dict[str, Any]
 _TEXT: Final = {"type": "string"}
 _TIME: Final = {"type": "string", "format": "date-time"}
 _LIST: Final = {"type": "array", "items": _TEXT}
+_FLAG: Final = {"type": "boolean"}
+_SENT: Final = {
+    "openBrowserSession",
+    "createSignInLink",
+    "editAccount",
+    "changePassword",
+    "readPasswordLink",
+    "usePasswordLink",
+    "askForPasswordReset",
+}
+"""Operations with a body, or with rules on who may call them."""
 
 
 def paths(headers: Document) -> dict[str, Document]:
     """Returns the path items. `headers` are the headers of every response."""
     return {
         "/account": {
-            "get": _operation(
-                "getAccount",
-                "Read who is calling",
-                headers,
-                _object(
-                    id=_TEXT,
-                    name=_TEXT,
-                    is_person={"type": "boolean"},
-                    organizations=_array_of(
-                        _object(id=_TEXT, name=_TEXT, scopes=_LIST, scopes_of_parts=_LIST)
-                    ),
-                    session=_TEXT,
-                    expires_at={**_TIME, "nullable": True},
+            "get": _operation("getAccount", "Read who is calling", headers, _ACCOUNT),
+            "patch": _with_body(
+                _operation(
+                    "editAccount",
+                    "Change your name",
+                    headers,
+                    _ACCOUNT,
+                    about="For people who sign in with a password here.",
                 ),
+                name=_limited(255),
+            ),
+        },
+        PASSWORD: {
+            "put": _with_body(
+                _operation(
+                    "changePassword",
+                    "Change your password",
+                    headers,
+                    status="204",
+                    about="Ends all your sessions but the present one.",
+                ),
+                password=_limited(256),
+                new_password=_limited(256),
+            )
+        },
+        PASSWORD_LINK: {
+            "post": _with_body(
+                _operation(
+                    "readPasswordLink",
+                    "Read what a link to choose a password is for",
+                    headers,
+                    _LINK_SHOWN,
+                    about="Leaves the link as it is.",
+                    is_public=True,
+                ),
+                code=_limited(255),
+            ),
+            "put": _with_body(
+                _operation(
+                    "usePasswordLink",
+                    "Choose a password with a link, and sign a browser in",
+                    headers,
+                    _OPENED,
+                    status="201",
+                    about="The link of an invitation makes the person a member. A person who has a "
+                    "password here already sends that. The answer sets the cookie of the session. The link "
+                    "works once.",
+                    is_public=True,
+                ),
+                code=_limited(255),
+                password=_limited(256),
+                name=_limited(255),
+            ),
+        },
+        PASSWORD_RESET: {
+            "post": _with_body(
+                _operation(
+                    "askForPasswordReset",
+                    "Have a link to choose a new password mailed",
+                    headers,
+                    status="202",
+                    about="The answer is the same whether somebody has this address or not.",
+                    is_public=True,
+                ),
+                email=_limited(254),
             )
         },
         BROWSER_SESSION: {
@@ -47,16 +112,21 @@ def paths(headers: Document) -> dict[str, Document]:
                     "openBrowserSession",
                     "Sign a browser in",
                     headers,
-                    _object(page_key=_TEXT, ends_at=_TIME),
+                    _OPENED,
                     status="201",
-                    about="With the code of a link, or with an API token in Authorization. The answer sets "
-                    "the cookie of the session; requests send it with the key in X-Windlass-Page-Key.",
+                    about="With the code of a link, with the e-mail address and the password of a person, or "
+                    "with an API token in Authorization. The answer sets the cookie of the session; "
+                    "requests send it with the key in X-Windlass-Page-Key.",
                 ),
-                "requestBody": {
-                    "content": {"application/json": {"schema": _object(code={**_TEXT, "maxLength": 255})}}
-                },
+                "requestBody": _body(code=_limited(255), email=_limited(254), password=_limited(256)),
                 "security": [{}, {"Token": []}],
             },
+            "delete": _operation(
+                "endOtherBrowserSessions",
+                "End all your sessions in browsers but this one",
+                headers,
+                status="204",
+            ),
         },
         SESSION: {
             "delete": _operation(
@@ -82,7 +152,14 @@ def paths(headers: Document) -> dict[str, Document]:
                 "listSignInProviders",
                 "List the ways to sign in",
                 headers,
-                _results(_object(name=_TEXT, title=_TEXT)),
+                _object(
+                    results=_array_of(_object(name=_TEXT, title=_TEXT)),
+                    password=_FLAG,
+                    password_reset=_FLAG,
+                    can_invite=_FLAG,
+                ),
+                about="The providers, whether people sign in with a password, whether a forgotten one is "
+                "reset by mail, and whether an invited person can sign in at all.",
                 is_public=True,
             )
         },
@@ -111,7 +188,7 @@ def _operation(
         "429": "TooManyRequests",
         "503": "ServiceUnavailable",
     }
-    if id in {"openBrowserSession", "createSignInLink"}:
+    if id in _SENT:
         refusals = {"400": "BadRequest", "403": "Forbidden", **refusals}
     operation: Document = {
         "tags": ["Account"],
@@ -136,6 +213,20 @@ def _redirect(id: str, summary: str, headers: Document) -> Document:
     operation = _operation(id, summary, headers, status="302", word="Name of the provider", is_public=True)
     operation["responses"]["302"] = {"description": "Go on there", "headers": {**headers, **location}}
     return operation
+
+
+def _with_body(operation: Document, **properties: Document) -> Document:
+    operation["requestBody"] = _body(**properties)
+    operation["responses"]["409"] = {"$ref": "#/components/responses/Conflict"}
+    return operation
+
+
+def _body(**properties: Document) -> Document:
+    return {"content": {"application/json": {"schema": _object(**properties)}}}
+
+
+def _limited(most: int) -> Document:
+    return {**_TEXT, "maxLength": most}
 
 
 def _path_word(about: str) -> Document:
@@ -168,4 +259,26 @@ _SESSION: Final = _object(
     address=_TEXT,
     user_agent=_TEXT,
     is_this_one={"type": "boolean"},
+)
+_OPENED: Final = _object(page_key=_TEXT, ends_at=_TIME)
+_LINK_SHOWN: Final = _object(
+    purpose=_TEXT,
+    email=_TEXT,
+    name=_TEXT,
+    organization_name=_TEXT,
+    role_name=_TEXT,
+    has_password=_FLAG,
+    expires_at=_TIME,
+)
+_ACCOUNT: Final = _object(
+    id=_TEXT,
+    name=_TEXT,
+    is_person=_FLAG,
+    organizations=_array_of(_object(id=_TEXT, name=_TEXT, scopes=_LIST, scopes_of_parts=_LIST)),
+    session=_TEXT,
+    expires_at={**_TIME, "nullable": True},
+    person={
+        **_object(email=_TEXT, name=_TEXT, password_changed_at=_TIME),
+        "nullable": True,
+    },
 )

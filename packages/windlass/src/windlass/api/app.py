@@ -151,6 +151,10 @@ class App:
         """Ends all streams, which would otherwise last until their clients disconnect."""
         self._streams.stop()
 
+    async def stop_mails(self) -> None:
+        """Waits a moment for mails that are being sent."""
+        await self._account.stop()
+
     async def stop_logging(self) -> None:
         """Writes the remaining lines of the access log."""
         if self.access_log is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, cast
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
@@ -112,6 +114,34 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     browser_session_hours: Annotated[
         int, says("How long a browser stays signed in to the console after it was used last", ge=1, le=8760)
     ] = 12
+    passwords: Annotated[
+        str,
+        says(
+            "Whether people sign in with e-mail address and password: auto (where the address of this server "
+            "has https, or is one of this machine only), always (also over plain http), never",
+            pattern=r"^(auto|always|never)\Z",
+        ),
+    ] = "auto"
+    smtp_host: Annotated[
+        str,
+        says("Mail server that sends the links to choose a new password; empty: an Admin hands them over"),
+    ] = ""
+    smtp_port: Annotated[int, says("Port of this mail server", ge=1, le=65_535)] = 587
+    smtp_security: Annotated[
+        str,
+        says(
+            "Encryption to this mail server: starttls, tls (usually port 465), none",
+            pattern=r"^(starttls|tls|none)\Z",
+        ),
+    ] = "starttls"
+    smtp_username: Annotated[str, says("User name for this mail server; empty if it takes no login")] = ""
+    smtp_password: Annotated[str, says("Password for this mail server", secret=True)] = ""
+    smtp_from: Annotated[
+        str,
+        says(
+            "Sender of its mails, such as windlass@example.com; empty: windlass@ and the host of the address"
+        ),
+    ] = ""
     oidc_providers: Annotated[
         tuple[OidcProvider, ...],
         says(
@@ -325,8 +355,16 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return range(int(first), int(last) + 1)
 
     @property
-    def signs_people_in(self) -> bool:
-        """Whether people can sign in; otherwise only API tokens give access."""
+    def takes_passwords(self) -> bool:
+        """Whether people can sign in with an e-mail address and a password. Over plain http, others on the
+        way could read the password."""
+        if self.passwords == "auto":
+            return self.url.startswith("https://") or _is_of_this_machine(self.url)
+        return self.passwords == "always"
+
+    @property
+    def has_provider(self) -> bool:
+        """Whether people can sign in at a provider."""
         return bool(self.oidc_issuer or self.oidc_providers)
 
     @property
@@ -335,6 +373,15 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         it is built from `host` and `port`."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return self.public_url.rstrip("/") or f"http://{host}:{self.port}"
+
+
+def _is_of_this_machine(url: str) -> bool:
+    """Returns whether only programs of the same machine reach an address."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def _with_packages() -> type[ProductSettings]:

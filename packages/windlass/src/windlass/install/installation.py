@@ -243,6 +243,7 @@ class Installation:
         await self.ctx.git.stop()
         await self.ctx.out.close()
         await self._count_running()
+        await self.app.stop_mails()
         await self.app.stop_logging()
         await self.ctx.places.stop()
         self.ctx.logs.close()

@@ -182,6 +182,7 @@ class Refill:
         # A restored session or link may have been ended or used after the backup, and must not become valid
         # again.
         await self._line.run("DELETE FROM browser_session")
+        await self._line.run("DELETE FROM password_link")
         await self._line.commit()
 
 

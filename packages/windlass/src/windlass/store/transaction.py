@@ -29,6 +29,7 @@ from windlass.store.tables.links import LinkChanges, LinkTable
 from windlass.store.tables.lists import ListChanges, ListTable
 from windlass.store.tables.names import NameChanges, NameTable
 from windlass.store.tables.owners import OwnerChanges, OwnerTable
+from windlass.store.tables.people import PeopleChanges, PeopleTable
 from windlass.store.tables.receivers import ReceiverChanges, ReceiverTable
 from windlass.store.tables.resources import ResourceChanges, ResourceTable, Row
 from windlass.store.tables.runs import RunChanges, RunTable
@@ -52,8 +53,8 @@ class Reads:
     __slots__ = (
         "audit", "branch_heads", "browser_sessions", "budgets", "counters", "deletions", "deliveries",
         "deployments", "events", "facts", "idempotency", "identities", "job_outputs", "key_holders", "links",
-        "lists", "names", "owners", "receivers", "resources", "runs", "sealed", "session", "statuses",
-        "terraform", "timetables", "tokens", "tree", "volumes", "work",
+        "lists", "names", "owners", "people", "receivers", "resources", "runs", "sealed", "session",
+        "statuses", "terraform", "timetables", "tokens", "tree", "volumes", "work",
     )  # fmt: skip
 
     def __init__(self, session: DatabaseSession) -> None:
@@ -76,6 +77,7 @@ class Reads:
         self.lists = ListTable(session)
         self.names = NameTable(session)
         self.owners = OwnerTable(session)
+        self.people = PeopleTable(session)
         self.receivers = ReceiverTable(session)
         self.resources = ResourceTable(session)
         self.runs = RunTable(session)
@@ -115,6 +117,7 @@ class Tx(Reads):
     lists: ListChanges
     names: NameChanges
     owners: OwnerChanges
+    people: PeopleChanges
     receivers: ReceiverChanges
     resources: ResourceChanges
     runs: RunChanges
@@ -148,6 +151,7 @@ class Tx(Reads):
         self.lists = ListChanges(changing)
         self.names = NameChanges(changing)
         self.owners = OwnerChanges(changing)
+        self.people = PeopleChanges(changing)
         self.receivers = ReceiverChanges(changing)
         self.resources = ResourceChanges(changing)
         self.runs = RunChanges(changing)

@@ -17,6 +17,8 @@ class Event(StrEnum):
     SIGNED_OUT = "SIGN_OUT"
     SESSION_ENDED = "SESSION_ENDED"
     SIGN_IN_REFUSED = "SIGN_IN_REFUSED"
+    PASSWORD_CHANGED = "PASSWORD_CHANGED"  # noqa: S105 (the name of an event)
+    PASSWORD_LINK_CREATED = "PASSWORD_LINK_CREATED"  # noqa: S105 (the name of an event)
     TOKEN_USED = "TOKEN_USED"  # noqa: S105 (the name of an event)
     TOKEN_REFUSED = "TOKEN_REFUSED"  # noqa: S105 (the name of an event)
     ACCESS_REFUSED = "ACCESS_REFUSED"

@@ -16,6 +16,7 @@ from windlass.control.background.all_places import at_clusters, isolate_failures
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.deploying.routes import forget
+from windlass.control.people.callers import PEOPLE
 from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.reporting.webhooks import KEPT
@@ -51,6 +52,7 @@ async def sweep(ctx: Context, claim: Claim) -> None:
         await tx.deliveries.sweep(tx.now - KEPT)
         await tx.receivers.sweep()
         await tx.browser_sessions.sweep()
+        await tx.people.sweep(PEOPLE, tx.now - DAY)
         await tx.work.reschedule(claim, tx.now + HOUR)
 
     await ctx.store.write(change)

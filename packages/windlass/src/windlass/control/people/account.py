@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from windlass.base.clock import stamp
 from windlass.control.context.context import Context
+from windlass.control.people.people import person_id_of
 from windlass.control.request.permissions import scopes_throughout
 from windlass.core.access import Actor, scopes_somewhere, words_of
 from windlass.core.declare.stored import NamedDocument
@@ -21,6 +22,14 @@ class OwnOrganization(Struct, frozen=True):
     """The scopes that the caller has for at least a part of the organization."""
 
 
+class OwnPerson(Struct, frozen=True):
+    """A person who signs in with a password of this installation."""
+
+    email: str
+    name: str
+    password_changed_at: str
+
+
 class OwnAccount(Struct, frozen=True):
     id: str
     name: str
@@ -29,6 +38,8 @@ class OwnAccount(Struct, frozen=True):
     session: str
     """Id of the browser session; empty for other credentials."""
     expires_at: str | None
+    person: OwnPerson | None
+    """The person, if the caller signs in with a password here."""
 
 
 async def account_of(ctx: Context, actor: Actor) -> OwnAccount:
@@ -39,6 +50,8 @@ async def account_of(ctx: Context, actor: Actor) -> OwnAccount:
             throughout, somewhere = scopes_throughout(actor, id), scopes_somewhere(actor, id)
             name = row.read(NamedDocument).name
             organizations.append(OwnOrganization(id, name, words_of(throughout), words_of(somewhere)))
+    id = person_id_of(actor)
+    person = await ctx.store.reads.people.get(id) if id else None
     return OwnAccount(
         actor.id,
         actor.name,
@@ -46,4 +59,5 @@ async def account_of(ctx: Context, actor: Actor) -> OwnAccount:
         organizations,
         actor.session,
         stamp(actor.expires) if actor.expires else None,
+        OwnPerson(person.email, person.name, stamp(person.changed)) if person else None,
     )

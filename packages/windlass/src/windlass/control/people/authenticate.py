@@ -22,6 +22,7 @@ from windlass.config import BadSetting
 from windlass.control.context.context import Context
 from windlass.control.people.browser_sessions import end_after_use, is_page_key
 from windlass.control.people.callers import (
+    PEOPLE,
     Membership,
     actor_of_token,
     permits_of_member,
@@ -268,6 +269,8 @@ class Authenticator:
         kind, _, rest = holder.partition(":")
         if kind == "jwt":
             issuer, _, subject = rest.partition("|")
+            if issuer == PEOPLE:
+                return await self.local_person(subject)
             if all(provider.issuer != issuer for provider in self._ctx.settings.oidc_providers):
                 raise refusal("Sign in again: the provider of this session is not in the settings any more")
             identity = IssuerIdentity(issuer=issuer, subject=subject, email="", name="")
@@ -289,6 +292,12 @@ class Authenticator:
         if await joinable_organizations(self._ctx, self._ctx.store.reads, person):
             await self._ctx.store.write(lambda tx: join_organizations(self._ctx, tx, person))
         return await self._member(person)
+
+    async def local_person(self, id: str) -> Actor:
+        """Returns the actor of a person who has a password of this installation."""
+        if not self._ctx.settings.takes_passwords:
+            raise refusal("Sign in another way: passwords are not taken here any more")
+        return await self._member(IssuerIdentity(issuer=PEOPLE, subject=id, email="", name=""))
 
     async def _member(self, person: IssuerIdentity) -> Actor:
         identities = await self._ctx.store.reads.identities.of(person.issuer, person.subject)

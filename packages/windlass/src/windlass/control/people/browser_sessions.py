@@ -93,15 +93,16 @@ async def open_with_link(ctx: Context, tx: Tx, code: str, origin: Origin) -> New
         raise Unauthorized(
             "Make another link with `windlass console`: this one was used before, or is older than 10 minutes"
         )
-    return await _open(ctx, tx, link.holder, link.holder_name, origin)
+    return await open_for(ctx, tx, link.holder, link.holder_name, origin)
 
 
 async def open_as(ctx: Context, tx: Tx, actor: Actor, origin: Origin) -> NewBrowserSession:
     """Opens a session for a caller that was authenticated with an API token or by a provider."""
-    return await _open(ctx, tx, holder_of(ctx, actor), actor.name, origin)
+    return await open_for(ctx, tx, holder_of(ctx, actor), actor.name, origin)
 
 
-async def _open(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin) -> NewBrowserSession:
+async def open_for(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin) -> NewBrowserSession:
+    """Opens a session for a token or a person. Its secrets are always new, whatever the browser has sent."""
     cookie, ends = secrets.token_urlsafe(32), tx.now + session_lifetime(ctx)
     session = BrowserSession(
         tokens.digest(cookie),
@@ -144,6 +145,15 @@ async def end_session(ctx: Context, tx: Tx, actor: Actor, id: str, origin: Origi
     session = {"id": ended.id, "address": ended.address, "user_agent": ended.user_agent}
     kind = Event.SIGNED_OUT if ended.id == actor.session else Event.SESSION_ENDED
     await record_about_caller(ctx, tx, kind, actor, origin, {"session": session})
+
+
+async def end_other_sessions(ctx: Context, tx: Tx, actor: Actor, origin: Origin) -> None:
+    """Ends all sessions of the caller but the present one."""
+    ended = await tx.browser_sessions.end_all_but(holder_of(ctx, actor), actor.session)
+    tx.nudge("tokens")
+    for session in ended:
+        about = {"id": session.id, "address": session.address, "user_agent": session.user_agent}
+        await record_about_caller(ctx, tx, Event.SESSION_ENDED, actor, origin, {"session": about})
 
 
 class ShownBrowserSession(Struct, frozen=True):

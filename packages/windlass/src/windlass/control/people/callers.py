@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec import Struct
 
@@ -19,6 +20,10 @@ from windlass.core.access import (
 )
 from windlass.families.api_token import ApiToken
 from windlass.store import Row
+
+PEOPLE: Final = "windlass"
+"""The issuer of people who sign in with a password of this installation. Issuers of JWTs are URLs, so that
+none of them has this name."""
 
 
 def subject_of_person(issuer: str, subject: str) -> str:

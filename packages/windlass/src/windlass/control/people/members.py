@@ -8,7 +8,8 @@ from msgspec import Struct
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.control.context.call import Call, Reply, writes
 from windlass.control.context.context import Context
-from windlass.control.people.callers import is_admin_role, is_admin_token, subject_of_person
+from windlass.control.people.callers import PEOPLE, is_admin_role, is_admin_token, subject_of_person
+from windlass.control.people.password_links import INVITATION, address_of, new_link, url_of_link
 from windlass.control.records.recording import record
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import apply_changes
@@ -97,7 +98,7 @@ class Invitations(Behaviour[Invitation]):
             raise Conflict(f"email: {spec.email} is a member already; change the role, or remove it first")
         scope = SCOPES[str(spec.role_id)]
         spec.role = msgspec.UNSET
-        draft.links[_INVITES] = _address(spec.email)
+        draft.links[_INVITES] = address_of(spec.email)
         # Clears cached actors: the invited person may be a member of another organization.
         tx.nudge("tokens")
         draft.give(
@@ -108,6 +109,15 @@ class Invitations(Behaviour[Invitation]):
             inviter=draft.actor.name,
             organization_name=draft.above.read(NamedDocument).name,
         )
+
+    async def created(self, ctx: Context, tx: Tx, draft: Draft[Invitation]) -> None:
+        if ctx.settings.takes_passwords:
+            link = await new_link(tx, INVITATION, draft.id)
+            # Only this answer has the code. The document is read by all members.
+            draft.answer = {"invitation_link": url_of_link(ctx, link)}
+
+    async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        await tx.people.forget_links(row.id)
 
 
 @writes("member.changeRole")
@@ -156,15 +166,18 @@ async def _member(tx: Tx, call: Call, id: str) -> Row:
 async def _end_sessions(tx: Tx, leaving: Row) -> None:
     """Ends the browser sessions of a person who is not a member of another organization.
 
-    Otherwise the sessions would be valid again after the next invitation.
+    Otherwise the sessions would be valid again after the next invitation. The password is forgotten, too.
     """
     person = await tx.identities.person_of(leaving.id)
     if person is not None and all(id == leaving.id for id, _, _ in await tx.identities.of(*person)):
         await tx.browser_sessions.end_all(subject_of_person(*person))
+        issuer, subject = person
+        if issuer == PEOPLE:
+            await tx.people.forget(subject)
 
 
 async def _keep_an_admin(ctx: Context, tx: Tx, leaving: Row) -> None:
-    if _is_admin(ctx, leaving):
+    if await _is_admin(ctx, tx, leaving):
         await keep_another_admin(ctx, tx, leaving)
 
 
@@ -180,7 +193,7 @@ async def keep_another_admin(ctx: Context, tx: Tx, leaving: Row) -> None:
     members = await tx.resources.of_org(leaving.org, member.name)
     others = [
         *(row for row in tokens if is_admin_token(row, tx.now)),
-        *(row for row in members if _is_admin(ctx, row)),
+        *[row for row in members if await _is_admin(ctx, tx, row)],
     ]
     if all(row.id == leaving.id for row in others):
         raise Conflict(
@@ -189,9 +202,12 @@ async def keep_another_admin(ctx: Context, tx: Tx, leaving: Row) -> None:
         )
 
 
-def _is_admin(ctx: Context, row: Row) -> bool:
+async def _is_admin(ctx: Context, tx: Tx, row: Row) -> bool:
     """Returns whether a member is an Admin and can sign in."""
-    return ctx.settings.signs_people_in and is_admin_role(row.read(Member).role_id, row.org)
+    if not is_admin_role(row.read(Member).role_id, row.org):
+        return False
+    issuer, _ = await tx.identities.person_of(row.id) or ("", "")
+    return ctx.settings.takes_passwords if issuer == PEOPLE else ctx.settings.has_provider
 
 
 async def _is_operated(ctx: Context, tx: Tx, org: str) -> bool:
@@ -222,23 +238,34 @@ async def joinable_organizations(ctx: Context, source: Reads, person: IssuerIden
 async def join_organizations(ctx: Context, tx: Tx, person: IssuerIdentity) -> None:
     """Makes a person a member of all organizations that they may join, and removes the used invitations."""
     for invitee in await joinable_organizations(ctx, tx, person):
-        itself = Actor(id=person.subject, name=person.shown, subject=person.subject, permits={})
-        spec = Member(email=person.shown, role_id=invitee.role_id, name=visible(person.name))
-        new = NewResource(member, spec, invitee.org, itself)
-        await create_in(ctx, tx, new)
-        await tx.identities.add(person.issuer, person.subject, invitee.org.id, new.id)
-        if invitee.guest is not None:
-            await tx.remove(invitee.guest)
-            await record(ctx, tx, Event.DELETED, invitee.guest, itself, None, before=invitee.guest.body)
+        await join(ctx, tx, person, invitee)
+
+
+async def join(ctx: Context, tx: Tx, person: IssuerIdentity, invitee: Invitee) -> str:
+    """Makes a person a member of an organization, and removes the used invitation. Returns the id of the
+    member."""
+    itself = Actor(id=person.subject, name=person.shown, subject=person.subject, permits={})
+    spec = Member(email=person.shown, role_id=invitee.role_id, name=visible(person.name))
+    new = NewResource(member, spec, invitee.org, itself)
+    await create_in(ctx, tx, new)
+    await tx.identities.add(person.issuer, person.subject, invitee.org.id, new.id)
+    if invitee.guest is not None:
+        await tx.people.forget_links(invitee.guest.id)
+        await tx.remove(invitee.guest)
+        await record(ctx, tx, Event.DELETED, invitee.guest, itself, None, before=invitee.guest.body)
+    return new.id
 
 
 async def _invitations_of(source: Reads, person: IssuerIdentity) -> list[Invitee]:
-    invitees = []
-    for guest in await source.links.sources(_address(person.email), _INVITES) if person.email else ():
-        org = await source.resources.find(organization.name, guest.org)
-        if org is not None:
-            invitees.append(Invitee(org, guest.read(InvitationShown).role_id, guest))
-    return invitees
+    guests = await source.links.sources(address_of(person.email), _INVITES) if person.email else ()
+    found = [await invitee_of(source, guest) for guest in guests]
+    return [invitee for invitee in found if invitee is not None]
+
+
+async def invitee_of(source: Reads, guest: Row) -> Invitee | None:
+    """Returns the organization and the role of an invitation."""
+    org = await source.resources.find(organization.name, guest.org)
+    return Invitee(org, guest.read(InvitationShown).role_id, guest) if org is not None else None
 
 
 async def _open_organizations(ctx: Context, source: Reads, person: IssuerIdentity) -> list[Invitee]:
@@ -251,9 +278,3 @@ async def _open_organizations(ctx: Context, source: Reads, person: IssuerIdentit
         return []
     first = await source.resources.first("", organization.name)
     return [Invitee(first, ROLE_IDS[Scope[ctx.settings.oidc_join.upper()]], None)] if first else []
-
-
-def _address(email: str) -> str:
-    """Returns an address for comparison, with lower case ASCII letters. Other letters stay as they are,
-    because Unicode maps, for example, the Kelvin sign to k."""
-    return "".join(letter.lower() if letter.isascii() else letter for letter in email)

@@ -43,6 +43,8 @@ USE: Final = "UPDATE browser_session SET used_at = $1, ends_at = $2 WHERE digest
 END: Final = f"""
 DELETE FROM browser_session WHERE id = $1 AND holder = $2 AND is_open = 1 RETURNING {_COLUMNS}"""
 END_ALL: Final = "DELETE FROM browser_session WHERE holder = $1"
+END_ALL_BUT: Final = f"""
+DELETE FROM browser_session WHERE holder = $1 AND is_open = 1 AND id <> $2 RETURNING {_COLUMNS}"""
 END_OTHERS: Final = """
 DELETE FROM browser_session WHERE holder = $1 AND is_open = 1 AND id NOT IN (
     SELECT id FROM browser_session WHERE holder = $1 AND is_open = 1 ORDER BY used_at DESC, id LIMIT $2)"""
@@ -93,6 +95,10 @@ class BrowserSessionChanges(BrowserSessionTable):
     async def end_all(self, holder: str) -> None:
         """Ends all sessions of a holder."""
         await self._session.all(END_ALL, holder)
+
+    async def end_all_but(self, holder: str, id: str) -> list[BrowserSession]:
+        """Ends all sessions of a holder but one, and returns them."""
+        return [BrowserSession(*row) for row in await self._session.all(END_ALL_BUT, holder, id)]
 
     async def keep_newest(self, holder: str, count: int) -> None:
         """Ends the sessions of a holder except for the `count` most recently used ones."""

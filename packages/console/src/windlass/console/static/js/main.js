@@ -144,11 +144,23 @@ async function signIn(problem) {
   drawSignIn(app, { problem, done: start });
 }
 
+// The link of an invitation, or to choose a new password.
+async function choosePassword(secret) {
+  current.stop();
+  closeDialogs();
+  current = { stop: () => {} };
+  session.account = null;
+  const leaveTo = () => history.replaceState({}, "", "/console/");
+  const { drawPasswordLink } = await import("./pages/password_link.js");
+  await drawPasswordLink(app, { secret, done: () => (leaveTo(), start()), leave: (problem) => (problem && hasKey() ? (leaveTo(), start().then(() => say(problem, { bad: true }))) : signIn(problem)) });
+}
+
 async function start() {
   // A browser may draw a page before it is opened: a link would be used up by that.
   if (document.prerendering) await new Promise((resolve) => document.addEventListener("prerenderingchange", resolve, { once: true }));
   const handed = new URLSearchParams(location.hash.slice(1));
   if (location.hash) history.replaceState({}, "", location.pathname + location.search); // secrets do not stay in the address
+  if (handed.get("password")) return choosePassword(handed.get("password"));
   const hasBegun = hasBegunSignIn(); // A sign-in that was given up does not wait for the key of a link.
   if (handed.get("key") && hasBegun) keepKey(handed.get("key"));
   // A link does not replace a session: otherwise a link of another person could.
@@ -202,11 +214,11 @@ whenSignedOut((why) => signIn(why || words.signIn.ended));
 whenKeyChanges(lookWhoIsSignedIn);
 whenSlow(() => say(words.slow, { bad: true }));
 addEventListener("popstate", async () => {
-  if (!session.account || /^#(code|key)=/.test(location.hash)) return;
+  if (!session.account || /^#(code|key|password)=/.test(location.hash)) return;
   if (await mayLeave()) await show();
   else history.pushState({}, "", shown);
 });
-addEventListener("hashchange", () => /^#(code|key)=/.test(location.hash) && start());
+addEventListener("hashchange", () => /^#(code|key|password)=/.test(location.hash) && start());
 document.addEventListener("click", (event) => {
   const anchor = event.target.closest("a");
   if (!anchor || anchor.target || event.metaKey || event.ctrlKey || event.shiftKey || event.button || anchor.origin !== location.origin) return;

@@ -1,36 +1,57 @@
-// The account: who is signed in, and where.
+// The account: who is signed in, with name and password, where, and the tokens that the person has made.
 
 import { api, keepKey } from "../api.js";
 import { h } from "../dom.js";
 import { mayLeave } from "../edits.js";
 import { ago, exactTime } from "../format.js";
-import { button, confirm, facts, head, panel, say, table } from "../parts.js";
+import { button, confirm, dialog, facts, field, head, link, panel, say, showError, table } from "../parts.js";
+import { people } from "../words_of_people.js";
 import { words } from "../words.js";
 
 const text = words.account;
+const own = people.account;
 
 export async function load() {
   const state = { path: "/account", title: text.title };
   const read = async () => {
     const [account, { results }] = await Promise.all([api.get("/account"), api.get("/account/browserSession")]);
-    Object.assign(state, { account, sessions: results });
+    Object.assign(state, { account, sessions: results, tokens: account.is_person ? await tokensOf(account) : null });
   };
   await read();
   return Object.assign(state, { refreshing: { refresh: read } });
 }
 
+async function tokensOf({ name, organizations }) {
+  const lists = organizations.map((org) => api.seen(`/organization/${org.id}/apiToken`, (path) => api.all(path, { creator_name: name })).then((tokens) => (tokens || []).map((token) => ({ ...token, org }))));
+  return (await Promise.all(lists)).flat();
+}
+
 export function render(state, place) {
-  const { account, sessions } = state;
+  const { account, sessions, tokens } = state;
+  const { person } = account;
   return [
     head(text.title, { actions: [button(text.signOut, () => signOut(place))] }),
-    panel(text.who, facts([[words.columns.name, account.name], [text.kind, account.is_person ? text.person : text.token], ...account.organizations.map((org) => [org.name, [org.scopes.join(", "), org.id !== place.org.id && button(text.switchTo, () => place.chooseOrganization(org.id), { small: true })]]), [text.ends, account.expires_at && exactTime(account.expires_at)]])),
+    panel(text.who, facts([
+      [words.columns.name, account.name],
+      person && [own.name, [person.name, button(own.change, () => rename(state, place), { small: true })]],
+      person && [own.passwordAge, [ago(person.password_changed_at), button(own.change, () => changePassword(state, place), { small: true })]],
+      [text.kind, account.is_person ? text.person : text.token],
+      ...account.organizations.map((org) => [org.name, [org.scopes.join(", "), org.id !== place.org.id && button(text.switchTo, () => place.chooseOrganization(org.id), { small: true })]]),
+      [text.ends, account.expires_at && exactTime(account.expires_at)],
+    ])),
     panel(text.sessions, h("p", { class: "muted" }, text.sessionsAbout), table([
       { title: text.browser, wide: true, cell: (session) => [browserOf(session.user_agent), session.is_this_one && h("span", { class: "tag" }, text.thisOne)] },
       { title: words.columns.address, cell: (session) => session.address },
       { title: text.begun, cell: (session) => ago(session.created_at) },
       { title: text.used, cell: (session) => ago(session.last_used_at) },
       { title: "", cell: (session) => !session.is_this_one && button(text.end, () => end(state, place, session), { small: true }) },
-    ], sessions, { label: text.sessions })),
+    ], sessions, { label: text.sessions }), sessions.length > 2 && h("div", { class: "actions" }, button(own.endAll, () => endAll(state, place)))),
+    tokens && panel(own.tokens, h("p", { class: "muted" }, own.tokensAbout), tokens.length ? table([
+      { title: words.columns.name, wide: true, cell: (token) => link(`/organization/${token.org.id}/apiToken/${token.id}`, token.name) },
+      { title: own.organization, cell: (token) => token.org.name },
+      { title: own.scopes, cell: (token) => token.scopes.join(", ") },
+      { title: own.used, cell: (token) => (token.last_used_at ? ago(token.last_used_at) : "–") },
+    ], tokens, { label: own.tokens }) : h("p", {}, own.noTokens)),
   ];
 }
 
@@ -41,11 +62,49 @@ function browserOf(agent) {
   return browser ? `${names[browser[1]] || browser[1]} ${browser[2]}${system && `, ${names[system] || system}`}` : agent || "–";
 }
 
+// Asks for values in a dialog, and sends them. Resolves with true if they were taken.
+function ask(title, will, controls, action, send) {
+  return dialog(title, (finish) => {
+    const run = () => send().then(() => finish(true), showError);
+    return [will && h("p", {}, will), controls, h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(action, run, { main: true }))];
+  });
+}
+
+async function rename(state, place) {
+  const name = h("input", { type: "text", autocomplete: "name", value: state.account.person.name });
+  const isDone = await ask(own.nameTitle, "", field(own.name, name, "", { name: "name" }), words.save, () => api.patch("/account", { name: name.value.trim() }));
+  if (!isDone) return;
+  state.account = await api.get("/account");
+  say(own.nameChanged);
+  place.update();
+}
+
+async function changePassword(state, place) {
+  const present = h("input", { type: "password", autocomplete: "current-password" });
+  const fresh = h("input", { type: "password", autocomplete: "new-password" });
+  const controls = [field(own.present, present, "", { name: "password" }), field(own.fresh, fresh, people.link.help, { name: "new_password" })];
+  const isDone = await ask(own.passwordTitle, own.passwordWill, controls, own.change, () => api.put("/account/password", { password: present.value, new_password: fresh.value }));
+  if (!isDone) return;
+  await state.refreshing.refresh();
+  say(own.passwordChanged);
+  place.update();
+}
+
 async function end(state, place, session) {
   if (!(await confirm(text.end, text.endWill, { action: text.end }))) return;
   await api.delete(`/account/browserSession/${session.id}`);
+  await updateSessions(state, place, text.ended);
+}
+
+async function endAll(state, place) {
+  if (!(await confirm(own.endAll, own.endAllWill, { action: own.endAll }))) return;
+  await api.delete("/account/browserSession");
+  await updateSessions(state, place, own.endedAll);
+}
+
+async function updateSessions(state, place, told) {
   state.sessions = (await api.get("/account/browserSession")).results;
-  say(text.ended);
+  say(told);
   place.update();
 }
 

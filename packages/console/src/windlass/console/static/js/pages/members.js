@@ -2,22 +2,24 @@
 
 import { api } from "../api.js";
 import { loadDocument } from "../document.js";
-import { h } from "../dom.js";
+import { h, prose } from "../dom.js";
 import { ago } from "../format.js";
 import { button, code, confirm, showError, dialog, empty, field, head, panel, say, table, copyButton } from "../parts.js";
 import { refusalOf } from "../rights.js";
 import { crumbs } from "../shell.js";
 import { fieldError } from "../field_errors.js";
+import { people } from "../words_of_people.js";
 import { words } from "../words.js";
 
 const text = words.members;
+const links = people.members;
 
 export async function load({ params }) {
   const base = `/${params.parent}/${params.parentId}`;
   const state = { base, path: `${base}/member`, title: text.title };
   state.read = async () => {
-    const [organization, members, invitations, roles] = await Promise.all([api.get(base), api.all(`${base}/member`), api.all(`${base}/inviteMember`), api.all(`${base}/availableRole`)]);
-    Object.assign(state, { organization, members, invitations, roles });
+    const [organization, members, invitations, roles, ways] = await Promise.all([api.get(base), api.all(`${base}/member`), api.all(`${base}/inviteMember`), api.all(`${base}/availableRole`), api.get("/account/signInProvider")]);
+    Object.assign(state, { organization, members, invitations, roles, ways });
   };
   state.refreshing = { refresh: state.read };
   await Promise.all([state.read(), loadDocument()]);
@@ -25,7 +27,7 @@ export async function load({ params }) {
 }
 
 export function render(state, place) {
-  const { members, invitations, roles, base, organization } = state;
+  const { members, invitations, roles, base, organization, ways } = state;
   const refusal = refusalOf(["PUT", `${base}/member`]);
   return [
     crumbs([organization.name, base], [text.title]),
@@ -34,13 +36,14 @@ export function render(state, place) {
       { title: words.columns.name, cell: (member) => [h("strong", {}, member.name || member.nickname || member.email), member.name && h("p", { class: "muted" }, member.email)] },
       ...roles.map((role) => ({ title: role.name, kind: "choice", cell: (member) => h("input", { type: "radio", name: `role-${member.id}`, checked: member.role_id === role.id, disabled: Boolean(refusal) && member.role_id !== role.id, "aria-label": text.roleOf(role.name, member.email), title: refusal || role.description, onchange: () => change(state, place, member, role) }) })),
       { title: text.since, cell: (member) => ago(member.created_at) },
+      ways.password && { title: "", cell: (member) => button(links.resetButton, () => resetPassword(state, member), { small: true, plain: true, needs: ["POST", `${base}/member/passwordReset`] }) },
       { title: "", cell: (member) => button(words.remove.button, () => remove(state, place, member), { small: true, plain: true, danger: true, needs: ["DELETE", `${base}/member`] }) },
-    ], members, { label: text.title }) : empty(text.empty, button(text.invite, () => invite(state, place), { main: true, needs: ["POST", `${base}/inviteMember`] })),
+    ].filter(Boolean), members, { label: text.title }) : empty(text.empty, button(text.invite, () => invite(state, place), { main: true, needs: ["POST", `${base}/inviteMember`] })),
     h("dl", { class: "facts legend" }, roles.map((role) => h("div", {}, h("dt", {}, role.name), h("dd", { class: "muted" }, role.description)))),
     invitations.length > 0 && panel(text.invitations, table([
       { title: text.email, cell: (invitation) => invitation.email },
       { title: text.role, cell: (invitation) => invitation.role_name },
-      { title: text.link, cell: (invitation) => copyButton(invitation.invitation_link, text.copyLink) },
+      { title: text.link, cell: (invitation) => (ways.password ? button(links.newLink, () => newLink(state, invitation), { small: true, plain: true, needs: ["POST", `${base}/inviteMember/${invitation.id}/link`] }) : copyButton(invitation.invitation_link, text.copyLink)) },
       { title: text.since, cell: (invitation) => ago(invitation.created_at) },
       { title: "", cell: (invitation) => button(text.withdraw, () => withdraw(state, place, invitation), { small: true, plain: true, needs: ["DELETE", `${base}/inviteMember/${invitation.id}`] }) },
     ], invitations, { label: text.invitations })),
@@ -66,13 +69,26 @@ async function invite(state, place) {
         showError(error);
       }
     };
-    return [field(text.email, email, "", { name: "email" }), field(text.role, role, "", { name: "role_id" }), h("p", { class: "help" }, text.inviteHelp),
+    return [field(text.email, email, "", { name: "email" }), field(text.role, role, "", { name: "role_id" }), h("p", { class: "help" }, text.inviteHelp), !state.ways.can_invite && h("p", { class: "trouble" }, prose(links.cannot)),
       h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(text.invite, run, { main: true }))];
   });
   if (!made) return;
   await state.read();
   place.update();
-  await dialog(text.invited(made.email), (finish) => [h("p", {}, text.sendLink), code(made.invitation_link), h("div", { class: "dialog-actions" }, button(words.done, () => finish(), { main: true }))]);
+  await showLink(text.invited(made.email), state.ways.password ? links.linkOnce : links.linkPlain, made.invitation_link);
+}
+
+const showLink = (title, about, url) => dialog(title, (finish) => [h("p", {}, about), code(url), h("div", { class: "dialog-actions" }, button(words.done, () => finish(), { main: true }))]);
+
+async function newLink(state, { id, email }) {
+  const made = await api.post(`${state.base}/inviteMember/${id}/link`);
+  await showLink(links.newLinkTitle(email), links.linkOnce, made.url);
+}
+
+async function resetPassword(state, member) {
+  if (!(await confirm(links.resetTitle(member.email), links.resetWill, { action: links.resetMake }))) return;
+  const made = await api.post(`${state.base}/member/passwordReset`, { user_id: member.id });
+  await showLink(links.resetTitle(member.email), links.resetLink, made.url);
 }
 
 async function withdraw(state, place, invitation) {

@@ -1,42 +1,78 @@
-// Signing in: one button for each provider, or the link explained, or an API token.
+// Signing in: a button for each provider, e-mail and password, the link explained, or an API token.
 
 import { api, beginSignIn, keepKey } from "../api.js";
 import { fill, h, prose } from "../dom.js";
-import { button, code, errorText } from "../parts.js";
+import { button, code, errorText, field } from "../parts.js";
+import { people } from "../words_of_people.js";
 import { words } from "../words.js";
 
+const text = words.signIn;
+
 export async function drawSignIn(app, { problem, done }) {
-  const text = words.signIn;
   const trouble = h("p", { class: "trouble", role: "alert" }, prose(problem || ""));
+  const told = h("p", { role: "status", class: "muted" });
   const providers = h("div", { class: "providers" });
+  const withPassword = h("div", {});
   const token = h("input", { type: "password", autocomplete: "off", spellcheck: "false", "aria-label": text.token, placeholder: "wdl_…" });
-  const withToken = async () => {
+  const attempt = async (run) => {
+    fill(trouble);
+    fill(told);
     try {
-      keepKey((await api.quietly("POST", "/account/browserSession", {}, token.value.trim())).page_key);
-      token.value = "";
-      await done();
+      await run();
     } catch (error) {
       fill(trouble, prose(errorText(error)));
     }
   };
-  app.removeAttribute("aria-busy");
-  delete app.dataset.org;
-  fill(app, h("main", { class: "sign-in" },
-    h("div", { class: "brand large" }, h("span", { class: "mark", "aria-hidden": "true" }, "W"), h("h1", { tabindex: "-1" }, text.title)),
-    location.pathname.includes("/invitation/") && h("p", {}, text.invited),
-    trouble,
-    providers,
+  const withToken = () => attempt(async () => {
+    keepKey((await api.quietly("POST", "/account/browserSession", {}, token.value.trim())).page_key);
+    token.value = "";
+    await done();
+  });
+  const other = h("div", {},
     h("section", { class: "panel" },
       h("h2", {}, text.withLink), h("p", {}, text.linkExplained), code("windlass console")),
     h("details", { class: "panel" },
       h("summary", {}, text.withToken),
       h("p", { class: "muted" }, text.tokenExplained),
-      h("form", { class: "line", onsubmit: (event) => (event.preventDefault(), withToken()) }, token, button(text.button, withToken, { main: true })))));
+      h("form", { class: "line", onsubmit: (event) => (event.preventDefault(), withToken()) }, token, button(text.button, withToken, { main: true }))));
+  const isInvited = location.pathname.includes("/invitation/");
+  const invited = h("p", {}, isInvited && text.invited);
+  app.removeAttribute("aria-busy");
+  delete app.dataset.org;
+  fill(app, h("main", { class: "sign-in" },
+    h("div", { class: "brand large" }, h("span", { class: "mark", "aria-hidden": "true" }, "W"), h("h1", { tabindex: "-1" }, text.title)),
+    invited, trouble, told, providers, withPassword, other));
   document.title = `${text.title} · Windlass`;
   try {
-    const { results } = await api.quietly("GET", "/account/signInProvider");
-    fill(providers, results.map((provider) => h("a", { class: "button main wide", href: `/account/signInProvider/${provider.name}/start`, target: "_self", onclick: beginSignIn }, text.with(provider.title))));
+    const ways = await api.quietly("GET", "/account/signInProvider");
+    fill(providers, ways.results.map((provider) => h("a", { class: "button main wide", href: `/account/signInProvider/${provider.name}/start`, target: "_self", onclick: beginSignIn }, text.with(provider.title))));
+    if (!ways.password) return;
+    if (isInvited) fill(invited, people.signIn.invited);
+    fill(withPassword, passwordForm({ ways, attempt, told, done }));
   } catch (error) {
     fill(trouble, prose(errorText(error)));
   }
+}
+
+function passwordForm({ ways, attempt, told, done }) {
+  const { signIn } = people;
+  const email = h("input", { type: "email", name: "email", autocomplete: "username", required: true });
+  const password = h("input", { type: "password", name: "password", autocomplete: "current-password", required: true });
+  const run = () => attempt(async () => {
+    if (!form.reportValidity()) return;
+    keepKey((await api.quietly("POST", "/account/browserSession", { email: email.value.trim(), password: password.value })).page_key);
+    password.value = "";
+    await done();
+  });
+  const askForMail = () => attempt(async () => {
+    if (!email.reportValidity()) return;
+    await api.quietly("POST", "/account/passwordReset", { email: email.value.trim() });
+    fill(told, signIn.sent);
+  });
+  const form = h("form", { class: "panel", novalidate: true, onsubmit: (event) => (event.preventDefault(), run()) },
+    field(signIn.email, email), field(signIn.password, password),
+    h("div", { class: "actions" }, h("button", { type: "submit", class: "button main" }, text.button)));
+  const forgotten = h("details", { class: "panel" }, h("summary", {}, signIn.forgot),
+    ways.password_reset ? [h("p", { class: "muted" }, signIn.forgotMail), button(signIn.send, askForMail)] : [h("p", { class: "muted" }, signIn.forgotAdmin), code("windlass user reset EMAIL")]);
+  return [form, forgotten];
 }

@@ -1,0 +1,56 @@
+"""The cookies that the server sets in browsers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from windlass.api.answers import Header
+from windlass.api.requests import COOKIE, SECURE_COOKIE, Request
+from windlass.base.clock import DAY, SECOND
+from windlass.control.people.browser_sessions import LONGEST, NewBrowserSession
+
+_MEMORY: Final = "windlass_sign_in"
+_MEMORY_PATH: Final = "/account/signInProvider"
+_KNOWN: Final = "windlass_known"
+_KNOWN_FOR: Final = 180 * DAY // SECOND
+
+
+class Cookies:
+    """Reads and writes the cookies, with their names and rules over http and https."""
+
+    def __init__(self, url: str) -> None:
+        self._is_secure = url.startswith("https://")
+
+    def session(self, opened: NewBrowserSession) -> Header:
+        # The cookie expires with the longest possible session. The server ends unused sessions earlier.
+        return self._cookie(COOKIE, opened.cookie, f"Path=/; Max-Age={LONGEST // SECOND}; SameSite=Strict")
+
+    def no_session(self) -> Header:
+        return self._cookie(COOKIE, "", "Path=/; Max-Age=0; SameSite=Strict")
+
+    def memory(self, text: str) -> Header:
+        """Returns the cookie with the state of a sign-in at a provider. A Strict cookie would be missing
+        when the provider redirects back."""
+        return self._cookie(_MEMORY, text, f"Path={_MEMORY_PATH}; Max-Age=600; SameSite=Lax")
+
+    def no_memory(self) -> Header:
+        return self._cookie(_MEMORY, "", f"Path={_MEMORY_PATH}; Max-Age=0; SameSite=Lax")
+
+    def memory_of(self, request: Request) -> str:
+        return request.cookie(self._name_of(_MEMORY))
+
+    def known(self, text: str) -> Header:
+        """Returns the cookie of a browser in which people have signed in with a password."""
+        return self._cookie(_KNOWN, text, f"Path=/account; Max-Age={_KNOWN_FOR}; SameSite=Strict")
+
+    def known_of(self, request: Request) -> str:
+        return request.cookie(self._name_of(_KNOWN))
+
+    def _name_of(self, name: str) -> str:
+        if not self._is_secure:
+            return name
+        return SECURE_COOKIE if name == COOKIE else f"__Secure-{name}"
+
+    def _cookie(self, name: str, value: str, rules: str) -> Header:
+        secure = "; Secure" if self._is_secure else ""
+        return b"set-cookie", f"{self._name_of(name)}={value}; {rules}{secure}; HttpOnly".encode()

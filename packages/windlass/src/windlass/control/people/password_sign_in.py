@@ -1,0 +1,326 @@
+"""Sign-in with an e-mail address and a password: sessions, invitations that are accepted, and passwords that
+change.
+
+Whether an address is known is not revealed: neither by an answer nor by the time that it takes. Only the
+holder of a link learns the address that the link is for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base import ids, tokens
+from windlass.base.clock import stamp
+from windlass.base.errors import Conflict, Forbidden, Invalid, Missing, Unauthorized
+from windlass.base.log import log
+from windlass.base.trace import start_untraced
+from windlass.control.context.call import Origin
+from windlass.control.context.context import Context
+from windlass.control.people.attempts import (
+    FOR_ACCOUNT_FROM_ADDRESS,
+    FROM_ADDRESS,
+    RESETS_FOR_ACCOUNT,
+    KnownBrowser,
+    Limit,
+    account_subject,
+    forgive,
+    limits_of,
+    take,
+    take_or_refuse,
+)
+from windlass.control.people.authenticate import Authenticator
+from windlass.control.people.browser_sessions import NewBrowserSession, open_for
+from windlass.control.people.callers import PEOPLE, subject_of_person
+from windlass.control.people.members import Invitee, IssuerIdentity, invitee_of, join
+from windlass.control.people.operator_links import adopt_operator_link
+from windlass.control.people.password_hashes import PasswordHashes, check_password, is_outdated
+from windlass.control.people.password_links import RESET, address_of, new_link, url_of_link
+from windlass.control.people.people import person_id_of, record_about_person, rename_person
+from windlass.control.reporting.security_events import UnusualCaller
+from windlass.core.access import Actor
+from windlass.core.declare.fields import visible
+from windlass.core.declare.stored import NamedDocument
+from windlass.core.words.events import Event
+from windlass.families.member import Invitation, InvitationShown, invitation, member
+from windlass.store import Reads, Tx
+from windlass.store.tables.people import PasswordLink, Person
+
+_WRONG: Final = "Check the e-mail address and the password: there is no such pair here"
+_GONE: Final = (
+    "Ask an admin for another link: this one was used, has expired or was replaced by a newer one, or its "
+    "invitation was withdrawn"
+)
+_LONGEST_NAME: Final = 255
+_log = log("sign-in")
+
+
+class SignedIn(Struct, frozen=True):
+    """A new session, and the account that the browser is known for from now on."""
+
+    session: NewBrowserSession
+    account: str
+
+
+class DescribedLink(Struct, frozen=True):
+    """A link as its page shows it."""
+
+    purpose: str
+    email: str
+    name: str
+    organization_name: str
+    role_name: str
+    has_password: bool
+    """Whether the person has a password here already, and accepts an invitation with it."""
+    expires_at: str
+
+
+class _OpenedLink(Struct, frozen=True):
+    link: PasswordLink
+    email: str
+    person: Person | None
+    invitee: Invitee | None
+
+
+class PasswordSignIn:
+    def __init__(self, ctx: Context, authenticator: Authenticator) -> None:
+        self._ctx, self._authenticator = ctx, authenticator
+        self._hashes = PasswordHashes()
+        self._mails: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_offered(self) -> bool:
+        return self._ctx.settings.takes_passwords
+
+    @property
+    def sends_mail(self) -> bool:
+        return self.is_offered and bool(self._ctx.settings.smtp_host)
+
+    async def sign_in(
+        self, email: str, password: str, client: str, browser: KnownBrowser, origin: Origin
+    ) -> SignedIn:
+        """Opens a session with the password. `client`: the address of the client, as the limits count it."""
+        self._require_offered()
+        ctx, address = self._ctx, address_of(email.strip())
+        account = account_subject(ctx, address)
+        limits = limits_of(account, client, browser.id if account in browser.people else "")
+        await take_or_refuse(ctx, limits)
+        # The same statements run for an unknown address, so that the time reveals nothing.
+        person = await ctx.store.reads.people.at(address)
+        memberships = await ctx.store.reads.identities.of(PEOPLE, person.id if person else "")
+        matches = await self._hashes.matches(password, person.password if person else None)
+        if person is None or not matches:
+            if person is not None and memberships:
+                caller = UnusualCaller(memberships[0][0], person.email, memberships[0][1], person=True)
+                why = "A wrong password was sent"
+                self._authenticator.security_events.record_denied(caller, why, origin)
+            raise Unauthorized(_WRONG)
+        await self._authenticator.local_person(person.id)  # raises NoMember
+        fresh = await self._hashes.hash(password) if is_outdated(person.password) else ""
+        session = await ctx.store.write(lambda tx: self._open(tx, person, limits, fresh, origin))
+        return SignedIn(session, account)
+
+    async def _open(
+        self, tx: Tx, person: Person, limits: list[Limit], fresh: str, origin: Origin
+    ) -> NewBrowserSession:
+        now = await tx.people.get(person.id)
+        if now is None or now.password != person.password:
+            raise Unauthorized(_WRONG)  # the password was changed meanwhile
+        if fresh:
+            await tx.people.rehash(person, fresh)
+        await forgive(tx, limits)
+        return await open_for(self._ctx, tx, subject_of_person(PEOPLE, person.id), person.email, origin)
+
+    # Links
+
+    async def describe_link(self, code: str) -> DescribedLink:
+        self._require_offered()
+        opened = await self._find_link(code)
+        person, invitee = opened.person, opened.invitee
+        return DescribedLink(
+            opened.link.purpose,
+            opened.email,
+            person.name if person else "",
+            invitee.org.read(NamedDocument).name if invitee else "",
+            invitee.guest.read(InvitationShown).role_name if invitee and invitee.guest else "",
+            person is not None and invitee is not None,
+            stamp(opened.link.ends),
+        )
+
+    async def use_link(self, code: str, name: str, password: str, client: str, origin: Origin) -> SignedIn:
+        """Accepts an invitation or sets a new password, and opens a session. The link is used up."""
+        self._require_offered()
+        ctx, opened = self._ctx, await self._find_link(code)
+        account = account_subject(ctx, address_of(opened.email))
+        hash = ""
+        if opened.invitee is not None and opened.person is not None:
+            await take_or_refuse(ctx, limits_of(account, client, ""))
+            if not await self._hashes.matches(password, opened.person.password):
+                raise Unauthorized(
+                    "Send the password that you have here already: the invitation adds an organization to it"
+                )
+        else:
+            check_password(password, opened.email)
+            hash = await self._hashes.hash(password)
+        name = visible(name.strip())[:_LONGEST_NAME] or opened.email.partition("@")[0]
+        use = self._accept if opened.invitee is not None else self._reset
+        session = await ctx.store.write(lambda tx: use(tx, opened, name, hash, origin))
+        return SignedIn(session, account)
+
+    async def _find_link(self, code: str) -> _OpenedLink:
+        store, digest, now = self._ctx.store, tokens.digest(code), self._ctx.clock.now()
+        link = await store.reads.people.link(digest, now)
+        if link is None and await adopt_operator_link(self._ctx, digest):
+            link = await store.reads.people.link(digest, now)
+        opened = await self._opened(store.reads, link) if link else None
+        if opened is None:
+            raise Unauthorized(_GONE)
+        return opened
+
+    async def _opened(self, source: Reads, link: PasswordLink) -> _OpenedLink | None:
+        if link.purpose == RESET:
+            person = await source.people.get(link.subject)
+            return _OpenedLink(link, person.email, person, None) if person else None
+        guest = await source.resources.find(invitation.name, link.subject)
+        invitee = await invitee_of(source, guest) if guest else None
+        if guest is None or invitee is None:
+            return None
+        email = guest.read(Invitation).email
+        return _OpenedLink(link, email, await source.people.at(address_of(email)), invitee)
+
+    async def _take(self, tx: Tx, opened: _OpenedLink) -> _OpenedLink:
+        """Uses up a link. Of two requests with one link, the second one is refused."""
+        link = await tx.people.take_link(opened.link.digest)
+        again = await self._opened(tx, link) if link else None
+        if again is None or again.person != opened.person:
+            raise Unauthorized(_GONE)
+        return again
+
+    async def _accept(
+        self, tx: Tx, before: _OpenedLink, name: str, hash: str, origin: Origin
+    ) -> NewBrowserSession:
+        opened = await self._take(tx, before)
+        invitee, person = opened.invitee, opened.person
+        assert invitee is not None
+        if person is None:
+            address = address_of(opened.email)
+            person = Person(ids.new_id(), address, opened.email, name, hash, tx.now, tx.now)
+            await tx.people.add(person)
+        inside = {org for _, org, _ in await tx.identities.of(PEOPLE, person.id)}
+        named = await tx.resources.named(invitee.org.id, member.name, person.email.casefold())
+        if invitee.org.id in inside or named:
+            raise Conflict("Sign in: a member of this organization has this e-mail address already")
+        identity = IssuerIdentity(PEOPLE, person.id, person.email, person.name)
+        await join(self._ctx, tx, identity, invitee)
+        tx.nudge("tokens")
+        return await open_for(self._ctx, tx, subject_of_person(PEOPLE, person.id), person.email, origin)
+
+    async def _reset(
+        self, tx: Tx, before: _OpenedLink, name: str, hash: str, origin: Origin
+    ) -> NewBrowserSession:
+        person = (await self._take(tx, before)).person
+        assert person is not None
+        await self._set_password(tx, person, hash, origin, keep="")
+        return await open_for(self._ctx, tx, subject_of_person(PEOPLE, person.id), person.email, origin)
+
+    async def _set_password(self, tx: Tx, person: Person, hash: str, origin: Origin, *, keep: str) -> None:
+        """Sets a password. Ends all sessions but `keep`, and the links for the former password."""
+        await tx.people.set_password(person.id, hash)
+        await tx.people.forget_links(person.id)
+        await tx.browser_sessions.end_all_but(subject_of_person(PEOPLE, person.id), keep)
+        tx.nudge("tokens")
+        await record_about_person(self._ctx, tx, Event.PASSWORD_CHANGED, person, origin, {})
+
+    # A forgotten password
+
+    async def ask_for_reset(self, email: str, client: str, origin: Origin) -> None:
+        """Sends a link to a person who has forgotten the password. Returns before it is known whether
+        there is such a person, so that neither the answer nor its time reveals it."""
+        self._require_offered()
+        if not self.sends_mail:
+            raise Conflict(
+                "Ask an admin of your organization for a link to choose a password: no mail is sent from here"
+            )
+        await take_or_refuse(self._ctx, [Limit(f"password:{client}", FROM_ADDRESS)])
+        task = start_untraced(self._mail_reset(address_of(email.strip()), origin))
+        self._mails.add(task)
+        task.add_done_callback(self._mails.discard)
+
+    async def _mail_reset(self, address: str, origin: Origin) -> None:
+        from windlass.control.people.mail import MailFailed, send_mail  # noqa: PLC0415 (only few requests send mail)
+
+        ctx = self._ctx
+        limit = Limit(f"{account_subject(ctx, address)}:reset", RESETS_FOR_ACCOUNT)
+
+        async def make(tx: Tx) -> tuple[Person, str] | None:
+            person = await tx.people.at(address)
+            if person is None or await take(tx, [limit]):
+                return None
+            link = await new_link(tx, RESET, person.id)
+            await record_about_person(ctx, tx, Event.PASSWORD_LINK_CREATED, person, origin, {})
+            return person, url_of_link(ctx, link)
+
+        made = await ctx.store.write(make)
+        if made is None:
+            return
+        person, url = made
+        text = (
+            f"Somebody, probably you, asked for a new password for {person.email} at {ctx.settings.url}.\n\n"
+            f"Choose it here within an hour:\n\n{url}\n\n"
+            "If it was not you, there is nothing to do: your password stays as it is.\n"
+        )
+        try:
+            await send_mail(ctx.settings, person.email, "A new password for Windlass", text)
+        except MailFailed as error:
+            _log.error("a mail was not sent", extra={"error": str(error), "server": ctx.settings.smtp_host})
+
+    async def stop(self) -> None:
+        """Waits a moment for mails under way."""
+        if self._mails:
+            await asyncio.wait(self._mails, timeout=2)
+
+    # One's own account
+
+    async def change_password(
+        self, actor: Actor, password: str, new_password: str, client: str, origin: Origin
+    ) -> None:
+        """Changes the password of the caller, and ends all sessions but the present one."""
+        self._require_offered()
+        ctx, person = self._ctx, await self._own(actor)
+        account = account_subject(ctx, person.address)
+        await take_or_refuse(ctx, [Limit(f"{account}:change", FOR_ACCOUNT_FROM_ADDRESS)])
+        check_password(new_password, person.email, "new_password")
+        if not await self._hashes.matches(password, person.password):
+            raise Invalid("password: is not your present password")
+        hash = await self._hashes.hash(new_password)
+
+        async def change(tx: Tx) -> None:
+            now = await tx.people.get(person.id)
+            if now is None or now.password != person.password:
+                raise Conflict("Sign in again: the password was changed a moment ago")
+            await self._set_password(tx, person, hash, origin, keep=actor.session)
+
+        await ctx.store.write(change)
+
+    async def rename(self, actor: Actor, name: str, origin: Origin) -> None:
+        person = await self._own(actor)
+        name = visible(name.strip())[:_LONGEST_NAME]
+        if not name:
+            raise Invalid("name: must not be empty")
+        await self._ctx.store.write(lambda tx: rename_person(self._ctx, tx, person, name, origin))
+
+    async def _own(self, actor: Actor) -> Person:
+        id = person_id_of(actor)
+        person = await self._ctx.store.reads.people.get(id) if id else None
+        if person is None or not actor.session:
+            raise Forbidden("Sign in with an e-mail address and a password: only such people have one here")
+        return person
+
+    def _require_offered(self) -> None:
+        if not self.is_offered:
+            raise Missing(
+                "Sign in another way: passwords are taken only over https, on the machine of the server, "
+                "or with the setting `passwords`"
+            )

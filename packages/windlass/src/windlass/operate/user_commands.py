@@ -1,0 +1,63 @@
+"""Declares the commands for people with a password. Their implementations are imported when a command
+runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+import msgspec
+
+from windlass.operate.one_line_errors import one_line_errors
+from windlass.operate.settings import flags, settings_from
+from windlass.terminal.sections import Command
+from windlass.terminal.tables import FORM, plain, print_json, table, wants_json
+
+_AS = click.option("--json/--text", FORM, default=None, help="JSON (the default in pipes), or text.")
+
+
+@click.group("user")
+def user() -> None:
+    """People who sign in with an e-mail address and a password."""
+
+
+@user.command("list", cls=Command, params=flags("data_dir"))
+@_AS
+def list_users(as_json: bool | None, **options: Any) -> None:
+    """List the people who have a password here. The server may be running or not."""
+    with one_line_errors():
+        settings, _ = settings_from(options)
+        from windlass.operate.users import list_people  # noqa: PLC0415 (imports both drivers)
+
+        people = asyncio.run(list_people(settings))
+    if wants_json(as_json):
+        print_json({"results": msgspec.to_builtins(people)})
+    elif not people:
+        click.echo("There are none: nobody has chosen a password yet.", err=True)
+    else:
+        cells = [(person.email, person.name, str(person.organizations)) for person in people]
+        titles = ("EMAIL", "NAME", "ORGANIZATIONS")
+        widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+        table(titles, widths, cells)
+
+
+@user.command("reset", cls=Command, params=flags("data_dir"))
+@click.argument("email")
+@_AS
+def reset_user(email: str, as_json: bool | None, **options: Any) -> None:
+    """Print a link with which the person with the address EMAIL chooses a new password.
+
+    For an Admin who is locked out. The link works once, within an hour, at the address of the server. The
+    server may be running or not, and the settings must be those of the server.
+    """
+    with one_line_errors():
+        settings, _ = settings_from(options)
+        from windlass.operate.users import make_reset_link  # noqa: PLC0415 (imports both drivers)
+
+        made = asyncio.run(make_reset_link(settings, email))
+    if wants_json(as_json):
+        print_json(msgspec.to_builtins(made))
+    else:
+        click.echo(f"{plain(made.email)} chooses a new password with this link, once, within an hour:")
+        click.echo(made.url)
