@@ -38,7 +38,7 @@ def test_the_span_of_the_charts_is_chosen_and_each_line_is_named(
     def answer(route: Route) -> None:
         route.fulfill(json=data)
 
-    page.route(f"**/application/{app}/metrics", answer)
+    page.route(f"{server.url}/application/{app}/metrics", answer)
     page.goto(f"{server.url}/console/application/{app}/metrics")
     requests = page.get_by_role("figure", name="Requests")
     expect(requests.locator(".legend-item")).to_have_text(["2xx5/s", "5xx1/s"])
@@ -56,5 +56,5 @@ def test_an_empty_list_shows_an_example_that_nobody_can_use(server: Server, new_
     expect(preview.locator("tbody tr").first).to_be_attached()
     expect(preview).to_have_attribute("aria-hidden", "true")
     expect(preview.locator("a, button")).to_have_count(0)
-    page.goto(f"{server.url}/console/")
+    page.goto(f"{server.url}/console/new")
     expect(page.locator(".steps li")).to_have_count(3)

@@ -84,3 +84,20 @@ def test_the_search_of_settings_opens_the_matching_field(
     expect(page.locator(".rail [aria-current]")).to_have_text("Start")
     page.get_by_label("Search settings").fill("nothing like it")
     expect(page.locator(".rail-page")).to_contain_text("No setting has these words")
+
+
+def test_a_health_check_is_tried_on_the_running_instances_before_it_is_saved(
+    server: Server, new_page: NewPage, repository: Repository
+) -> None:
+    app = server.application(server.environment(project="Tried"), repository, "tried")
+    server.deploy(app)
+    page = new_page(f"/application/{app}/settings?section=probes")
+    ready = page.locator("[data-field=readiness_probe]").first
+    ready.get_by_label("HTTP", exact=True).check()
+    ready.get_by_role("button", name="Try it now").click()
+    expect(ready.locator(".outcome")).to_contain_text("1-0: passes")
+    ready.get_by_label("TCP", exact=True).check()
+    ready.get_by_label("Port").locator("visible=true").fill("1")
+    ready.get_by_role("button", name="Try it now").click()
+    expect(ready.locator(".outcome")).to_contain_text("1-0: fails: nothing listens on port 1")
+    assert not server.call("GET", f"/application/{app}")["healthchecks"].get("readiness_probe")

@@ -32,6 +32,7 @@ from windlass.engines.engine import (
 from windlass.engines.registries import PullRequest, RegistryLogin
 from windlass.engines.workload import (
     Artifact,
+    HealthProbe,
     Instance,
     Observation,
     Outcome,
@@ -174,6 +175,9 @@ class DeclarativeEngine:
 
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
         return 0, ""
+
+    async def probe(self, instance: Instance, probe: HealthProbe) -> str:
+        return ""
 
     async def open_execution(self, instance: Instance, request: ExecutionRequest) -> Execution:
         raise EngineError("nothing runs here")

@@ -20,6 +20,7 @@ from windlass.engines.registries import PullRequest, RegistryLogin
 from windlass.engines.workload import (
     LONGEST_OUTPUT,
     Artifact,
+    HealthProbe,
     Instance,
     Observation,
     Outcome,
@@ -339,6 +340,10 @@ class Engine(Protocol):
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
         """Runs a command in the environment of an instance, with its variables. Returns exit code and
         output."""
+        ...
+
+    async def probe(self, instance: Instance, probe: HealthProbe) -> str:
+        """Runs a probe once. Returns why the instance does not pass, as readable text; empty if it passes."""
         ...
 
     async def open_execution(self, instance: Instance, request: ExecutionRequest) -> Execution:

@@ -20,6 +20,7 @@ from windlass.core.declare.fields import (
     id_of_subject,
     shaped,
 )
+from windlass.core.declare.health_trials import HEALTH_TRIAL, HealthTrial, HealthTrialResult
 from windlass.core.declare.queries import PastDeploymentsQuery, Removal, Tail
 from windlass.core.declare.resource import Shown, Spec
 from windlass.core.declare.service_metrics import METRICS, ServiceMetrics
@@ -256,6 +257,17 @@ def deployable(
     `uninstall_query`: the queries of a deletion and of `uninstall`.
     """
     restart = _start("restart-service", Deployment, "Restart without building", _RESTART)
+    trial = post(
+        "checkHealth",
+        HealthTrialResult,
+        "Try a health check",
+        HEALTH_TRIAL,
+        need=Scope.DEPLOY,
+        starts=False,
+        body=HealthTrial,
+        only_reads=True,
+        also=(503,),
+    )
     return Trait(
         name=DEPLOYABLE,
         runs_once=runs_once,
@@ -267,7 +279,7 @@ def deployable(
         actions=(
             _start("deploy", Deployment, "Deploy the newest version", _DEPLOY, body=body, query=query),
             _start("redeploy", Deployment, _REDEPLOY, "With the present settings.", query=query),
-            *(() if runs_once else (restart,)),
+            *(() if runs_once else (restart, trial)),
             _start("stop", Deployment, "Stop all instances", "Data, settings and history stay."),
             post(
                 "uninstall",

@@ -188,7 +188,7 @@ export const words = {
     health: {
       kind: "Kind of check", kinds: { none: "None", http: "HTTP", tcp: "TCP", exec: "Command", grpc: "gRPC" }, readiness_probe: "Ready for requests", liveness_probe: "Still alive",
       abouts: { readiness_probe: "An instance gets requests while this check passes. Without one, an open port is enough.", liveness_probe: "An instance that fails this check is restarted." },
-      path: "Path", port: "Port", tls: "Ask over HTTPS", tcpHelp: "It is well while the port is open.", command: "Command", commandHelp: "Runs in the instance. It is well if the exit code is 0.", service: "Service", timing: "How often, and how patiently", seconds: "seconds",
+      path: "Path", port: "Port", tls: "Ask over HTTPS", tcpHelp: "It is well while the port is open.", command: "Command", commandHelp: "Runs in the instance. It is well if the exit code is 0. To try it, open a terminal.", service: "Service", timing: "How often, and how patiently", seconds: "seconds",
       times: { initial_delay_seconds: "First check after", period_seconds: "Then every", timeout_seconds: "Wait for an answer", success_threshold: "Passes until well", failure_threshold: "Failures until unwell" },
       tryIt: "Try it now", nothingRuns: "Nothing runs: deploy the service first.", answered: (name, isHealthy) => `${name}: ${isHealthy ? "passes" : "fails:"}`,
     },

@@ -15,6 +15,7 @@ import { badge } from "../states.js";
 import { words } from "../words.js";
 
 const MOST_COLUMNS = 6;
+const SHOWN = 3; // columns of an example
 const STATE = /^(state|status)$|_status$/;
 const LATER = /^(id|created_at|updated_at|icon_uri|description)$|_id$|_uri$/;
 
@@ -59,7 +60,7 @@ export function render(state, place) {
 // An empty page shows what will be there: the example of the API, which nobody can click or hear.
 function preview(state) {
   const rows = state.document.examplesOf(state.list).slice(0, 2);
-  return rows.length ? h("div", { class: "preview", "aria-hidden": "true", inert: true }, table(columns({ ...state, rows, canOpen: false }), rows, { key: (row) => `example-${row.id}` })) : null;
+  return rows.length ? h("div", { class: "preview", "aria-hidden": "true", inert: true }, table(columns({ ...state, rows, canOpen: false }).slice(0, SHOWN), rows, { key: (row) => `example-${row.id}` })) : null;
 }
 
 // What makes a thing in another way than "Create …" keeps its own words, such as "Run it once".

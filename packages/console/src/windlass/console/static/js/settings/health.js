@@ -49,9 +49,12 @@ function probe(present, ports) {
   const times = TIMES.map(([name, usual, min, isTime]) => [name, amount(present?.[name] ?? usual, null, { min }), isTime]);
   const boxes = Object.entries(forms).map(([name, inside]) => [name, h("div", { "data-field": name }, inside)]);
   const timing = h("details", {}, h("summary", {}, text.timing), h("div", { class: "times" }, times.map(([name, part, isTime]) => field(text.times[name], part.input, isTime ? text.seconds : "", { name }))));
+  const outcome = h("div", { class: "outcome", role: "status" });
+  const trial = h("div", { class: "actions" });
   const show = () => {
     for (const [name, box] of boxes) box.hidden = name !== kind;
     timing.hidden = kind === NONE;
+    trial.hidden = [NONE, "exec"].includes(kind); // A command is tried in a terminal, where it is in the audit.
   };
   show();
   const kinds = KINDS.includes(before) ? KINDS : [...KINDS, before];
@@ -72,17 +75,15 @@ function probe(present, ports) {
     const gone = Object.keys(type).filter((name) => name !== kind).map((name) => [name, null]);
     return { ...now, type: { ...Object.fromEntries(gone), ...now.type } };
   };
-  const box = h("div", {}, segments(text.kind, kinds.map((name) => [name, text.kinds[name]]), kind, (value) => ((kind = value), outcome.replaceChildren(), trial.hidden = kind === NONE, show())), boxes.map(([, inside]) => inside), timing);
-  const outcome = h("div", { class: "outcome", role: "status" });
-  const trial = h("div", { class: "actions", hidden: kind === NONE });
+  const box = h("div", {}, segments(text.kind, kinds.map((name) => [name, text.kinds[name]]), kind, (value) => ((kind = value), outcome.replaceChildren(), show())), boxes.map(([, inside]) => inside), timing);
   const tryIt = (path) => [fill(trial, button(text.tryIt, async () => fill(outcome, shown(await api.post(`${path}/checkHealth`, { probe: read() }))), { icon: "play", needs: ["POST", `${path}/checkHealth`] })), outcome];
   return { node: box, change, tryIt };
 }
 
 // How each instance answered just now.
-function shown({ results }) {
-  if (!results.length) return h("p", { class: "muted" }, text.nothingRuns);
-  return h("ul", { class: "plain" }, results.map(({ instance, is_healthy: isHealthy, message, took_ms: took }) =>
+function shown({ instances }) {
+  if (!instances.length) return h("p", { class: "muted" }, text.nothingRuns);
+  return h("ul", { class: "plain" }, instances.map(({ instance, is_healthy: isHealthy, message, took_ms: took }) =>
     h("li", { class: `state ${isHealthy ? "ok" : "bad"}` }, stateIcon(isHealthy ? "ok" : "bad"), h("span", {}, text.answered(instance, isHealthy), " ", isHealthy ? h("span", { class: "muted" }, duration(took)) : message))));
 }
 
