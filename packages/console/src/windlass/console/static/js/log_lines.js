@@ -2,6 +2,7 @@
 // and grows with it, or it is somewhere else, and further lines are read when they are asked for.
 
 import { api } from "./api.js";
+import { hasSigns, withoutSigns } from "./sgr.js";
 
 const MOST = 100000;
 const PAGE = 2000;
@@ -123,6 +124,7 @@ export class LogLines {
   register(lines) {
     for (const line of lines) {
       this.known.add(line.id);
+      if (hasSigns(line.message)) Object.assign(line, { written: line.message, message: withoutSigns(line.message) });
       if (!this.instances.has(line.pod_name)) this.instances.set(line.pod_name, this.instances.size);
       if (this.search && this.hasMatch(line)) this.hits++;
     }

@@ -6,6 +6,7 @@ import { clockTime, exactTime } from "./format.js";
 import { follow } from "./live.js";
 import { LogLines } from "./log_lines.js";
 import { button, codeBlock, copyText, dialog, errorBox, say } from "./parts.js";
+import { coloured } from "./sgr.js";
 import { words } from "./words.js";
 
 const HEIGHT = 20;
@@ -253,7 +254,7 @@ class LogView {
     const opener = data && [h("button", { type: "button", class: "fold", "aria-label": text.open, onclick: () => openLine(line, data) }, "{…}"), " "];
     if (this.log.search) return [opener, highlighted(line.message, this.log.search)];
     const head = data && [data.level, data.message ?? data.msg ?? data.event].filter((part) => part !== undefined).map(textOf).join(" ");
-    return [opener, head || line.message];
+    return [opener, head || coloured(line.written || line.message)];
   }
 
   async link(line) {

@@ -3,6 +3,7 @@
 import { api } from "./api.js";
 import { h } from "./dom.js";
 import { forgetEdits } from "./edits.js";
+import { ago } from "./format.js";
 import { confirm, dialog, say, link } from "./parts.js";
 import { words } from "./words.js";
 
@@ -56,13 +57,18 @@ export async function act(place, path, name, { action, danger, typed } = {}) {
   say(about.done(name));
 }
 
+/** True for a deployment to which a service can go back: one that made a version, and is no command that ran once. */
+export const isVersion = (deployment) => deployment.status === "SUCCEEDED" && Boolean(version(deployment)) && !deployment.command && !onlyLooks(deployment);
+
 export async function rollBack(place, path, name, deployments, present) {
-  const choices = deployments.filter((other) => other.status === "SUCCEEDED" && other.id !== present && (other.git_commit_id || other.image_tag) && !onlyLooks(other));
+  const choices = deployments.filter((other) => isVersion(other) && other.id !== present);
+  const now = deployments.find((other) => other.id === present);
   if (!choices.length) return say(words.rollback.none);
   const chosen = await dialog(words.rollback.title(name), (finish) => [
     h("p", {}, willOf(path, "rollback", words.rollback.will)),
     h("ul", { class: "choose" }, choices.slice(0, 20).map((other) => h("li", {}, h("button", { type: "button", class: "choice", onclick: () => finish(other) },
-      h("strong", {}, `v${other.number}`), " ", h("code", {}, version(other)), " ", other.commit?.message?.split("\n")[0] || "")))),
+      h("strong", {}, `v${other.number}`), " ", h("code", {}, version(other)), " ", other.commit?.message?.split("\n")[0] || "",
+      h("span", { class: "about muted" }, [words.doneBy(other, ""), other.commit?.author_name || other.triggered_by, now && (version(other) === version(now) ? words.rollback.sameBuild : words.rollback.otherBuild)].filter(Boolean).join(" · "), " · ", ago(other.finished_at)))))),
     h("div", { class: "dialog-actions" }, h("button", { type: "button", class: "button", onclick: () => finish() }, words.cancel)),
   ]);
   if (!chosen) return;

@@ -29,6 +29,7 @@ const kinds = {
     remove: "Its resources are destroyed first. Then the service, its state, deployments and logs are deleted. This cannot be undone.",
   },
 };
+const purposes = { ROLLBACK: "Roll back", REDEPLOY: "Deploy again" };
 const steps = { TERRAFORM_PLAN_AND_APPLY: "Apply", TERRAFORM_PLAN_ONLY: "Plan", TERRAFORM_DESTROY: "Destroy", TERRAFORM_FORCE_UNLOCK: "Release the lock", TERRAFORM_MIGRATE_STATE: "Move the state" };
 
 // Fields whose names say less than these words do.
@@ -40,7 +41,8 @@ const fields = {
 
 export const words = {
   states, fields, kinds,
-  doneBy: ({ action, status_details: details }, type) => steps[details?.sub_action] || kinds[type]?.done[action] || words.readable(action),
+  doneBy: ({ action, purpose, command, status_details: details }, type) => steps[details?.sub_action] || purposes[purpose] || (!command && kinds[type]?.done[action]) || words.readable(action),
+  deploymentName: ({ number, command }) => (command ? `run ${number}` : `v${number}`),
   readable: (word) => states[word] || products[word] || String(word || "").replace(/_/g, " ").toLowerCase().replace(/^./, (letter) => letter.toUpperCase()),
   levels: { APPLICATION: "service", CONTAINER: "service", DATABASE: "service", JOB: "service", HELM: "service", TERRAFORM: "service", ENVIRONMENT: "environment", PROJECT: "project", BUILT_IN: "built in" },
   time: { now: "just now", ago: (length) => `${length} ago`, in: (length) => `in ${length}` },
@@ -122,7 +124,7 @@ export const words = {
   },
   clone: { button: "Clone", title: (name) => `Clone ${name}`, nameOf: (name) => `${name}-copy`, will: "The copy has the settings, the variables and the secrets, and no data. Nothing of it runs until it is deployed." },
   rollback: {
-    button: "Roll back", here: "Roll back to this", title: (name) => `Roll back ${name}`, to: (name, number) => `Roll back ${name} to v${number}`, none: "There is no earlier version to go back to.",
+    button: "Roll back", here: "Roll back to this", title: (name) => `Roll back ${name}`, to: (name, number) => `Roll back ${name} to v${number}`, none: "There is no earlier version to go back to.", sameBuild: "the same commit as now", otherBuild: "another commit than now",
     will: "The chosen version is started again with the variables of now. What serves goes on until it is ready.",
   },
   remove: { button: "Delete", title: (name) => `Delete ${name}`, will: "The service, its deployments, logs and data are deleted. This cannot be undone.", forGood: "It is deleted. This cannot be undone.", done: (name) => `${name} is deleted.` },
@@ -209,7 +211,7 @@ export const words = {
   newService: {
     title: "New service", about: "From a repository to an address.", what: "What it is", kinds: { application: "Application from git", database: "Database", container: "Container image", job: "Job", helm: "Helm chart", terraform: "Terraform module" },
     abouts: {
-      container: "Runs an image of a registry as it is.", database: "Runs beside the services that use it, which get its address and password as variables.",
+      container: "Runs an image of a registry as it is.", needsImages: "It needs a cluster with Docker: the engine of this environment runs no images. The container can be created, but not deployed here.", database: "Runs beside the services that use it, which get its address and password as variables.",
       job: "Runs a command and ends: at set times, when its environment starts or stops, or when you ask for it.", terraform: "Plans and applies a module of a repository, and keeps its state.",
     },
     noEnvironment: "A service lives in an environment of a project. There is none yet.", firstEnvironment: "production", madeWithIt: "There is no environment yet: this one is made with the service.", makeEnvironment: "Make a project with an environment", firstProject: "First project",
@@ -280,7 +282,7 @@ export const words = {
     RESTART_QUEUED: "asked to restart", TRIGGER_DEPLOY: "asked to deploy", TRIGGER_STOP: "asked to stop", TRIGGER_CANCEL: "asked to cancel", SIGN_IN: "signed in", SIGN_OUT: "signed out", SESSION_ENDED: "ended another session of their own", PASSWORD_CHANGED: "changed the password of", PASSWORD_LINK_CREATED: "made a link to choose a password for", SHELL: "ran a command in", SHELL_ENDED: "closed the shell in", DELETED: "deleted", RESTARTED: "restarted", TRIGGER_RESTART: "asked to restart", TRIGGER_DELETE: "asked to delete", WEBHOOK_TESTED: "tested", WEBHOOK_REPLAYED: "replayed an event of", WEBHOOK_DISABLED: "disabled", DEPLOYMENT_FAILED: "failed to deploy", DEPLOY_FAILED: "failed to deploy", SERVICE_BROKE: "noticed a failure of", SERVICE_RECOVERED: "noticed the recovery of", RUN_FAILED: "noticed a failed run of", TOKEN_USED: "used, for the first time from this address, the",
   },
   account: {
-    title: "Account", who: "Who is signed in", kind: "Kind", person: "Person", token: "API token", ends: "This session ends, unless it is used", sessions: "Sessions in browsers", sessionsAbout: "End those that you do not know.",
+    title: "Account", organization: "Organization", who: "Who is signed in", kind: "Kind", person: "Person", token: "API token", ends: "This session ends, unless it is used", sessions: "Sessions in browsers", sessionsAbout: "End those that you do not know.",
     browser: "Browser", thisOne: "this one", begun: "Begun", used: "Last used", end: "End session", endWill: "That browser is signed out at once.", ended: "The session has ended.", signOut: "Sign out", switchTo: "Switch to it",
   },
   conflict: {

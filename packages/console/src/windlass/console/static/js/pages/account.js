@@ -36,11 +36,11 @@ export function render(state, place) {
       person && [own.name, [person.name, button(own.change, () => rename(state, place), { small: true })]],
       person && [own.passwordAge, [ago(person.password_changed_at), button(own.change, () => changePassword(state, place), { small: true })]],
       [text.kind, account.is_person ? text.person : text.token],
-      ...account.organizations.map((org) => [org.name, [org.scopes.join(", "), org.id !== place.org.id && button(text.switchTo, () => place.chooseOrganization(org.id), { small: true })]]),
+      ...account.organizations.map((org) => [text.organization, [`${org.name} (${org.scopes.join(", ")})`, org.id !== place.org.id && button(text.switchTo, () => place.chooseOrganization(org.id), { small: true })]]),
       [text.ends, account.expires_at && exactTime(account.expires_at)],
     ])),
     panel(text.sessions, h("p", { class: "muted" }, text.sessionsAbout), table([
-      { title: text.browser, wide: true, cell: (session) => [browserOf(session.user_agent), session.is_this_one && h("span", { class: "tag" }, text.thisOne)] },
+      { title: text.browser, wide: true, cell: (session) => [browserOf(session.user_agent), " ", session.is_this_one && h("span", { class: "tag" }, text.thisOne)] },
       { title: words.columns.address, cell: (session) => session.address },
       { title: text.begun, cell: (session) => ago(session.created_at) },
       { title: text.used, cell: (session) => ago(session.last_used_at) },

@@ -9,6 +9,7 @@ import { follow } from "../live.js";
 import { button, copyButton, facts, head, outside, panel, say, stale } from "../parts.js";
 import { act, commitLine, enterOrganizationOf, rollBack } from "../services.js";
 import { crumbs, siblings } from "../shell.js";
+import { coloured } from "../sgr.js";
 import { badge, stateIcon } from "../states.js";
 import { words } from "../words.js";
 import { failure } from "./failure.js";
@@ -22,7 +23,7 @@ export async function load(place) {
   const base = `${path}/deployment/${params.deployment}`;
   const [service, deployment, deployments, lines] = await Promise.all([api.get(path), api.get(base), api.get(`${path}/deployment`, { page_size: 20 }), logLines(base)]);
   const [links] = await Promise.all([linksOf(path), enterOrganizationOf(place, service)]);
-  return { path, base, service, deployment, deployments: deployments.results, lines, links, isLive: true, title: `${service.name} v${deployment.number}` };
+  return { path, base, service, deployment, deployments: deployments.results, lines, links, isLive: true, title: `${service.name} ${words.deploymentName(deployment)}` };
 }
 
 // Services without addresses, such as jobs, have no links.
@@ -58,13 +59,13 @@ export function render(state, place) {
   const isOpen = OPEN.includes(deployment.status);
   const address = links.find((other) => other.is_default) || links[0];
   return [
-    crumbs([service.name, path], [words.tabs.deployments, `${path}/deployments`], [`v${deployment.number}`]),
+    crumbs([service.name, path], [words.tabs.deployments, `${path}/deployments`], [words.deploymentName(deployment)]),
     siblings(deployments.map(({ id }) => `${path}/deployments/${id}`).reverse(), `${path}/deployments/${deployment.id}`),
-    head(`${words.doneBy(deployment, service.service_type)} v${deployment.number}`, {
+    head(`${words.doneBy(deployment, service.service_type)} ${words.deploymentName(deployment)}`, {
       actions: [
         isOpen && button(words.actions.cancelDeployment.button, () => act(place, path, service.name, { action: "cancelDeployment" }), { key: "cancel", needs: ["POST", `${path}/cancelDeployment`] }),
         deployment.status === "SUCCEEDED" && address && outside(address.url, h("span", { class: "button main" }, words.open)),
-        deployment.status === "SUCCEEDED" && deployments[0]?.id !== deployment.id && button(words.rollback.here, () => rollBack(place, path, service.name, [deployment]), { key: "back", needs: ["POST", `${path}/rollback`] }),
+        deployment.status === "SUCCEEDED" && !deployment.command && deployments[0]?.id !== deployment.id && button(words.rollback.here, () => rollBack(place, path, service.name, [deployment]), { key: "back", needs: ["POST", `${path}/rollback`] }),
       ],
     }),
     stale(state),
@@ -106,7 +107,7 @@ function story({ deployment, lines }) {
 }
 
 function logLine(line) {
-  return h("div", { key: line.id }, h("time", { class: "muted", datetime: line.created_at, title: exactTime(line.created_at) }, clockTime(line.created_at)), " ", line.message);
+  return h("div", { key: line.id }, h("time", { class: "muted", datetime: line.created_at, title: exactTime(line.created_at) }, clockTime(line.created_at)), " ", coloured(line.message));
 }
 
 function run(deployment) {
@@ -116,5 +117,5 @@ function run(deployment) {
     [text.command, deployment.command?.length ? h("code", {}, deployment.command.join(" ")) : ""],
     [text.exit, report.exit_code === null || report.exit_code === undefined ? "" : String(report.exit_code)],
     [text.reason, report.reason],
-  ]), report.output?.length > 0 && h("pre", { class: "lines", tabindex: "0" }, report.output.join("\n")));
+  ]), report.output?.length > 0 && h("pre", { class: "lines", tabindex: "0" }, coloured(report.output.join("\n"))));
 }

@@ -4,6 +4,7 @@ import { h, prose } from "../dom.js";
 import { button, link } from "../parts.js";
 import { sectionNamedIn } from "../sections.js";
 import { deploy, rollBack } from "../services.js";
+import { coloured } from "../sgr.js";
 import { words } from "../words.js";
 
 const OUTPUT = "\nIts last lines were:\n";
@@ -23,7 +24,7 @@ export function failure(message, { path, environment, name, deployments, present
   return h("section", { class: "panel failure", role: "alert", key: "failure" },
     h("p", { class: "first" }, prose(first)),
     rest && h("p", {}, prose(rest)),
-    lines && h("details", { open: true }, h("summary", {}, words.failure.lines), h("pre", { class: "lines", tabindex: "0" }, lines)),
+    lines && h("details", { open: true }, h("summary", {}, words.failure.lines), h("pre", { class: "lines", tabindex: "0" }, coloured(lines))),
     h("div", { class: "actions" },
       todo,
       button(words.failure.again, () => deploy(place, path), { main: !todo.length, needs: ["POST", `${path}/deploy`] }),

@@ -22,8 +22,8 @@ export async function load(place) {
   const state = { path, kind, id, tab, serves, isLive: true };
   state.read = async () => {
     const [service, status, deployments, links] = await Promise.all([
-      api.tagged(path), api.get(`${path}/status`), api.get(`${path}/deployment`, { page_size: 20 }), serves ? api.get(`${path}/link`) : { results: [] }]);
-    Object.assign(state, { service: service.data, tag: service.tag, status, deployments: deployments.results, links: links.results });
+      api.tagged(path), api.get(`${path}/status`), deploymentsOf(path, serves), serves ? api.get(`${path}/link`) : { results: [] }]);
+    Object.assign(state, { service: service.data, tag: service.tag, status, deployments, links: links.results });
   };
   await state.read();
   state.can = (action) => Boolean(document.at("POST", `${path}/${action}`));
@@ -63,10 +63,18 @@ export function render(state, place) {
   ];
 }
 
-/** The deployment that serves now: the newest that succeeded, of those that begin a version. Of what serves nothing, such as a job, the version that runs next. */
-export function serving({ deployments, status, serves }) {
-  if (serves && !status.running_instances && !status.instances) return null;
-  return deployments.find((deployment) => deployment.status === "SUCCEEDED" && ["DEPLOY", "ROLLBACK", "REDEPLOY", "RESTART", "RUN"].includes(deployment.action) && !onlyLooks(deployment)) || null;
+/** The deployment that serves now, as the server says. Of what serves nothing, such as a job, the version that runs next. */
+export function serving({ deployments, serves }) {
+  if (serves) return deployments.find((deployment) => deployment.serves) || null;
+  return deployments.find((deployment) => deployment.status === "SUCCEEDED" && ["DEPLOY", "RUN"].includes(deployment.action) && !deployment.command && !onlyLooks(deployment)) || null;
+}
+
+// Behind many commands that ran once, the version that serves may be on a later page.
+async function deploymentsOf(path, serves) {
+  const { results } = await api.get(`${path}/deployment`, { page_size: 20 });
+  if (!serves || results.length < 20 || results.some((deployment) => deployment.serves)) return results;
+  const older = (await api.get(`${path}/deployment`, { page_size: 500 })).results.find((deployment) => deployment.serves);
+  return older ? [...results, older] : results;
 }
 
 function present(state) {
@@ -78,7 +86,7 @@ function present(state) {
       ? badge(status.state, "warn", "", words.states.UNREACHED)
       : badge(status.state, kindOf(status.state, { instances: status.instances, ready: status.ready_instances }), state.service.service_type),
     address && h("span", { class: "address" }, outside(address.url, address.url.replace(/^https?:\/\//, "")), copyButton(address.url)),
-    now && h("span", {}, `v${now.number} `, commitLine(now), now.commit?.author_name && h("span", { class: "muted" }, ` ${now.commit.author_name}, `), ago(now.finished_at)),
+    now && h("span", {}, `v${now.number} `, commitLine(now), now.commit?.author_name && h("span", { class: "muted" }, ` ${now.commit.author_name},`), " ", ago(now.finished_at)),
   ];
 }
 

@@ -1,7 +1,7 @@
 // A new service of a kind without a page made by hand: the form is that of the API.
 
 import { api } from "../../api.js";
-import { h, own, prose } from "../../dom.js";
+import { fill, h, own, prose } from "../../dom.js";
 import { schemaForm } from "../../forms.js";
 import { button } from "../../parts.js";
 import { finish } from "../../services.js";
@@ -29,12 +29,23 @@ export function render(state, content, place) {
   const path = `/environment/${state.environment}/${content.kind}`;
   return h("section", { class: "panel", key: `other-${content.kind}` },
     aboutKind(content.kind, operationOf(state, content.kind)),
+    own(noticeOf(state, content)),
     own(content.form.node),
     content.module?.about(),
     h("div", { class: "actions" },
       content.asksInputs && button(words.module.look, () => lookAtModule(state, content, place), { icon: "search", needs: ["POST", `${state.base}/parseTerraformVariablesFromGitRepo`] }),
       button(text.createOnly, () => create(content, place, path, false), { needs: ["POST", path] }),
       button(text.create, () => create(content, place, path, true), { main: true, icon: "rocket", needs: [["POST", path], ["POST", `/${content.kind}/x/deploy`]] })));
+}
+
+// Says that the engine of the environment runs no images, if an image is what is made. It is asked once for each environment.
+function noticeOf({ base, environments, environment }, content) {
+  const cluster = environments.find(({ id }) => id === environment)?.cluster_id;
+  if (content.noticeOf === environment) return content.notice;
+  const node = h("div", {});
+  Object.assign(content, { notice: node, noticeOf: environment });
+  if (content.kind === "container" && cluster) api.seen(`${base}/cluster/${cluster}/status`).then((status) => status?.runs_images === false && fill(node, h("p", { class: "message trouble", role: "status" }, text.abouts.needsImages)), () => {});
+  return node;
 }
 
 // The description of a kind without a sentence here is that of the API.

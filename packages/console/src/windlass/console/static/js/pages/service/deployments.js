@@ -4,7 +4,7 @@ import { api } from "../../api.js";
 import { h } from "../../dom.js";
 import { commandFor } from "../../equivalents.js";
 import { button, confirm, empty, table } from "../../parts.js";
-import { onlyLooks, openNewest, version, willOf } from "../../services.js";
+import { isVersion, openNewest, willOf } from "../../services.js";
 import { words } from "../../words.js";
 import { serving } from "../service.js";
 import { deploymentColumns } from "./overview.js";
@@ -25,7 +25,7 @@ export function render(state, place) {
 }
 
 function goBack(state, place, deployment) {
-  if (deployment.status !== "SUCCEEDED" || !version(deployment) || onlyLooks(deployment) || !state.can("rollback")) return null;
+  if (!isVersion(deployment) || !state.can("rollback")) return null;
   return button(words.rollback.here, () => rollBackTo(state, place, deployment), { small: true, needs: ["POST", `${state.path}/rollback`] });
 }
 

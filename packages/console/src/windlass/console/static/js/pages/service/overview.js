@@ -8,7 +8,7 @@ import { shown } from "../../forms.js";
 import { ago, duration, title } from "../../format.js";
 import { codeBlock, copyButton, empty, button, facts, link, outside, panel, table } from "../../parts.js";
 import { isShown } from "../../routes.js";
-import { commitLine, deploy, deploymentLink, onlyLooks, version } from "../../services.js";
+import { commitLine, deploy, deploymentLink, isVersion } from "../../services.js";
 import { badge, lacksPort } from "../../states.js";
 import { words } from "../../words.js";
 import { failure } from "../failure.js";
@@ -36,7 +36,7 @@ function absent(error) {
 export function render(state, place) {
   const { service, status, deployments, path, links, can } = state;
   const isLasting = can("restart-service"); // a job, for instance, ends and has no instances between
-  const now = isLasting ? serving(state) : deployments.find(isMade);
+  const now = isLasting ? serving(state) : deployments.find(isVersion);
   const newest = deployments[0];
   const message = status.message || (newest?.status === "FAILED" ? newest.message : "");
   if (!deployments.length) return empty(text.neverDeployed, button(words.actions.deploy.button, () => deploy(place, path), { main: true, needs: ["POST", `${path}/deploy`] }), commandFor("windlass deploy", service.name));
@@ -63,8 +63,6 @@ export function render(state, place) {
     panel(text.recent, table(deploymentColumns(state), deployments.slice(0, 5), { to: (deployment) => `${path}/deployments/${deployment.id}`, label: text.recent })),
   ];
 }
-
-const isMade = (deployment) => deployment.status === "SUCCEEDED" && version(deployment) && !onlyLooks(deployment);
 
 // A container without a port is a usual surprise: an image does not say which of its ports is to be public.
 function noAddress(service, path) {
@@ -140,12 +138,14 @@ function inside({ branch, root_path: folder }) {
   return parts.length ? ` (${parts.join(", ")})` : "";
 }
 
-export function deploymentColumns({ path, service }) {
+export function deploymentColumns({ path, service, deployments }) {
+  const of = ({ repeats }) => deployments.find(({ id }) => id === repeats);
+  const action = (deployment) => [words.doneBy(deployment, service.service_type), deployment.purpose && of(deployment) && ` (v${of(deployment).number})`];
   return [
     { title: words.columns.state, cell: (deployment) => badge(deployment.status) },
-    { title: words.columns.number, cell: (deployment) => deploymentLink(path, deployment, `v${deployment.number}`) },
-    { title: words.columns.action, cell: (deployment) => words.doneBy(deployment, service.service_type) },
-    { title: words.columns.version, wide: true, cell: (deployment) => commitLine(deployment) },
+    { title: words.columns.number, kind: "whole", cell: (deployment) => deploymentLink(path, deployment, words.deploymentName(deployment)) },
+    { title: words.columns.action, kind: "whole", cell: action },
+    { title: words.columns.version, wide: true, cell: (deployment) => (deployment.command ? h("code", {}, deployment.command.join(" ")) : commitLine(deployment)) },
     { title: words.columns.author, cell: (deployment) => deployment.commit?.author_name || deployment.triggered_by },
     { title: words.columns.took, kind: "number", cell: (deployment) => (deployment.started_at && deployment.finished_at ? duration(new Date(deployment.finished_at) - new Date(deployment.started_at)) : "") },
     { title: words.columns.when, cell: (deployment) => ago(deployment.created_at) },
