@@ -145,13 +145,17 @@ async def test_a_token_is_limited_to_a_service_of_the_new_kind(world):
     assert (await world.get(f"/cache/{other}", token=token)).status == 404
 
 
-async def test_the_new_kind_is_refused_where_the_engine_runs_no_images(added, database_url):
+async def test_a_deployment_of_the_new_kind_fails_where_the_engine_runs_no_images(added, database_url):
     families, kinds = registry_of(*find_declarations()), kinds_of(*declared_kinds())
     async with make_world(database_url, families=families, kinds=kinds) as world:
         environment = await world.environment()
         answer = await world.post(f"/environment/{environment}/cache", {"name": "x"})
-        assert answer.status == 400
-        assert answer.message.startswith("version: the cluster of this environment runs no images")
+        assert answer.status == 201
+        await world.post(f"/cache/{answer.json['id']}/deploy")
+        await world.settle()
+        status = (await world.get(f"/cache/{answer.json['id']}/status")).json
+        assert status["state"] == "ERROR"
+        assert status["message"].startswith("version: the cluster of this environment runs no images")
 
 
 async def test_the_new_kind_is_in_the_document_the_audit_and_the_metrics(world):

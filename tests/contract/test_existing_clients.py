@@ -281,5 +281,5 @@ async def test_fields_that_a_client_cannot_send_keep_their_value_on_put(embedded
 async def test_a_name_in_place_of_an_id_is_not_found_with_a_hint(embedded, base, path, method):
     answer = await embedded.call(method, base + path.format(org=embedded.org))
     is_refused(answer, 404)
-    assert answer.message.startswith("There is nothing at this path (yet)")
+    assert answer.message.startswith("There is nothing at this path: ")
     assert "ids, not names: GET /organization/{org_id}/services" in answer.message

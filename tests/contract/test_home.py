@@ -1,4 +1,4 @@
-"""The path `/`: it leads browsers to the console."""
+"""The path `/`: it leads browsers to the console, and programs to what there is."""
 
 from __future__ import annotations
 
@@ -20,10 +20,20 @@ async def test_a_browser_is_led_to_the_console(embedded: World, method: str):
 @pytest.mark.parametrize(
     "accept", ["", "*/*", "application/json", "application/json, */*", "text/html;q=0, */*"]
 )
-async def test_other_clients_still_get_404_at_the_root(embedded: World, accept: str):
-    answer = await embedded.get("/", headers={"accept": accept} if accept else {})
-    assert (answer.status, answer.json["error"]) == (404, "Not Found")
-    assert "/openapi.json" in answer.message
+async def test_programs_get_a_sentence_and_links_that_lead_somewhere(embedded: World, accept: str):
+    answer = await embedded.call("GET", "/", token=None, headers={"accept": accept} if accept else {})
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.json["message"].startswith("This is Windlass.")
+    for link in answer.json["links"].values():
+        assert (await embedded.call("GET", link, token=None)).status == 200, link
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/readyz"])
+async def test_a_script_that_waits_for_the_server_uses_no_requests_of_its_address(embedded: World, path: str):
+    answers = [await embedded.call("GET", path, token=None) for _ in range(3)]
+    assert len({answer.headers["x-ratelimit-remaining"] for answer in answers}) == 1
+    other = [await embedded.call("GET", "/nowhere", token=None) for _ in range(2)]  # it is counted
+    assert len({answer.headers["x-ratelimit-remaining"] for answer in other}) == 2
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])

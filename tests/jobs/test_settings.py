@@ -92,14 +92,13 @@ async def test_wrong_settings_are_refused_by_name(world: World, fields: dict[str
     assert (await refused(world, **fields)).startswith(says)
 
 
-async def test_an_image_is_refused_where_the_engine_runs_none(database_url: str) -> None:
+async def test_the_status_of_a_job_says_that_the_engine_runs_no_images(database_url: str) -> None:
     async with make_world(database_url) as world:
-        assert (await refused(world)).startswith(
-            "source.image: the cluster of this environment runs no images"
-        )
-        job = await new_job(world, source=DOCKER)
-        answer = await world.put(f"/job/{job}", {"name": "job", "source": IMAGE, "schedule": cron()})
-        assert (answer.status, "source.image: " in answer.message) == (400, True)
+        job = await new_job(world, source=IMAGE)
+        status = (await world.get(f"/job/{job}/status")).json
+        assert status["message"].startswith("source.image: the cluster of this environment runs no images")
+        built = await new_job(world, source=DOCKER, name="built")
+        assert (await world.get(f"/job/{built}/status")).json["message"] == ""
 
 
 async def test_the_type_of_a_job_cannot_be_changed(world: World) -> None:

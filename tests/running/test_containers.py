@@ -185,12 +185,15 @@ async def test_a_container_that_is_chosen_with_two_tags_is_refused(world: World)
 # Images that cannot be had
 
 
-async def test_a_container_is_refused_on_an_engine_without_images(database_url):
+async def test_a_container_is_created_but_not_deployed_where_the_engine_runs_no_images(database_url):
     async with make_world(database_url) as world:
         environment = await world.environment()
-        answer = await world.post(f"/environment/{environment}/container", {"name": "web", **IMAGE})
-        assert (answer.status, answer.message.partition(":")[0]) == (400, "image_name")
-        assert "runs no images" in answer.message
+        id = await container(world, environment)
+        status = (await world.get(f"/container/{id}/status")).json
+        assert (status["state"], status["message"].partition(":")[0]) == ("STOPPED", "image_name")
+        assert "runs no images" in status["message"]
+        ended = await deploy(world, id)
+        assert (ended["status"], "runs no images" in ended["message"]) == ("FAILED", True)
 
 
 async def test_an_image_that_cannot_be_pulled_leaves_the_earlier_one_running(world: World):

@@ -176,6 +176,9 @@ class ClusterStatus(Shown):
     ]
     is_deployed: Annotated[bool, Meta(description="True if its engine answers")]
     is_connected: Annotated[bool, Meta(description="True if the cluster names an engine")]
+    runs_images: Annotated[
+        bool, Meta(description="True if its engine runs container images; services from git run on every one")
+    ]
     message: Annotated[str, Meta(description="The problem, and the way out")] = ""
     next_k8s_available_version: str | None = None
     last_execution_id: str | None = None

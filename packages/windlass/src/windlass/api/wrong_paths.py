@@ -23,7 +23,7 @@ def nothing_at(path: str) -> Failure:
     if path == sockets.LOGS:
         return websocket_only("Over HTTP, a log is read with GET /application/{app_id}/log")
     return Missing(
-        "There is nothing at this path (yet): look in /openapi.json, which lists all paths. They take ids, "
+        "There is nothing at this path: look in /openapi.json, which lists all paths. They take ids, "
         "not names: GET /organization/{org_id}/services lists the ids of services"
     )
 

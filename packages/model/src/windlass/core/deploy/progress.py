@@ -52,6 +52,8 @@ class ChosenVersion(Struct, frozen=True, kw_only=True):
     made: BuildResult | None = None
     of: str | None = None
     """The id of the deployment to repeat or to go back to."""
+    purpose: str = ""
+    """Why an earlier deployment is repeated: ROLLBACK or REDEPLOY."""
     command: tuple[str, ...] = ()
     """The command of a one-off run; empty for other deployments."""
     sub_action: str = ""
@@ -100,6 +102,8 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     digest: str = ""
     of: str | None = None
     """The id of the deployment that is repeated or gone back to."""
+    purpose: str = ""
+    """Why it is repeated: ROLLBACK or REDEPLOY; empty if nothing is, or for another reason."""
     command: tuple[str, ...] = ()
     """The command of a one-off run, which does not change the service; empty for other deployments."""
     sub_action: str = ""

@@ -34,6 +34,21 @@ _OWN_PAGE = (
 )
 
 
+_INTRODUCTION = {
+    "message": "This is Windlass. The links lead to the console for browsers, to the reference of the API, "
+    "and to its health. All other paths need a token; with one, begin with GET /organization",
+    "version": VERSION,
+    "links": {
+        "console": "/console/",
+        "reference": "/docs",
+        "openapi": "/openapi.json",
+        "health": "/healthz",
+        "readiness": "/readyz",
+    },
+}
+"""The answer of `/` to programs."""
+
+
 class ServedPage(Struct, frozen=True):
     name: str
     render: Callable[[], Awaitable[Rendered]]
@@ -79,6 +94,7 @@ class Pages:
             path: ServedPage(path.strip("/."), render, path not in closed) for path, render in renders.items()
         }
         self._home = ServedPage("home", self._lead_to_console)
+        self._root = ServedPage("root", self._introduce)
 
     def find(self, path: str) -> ServedPage | None:
         return self._pages.get(path)
@@ -92,12 +108,17 @@ class Pages:
         return self._document
 
     def home(self, path: str, method: str, accept: bytes) -> ServedPage | None:
-        """Returns a redirect from `/` to the console for browsers, and None for all other requests."""
-        is_asked = path == "/" and method in {"GET", "HEAD"} and _accepts_html(accept)
-        return self._home if is_asked else None
+        """Returns the answer of `/`: a redirect to the console for browsers, and links for programs. None for
+        all other requests."""
+        if path != "/" or method not in {"GET", "HEAD"}:
+            return None
+        return self._home if _accepts_html(accept) else self._root
 
     async def _lead_to_console(self) -> Rendered:
         return 302, b"", _TEXT, ((b"location", b"/console/"), (b"vary", b"accept"))
+
+    async def _introduce(self) -> Rendered:
+        return 200, encode(_INTRODUCTION), _JSON, ((b"vary", b"accept"),)
 
     async def _docs(self) -> Rendered:
         page = Path(__file__).with_name("docs.html").read_bytes()

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from msgspec.structs import replace
 
-from windlass.base.errors import Conflict, Invalid
+from windlass.base.errors import Conflict
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.kinds.service_kind import FindAddress, Offer, Precedence, ServiceKind
@@ -35,13 +35,13 @@ class DatabaseKind(ServiceKind[Database]):
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Database]) -> None:
         assert draft.parent is not None
-        place = await ctx.places.of_environment(tx, draft.parent.id)
-        is_native_here = place.is_connected and place.elsewhere is None and place.takes == "native"
-        if is_native_here and (why := place.servers.obstacle(draft.spec.type)):
-            raise Invalid(f"type: {why}")
         draft.give(maximum_cpu=64_000, maximum_memory=1_048_576)
         give_credentials(draft)
         draft.give(**await _address(ctx, tx, draft.id, draft.parent, draft.spec))
+
+    def obstacle_of(self, place: Place, spec: Database) -> str:
+        is_native_here = place.is_connected and place.elsewhere is None and place.takes == "native"
+        return place.servers.obstacle(spec.type) if is_native_here else ""
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Database]) -> None:
         await _refuse_unreadable_data(tx, change)

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from windlass.base.errors import Conflict, Invalid
+from windlass.base.errors import Conflict
 from windlass.control.context.context import Context
 from windlass.control.context.neighbours import MainPort
 from windlass.control.context.place import Place
@@ -77,18 +77,15 @@ class JobKind(ServiceKind[Job]):
     more_time = "raise max_duration_seconds"
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Job]) -> None:
-        place = await ctx.places.of_environment(tx, draft.above.id)
-        if why := _obstacle(place, draft.spec):
-            raise Invalid(why)
         draft.give(maximum_cpu=MOST_CPU, maximum_memory=MOST_MEMORY, **await _shown_fields(tx, draft.spec))
         await watch_created(ctx, tx, draft, _branch_choice(draft.spec))
         if draft.copy_of and (outputs := await outputs_of(ctx, tx, draft.copy_of.id)):
             await store_outputs(ctx, tx, draft.org, draft.id, outputs)
 
+    def obstacle_of(self, place: Place, spec: Job) -> str:
+        return f"source.image: {NO_IMAGES}" if spec.source.image and place.takes == "native" else ""
+
     async def updating(self, ctx: Context, tx: Tx, change: Change[Job]) -> None:
-        place = await ctx.places.of(change.row.id)
-        if why := _obstacle(place, change.spec):
-            raise Invalid(why)
         if _type_of(change.spec) != _type_of(change.before):
             raise clash(
                 "schedule", f"create another job: this one is {_type_of(change.before)}, and stays that"
@@ -154,7 +151,7 @@ class JobKind(ServiceKind[Job]):
         spec = build_input.service.read(Job)
         if image := spec.source.image:
             place = await ctx.places.of(build_input.service.id)
-            if why := _obstacle(place, spec):
+            if why := self.obstacle_of(place, spec):
                 raise UnresolvableVariable(why)
             source = ImageSource(str(image.image_name), str(image.tag), image.registry_id)
             return await prepare_image(ctx, build_input, source)
@@ -243,11 +240,6 @@ def _branch_choice(spec: Job) -> BranchChoice:
 
 def _repository(spec: Job) -> GitRepositoryRequest | None:
     return (spec.source.docker and spec.source.docker.git_repository) or None
-
-
-def _obstacle(place: Place, spec: Job) -> str:
-    """Returns why a job cannot run at a place; empty if it can."""
-    return f"source.image: {NO_IMAGES}" if spec.source.image and place.takes == "native" else ""
 
 
 def _type_of(spec: Job) -> str:

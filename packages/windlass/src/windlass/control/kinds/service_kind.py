@@ -133,6 +133,10 @@ class ServiceKind(Generic[S]):
         """Returns why the engine of a place cannot run services of this kind; empty if it can."""
         return f"{self.image_field}: {NO_IMAGES}" if self.image_field and place.takes == "native" else ""
 
+    def obstacle_of(self, place: Place, spec: S) -> str:
+        """Returns why the engine of a place cannot run a service with these settings; empty if it can."""
+        return self.obstacle(place)
+
     def demand(self, spec: S) -> Demand:
         """Returns the resources that each instance needs."""
         return msgspec.convert(spec, Demand, from_attributes=True)

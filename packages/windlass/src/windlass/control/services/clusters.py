@@ -295,6 +295,7 @@ async def status(ctx: Context, call: Call) -> Reply:
         status=word,
         is_deployed=answers,
         is_connected=place.is_connected,
+        runs_images=place.is_connected and place.takes == "image",
         message=message or ctx.places.remarks.get(row.id, ""),
     )
     return Reply(encode(answer))

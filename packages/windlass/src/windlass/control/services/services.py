@@ -7,6 +7,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from windlass.base.errors import Conflict, Forbidden, Invalid, Missing
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
@@ -59,13 +61,17 @@ class Services(Behaviour[Spec]):
         await refuse_in_deletion(tx, draft.parent.id)
         kind = ctx.kinds[draft.family.name]
         place = await ctx.places.of_environment(tx, draft.parent.id)
-        if why := kind.obstacle(place):
-            raise Invalid(why)
         _check_engine_support(kind, place, draft.spec)
         await kind.creating(ctx, tx, draft)
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft[Spec]) -> None:
+        assert draft.parent is not None
         await tx.statuses.add(draft.id, draft.org, State.READY, cluster_of(draft.above))
+        place = await ctx.places.of_environment(tx, draft.parent.id)
+        status = await tx.statuses.get(draft.id)
+        # Clients that create everything first learn it here, and its deployment fails with the same reason.
+        if status and (why := ctx.kinds[draft.family.name].obstacle_of(place, draft.spec)):
+            await tx.statuses.change(replace(status, message=why))
         await reserve_declared(ctx, tx, draft.family.name, draft.id)
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Spec]) -> None:
@@ -141,6 +147,7 @@ async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
         commit=details.commit,
         made=details.made,
         of=earlier.id,
+        purpose="ROLLBACK",
     )
     accepted = await accept(tx, service, kind.deploys_by, call, version)
     return await _answer(ctx, tx, call, service, *accepted)
