@@ -318,8 +318,9 @@ async def test_scale_sets_the_instances_and_deploys_the_same_version_again(linke
 
 async def test_scale_to_zero_prints_the_command_that_starts_the_service_again(linked):
     said = await meanwhile(linked, "scale", "0", "--text")
-    assert said.err.endswith("web has no instances now. Start one with: windlass scale web=1\n"), said
-    assert "has no instances" not in (await meanwhile(linked, "scale", "1", "--text")).err
+    assert said.out.startswith("web is stopped: 0 instances ("), said
+    assert said.out.endswith(" Start one with: windlass scale web=1\n"), said
+    assert (await meanwhile(linked, "scale", "1", "--text")).out.startswith("web is live at http://")
 
 
 @pytest.mark.parametrize(("words", "counted"), [("1", "1 instance"), ("web=2-5", "2 to 5 instances")])
@@ -341,7 +342,7 @@ async def test_rollback_deploys_the_given_version(linked):
     assert (await meanwhile(linked, "deploy")).code == 0
     said = await meanwhile(linked, "rollback", "v1", "--text")
     assert (said.code, "web is live" in said.out) == (0, True), said
-    assert (await linked("rollback", "web")).code == 2
+    assert (await linked("rollback", "v1", "v2")).code == 2
 
 
 # One-off commands

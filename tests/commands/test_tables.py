@@ -82,9 +82,16 @@ async def test_a_list_of_events_begins_with_time_event_resource_and_person(windl
     assert max(map(len, said.out.splitlines())) <= width
 
 
-async def test_rows_that_do_not_fit_are_shown_as_lists_of_fields(windlass):
+async def test_an_address_that_does_not_fit_is_shown_below_the_table(windlass):
     url = await running(windlass)
     said = await windlass("application", "list", "--text", width=30)
+    assert said.out.splitlines()[0].split()[:2] == ["NAME", "STATE"]
+    assert said.out.splitlines()[-1] == f"web: {url}"
+
+
+async def test_rows_that_do_not_fit_are_shown_as_lists_of_fields(windlass):
+    url = await running(windlass)
+    said = await windlass("application", "list", "--text", width=10)
     assert url in said.out.split()
     assert said.out.startswith("name ")
 

@@ -78,7 +78,7 @@ async def test_exec_with_a_service_name_as_the_command_suggests_the_application_
     execution = await started(windlass)
     execution.ends(127)
     _, errors = await asyncio.to_thread(process.communicate)
-    assert b"If shop is the service, write `windlass exec --application shop -- sh -c ls`." in errors
+    assert b"If shop is the service, write `windlass exec shop -- sh -c ls`." in errors
     assert process.returncode == 127
 
 

@@ -11,12 +11,13 @@ PORT = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
 
 
 async def deployed(world: World, **fields: Any) -> str:
-    """An application that runs."""
+    """An application that runs, or that is stopped because it is to have no instances."""
     app = await world.application(**{"ports": [PORT]} | fields)
     await deploy(world, app)
     await world.settle()
     status = await world.get(f"/application/{app}/status")
-    assert status["state"] == "RUNNING", status.json
+    wanted = "STOPPED" if fields.get("min_running_instances") == 0 else "RUNNING"
+    assert status["state"] == wanted, status.json
     return app
 
 

@@ -63,9 +63,6 @@ async def test_a_level_lists_its_own_variables_and_those_of_the_levels_above(tow
 async def test_a_container_is_a_level_of_variables(town: Town):
     body = {"name": "box", "image_name": "nginx", "tag": "1"}
     container = await town.world.post(f"/environment/{town.env}/container", body)
-    if container.status == 400:  # the engine of this world runs no images
-        assert container.message.startswith("image_name: ")
-        return
     await town.says("environment", "ABOVE")
     answer = await town.world.get(f"/variable?parent_id={container['id']}&scope=CONTAINER")
     assert [variable["key"] for variable in answer["results"]] == ["ABOVE"]

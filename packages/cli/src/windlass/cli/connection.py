@@ -93,5 +93,10 @@ def call_options() -> list[click.Option]:
     return [
         Option(["url", "--url"], help="Address of the server.", section=_CALL),
         Option(["token", "--token"], help="API token.", section=_CALL),
-        Option([FORM, "--json/--text"], default=None, help="As JSON, or as text.", section=_CALL),
+        Option(
+            [FORM, "--json/--text"],
+            default=None,
+            help="As JSON, which is usual in pipes, or as text, which is usual on a terminal.",
+            section=_CALL,
+        ),
     ]

@@ -27,6 +27,7 @@ from windlass.terminal.tables import paint, plain
 
 _LINES: Final = 20
 _FAILS: Final = "ERROR"
+_STOPPED: Final = "STOPPED"
 _SETTLED: Final = {Progress.QUEUED, Progress.CANCELED, Progress.SUPERSEDED}
 
 
@@ -202,6 +203,9 @@ def summary(ended: EndedDeployment, url: str, *, lacks_port: bool = False) -> st
     if deployment.get("state") == _FAILS:  # the service failed after the deployment had succeeded
         command = f"windlass logs {quote(name)}"
         return f"Look at its log, with `{command}`: {name} was deployed, and fails now ({facts})"
+    if deployment.get("state") == _STOPPED:  # its settings ask for no instances
+        again = f"windlass scale {quote(name)}=1"
+        return f"{name} is stopped: 0 instances ({facts}). Start one with: {again}"
     nowhere = "live, without a public address"
     place = f"live at {click.style(url, bold=True)}" if url else nowhere
     if lacks_port:

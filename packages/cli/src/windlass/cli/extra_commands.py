@@ -4,9 +4,7 @@ demo."""
 from __future__ import annotations
 
 import http.client
-import re
 import sys
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
@@ -15,19 +13,12 @@ from windlass.cli.client import ApiAnswer, ResponseStream
 from windlass.cli.commands import all_commands, command
 from windlass.cli.connection import call_options, connect
 from windlass.cli.demo import demo_command
+from windlass.cli.time_options import TimeOption
 from windlass.terminal.command_errors import CommandFailed, ended_by_user
 from windlass.terminal.sections import Command, Option
 
 __all__ = ["api_command", "demo_command", "token_command"]
 
-_DURATION = re.compile(r"([0-9]{1,6})([mhdwy])")
-_UNITS = {
-    "m": timedelta(minutes=1),
-    "h": timedelta(hours=1),
-    "d": timedelta(days=1),
-    "w": timedelta(weeks=1),
-    "y": timedelta(days=365),
-}
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -112,19 +103,3 @@ def _rename(delete: click.Command) -> click.Command:
     delete.name = "revoke"
     delete.short_help = "Revoke an API token, with effect at once."
     return delete
-
-
-class TimeOption(click.ParamType[str]):
-    """A duration from now, such as `30d`. Any other text is sent unchanged, and the server validates it."""
-
-    name = "when"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        match = _DURATION.fullmatch(value)
-        if match is None:
-            return value
-        try:
-            ends = datetime.now(UTC) + int(match[1]) * _UNITS[match[2]]
-        except OverflowError:
-            self.fail(f"{value} is too long", param, ctx)
-        return ends.isoformat(timespec="milliseconds").replace("+00:00", "Z")

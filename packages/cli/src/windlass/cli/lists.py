@@ -4,6 +4,8 @@ fit."""
 from __future__ import annotations
 
 import re
+import shlex
+import textwrap
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, get_args
@@ -55,6 +57,7 @@ _ID: Final = re.compile(ids.PATTERN)
 _WIDEST, _NARROWEST, _NO_LIMIT = 44, 24, 10_000
 """Maximum width of a column, minimum width of a column that uses the remaining width, and no limit, in
 characters."""
+_LONGEST_ACTION: Final = 32
 _MOST_LINES: Final = 4
 """Maximum lines of a reason in its column; longer reasons are printed below the table."""
 
@@ -78,7 +81,7 @@ def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
         show_apart([{name: row[name] for name in names if name in row} for row in rows])
         return
     _table(widths, [[short_cell(row.get(name)) for name in widths] for row in rows])
-    below = _REASONS & {*names} - {*widths}
+    below = [name for name in (*_ADDRESSES, *_REASONS) if name in names and name not in widths]
     for name in below:
         _show_below(rows, next(iter(widths)), name)
     texts = _TEXTS & {*names}
@@ -89,7 +92,8 @@ def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
 
 
 def _show_below(rows: Sequence[Any], first: str, reason: str) -> None:
-    """Prints the reasons that do not fit into a column, each on its own line after the name of its row."""
+    """Prints the reasons or addresses that do not fit into a column, each on its own line after the name of
+    its row."""
     for row in rows:
         if text := short_cell(row.get(reason)):
             label = short_cell(row.get("version") if first == "status" else row.get(first))
@@ -115,12 +119,26 @@ def readable(
         return _with_outcome(with_counts(row))
     ended, repeated = row.get("finished_at"), numbers.get(row.get("repeats") or "")
     own = {name: value for name, value in row.items() if name not in _OF_SERVICE or name == "id"} | {
-        "version": f"v{row['number']}",
-        "action": row["action"] + (f" of v{repeated}" if repeated else ""),
+        "version": version_of(row),
+        "action": _action_of(row, repeated),
         "git_commit_id": (row.get("git_commit_id") or "")[:7],
         "took": duration(row["created_at"], ended) if ended else "",
     }
     return {name: own[name] for name in sorted(own, key=lambda name: _column_order(operation, name))}
+
+
+def version_of(deployment: Mapping[str, Any]) -> str:
+    """Returns the name of a deployment: `v3` for a version, `run 4` for a command that ran once."""
+    return f"{'run ' if deployment.get('command') else 'v'}{deployment['number']}"
+
+
+def _action_of(deployment: Mapping[str, Any], repeated: int | None) -> str:
+    """Returns what a deployment does: `DEPLOY`, `ROLLBACK to v3` or `RUN flask db upgrade`."""
+    if command := deployment.get("command"):
+        return textwrap.shorten(f"{deployment['action']} {shlex.join(command)}", _LONGEST_ACTION)
+    purpose = deployment.get("purpose") or deployment["action"]
+    preposition = "to" if purpose == "ROLLBACK" else "of"
+    return f"{purpose} {preposition} v{repeated}" if repeated else str(purpose)
 
 
 def _with_outcome(row: dict[str, Any]) -> dict[str, Any]:
@@ -194,14 +212,21 @@ def _is_for_programs(operation: Operation, rows: Sequence[Any], name: str) -> bo
 
 
 def _that_fit(rows: Sequence[Any], first: Sequence[str], names: Sequence[str]) -> dict[str, int]:
-    """Returns the first columns and as many other columns as fit, with their widths. Empty if the first
-    columns do not fit."""
+    """Returns the first columns and as many other columns as fit, with their widths: the first columns
+    without addresses if they do not fit with them. Empty if they do not fit then either."""
     widths = {name: _width(rows, name, most=_NO_LIMIT) for name in first}
     left = room() - sum(width + GAP for width in widths.values()) + GAP
-    if left < 0:
-        return {}
+    if left < 0:  # addresses are printed below the table
+        widths = {name: width for name, width in widths.items() if name not in _ADDRESSES}
+        left = room() - sum(width + GAP for width in widths.values()) + GAP
+        if left < 0 or not widths:
+            return {}
     for name in names:
-        if name in widths or name in _TEXTS or not all(_is_flat(row.get(name)) for row in rows):
+        if (
+            name in widths
+            or name in (*_TEXTS, *_ADDRESSES)
+            or not all(_is_flat(row.get(name)) for row in rows)
+        ):
             continue
         width = _width(rows, name)
         if name in _REASONS and left - GAP >= _NARROWEST:

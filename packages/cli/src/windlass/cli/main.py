@@ -30,6 +30,7 @@ _EVERYDAY = {
     "open": "services.open_command",
     "console": "services.console",
     "deploy": "changes.deploy",
+    "releases": "releases.releases",
     "rollback": "changes.rollback",
     "scale": "changes.scale",
     "env": "variables.env",
@@ -37,6 +38,7 @@ _EVERYDAY = {
     "run": "run.run",
     "exec": "terminal.exec_command",
     "shell": "terminal.shell",
+    "proxy": "connect.proxy",
     "link": "folder.link",
     "unlink": "folder.unlink",
     "login": "login.login",
@@ -45,7 +47,7 @@ _EVERYDAY = {
     "completion": "completion.completion",
 }
 """The everyday commands, each with its module and attribute in `cli.everyday`."""
-_OF_GROUPS = {"database": {"connect": "connect.connect"}}
+_OF_GROUPS = {"database": {"connect": "connect.connect", "client": "connect.client"}}
 """Commands in derived groups that need more than one API call."""
 _EXTRA = ("demo", "token", "api")
 OWN = (*_EVERYDAY, *_EXTRA)

@@ -18,7 +18,7 @@ from windlass.terminal.command_errors import InvalidUsage
 
 _ID = re.compile(ids.PATTERN)
 _MOST_PLACES = 10
-_VERSION = re.compile(r"v[1-9][0-9]{0,8}")
+_VERSION = re.compile(r"v?[1-9][0-9]{0,8}")
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
@@ -101,8 +101,8 @@ class NameResolver:
         return ResolvedResource(match["id"], match["name"], match["path"], match["organization_id"])
 
     def deployment(self, collection: str, text: str | None) -> str:
-        """Returns the id of a deployment by its version (`v3`) or id; without `text`, of the newest
-        deployment. `collection`: the path of the service's deployments."""
+        """Returns the id of a deployment by its version (`v3`), its number or its id; without `text`, of
+        the newest deployment. `collection`: the path of the service's deployments."""
         if text is not None and not (_ID.fullmatch(text) or _VERSION.fullmatch(text)):
             raise InvalidUsage(f"give a version such as v3, or an id: {text!r} is neither")
         if id := self._id_by_number(collection, text):

@@ -15,6 +15,8 @@ from windlass.cli.derived_commands import DerivedCommand, ancestry
 from windlass.cli.everyday.names import complete_paths
 from windlass.cli.fields import Field, ShortForm, fields_of, json_of, named_field
 from windlass.cli.option_files import read_texts
+from windlass.cli.time_options import PastTime
+from windlass.core.declare.queries import Tail
 from windlass.core.declare.registry import Registry, is_service
 from windlass.core.declare.resource import Verb
 from windlass.core.declare.traits import LogLine
@@ -25,6 +27,7 @@ from windlass.terminal.sections import Option
 _WHERE, _FIELDS, _BODY, _WHICH, _CALL = "Where", "Fields", "Fields in other forms", "Which", "The call"
 
 _LONGEST_CHOICE = 120
+_TIMES_OF_LINES: Final = frozenset({"--since", "--until"})
 
 
 class CommandOptions(Struct, frozen=True):
@@ -46,7 +49,7 @@ def options_of(registry: Registry, command: DerivedCommand) -> CommandOptions:
     own: list[click.Parameter] = [
         *_arguments(command),
         *(_above_option(registry, name) for name in above),
-        *(_field_option("query", place, field, _WHICH) for place, field in enumerate(query)),
+        *(_query_option(command, place, field) for place, field in enumerate(query)),
         *(_body_options() if operation.body else ()),
         *(_conditions(command)),
     ]
@@ -247,6 +250,15 @@ def _field_option(prefix: str, place: int, field: Field, section: str, *, edits:
         hidden=field.deep,
         section=section,
     )
+
+
+def _query_option(command: DerivedCommand, place: int, field: Field) -> Option:
+    option = _field_option("query", place, field, _WHICH)
+    query = command.operation.query
+    if query is not None and issubclass(query, Tail) and field.option in _TIMES_OF_LINES:
+        option.type = PastTime()
+        option.help = f"{(option.help or '').rstrip('.')}: 15m, 1h or 2d ago, or a time."
+    return option
 
 
 def _short_option(place: int, short: ShortForm) -> Option:

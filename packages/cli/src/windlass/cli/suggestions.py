@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Any, Final, NoReturn
@@ -18,7 +19,7 @@ _VERBS: Final[Mapping[str, str]] = {
 _GROUPS: Final[Mapping[str, str]] = {
     "app": "application", "db": "database", "env": "environment-variable", "var": "environment-variable",
     "variable": "environment-variable", "variables": "environment-variable", "secrets": "secret",
-    "org": "organization", "releases": "deployment", "builds": "deployment", "deployments": "deployment",
+    "org": "organization", "builds": "deployment", "deployments": "deployment",
     "projects": "project", "databases": "database", "environments": "environment", "tokens": "token",
     "service": "application", "history": "deployment", "envs": "environment", "vars": "environment-variable",
 }  # fmt: skip
@@ -32,9 +33,40 @@ _NO_DOMAINS: Final = (
     "Windlass serves no domains of your own yet, except the one that ends all names: the setting "
     "gateway_domain. `windlass application link` lists the addresses."
 )
+_NO_CERTIFICATES: Final = (
+    "Windlass gets no certificates yet: put a proxy with HTTPS in front of it, as docs/operations.md shows."
+)
+_NO_BACKUPS: Final = (
+    "Windlass makes no backups of databases yet: `windlass database client NAME` and `windlass database "
+    "connect NAME` lead to a database for tools such as pg_dump. `windlass backup` saves the installation "
+    "itself, without the data of services."
+)
+_CLIENT: Final = "`windlass database client NAME` opens the client of a database, such as psql."
 _ANSWERS: Final[Mapping[str, str]] = {
     "domain": _NO_DOMAINS,
+    "domains": _NO_DOMAINS,
     "custom-domain": _NO_DOMAINS,
+    "certs": _NO_CERTIFICATES,
+    "certificates": _NO_CERTIFICATES,
+    "ssl": _NO_CERTIFICATES,
+    "tls": _NO_CERTIFICATES,
+    "backups": _NO_BACKUPS,
+    "dump": _NO_BACKUPS,
+    "psql": _CLIENT,
+    "mysql": _CLIENT,
+    "redis-cli": _CLIENT,
+    "mongosh": _CLIENT,
+    "pg": _CLIENT,
+    "postgres": _CLIENT,
+    "port-forward": "`windlass proxy NAME LOCAL:PORT` opens a port here that leads to a service.",
+    "tunnel": "`windlass proxy NAME LOCAL:PORT` opens a port here that leads to a service.",
+    "dashboard": "`windlass console` opens the web console.",
+    "git": "`windlass up` deploys this folder: its pushed commit, or its files.",
+    "push": "`windlass up` deploys this folder: its pushed commit, or its files.",
+    "publish": "`windlass up` deploys this folder: its pushed commit, or its files.",
+    "launch": "`windlass init` creates an application from this folder, and `windlass up` deploys it.",
+    "create": "`windlass init` creates an application from this folder, and `windlass up` deploys it.",
+    "maintenance": "`windlass scale 0` stops all instances of a service, and `windlass scale 1` starts one.",
     "help": "`windlass --help` lists all commands.",
     "version": "`windlass --version` shows the version.",
     "ssh": "`windlass shell NAME` opens a shell in a service.",
@@ -42,15 +74,47 @@ _ANSWERS: Final[Mapping[str, str]] = {
     "whoami": "`windlass context list` shows the servers that you are logged in to.",
     "start": "`windlass serve` starts the server, `windlass application deploy NAME` an application.",
     "status": "`windlass ps` lists the services of the environment with their states.",
-    "config:set": "`windlass env set NAME=VALUE` sets a variable.",
-    "config:get": "`windlass env` lists the variables.",
     "addons": "`windlass database create --help` says how to create a database.",
-    "addons:create": "`windlass database create --help` says how to create a database.",
+    "addon": "`windlass database create --help` says how to create a database.",
     "volume": "`windlass application edit --help` says how to give an application storage.",
     "volumes": "`windlass application edit --help` says how to give an application storage.",
     "down": "`windlass stop --all` stops every service.",
 }
 """Replies to commands of other tools that do not exist in Windlass."""
+_OF_COLON: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
+    (re.compile(r"(config|env|vars|variables):(set|add)"), "`windlass env set NAME=VALUE` sets a variable."),
+    (
+        re.compile(r"(config|env|vars|variables):(unset|remove|rm|delete)"),
+        "`windlass env unset NAME` deletes a variable.",
+    ),
+    (re.compile(r"(config|env|vars|variables)(:.*)?"), "`windlass env` lists the variables."),
+    (re.compile(r"(pg|postgres|mysql|redis|mongo|db):(backups?|dump|capture|restore).*"), _NO_BACKUPS),
+    (re.compile(r"(pg|postgres|mysql|redis|mongo|db):.*"), _CLIENT),
+    (re.compile(r"domains?:.*"), _NO_DOMAINS),
+    (re.compile(r"certs?:.*"), _NO_CERTIFICATES),
+    (re.compile(r"releases:rollback|rollback:.*"), "`windlass rollback` goes back to an earlier version."),
+    (re.compile(r"releases:.*"), "`windlass releases` lists the versions of a service."),
+    (re.compile(r"ps:scale"), "`windlass scale NAME=COUNT` sets the number of instances."),
+    (
+        re.compile(r"ps:(restart|stop|start)"),
+        "`windlass application --help` lists restart-service, stop and deploy.",
+    ),
+    (re.compile(r"ps:exec"), "`windlass exec NAME -- COMMAND` runs a command in an instance."),
+    (re.compile(r"addons:.*"), "`windlass database create --help` says how to create a database."),
+    (
+        re.compile(r"(apps|app):create"),
+        "`windlass init` creates an application from this folder, and `windlass up` deploys it.",
+    ),
+    (re.compile(r"(apps|app):destroy"), "`windlass application delete NAME` deletes an application."),
+    (
+        re.compile(r"run:.*"),
+        "`windlass run NAME -- COMMAND` runs a command once; with --detach, in the background.",
+    ),
+    (re.compile(r"logs:.*"), "`windlass logs NAME` shows the log of a service."),
+)
+"""Replies to commands with a colon, as other tools write subcommands."""
+_SAVING: Final = frozenset({"backup", "backups", "dump", "restore", "snapshot"})
+_READING: Final = frozenset({"get", "show"})
 # Users who name no resource usually mean an application.
 _USUAL: Final = "application"
 _MOST: Final = 3
@@ -60,13 +124,20 @@ _ALIKE: Final = 0.7
 def no_such_command(name: str, groups: Mapping[str, Collection[str]], ctx: click.Context) -> NoReturn:
     """Raises the error for an unknown command. `groups`: the top-level commands, each with its
     subcommands."""
-    if name in _ANSWERS:
-        raise click.UsageError(f"No such command {name!r}. {_ANSWERS[name]}", ctx)
+    if answer := _answer(name):
+        raise click.UsageError(f"No such command {name!r}. {answer}", ctx)
     suggestions = [
         f"windlass {command}"
         for command in _commands(name, groups) or get_close_matches(name, groups, cutoff=_ALIKE)
     ]
     raise click.UsageError(_message("command", name, suggestions), ctx)
+
+
+def _answer(name: str) -> str:
+    """Returns the reply to a command of another tool; empty if there is none."""
+    if ":" not in name:
+        return _ANSWERS.get(name, "")
+    return next((answer for pattern, answer in _OF_COLON if pattern.fullmatch(name)), "")
 
 
 def _commands(name: str, groups: Mapping[str, Collection[str]]) -> list[str]:
@@ -84,8 +155,14 @@ def _commands(name: str, groups: Mapping[str, Collection[str]]) -> list[str]:
 
 
 def no_such_verb(name: str, verbs: Collection[str], ctx: click.Context) -> NoReturn:
+    if name in _SAVING:  # `windlass backup` is for the operator
+        raise click.UsageError(f"No such command {name!r}. {_NO_BACKUPS}", ctx)
+    if name in _READING and "list" in verbs and "get" not in verbs:
+        raise click.UsageError(_message("command", name, [f"windlass {ctx.info_name} list"]), ctx)
     usual = [_VERBS[name]] if _VERBS.get(name) in verbs else []
     suggestions = [f"windlass {ctx.info_name} {alike}" for alike in usual or get_close_matches(name, verbs)]
+    if "=" in name and "set" in verbs:
+        suggestions = [f"windlass {ctx.info_name} set {name}"]
     if name in _ANSWERS and not usual:
         raise click.UsageError(f"No such command {name!r}. {_ANSWERS[name]}", ctx)
     root = ctx.find_root()
@@ -133,21 +210,30 @@ class Verbs(click.Group):
         builders: Mapping[str, Callable[[], click.Command]],
         *,
         usual: str = "",
+        usual_takes_name: bool = False,
         lines: Mapping[str, str] | None = None,
         **attributes: Any,
     ) -> None:
-        """`usual`: the command that runs if none is given. `lines`: help lines of the commands, if they are
-        available without building the commands."""
+        """`usual`: the command that runs if none is given. `usual_takes_name`: whether a word that is no
+        command and resembles none is an argument of the usual command. `lines`: help lines of the commands,
+        if they are available without building the commands."""
         super().__init__(no_args_is_help=not usual, **attributes)
         self._builders = builders
         self._usual = usual
+        self._usual_takes_name = usual_takes_name
         self._lines = lines
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         first = args[0] if args else "-"
-        if self._usual and first.startswith("-") and first not in ctx.help_option_names:
+        is_option = first.startswith("-") and first not in ctx.help_option_names
+        if self._usual and (is_option or (self._usual_takes_name and self._is_name(first))):
             args = [self._usual, *args]
         return super().parse_args(ctx, args)
+
+    def _is_name(self, word: str) -> bool:
+        is_word_of_commands = word in self._builders or word in _VERBS or word in _ANSWERS or word == "get"
+        is_alike = get_close_matches(word, self._builders, cutoff=_ALIKE)
+        return not (word.startswith("-") or "=" in word or is_word_of_commands or is_alike)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(self._builders)

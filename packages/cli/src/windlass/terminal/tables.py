@@ -24,7 +24,8 @@ GAP: Final = 2
 FORM = "as_json"
 """The parameter name of `--json/--text`, both of commands and of `windlass` itself."""
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_SEQUENCES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+"""Control sequences of terminals: colours, and movements of the cursor."""
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -32,8 +33,18 @@ def wants_json(chosen: bool | None) -> bool:
     """Returns whether to print JSON: as chosen by an option of the command or of `windlass`. By default, a
     terminal gets text and a pipe gets JSON."""
     if chosen is None:
-        chosen = click.get_current_context().find_root().params.get(FORM)
+        chosen = _chosen_of_root()
     return not sys.stdout.isatty() if chosen is None else chosen
+
+
+def is_form_chosen(chosen: bool | None) -> bool:
+    """Returns whether an option of the command or of `windlass` chose between JSON and text."""
+    return chosen is not None or _chosen_of_root() is not None
+
+
+def _chosen_of_root() -> bool | None:
+    chosen: bool | None = click.get_current_context().find_root().params.get(FORM)
+    return chosen
 
 
 def print_json(value: Any) -> None:
@@ -43,8 +54,9 @@ def print_json(value: Any) -> None:
 
 
 def plain(text: str) -> str:
-    """Returns text without colours, in which all other control characters are escaped."""
-    return _CONTROLS.sub(lambda match: repr(match[0])[1:-1], _COLOURS.sub("", text))
+    """Returns text without control sequences of terminals, in which all other control characters are
+    escaped."""
+    return _CONTROLS.sub(lambda match: repr(match[0])[1:-1], _SEQUENCES.sub("", text))
 
 
 def console(least: int = 0) -> Console:

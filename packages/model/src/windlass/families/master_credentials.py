@@ -4,7 +4,6 @@ from typing import Annotated
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get
-from windlass.core.declare.executions import leads_in
 from windlass.core.declare.fields import example
 from windlass.core.declare.resource import Shown
 from windlass.core.deploy.databases import Mode, Type
@@ -61,5 +60,5 @@ version = get(
     paged=False,
 )
 
-about_databases = (master_credentials, configuration, version, leads_in)
+about_databases = (master_credentials, configuration, version)
 """The actions of the database family."""

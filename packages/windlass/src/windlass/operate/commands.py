@@ -112,15 +112,21 @@ def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
 
 
 @click.command("config", cls=Command, params=flags("data_dir"))
+@click.argument("words", nargs=-1, metavar="", type=click.UNPROCESSED)
 @click.option(
     "--example", "wants_example", is_flag=True, help="Print a TOML file with every setting, commented."
 )
 @_AS
-def config(wants_example: bool, as_json: bool | None, **options: Any) -> None:
-    """Show every setting with its value, the source of the value, and its meaning.
+def config(words: Sequence[str], wants_example: bool, as_json: bool | None, **options: Any) -> None:
+    """Show every setting of the server with its value, the source of the value, and its meaning.
 
-    For secrets, it only shows whether they are set.
+    For secrets, it only shows whether they are set. `windlass env` has the variables of services.
     """
+    if words:
+        raise InvalidUsage(
+            "use `windlass env set NAME=VALUE` for variables of a service, and `windlass env` to list them: "
+            "`windlass config` shows the settings of the server, and takes no words"
+        )
     if wants_example:
         click.echo(example(), nl=False)
         return

@@ -3,11 +3,12 @@ on."""
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import click
 from msgspec import Struct
@@ -21,12 +22,15 @@ from windlass.cli.linked_folder import LinkedFolder, current_folder, find_linked
 from windlass.cli.overviews import path_of_service, services_in
 from windlass.terminal.command_errors import InvalidUsage
 from windlass.terminal.sections import Command, Option
-from windlass.terminal.tables import FORM, plain, wants_json
+from windlass.terminal.tables import FORM, is_form_chosen, plain, wants_json
 
 C = TypeVar("C", bound=Callable[..., Any])
 _WHERE: Final = "Where"
 _CALL: Final = "The call"
 _MOST_NAMED: Final = 20
+_SERVICE: Final = "name"
+"""The parameter of commands with the name of the service."""
+_SAME_SERVICE: Final = "same_service"
 
 
 class EnvironmentPlace(Struct, frozen=True):
@@ -55,6 +59,7 @@ class EverydayCall:
         self._options = options
         self.linked: LinkedFolder | None = find_linked_folder(current_folder())
         self.as_json = wants_json(options.get(FORM))
+        self.is_form_chosen = is_form_chosen(options.get(FORM))
 
     @cached_property
     def api(self) -> Api:
@@ -111,10 +116,27 @@ class EverydayCall:
                 raise InvalidUsage(self._unknown(wanted))
         if not rows:
             raise InvalidUsage("create a service first, with `windlass init`: there is none here")
+        return self.only_service(rows)
+
+    def only_service(self, rows: Sequence[Any], noun: str = "service") -> FoundService:
+        """Returns the service of the only row. Raises InvalidUsage if there are several or none."""
+        if not rows:
+            raise InvalidUsage(f"create a {noun} first: there is none here")
         if len(rows) > 1:
             raise InvalidUsage(f"name one of these: {_join_names(rows)}")
         [row] = rows
         return FoundService(row["name"], path_of_service(row), row)
+
+    def has_service(self, name: str) -> bool:
+        """Returns whether there is a service with this name, path or id."""
+        return any(_is_named(row, name) for row in self.rows)
+
+    def split_service(self, name: str | None, words: Sequence[str]) -> tuple[str | None, Sequence[str]]:
+        """Returns the service and the other words of a command such as `env set web A=1`. The first of
+        several words is the service if there is one of this name, and no option names another."""
+        if name is None and len(words) > 1 and "=" not in words[0] and self.has_service(words[0]):
+            return words[0], words[1:]
+        return name, words
 
     def _unknown(self, wanted: str) -> str:
         where = f" in {plain(self.place.path)}" if self.place.path else ""
@@ -126,25 +148,42 @@ class EverydayCall:
         return f"{advice}{others}. There is no service {wanted!r}{where}"
 
 
-def everyday(name: str, *params: click.Parameter, environment: bool = True) -> Callable[[C], click.Command]:
-    """Declares an everyday command with the options that all everyday commands have."""
+def everyday(
+    name: str, *params: click.Parameter, environment: bool = True, kind: type[Command] = Command
+) -> Callable[[C], click.Command]:
+    """Declares an everyday command with the options that all everyday commands have. A command whose
+    argument is a service takes the service with `-a`, too."""
 
     def declare(callback: C) -> click.Command:
-        where = [environment_option()] if environment else []
-        return click.command(name, cls=Command, params=[*params, *where, context_option(), *call_options()])(
-            callback
-        )
+        has_argument = any(isinstance(param, click.Argument) and param.name == _SERVICE for param in params)
+        where = [service_option(_SAME_SERVICE)] if has_argument else []
+        where += [environment_option()] if environment else []
+        built = click.command(name, cls=kind, params=[*params, *where, context_option(), *call_options()])
+        return built(_with_one_service(callback) if has_argument else callback)
 
     return declare
 
 
+def _with_one_service(callback: C) -> C:
+    """Returns a callback that gets the service from the argument or from the option `-a`."""
+
+    @functools.wraps(callback)
+    def call(**options: Any) -> Any:
+        named, same = options[_SERVICE], options.pop(_SAME_SERVICE)
+        if named and same and named != same:
+            raise InvalidUsage(f"name one service, and not both {named!r} and {same!r}")
+        return callback(**options | {_SERVICE: named or same})
+
+    return cast("C", call)
+
+
 def service_argument() -> click.Argument:
-    return click.Argument(["name"], required=False, metavar="[NAME]", shell_complete=complete_services)
+    return click.Argument([_SERVICE], required=False, metavar="[NAME]", shell_complete=complete_services)
 
 
-def service_option() -> click.Option:
+def service_option(parameter: str = _SERVICE) -> Option:
     return Option(
-        ["name", "-a", "--application"],
+        [parameter, "-a", "--application"],
         metavar="NAME",
         help="Name of the service, if it is not that of the linked folder.",
         section=_WHERE,
@@ -152,7 +191,7 @@ def service_option() -> click.Option:
     )
 
 
-def environment_option() -> click.Option:
+def environment_option() -> Option:
     return Option(
         ["environment", "-e", "--environment"],
         metavar="PATH",
@@ -162,7 +201,7 @@ def environment_option() -> click.Option:
     )
 
 
-def context_option() -> click.Option:
+def context_option() -> Option:
     return Option(
         ["context", "--context"],
         metavar="NAME",

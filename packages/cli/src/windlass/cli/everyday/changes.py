@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from shlex import quote
 from typing import Any, Final
 
 import click
@@ -53,23 +52,25 @@ def deploy(name: str | None, commit: str | None, detach: bool, **options: Any) -
 
 @everyday(
     "rollback",
-    click.Argument(["version"], required=False, metavar="[VERSION]"),
+    click.Argument(["words"], nargs=-1, metavar="[NAME] [VERSION]", shell_complete=complete_services),
     service_option(),
     detach_option(),
 )
-def rollback(version: str | None, name: str | None, detach: bool, **options: Any) -> None:
-    """Go back to an earlier version, such as v1, or to the one before. Nothing is built."""
-    body: dict[str, Any] = {}
-    if version:
-        match = _VERSION.fullmatch(version)
-        if match is None:
-            raise InvalidUsage(
-                f"give a version such as v3, and not {version!r}. `windlass deployment list` shows them; "
-                "--application names the service"
-            )
-        body = {"deployment_id": f"v{match['number']}"}
+def rollback(words: Sequence[str], name: str | None, detach: bool, **options: Any) -> None:
+    """Go back to an earlier version, such as v1, or to the one before. Nothing is built.
+
+    `windlass releases` lists the versions.
+    """
     call = EverydayCall(options)
-    change(call, call.service(name), "rollback", body, detach=detach)
+    versions = [match for word in words if (match := _VERSION.fullmatch(word))]
+    names = [word for word in words if not _VERSION.fullmatch(word)]
+    if len(versions) > 1 or len(names) > 1 or (names and name and names[0] != name):
+        raise InvalidUsage(
+            "give one service and one version such as v3: `windlass releases` lists the versions"
+        )
+    body = {"deployment_id": f"v{versions[0]['number']}"} if versions else {}
+    service = call.service(name or next(iter(names), None))
+    change(call, service, "rollback", body, detach=detach)
 
 
 @everyday(
@@ -77,15 +78,22 @@ def rollback(version: str | None, name: str | None, detach: bool, **options: Any
     click.Argument(
         ["counts"], nargs=-1, required=True, metavar="COUNT|NAME=COUNT…", shell_complete=complete_services
     ),
+    service_option(),
     detach_option(),
 )
-def scale(counts: Sequence[str], detach: bool, **options: Any) -> None:
+def scale(counts: Sequence[str], name: str | None, detach: bool, **options: Any) -> None:
     """Set the number of instances: `2`, `web=2 worker=1`, or `2-5` for as many as the load needs.
 
-    The version that runs is deployed again; nothing is built.
+    The version that runs is deployed again; nothing is built. `0` stops all instances and keeps the address.
     """
     call = EverydayCall(options)
+    if len(counts) == 2 and "=" not in counts[0] and not _COUNT.fullmatch(counts[0]):  # scale web 2
+        counts = [f"{counts[0]}={counts[1]}"]
     changes = [_scale_fields(text) for text in counts]
+    if name:
+        if any(other for other, _ in changes):
+            raise InvalidUsage("name the services with NAME=NUMBER or with --application, and not both")
+        changes = [(name, fields) for _, fields in changes]
     if len(changes) > 1 and any(not name for name, _ in changes):
         raise InvalidUsage("give one number, or NAME=NUMBER for each service")
     services = [(call.service(name), fields) for name, fields in changes]
@@ -107,15 +115,14 @@ def change(
     family = registry().service_of_type(service.row["service_type"])
     begun = start(call.api, service.path, service.name, action, body, command)
     follow_to_its_end(call.api, begun, family, as_json=call.as_json, detach=detach)
+    if begun and call.as_json and not call.is_form_chosen:
+        say("The result is JSON, because the output is no terminal. With --text, it is one line.")
 
 
 def _scale(call: EverydayCall, service: FoundService, fields: dict[str, int], *, detach: bool) -> None:
     answer = call.api.call("PATCH", service.path, msgspec.json.encode(fields)).json
-    if service.row.get("version") and service.row.get("state") != "STOPPED":
+    if service.row.get("version"):
         change(call, service, "redeploy", None, detach=detach)
-        if not fields["max_running_instances"]:
-            name = plain(service.name)
-            say(f"{name} has no instances now. Start one with: windlass scale {quote(name)}=1")
     elif call.as_json:
         print_json(answer)
     else:

@@ -13,7 +13,7 @@ from windlass.cli.client import Api, ApiAnswer
 from windlass.cli.deployments import StartedDeployment, say
 from windlass.cli.everyday.call import EverydayCall, everyday, service_option
 from windlass.cli.everyday.changes import detach_option
-from windlass.cli.everyday.terminal import NOT_FOUND, explain_name
+from windlass.cli.everyday.terminal import NOT_FOUND, CommandLineOfService, explain_name
 from windlass.cli.following import LINE, RetryTimer, StreamFollower, retry_until_done
 from windlass.cli.outcomes import start
 from windlass.core.deploy.states import Progress
@@ -28,9 +28,10 @@ _MOST_LINES: Final = 10_000
     click.Argument(["command"], nargs=-1, required=True, metavar="COMMAND…", type=click.UNPROCESSED),
     service_option(),
     detach_option(),
+    kind=CommandLineOfService,
 )
 def run(command: Sequence[str], name: str | None, detach: bool, **options: Any) -> None:
-    """Run a command once in the build of the service: windlass run -- python manage.py migrate
+    """Run a command once in the build of the service: windlass run web -- python manage.py migrate
 
     It has the variables of the service, and runs beside its instances. Its output and its exit code are those
     of this command. Ctrl-C cancels it.
@@ -54,7 +55,7 @@ def run(command: Sequence[str], name: str | None, detach: bool, **options: Any) 
         print_json(deployment)
     code = _exit_code(deployment)
     if code in NOT_FOUND:
-        explain_name(command, "run")
+        explain_name(call, command, "run")
     click.get_current_context().exit(code)
 
 
@@ -90,6 +91,6 @@ def _show_begun(started: StartedDeployment, answer: Mapping[str, Any], *, as_jso
     if as_json:
         print_json(answer)
     else:
-        version = f"v{answer['number']}"
-        follow = f"windlass deployment log {version} --follow --application {quote(plain(started.name))}"
-        click.echo(f"{plain(started.name)}: the command runs as {version}. See: {follow}")
+        number = answer["number"]
+        follow = f"windlass deployment log {number} --follow --application {quote(plain(started.name))}"
+        click.echo(f"{plain(started.name)}: the command runs, as run {number}. See: {follow}")

@@ -21,6 +21,7 @@ from windlass.cli.following import LINE, StreamFollower, wait_for_budget
 from windlass.cli.lists import show_list
 from windlass.cli.overviews import SERVICES
 from windlass.cli.show import show_event, show_line
+from windlass.cli.time_options import PastTime
 from windlass.cli.user_folders import has_display
 from windlass.core.declare.traits import LogLine
 from windlass.core.words.naming import kebab
@@ -71,25 +72,27 @@ def console(only_print: bool, as_json: bool | None) -> None:
 
 
 _LINES: Final = 100
+_RECENT: Final = 20
+"""Number of deployments among which the newest that is no one-off run is looked for."""
 _PLACE: Final = frozenset({"environment_name", "project_name"})
 _WIDE: Final = "Show every field, ids too."
 
 
-@everyday("ps", Option(["wide", "--wide"], is_flag=True, help=_WIDE))
-def ps(wide: bool, **options: Any) -> None:
-    """List the services of the environment: state and address, version and instances.
+@everyday("ps", service_argument(), Option(["wide", "--wide"], is_flag=True, help=_WIDE))
+def ps(name: str | None, wide: bool, **options: Any) -> None:
+    """List the services of the environment, or the one that is named: state, address, version, instances.
 
     Outside of a linked folder, and without --environment: all services that the token can see.
     """
     call = EverydayCall(options)
+    rows = [call.service(name).row] if name else call.rows
     if call.as_json:
-        print_json({"results": call.rows})
-    elif not call.rows:
+        print_json({"results": rows})
+    elif not rows:
         say(
             "There are no services here. Go to the folder of an application, and make one with: windlass init"
         )
     else:
-        rows = call.rows
         if call.place.id:
             say(f"Services of {plain(call.place.path)}:")
             rows = [_without_place(row) for row in rows]
@@ -106,17 +109,27 @@ def ps(wide: bool, **options: Any) -> None:
         default=_LINES,
         help=f"Number of last lines.  [{_LINES}]",
     ),
+    Option(["since", "--since"], type=PastTime(), help="Only lines since then: 90s, 15m, 1h, 2d, or a time."),
+    Option(["until", "--until"], type=PastTime(), help="Only lines before then, in the same forms."),
     Option(["search", "--search"], metavar="TEXT", help="Only lines that contain this text."),
     Option(["of_build", "--build"], is_flag=True, help="The log of the newest deployment with its build."),
 )
 def logs(
-    name: str | None, follow: bool, tail: int, search: str | None, of_build: bool, **options: Any
+    name: str | None,
+    follow: bool,
+    tail: int,
+    since: str | None,
+    until: str | None,
+    search: str | None,
+    of_build: bool,
+    **options: Any,
 ) -> None:
     """Show the last log lines of a service, or of its newest deployment."""
     call = EverydayCall(options)
     service = call.service(name)
     path = _path_of_log(call.api, service, of_build=of_build)
-    query: dict[str, Any] = {"tail": tail} | ({"search": search} if search else {})
+    asked = {"since": since, "until": until, "search": search}
+    query: dict[str, Any] = {"tail": tail} | {name: value for name, value in asked.items() if value}
     if follow:
         _follow(call, path, query)
         return
@@ -159,10 +172,11 @@ def _without_place(row: Mapping[str, Any]) -> dict[str, Any]:
 def _path_of_log(api: Api, service: FoundService, *, of_build: bool) -> str:
     if not of_build:
         return f"{service.path}/log"
-    newest = api.get(f"{service.path}/deployment", page_size=1)["results"]
-    if not newest:
+    newest = api.get(f"{service.path}/deployment", page_size=_RECENT)["results"]
+    builds = [deployment for deployment in newest if not deployment.get("command")] or newest
+    if not builds:
         raise CommandFailed(f"deploy {service.name} first, with `windlass deploy`: it has no deployment yet")
-    return f"{service.path}/deployment/{newest[0]['id']}/log"
+    return f"{service.path}/deployment/{builds[0]['id']}/log"
 
 
 def _follow(call: EverydayCall, path: str, query: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import shlex
 import signal
 import sys
 import termios
@@ -18,7 +19,7 @@ from windlass.cli.deployments import say
 from windlass.cli.everyday.call import EverydayCall, everyday, service_argument, service_option
 from windlass.cli.websocket import CloseFrame, CommandSocket
 from windlass.terminal.command_errors import CommandFailed, in_sentence
-from windlass.terminal.sections import Option
+from windlass.terminal.sections import Command, Option
 from windlass.terminal.tables import plain
 
 NOT_FOUND: Final = (126, 127)
@@ -26,6 +27,39 @@ NOT_FOUND: Final = (126, 127)
 _PIECE: Final = 32_768
 _MOST_WAITING: Final = 262_144
 """Maximum bytes of input waiting to be sent. Above this limit, standard input is not read."""
+
+
+class CommandLineOfService(Command):
+    """A command whose words after `--` are a command line. One word before `--` is the name of the service:
+    `windlass exec web -- ls -l`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        before, after = _split_at_dashes(args)
+        if self._names_service(ctx, before, after):
+            ctx.allow_interspersed_args = True
+            rest = super().parse_args(ctx, args)
+            ctx.params["name"], ctx.params["command"] = ctx.params["command"][0], tuple(after)
+            return rest
+        return super().parse_args(ctx, args)
+
+    def _names_service(self, ctx: click.Context, before: list[str], after: list[str]) -> bool:
+        if not before or not after:
+            return False
+        parser = self.make_parser(ctx)
+        parser.allow_interspersed_args = True
+        try:
+            found, _, _ = parser.parse_args([*before, "--", *after])
+        except click.UsageError:
+            return False
+        return len(found["command"]) == len(after) + 1 and not found.get("name")
+
+
+def _split_at_dashes(args: list[str]) -> tuple[list[str], list[str]]:
+    """Returns the words before and after the first `--`. Without it, both lists are empty."""
+    if "--" not in args:
+        return [], []
+    place = args.index("--")
+    return args[:place], args[place + 1 :]
 
 
 def instance_option() -> Option:
@@ -40,11 +74,12 @@ def instance_option() -> Option:
     service_option(),
     instance_option(),
     Option(["no_tty", "-T", "--no-tty"], is_flag=True, help="Give the command no terminal."),
+    kind=CommandLineOfService,
 )
 def exec_command(
     command: Sequence[str], name: str | None, instance: str | None, no_tty: bool, **options: Any
 ) -> None:
-    """Run a command in an instance of the service: windlass exec -- ls -l
+    """Run a command in an instance of the service: windlass exec web -- ls -l
 
     It has the variables of the service. The exit code is that of the command. With a terminal here, the
     command gets one, too.
@@ -81,15 +116,16 @@ def _run(
     ):
         code = TerminalRelay(connection).until_end()
     if code in NOT_FOUND:
-        explain_name(command, "exec")
+        explain_name(call, command, "exec")
     click.get_current_context().exit(code)
 
 
-def explain_name(command: Sequence[str], verb: str) -> None:
-    """Prints how to name a service if the first word of a failed command looks like a service name."""
-    if "--" in command[1:2]:
-        first, rest = plain(command[0]), plain(" ".join(command[2:]))
-        say(f"If {first} is the service, write `windlass {verb} --application {first} -- {rest}`.")
+def explain_name(call: EverydayCall, command: Sequence[str], verb: str) -> None:
+    """Prints how to name a service if the first word of a failed command is the name of one."""
+    first, *rest = command or ("",)
+    if rest[:1] == ["--"] or (rest and call.has_service(first)):
+        line = shlex.join(["windlass", verb, first, "--", *(word for word in rest if word != "--")])
+        say(f"If {plain(first)} is the service, write `{plain(line)}`.")
 
 
 class TerminalRelay:

@@ -13,7 +13,13 @@ import msgspec
 from msgspec import Struct
 
 from windlass.cli.deployments import say
-from windlass.cli.everyday.call import EverydayCall, FoundService, everyday, service_option
+from windlass.cli.everyday.call import (
+    EverydayCall,
+    FoundService,
+    everyday,
+    service_argument,
+    service_option,
+)
 from windlass.cli.lists import show_list
 from windlass.cli.option_files import read_file, read_texts
 from windlass.cli.suggestions import Verbs
@@ -120,6 +126,8 @@ class VariableCommands:
 
     def set_all(self, assignments: Sequence[str], shared: bool, name: str | None, **options: Any) -> None:
         call = EverydayCall(options)
+        if not shared:
+            name, assignments = call.split_service(name, assignments)
         taken: set[str] = set()
         values = dict(self._key_and_value(text, taken) for text in assignments)
         level = _level(call, name, shared=shared)
@@ -127,6 +135,8 @@ class VariableCommands:
 
     def unset_all(self, keys: Sequence[str], shared: bool, name: str | None, **options: Any) -> None:
         call = EverydayCall(options)
+        if not shared:
+            name, keys = call.split_service(name, keys)
         level = _level(call, name, shared=shared)
         own = self._own_variables(call, level)
         if missing := [key for key in keys if key not in own]:
@@ -143,9 +153,13 @@ class VariableCommands:
             _say_when(call)
 
     def import_file(
-        self, file: str, shared: bool, yes: bool, dry_run: bool, name: str | None, **options: Any
+        self, words: Sequence[str], shared: bool, yes: bool, dry_run: bool, name: str | None, **options: Any
     ) -> None:
         call = EverydayCall(options)
+        *names, file = words
+        if len(names) > 1 or (names and name and names[0] != name):
+            raise InvalidUsage("name one service and one file")
+        name = name or next(iter(names), None)
         values = parse_dotenv(read_file(file), plain(file))
         if not values:
             raise InvalidUsage(f"check the file: {plain(file)} has no variables")
@@ -255,20 +269,21 @@ def _shared_option() -> Option:
 
 def _list_command(words: VariableCommands, help: str) -> click.Command:
     wide = Option(["wide", "--wide"], is_flag=True, help="Show every field, ids too.")
-    return _declare("list", words.show_all, help, wide)
+    return _declare("list", words.show_all, help, service_argument(), wide)
 
 
 def _declare(name: str, call: Callable[..., None], help: str, *params: click.Parameter) -> click.Command:
     def callback(**options: Any) -> None:
         call(**options)
 
-    built = everyday(name, *params, _shared_option(), service_option())(callback)
+    own = [] if name == "list" else [service_option()]
+    built = everyday(name, *params, _shared_option(), *own)(callback)
     built.help = help
     return built
 
 
 def _group(words: VariableCommands, name: str, help: str, helps: Mapping[str, str]) -> click.Group:
-    shapes = "NAME[=VALUE]…" if words.is_secret else "NAME=VALUE…"
+    shapes = "[SERVICE] NAME[=VALUE]…" if words.is_secret else "[SERVICE] NAME=VALUE…"
     builders = {
         "list": lambda: _list_command(words, helps["list"]),
         "set": lambda: _declare(
@@ -281,18 +296,18 @@ def _group(words: VariableCommands, name: str, help: str, helps: Mapping[str, st
             "unset",
             words.unset_all,
             helps["unset"],
-            click.Argument(["keys"], nargs=-1, required=True, metavar="NAME…"),
+            click.Argument(["keys"], nargs=-1, required=True, metavar="[SERVICE] NAME…"),
         ),
         "import": lambda: _declare(
             "import",
             words.import_file,
             helps["import"],
-            click.Argument(["file"], metavar="FILE"),
+            click.Argument(["words"], nargs=-1, required=True, metavar="[NAME] FILE"),
             Option(["dry_run", "--dry-run"], is_flag=True, help="Show the difference, and change nothing."),
             Option(["yes", "-y", "--yes"], is_flag=True, help="Replace values without asking."),
         ),
     }
-    return Verbs(builders, name=name, help=help, usual="list")
+    return Verbs(builders, name=name, help=help, usual="list", usual_takes_name=True)
 
 
 env = _group(

@@ -41,20 +41,21 @@ class ConnectRequest(Spec):
     """The query of a websocket that connects to the port of a service."""
 
     instance: InstanceName = ""
+    port: Annotated[
+        int,
+        Meta(ge=0, le=65_535, description="A port on which the program listens; 0 is the lowest"),
+    ] = 0
 
-
-leads_in = get(
-    "connect", None, "Connect to it from outside", need=Scope.DEPLOY, query=ConnectRequest, is_raw=True
-)
-"""A websocket that forwards a connection to a service's port, for services without a public port."""
 
 runs_commands = Trait(
     name="runs_commands",
     actions=(
         get("exec", None, "Run a command in an instance", need=Scope.DEPLOY, query=ExecRequest, is_raw=True),
+        get("connect", None, "Connect to a port", need=Scope.DEPLOY, query=ConnectRequest, is_raw=True),
     ),
 )
-"""Services with this trait run a program. Further commands can run in its instances."""
+"""Services with this trait run a program. Further commands can run in its instances, and a websocket forwards
+a connection to one of its ports, also if the port is not public."""
 
 
 class RunRequest(Spec):

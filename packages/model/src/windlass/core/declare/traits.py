@@ -129,6 +129,12 @@ class Deployment(Shown):
     repeats: Annotated[
         Id | None, Meta(description="The earlier deployment that it goes back to, or does again")
     ] = None
+    purpose: Annotated[
+        Maybe[str], Meta(description="Why an earlier deployment is repeated: ROLLBACK or REDEPLOY")
+    ] = absent
+    serves: Annotated[
+        bool, Meta(description="Whether it is the present version, which serves; never true for a command")
+    ] = False
     state: Annotated[str, example("QUEUED")]
     deployment_state: Annotated[str, example("QUEUED")]
     service_deployment_status: Annotated[str, example("OUT_OF_DATE")]

@@ -103,6 +103,35 @@ def image(type: str, version: str) -> str:
     return f"{kind_of(type).image}:{version}"
 
 
+class ClientProgram(Struct, frozen=True):
+    """A client of a database on somebody's own machine."""
+
+    command: tuple[str, ...]
+    variables: Mapping[str, str]
+    """Environment variables with what other users of the machine must not see."""
+
+
+def client_program(type: str, credentials: DatabaseLogin, host: str, port: int) -> ClientProgram:
+    """Returns the usual client of a database. `mongosh` asks for the password, because it reads none from a
+    variable."""
+    match type:
+        case "POSTGRESQL":
+            words = ("psql", f"--host={host}", f"--port={port}", f"--username={credentials.login}")
+            return ClientProgram(
+                (*words, f"--dbname={credentials.database}"), {"PGPASSWORD": credentials.password}
+            )
+        case "MYSQL":
+            words = ("mysql", f"--host={host}", f"--port={port}", f"--user={credentials.login}")
+            return ClientProgram((*words, credentials.database), {"MYSQL_PWD": credentials.password})
+        case "MONGODB":
+            url = f"mongodb://{host}:{port}/{credentials.database}?authSource=admin"
+            return ClientProgram(("mongosh", url, "--username", credentials.login), {})
+        case _:
+            return ClientProgram(
+                ("redis-cli", "-h", host, "-p", str(port)), {"REDISCLI_AUTH": credentials.password}
+            )
+
+
 # How the official images are started
 
 

@@ -98,6 +98,7 @@ def _new_particulars(service: Row, call: Call, version: ChosenVersion) -> Partic
         commit=version.commit,
         made=version.made,
         of=version.of,
+        purpose=version.purpose,
         command=version.command,
         sub_action=version.sub_action,
         event=version.event,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from windlass.base.clock import stamp
 from windlass.control.context.call import Call
 from windlass.control.records.deployments import particulars
@@ -9,7 +11,7 @@ from windlass.control.records.reachability import LOST
 from windlass.core.declare.document import Document
 from windlass.core.declare.traits import Deployment
 from windlass.core.deploy.progress import RunReport
-from windlass.core.deploy.states import OPEN, action_status, full_action
+from windlass.core.deploy.states import OPEN, UP, State, action_status, contract_state, full_action
 from windlass.engines.registries import digest_of
 from windlass.store import DeploymentRow, Row, StatusRow
 
@@ -37,6 +39,7 @@ def shown_deployment(
         "started_at": stamp(details.began) if details.began else None,
         "finished_at": stamp(details.ended) if details.ended else None,
         "repeats": details.of,
+        "serves": deployment.id == status.serving,
         "execution_id": deployment.id,
         "deployment_request_id": deployment.id,
     }
@@ -44,6 +47,8 @@ def shown_deployment(
         own["image_tag"] = details.image_tag
         if details.made and (digest := digest_of(details.made.artifact.ref)):
             own["image_digest"] = digest
+    if details.purpose:
+        own["purpose"] = details.purpose
     if details.command:
         own["command"] = details.command
     if details.run:
@@ -79,7 +84,7 @@ def details_of(state: str, sub_action: str = "") -> Document:
 def shown_status(call: Call, service: Row, status: StatusRow, freshness: str) -> Document:
     document: Document = {
         "id": service.id,
-        "state": call.dialect.state(status.state),
+        "state": shown_state(call, service, status),
         "deployment_state": call.dialect.exact(status.state),
         "message": status.message,
         "service_deployment_status": freshness,
@@ -93,6 +98,26 @@ def shown_status(call: Call, service: Row, status: StatusRow, freshness: str) ->
     if status.deployed_at is not None:
         document["last_deployment_date"] = stamp(status.deployed_at)
     return document
+
+
+class _Scaled(Struct):
+    min_running_instances: int = 1
+
+
+def shown_state(call: Call, service: Row, status: StatusRow) -> str:
+    """Returns the state of a service in the caller's vocabulary. A service that was deployed with no
+    instances, as its settings say, is STOPPED; clients of the full interface wait for DEPLOYED after each
+    deployment."""
+    if call.dialect.is_full or not has_no_instances(service, status):
+        return call.dialect.state(status.state)
+    return contract_state(State.STOPPED)
+
+
+def has_no_instances(service: Row, status: StatusRow) -> bool:
+    """Returns whether a service serves a version with no instances, because its settings ask for none. A
+    static site has none either, but its settings ask for one."""
+    is_up = status.state in UP and bool(status.serving) and not status.instances
+    return is_up and service.read(_Scaled).min_running_instances == 0
 
 
 def shown_instances(status: StatusRow) -> Document:

@@ -100,7 +100,11 @@ async def _same_version(ctx: Context, tx: Tx, service: Row) -> ChosenVersion:
     details = particulars(last)
     commit = details.commit.git_commit_id if details.commit else None
     return ChosenVersion(
-        git_commit_id=commit, image_tag=details.image_tag, of=last.id, sub_action=details.sub_action
+        git_commit_id=commit,
+        image_tag=details.image_tag,
+        of=last.id,
+        purpose="REDEPLOY",
+        sub_action=details.sub_action,
     )
 
 

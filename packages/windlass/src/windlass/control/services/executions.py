@@ -127,10 +127,17 @@ async def open_session(ctx: Context, call: Call, service: Row) -> ExecutionSessi
 async def _open_connection(
     ctx: Context, call: Call, service: Row, serving: DeploymentRow | None
 ) -> ExecutionSession:
-    instance = await _find_instance(ctx, service, serving, call.asked(ConnectRequest).instance)
+    asked = call.asked(ConnectRequest)
+    instance = await _find_instance(ctx, service, serving, asked.instance)
     if not instance.ports:
-        raise Conflict(f"Wait until {name_of(service)} runs: it does not listen on a port yet")
-    internal, number = min(instance.ports.items())
+        raise Conflict(
+            f"Wait until {name_of(service)} runs, or give it a port: it does not listen on a port now"
+        )
+    internal = asked.port or min(instance.ports)
+    number = instance.ports.get(internal)
+    if number is None:
+        ports = ", ".join(map(str, sorted(instance.ports)))
+        raise Conflict(f"port: choose a port on which {name_of(service)} listens: {ports}")
     session = ExecutionSession(ctx, call, service, instance, f"a connection to port {internal}")
     await session.open(lambda _: _connect(instance, number))
     return session

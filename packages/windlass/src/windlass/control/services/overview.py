@@ -13,7 +13,7 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import version_of
 from windlass.control.records.links import links_of
 from windlass.control.records.reachability import status_as_reachable
-from windlass.control.records.shown_deployments import shown_instances
+from windlass.control.records.shown_deployments import shown_instances, shown_state
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import Visibility
 from windlass.control.request.reading import paging, slice_of
@@ -91,7 +91,7 @@ async def _document_of(ctx: Context, call: Call, place: ServicePlace, above: dic
     shown: Document = {
         "id": service.id,
         "name": own.name,
-        "state": call.dialect.state(status.state),
+        "state": shown_state(call, service, status),
         "url": links[0]["url"] if links else "",
         "message": status.message,
         "version": await version_of(source, status.serving),

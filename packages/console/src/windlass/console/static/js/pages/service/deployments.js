@@ -17,7 +17,7 @@ export function render(state, place) {
   const rows = [...deployments, ...content.more.filter((deployment) => !seen.has(deployment.id))];
   const now = serving(state)?.id;
   if (!rows.length) return empty(words.serviceOverview.neverDeployed, null, commandFor("windlass deploy", state.service.name));
-  const back = { title: "", cell: (deployment) => (deployment.id === now ? h("span", { class: "tag" }, words.deployment.serves) : goBack(state, place, deployment)) };
+  const back = { title: "", cell: (deployment) => (deployment.id === now ? h("span", { class: "tag" }, state.status.state === "STOPPED" ? words.deployment.present : words.deployment.serves) : goBack(state, place, deployment)) };
   return [
     table([...deploymentColumns(state), back], rows, { to: (deployment) => `${path}/deployments/${deployment.id}`, label: words.tabs.deployments }),
     rows.length >= 20 * content.page && button(words.showMore, () => more(state, place)),
