@@ -17,6 +17,7 @@ from windlass.api.callers import Callers
 from windlass.api.limits import Budgets
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Pages
+from windlass.base.allocator import release_unused
 from windlass.base.clock import SECOND, Clock, SystemClock
 from windlass.base.commit import commit
 from windlass.base.errors import Unavailable
@@ -83,6 +84,8 @@ _REST = 1.0
 """Seconds before the database is tried again after an error."""
 MARK_EVERY = 5
 """Seconds between two updates of the data directory's mark, if the database has new events."""
+_RELEASE_EVERY = 30.0
+"""Seconds between two releases of unused memory."""
 _PATIENCE = 5.0
 """Seconds that the start waits for an engine that does not respond."""
 
@@ -198,6 +201,7 @@ class Installation:
             self.routes.watch_sites,
             ctx.places.follow_clusters,
             self._note_sharing,
+            self._release_memory,
         )
         self._tasks = [asyncio.create_task(keep_running(loop)) for loop in loops]
 
@@ -348,6 +352,13 @@ class Installation:
         if now != self._mark:
             await in_thread(mark.write, ctx.settings, now)
             self._mark = now
+
+    async def _release_memory(self) -> None:
+        """Returns unused memory to the system, so that a server does not keep what a burst of deployments
+        needed. This takes less than a millisecond."""
+        while True:
+            await asyncio.sleep(_RELEASE_EVERY)
+            await in_thread(release_unused)
 
     async def _find_problem(self) -> str:
         if self.stopping:

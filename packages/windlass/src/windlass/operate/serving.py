@@ -15,6 +15,7 @@ import click
 import msgspec
 import uvloop
 
+from windlass.base.allocator import share_arena
 from windlass.base.errors import Unauthorized, Unavailable
 from windlass.base.hardening import refuse_dumps, wipe_variables
 from windlass.base.log import log, start_logging
@@ -45,6 +46,7 @@ _log = log("main")
 def run(settings: Settings, manager: SystemdNotifier, *, adopt: bool = False, gateway: int = 0) -> None:
     """Runs the server until it stops. `gateway` is the process id of the gateway started for this server, or
     0."""
+    share_arena()
     start_logging(settings.log_level, settings.log_format)
     set_oom_score(SERVER)
     prefer_session()
