@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import apsw
 import pytest
 
 from tests.store.changes import MEGABYTE, adds, fails_late, together
@@ -192,3 +193,13 @@ async def test_the_database_file_reserves_room_for_changes_on_a_full_disk(
         assert any(isinstance(outcome, Unavailable) for outcome in outcomes) == (not room)
         assert isinstance(store, SqliteStore)
         assert store._writer.pragma("integrity_check") == "ok"
+
+
+async def test_the_room_on_the_disk_takes_no_memory(embedded: Place):
+    async with embedded.opened() as store:
+        assert isinstance(store, SqliteStore)
+        for number in range(70):
+            await store.write(adds(f"n{number}"))
+        assert store._writer.pragma("freelist_count") * store._writer.pragma("page_size") >= sqlite._ROOM
+        cached, _ = store._writer.status(apsw.SQLITE_DBSTATUS_CACHE_USED)
+        assert cached < sqlite._ROOM // 4

@@ -297,6 +297,7 @@ class SqliteStore(GroupCommit):
                 write("INSERT INTO room VALUES (zeroblob(?))", (_ROOM,))
                 self._writer.wal_checkpoint()
                 write("DROP TABLE room")
+                self._writer.release_memory()  # the pages of the table are in the cache
 
     @property
     def connections(self) -> Mapping[str, int]:
