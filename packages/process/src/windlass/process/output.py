@@ -57,11 +57,28 @@ class OutputFile:
     belongs to another instance that was created under the same name.
     """
 
+    __slots__ = (
+        "_backlog",
+        "_free_from",
+        "_in_hole",
+        "_next",
+        "_next_in_hole",
+        "_position",
+        "_saved",
+        "_seen",
+        "closed",
+        "grown",
+        "home",
+        "pod",
+        "service",
+        "version",
+        "watch",
+    )
+
     def __init__(self, home: Path, service: str, record: Record, backlog: int = BACKLOG) -> None:
         self.home, self.service = home, service
         self.pod, self.version = record.pod, record.deployment
         self._backlog = backlog
-        self._path, self._mark = home / "output", home / "read"
         os.close(_open(self._path, os.O_CREAT))
         saved = _read_mark(self._mark).split() or [b"0", b"-1"]
         self._position, self._in_hole = max(int(saved[0]), LEADING_HOLE), int(saved[1])
@@ -76,6 +93,14 @@ class OutputFile:
         self.closed = False
         self.watch = -1
         """The number of the file's inotify watch, or -1."""
+
+    @property
+    def _path(self) -> Path:
+        return self.home / "output"
+
+    @property
+    def _mark(self) -> Path:
+        return self.home / "read"
 
     def close(self) -> None:
         self.save()
@@ -188,7 +213,7 @@ class OutputFile:
 
     def _size(self) -> int:
         try:
-            size = self._path.stat().st_size
+            size = os.stat(f"{self.home}/output").st_size  # noqa: PTH116 (of all instances, again and again)
         except OSError as error:
             raise UnreadableOutput(*error.args) from error
         if size != self._seen:
