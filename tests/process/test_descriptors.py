@@ -1,8 +1,12 @@
-"""An instance costs the server one descriptor, which tells of its end."""
+"""An instance costs the server one descriptor, which tells of its end, and no task."""
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import weakref
 from collections import Counter
+from contextvars import ContextVar
 from pathlib import Path
 
 from tests.engines import programs
@@ -60,3 +64,41 @@ async def test_an_adopted_instance_costs_one_descriptor(rig: ProcessRig):
         await third.engine.observe(SERVICE)
         await expect(rig, before, _MORE + 1)  # and one for the launcher
         await third.engine.sweep(await third.engine.services())
+
+
+async def test_an_instance_costs_no_task(rig: ProcessRig, station: Station):
+    it = wanted(rig.made(programs.SLEEPS))
+    await station.apply(it)
+    await station.hears("here")
+    before = len(asyncio.all_tasks())
+    await station.apply(it, 1 + _MORE)
+    await station.hears("here", 1 + _MORE)
+
+    async def are_as_many() -> bool:
+        return len(asyncio.all_tasks()) <= before
+
+    await until(are_as_many, lambda: f"more tasks: {asyncio.all_tasks()}")
+
+
+class Work:
+    """What the context of a task refers to."""
+
+
+async def test_the_work_that_started_an_instance_is_not_kept_while_it_runs(rig: ProcessRig, station: Station):
+    current: ContextVar[Work] = ContextVar("current")
+    it, work = wanted(rig.made(programs.SLEEPS)), Work()
+    seen = weakref.ref(work)
+
+    async def start(work: Work) -> None:
+        current.set(work)
+        await station.apply(it)
+
+    await asyncio.create_task(start(work))
+    del work
+
+    async def is_forgotten() -> bool:
+        gc.collect()
+        return seen() is None
+
+    await until(is_forgotten, lambda: f"it is kept by {gc.get_referrers(seen())}")
+    await station.running(SERVICE)

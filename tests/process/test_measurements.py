@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import signal
 import threading
 import time
 from functools import partial
@@ -17,11 +18,13 @@ from tests.engines import programs
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from tests.process.helpers import KEY
-from windlass.base import process_memory
+from windlass.base import cgroups, process_memory
 from windlass.process import measurements as module
 from windlass.process import memory, resource_monitor
 from windlass.process.measurements import Measurements, MeasurementTimeout
 from windlass.process.networks import Networks
+from windlass.process.records import InstanceKey, RecordStore
+from windlass.process.supervisor import Supervisors
 
 HANGS, HEAVY = "11111111-aaaa-4aaa-8aaa-000000000001", "21111111-aaaa-4aaa-8aaa-000000000001"
 
@@ -177,3 +180,42 @@ async def test_a_failed_resource_check_is_repeated_at_the_next_interval(tmp_path
             return looked > 5
 
         await until(goes_on)
+
+
+@pytest.mark.parametrize("is_limited", [True, False])
+async def test_the_memory_limit_of_a_process_is_read_once(tmp_path, monkeypatch, is_limited: bool):
+    """Without a limit, the process is looked at again and again."""
+    reads: list[object] = []
+    looks = 0
+
+    def limits_memory(groups: object) -> bool:
+        reads.append(groups)
+        return is_limited
+
+    perhaps_unlimited = Supervisors.perhaps_unlimited
+
+    def count_looks(supervisors: Supervisors) -> list[InstanceKey]:
+        nonlocal looks
+        looks += bool(supervisors.watched())
+        return perhaps_unlimited(supervisors)
+
+    monkeypatch.setattr(cgroups, "limits_memory", limits_memory)
+    monkeypatch.setattr(Supervisors, "perhaps_unlimited", count_looks)
+    async with Station(ProcessRig(tmp_path, has_groups=False)) as station:
+
+        async def times_looked(more: int) -> bool:
+            return looks >= more
+
+        it = wanted(await station.rig.artifact(programs.SLEEPS))
+        await station.apply(it)
+        await until(partial(times_looked, 4))
+        assert (len(reads) == 1) is is_limited
+        first = await station.running(it.service)
+        record = RecordStore(tmp_path / "engine").read(KEY)
+        assert record is not None
+        assert record.process is not None
+        os.kill(record.process.pid, signal.SIGKILL)
+        await station.running(it.service, restarts=first.restarts + 1)
+        await until(partial(times_looked, looks + 4))
+        assert (len(reads) == 2) is is_limited, "a restarted program is a new process"
+        await station.engine.sweep(await station.engine.services())

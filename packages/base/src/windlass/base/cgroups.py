@@ -346,13 +346,12 @@ def kill(groups: Iterable[str]) -> None:
 
 def usage_of(groups: Iterable[str]) -> tuple[int, int] | None:
     """Returns milliseconds of processor time and bytes of memory; None if the kernel does not count both."""
-    time = memory = None
     for group in map(Path, groups):
-        usage = _numbers(group / "cpu.stat").get("usage_usec")
-        time = time if usage is None else usage // 1000
-        with suppress(OSError):
+        with suppress(OSError):  # cgroup v1 has no such file
             memory = int((group / "memory.current").read_text())
-    return None if time is None or memory is None else (time, memory)
+            usage = _numbers(group / "cpu.stat").get("usage_usec")
+            return None if usage is None else (usage // 1000, memory)
+    return None
 
 
 def remove(groups: Iterable[str]) -> None:

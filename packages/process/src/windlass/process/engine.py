@@ -62,7 +62,7 @@ from windlass.process.orphans import Orphans
 from windlass.process.output import BACKLOG
 from windlass.process.output_reader import OutputReader
 from windlass.process.ports import PortAddresses
-from windlass.process.process_table import EXECUTED_BY, ProcessCounter, members
+from windlass.process.process_table import EXECUTED_BY, ProcessCounter, ProcessTable, members
 from windlass.process.records import InstanceKey, RecordStore, UnknownRecord, names, safe
 from windlass.process.resource_monitor import EVERY, ResourceMonitor
 from windlass.process.spawn import SpawnRequest
@@ -355,11 +355,13 @@ class ProcessEngine(RolloutEngine):
         return await self._starter.networks.of_step(org, environment)
 
     async def usage(self) -> Mapping[str, Usage]:
-        table = await self._counting.now()
+        return await asyncio.to_thread(self._usage, await self._counting.now())
+
+    def _usage(self, table: ProcessTable) -> Mapping[str, Usage]:
         return {
             key.id: memory.usage(record, members(table, self._records.home(key), record.process, record))
             for key in self._records.find()
-            if (record := self._records.known(key)) and kernel.is_running(record.process)
+            if (record := self._records.known(key)) and table.contains(record.process)
         }
 
     async def services(self) -> Mapping[str, StoredData]:

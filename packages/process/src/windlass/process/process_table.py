@@ -78,6 +78,15 @@ class ProcessTable:
             if process.mark:
                 self.by_mark.setdefault(process.mark, []).append(process)
 
+    def contains(self, process: Process | None) -> bool:
+        """Returns whether a process was running when the processes were listed."""
+        return bool(process and self.find(process))
+
+    def find(self, process: Process) -> OwnedProcess | None:
+        """Returns the listed process, unless another process has its id now."""
+        found = self.by_pid.get(process.pid) if process.boot == kernel.boot() else None
+        return found if found and found.stat.start == process.start else None
+
 
 def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
     """Lists all processes. Reuses entries of `before` for processes of instances and cells, because these
@@ -242,8 +251,8 @@ def _reread(process: OwnedProcess) -> OwnedProcess | None:
 def _is_inside(table: ProcessTable, process: Process | None, space: int) -> bool:
     """Returns whether a known process of the instance is in the namespace. Then all processes in the
     namespace belong to the instance."""
-    found = table.by_pid.get(process.pid) if process and process.boot == kernel.boot() else None
-    return bool(found and process and found.stat.start == process.start and found.space == space)
+    found = table.find(process) if process else None
+    return found is not None and found.space == space
 
 
 def _is_of(process: OwnedProcess, record: Record) -> bool:

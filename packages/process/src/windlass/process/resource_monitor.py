@@ -111,6 +111,12 @@ def _waiting_threads(table: ProcessTable, record: Record, processes: Collection[
     return sum(map(waiting_threads.waiting_threads, pids))
 
 
+def _without_limits(records: Mapping[InstanceKey, Record]) -> Mapping[InstanceKey, Record]:
+    """Returns the instances without a memory control group, such as instances that were started before the
+    machine had control groups."""
+    return {key: record for key, record in records.items() if not cgroups.limits_memory(record.groups)}
+
+
 class ResourceMonitor:
     def __init__(
         self,
@@ -251,7 +257,7 @@ class ResourceMonitor:
 
     async def _check_memory(self) -> None:
         """Ends programs that exceed their memory limit if no control group enforces it."""
-        records = await asyncio.to_thread(self._without_limits, self._instances.supervisors.watched())
+        records = await self._perhaps_heavy()
         if not records or not self._output.holds:
             self._weighed_at = time.monotonic()
             return
@@ -319,7 +325,7 @@ class ResourceMonitor:
         if not scarce.is_scarce() or not self._output.holds:
             return
         table = await self._counting.now()
-        records = {key: record for key in self._records.find() if (record := self._records.known(key))}
+        records = self._known(self._records.find())
 
         async def use(key: InstanceKey, count: Count) -> kernel_shares.KernelUse:
             record = records[key]
@@ -374,7 +380,7 @@ class ResourceMonitor:
         if space is None or not self._disk.is_due(space):
             return
         began, table = time.monotonic(), await self._counting.now()
-        records = {key: record for key in self._records.find() if (record := self._records.known(key))}
+        records = self._known(self._records.find())
         self._open_files.forget_others({(key, record.process) for key, record in records.items()})
         uses = {
             key: await self._disk_share(table, key, record, space.most_at)
@@ -417,16 +423,23 @@ class ResourceMonitor:
             return
         await self._share_memory(kernel_shares.Scarce("memory", whole, whole - available))
 
-    def _without_limits(self, keys: Iterable[InstanceKey]) -> Mapping[InstanceKey, Record]:
-        """Returns the instances without a memory control group, such as instances that were started before
-        the machine had control groups."""
-        records = {key: record for key in keys if (record := self._records.known(key))}
-        return {key: record for key, record in records.items() if not cgroups.limits_memory(record.groups)}
+    async def _perhaps_heavy(self) -> Mapping[InstanceKey, Record]:
+        """Returns the running instances without a memory control group. Reads the limit of a process once, so
+        that hundreds of limited instances cost nothing."""
+        supervisors = self._instances.supervisors
+        records = await asyncio.to_thread(self._known, supervisors.perhaps_unlimited())
+        unlimited = await asyncio.to_thread(_without_limits, records)
+        for key in records.keys() - unlimited.keys():
+            supervisors.note_limit(key, records[key].process)
+        return unlimited
+
+    def _known(self, keys: Iterable[InstanceKey]) -> Mapping[InstanceKey, Record]:
+        return {key: record for key in keys if (record := self._records.known(key))}
 
     async def _end_heaviest(self, available: int) -> bool:
         """Ends the instance that exceeds its memory limit most, among instances without a control group.
         Returns whether one was ended. Kernel buffers of its sockets and pipes count as its memory."""
-        records = await asyncio.to_thread(self._without_limits, self._records.find())
+        records = await asyncio.to_thread(lambda: _without_limits(self._known(self._records.find())))
         if not records or not self._memory_pace.is_due(available):
             return False
         began, table = time.monotonic(), await self._counting.now()
@@ -459,7 +472,7 @@ class ResourceMonitor:
         would remain. If builds of the organization use more than the chosen service, no service is ended,
         because the kernel ends the builds first.
         """
-        records = {key: record for key in self._records.find() if (record := self._records.known(key))}
+        records = self._known(self._records.find())
         orgs = {key.service: record.org or key.service for key, record in records.items() if record.process}
         if len({*orgs.values()}) < 2:
             return

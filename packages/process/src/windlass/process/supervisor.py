@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from contextvars import Context
 
 from windlass.base import kernel
 from windlass.base.kernel import Process
@@ -13,28 +15,34 @@ from windlass.process.records import InstanceKey
 
 
 class Supervisor:
+    __slots__ = ("foreign", "handle", "heard", "is_limited", "process", "resume", "verdict", "workload")
+
     def __init__(self) -> None:
         self.workload: Workload | None = None
         self.process: Process | None = None
         """The process that is watched, or whose end is being recorded."""
+        self.is_limited = False
+        """Whether a control group is known to limit the memory of the process."""
         self.handle: int | None = None
         self.resume: asyncio.TimerHandle | None = None
         self.heard: dict[int, int] = {}
         """The outer ports on which the process listens, by internal port."""
         self.verdict = ""
         """The reason why Windlass ends the process. On a full disk, it is recorded only after the end."""
-        self.foreign: set[int] = set()
+        self.foreign: AbstractSet[int] = frozenset()
         """Inodes of sockets of other programs that listen on the instance's ports."""
 
     def watch(self, process: Process, ended: Callable[[], None]) -> bool:
         """Watches a process and calls `ended` at its end. Returns False if it has already ended."""
         self.unwatch()
-        self.process, self.heard = process, {}
+        self.process, self.heard, self.is_limited = process, {}, False
         if process.boot == kernel.boot():
             self.handle = kernel.handle(process.pid, process.start)
         if self.handle is None:
             return False
-        asyncio.get_running_loop().add_reader(self.handle, ended)
+        # In an empty context: the caller's context contains its task, which would be kept while the process
+        # runs.
+        Context().run(asyncio.get_running_loop().add_reader, self.handle, ended)
         return True
 
     def reap(self, process: Process) -> int | None:
@@ -76,6 +84,20 @@ class Supervisors:
 
     def watched(self) -> list[InstanceKey]:
         return [key for key, supervisor in self._by_key.items() if supervisor.handle is not None]
+
+    def perhaps_unlimited(self) -> list[InstanceKey]:
+        """Returns the watched instances whose memory is not known to be limited."""
+        return [
+            key
+            for key, supervisor in self._by_key.items()
+            if supervisor.handle is not None and not supervisor.is_limited
+        ]
+
+    def note_limit(self, key: InstanceKey, process: Process | None) -> None:
+        """Records that a control group limits the memory of a process. Groups keep their limits."""
+        supervisor = self._by_key.get(key)
+        if supervisor and supervisor.process == process:
+            supervisor.is_limited = True
 
     def let_go(self, key: InstanceKey) -> None:
         if supervisor := self._by_key.pop(key, None):
