@@ -60,6 +60,23 @@ def test_output_of_an_instance_is_split_into_lines(tmp_path, written, lines):
     again.close()
 
 
+def test_an_output_file_that_is_followed_before_its_program_starts_is_not_taken_for_truncated(tmp_path):
+    """All files that were truncated are read again and again."""
+    tail = OutputFile(
+        tmp_path, SERVICE, Record(org="", service=SERVICE, pod="", deployment="", workdir="", memory=1)
+    )
+    assert tail.lines(unfinished=True) == []
+    with (tmp_path / "output").open("r+b") as file:
+        prepare(file.fileno())
+        file.seek(0, os.SEEK_END)
+        file.write(b"here\n")
+    assert tail.lines(unfinished=True) == ["here"]
+    tail.advance()
+    tail.close()
+    position, in_hole = (tmp_path / "read").read_text().split()
+    assert (int(position), int(in_hole)) == (LEADING_HOLE + len("here\n"), -1)
+
+
 @pytest.mark.parametrize("at_once", [0, 1 << 30], ids=["in batches", "all at once"])
 def test_endless_short_output_lines_are_handed_over_in_small_batches(tmp_path, monkeypatch, at_once):
     """The event loop handles them: all requests wait meanwhile."""

@@ -79,7 +79,7 @@ class OutputFile:
         self.home, self.service = home, service
         self.pod, self.version = record.pod, record.deployment
         self._backlog = backlog
-        os.close(_open(self._path, os.O_CREAT))
+        _create(self._path)
         saved = _read_mark(self._mark).split() or [b"0", b"-1"]
         self._position, self._in_hole = max(int(saved[0]), LEADING_HOLE), int(saved[1])
         """The reading positions in the appended output and in the leading hole. The latter is -1 if the file
@@ -278,15 +278,27 @@ def _write_mark(mark: Path, text: bytes) -> None:
         os.close(file)
 
 
-def _open(file: Path, how: int = 0) -> int:
+def _open(file: Path) -> int:
     """Opens the output file, including a file whose permissions the program has removed. Does not wait while
     the program holds a lease."""
-    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | how
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         return os.open(file, flags, 0o600)
     except PermissionError:
         file.chmod(0o600)
         return os.open(file, flags, 0o600)
+
+
+def _create(file: Path) -> None:
+    """Creates the output file with its leading hole, unless it exists: an instance may be followed before its
+    program is started, and a file without the hole counts as truncated."""
+    try:
+        created = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        created = _open(file)
+    else:
+        prepare(created)
+    os.close(created)
 
 
 def _punch(file: int, start: int, length: int) -> bool:
