@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import time
 from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
 from tests.browser.servers import Server
 from tests.browser.test_newcomer import confirm
+from windlass.control.people.second_factors import code_at
 
 PASSWORD, OTHER_PASSWORD = "correct horse battery", "another good password"
 
@@ -79,6 +82,7 @@ def test_two_people_join_by_links_and_one_forgets_the_password(
     # An admin makes a link for a new password; it ends the sessions with the former one.
     admin.goto(f"{server.url}/console/organization/{server.org}/member")
     row = admin.get_by_role("row", name="grace@example.com")
+    row.get_by_label("Help grace@example.com to sign in").click()
     row.get_by_role("button", name="New password").click()
     confirm(admin, "Make the link")
     fresh = admin.locator("dialog[open] code").inner_text()
@@ -118,3 +122,41 @@ def test_a_person_changes_name_and_password_on_the_page_account(
     other.reload()
     expect(other.get_by_role("heading", name="Sign in")).to_be_visible()
     expect(page.get_by_role("heading", name="Your API tokens")).to_be_visible()
+
+
+def test_a_person_with_a_lost_second_factor_gets_in_with_a_recovery_code_or_an_admin(
+    server: Server, new_page: Callable[..., Page], watch
+) -> None:
+    watch.expected += ["status of 401"]
+    admin, page = new_page("/"), new_page(signed_in=False)
+    join(page, invite(admin, server, "rosa@example.com"), "Rosa")
+    page.goto(f"{server.url}/console/account")
+    page.get_by_role("button", name="Add an authenticator app").click()
+    page.locator("dialog[open]").get_by_label("Present password").fill(PASSWORD)
+    confirm(page, "Next")
+    key = page.locator("dialog[open] code").inner_text().replace(" ", "")
+    secret = base64.b32decode(key + "=" * (-len(key) % 8))
+    page.locator("dialog[open]").get_by_label("Code").fill(code_at(secret, int(time.time()) // 30))
+    confirm(page, "Confirm")
+    codes = page.locator("dialog[open] pre").inner_text().split()
+    assert len(codes) == 10
+    confirm(page, "I have kept them")
+    page.get_by_role("button", name="Sign out").click()
+
+    sign_in(page, "rosa@example.com", PASSWORD)
+    page.get_by_label("Code").fill("not a code")
+    page.locator("form").first.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("Check the code")
+    page.get_by_label("Code").fill(codes[0])
+    page.locator("form").first.get_by_role("button", name="Sign in").click()
+    expect(page.locator(".who")).to_have_text("rosa@example.com")
+
+    admin.goto(f"{server.url}/console/organization/{server.org}/member")
+    row = admin.get_by_role("row", name="rosa@example.com")
+    row.get_by_label("Help rosa@example.com to sign in").click()
+    row.get_by_role("button", name="Remove second factor").click()
+    confirm(admin, "Remove second factor")
+    expect(admin.locator("#notices")).to_contain_text("The second factor of rosa@example.com is removed.")
+    late = new_page(signed_in=False)
+    sign_in(late, "rosa@example.com", PASSWORD)
+    expect(late.locator(".who")).to_have_text("rosa@example.com")

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from tests.identity.people import PASSWORD, new_person
 from tests.operate.installations import again, furnish, settings_of
 from tests.world import World, make_world
 from windlass.base.encryption import HEAD_BYTES, key_of
@@ -110,6 +111,8 @@ async def sealed_installation(database_url: str, folder: Path) -> Settings:
         await world.post("/account/session")
         body = {"name": "kept", "scopes": ["Read"]}
         await world.post(f"/organization/{world.org}/apiToken", body, headers=UNDER)
+        person = await new_person(world, "ada@example.com")
+        assert (await person.call("POST", "/account/secondFactor", {"password": PASSWORD})).status == 201
         return settings_of(world)
 
 

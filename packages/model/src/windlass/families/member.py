@@ -142,6 +142,19 @@ _reset = post(
     status=201,
     body=MemberReset,
 )
+_reset_factor = post(
+    "resetSecondFactor",
+    None,
+    "Remove the second factor of a member",
+    "For a member who has lost the authenticator app and the recovery codes. The caller must be an Admin "
+    "of all organizations of the member.",
+    id="resetSecondFactor",
+    suffix="/secondFactorReset",
+    on_collection=True,
+    need=Scope.ADMIN,
+    status=204,
+    body=MemberReset,
+)
 _link = post(
     "createLink",
     PasswordLinkShown,
@@ -183,7 +196,7 @@ member = Family(
     names="email",
     audit=AuditWords(target=_PEOPLE),
     verbs=frozenset({Verb.LIST}),
-    actions=(_change, _remove, _reset),
+    actions=(_change, _remove, _reset, _reset_factor),
 )
 
 invitation = Family(

@@ -20,6 +20,7 @@ from windlass.api.account_document import (
     PASSWORD_LINK,
     PASSWORD_RESET,
     PROVIDERS,
+    SECOND_FACTOR,
     SESSION,
     START,
 )
@@ -49,7 +50,7 @@ from windlass.control.people.browser_sessions import (
     sessions_of,
 )
 from windlass.control.people.password_hashes import LONGEST
-from windlass.control.people.password_sign_in import PasswordSignIn, SignedIn
+from windlass.control.people.password_sign_in import NextStep, PasswordSignIn, SignedIn
 from windlass.control.people.sign_in import ProviderAnswer, SignIn, SignInFailed
 from windlass.core.access import Actor
 from windlass.core.declare.spec import Spec
@@ -72,6 +73,7 @@ class SignInCode(Spec):
     code: _Code = ""
     email: _Address = ""
     password: _Password = ""
+    second_factor: _Code = ""
 
 
 class LinkCode(Spec):
@@ -82,6 +84,15 @@ class UsedLink(Spec):
     code: _Code
     password: _Password
     name: _Name = ""
+    second_factor: _Code = ""
+
+
+class PresentPassword(Spec):
+    password: _Password
+
+
+class FactorCode(Spec):
+    second_factor: _Code
 
 
 class ForgottenPassword(Spec):
@@ -112,6 +123,11 @@ class AccountRequests:
             PASSWORD_LINK: {
                 "POST": ("readPasswordLink", self._read_link),
                 "PUT": ("usePasswordLink", self._use_link),
+            },
+            SECOND_FACTOR: {
+                "POST": ("beginSecondFactor", self._begin_factor),
+                "PUT": ("confirmSecondFactor", self._confirm_factor),
+                "DELETE": ("removeSecondFactor", self._remove_factor),
             },
             PASSWORD_RESET: {"POST": ("askForPasswordReset", self._ask_for_reset)},
             BROWSER_SESSION: {
@@ -223,10 +239,10 @@ class AccountRequests:
         return self._signed_in(request, opened, way)
 
     def _signed_in(
-        self, request: Request, opened: NewBrowserSession, way: str, *cookies: Header
+        self, request: Request, opened: NewBrowserSession, way: str, *cookies: Header, **more: object
     ) -> HttpAnswer:
         _note_sign_in(request, opened, way)
-        answer = {"page_key": opened.page_key, "ends_at": stamp(opened.ends_at)}
+        answer = {"page_key": opened.page_key, "ends_at": stamp(opened.ends_at), **more}
         return HttpAnswer(201, encode(answer), (self._cookies.session(opened), *cookies))
 
     async def _sent_by_page(self, request: Request, receive: Receive, form: type[T]) -> T:
@@ -250,16 +266,20 @@ class AccountRequests:
             raise Invalid("email: must be sent without a code, and without the header Authorization")
         self._callers.count_failure(request)
         browser = read_browser(self._ctx, self._cookies.known_of(request))
+        client = subject_of_address(request.client)
         opened = await self._passwords.sign_in(
-            sent.email, sent.password, subject_of_address(request.client), browser, request.source
+            sent.email, sent.password, sent.second_factor, client, browser, request.source
         )
         return self._signed_in_with_password(request, opened, browser, "password")
 
     def _signed_in_with_password(
-        self, request: Request, opened: SignedIn, browser: KnownBrowser, way: str
+        self, request: Request, opened: SignedIn | NextStep, browser: KnownBrowser, way: str
     ) -> HttpAnswer:
+        if isinstance(opened, NextStep):
+            return HttpAnswer(200, encode(opened))
         known = seal_browser(self._ctx, browser.with_person(opened.account))
-        return self._signed_in(request, opened.session, way, self._cookies.known(known))
+        more = {"recovery_codes": opened.recovery_codes} if opened.recovery_codes else {}
+        return self._signed_in(request, opened.session, way, self._cookies.known(known), **more)
 
     async def _read_link(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
         self._callers.count_failure(request)
@@ -271,7 +291,9 @@ class AccountRequests:
         sent = await self._sent_by_page(request, receive, UsedLink)
         browser = read_browser(self._ctx, self._cookies.known_of(request))
         client = subject_of_address(request.client)
-        opened = await self._passwords.use_link(sent.code, sent.name, sent.password, client, request.source)
+        opened = await self._passwords.use_link(
+            sent.code, sent.name, sent.password, sent.second_factor, client, request.source
+        )
         return self._signed_in_with_password(request, opened, browser, "password link")
 
     async def _ask_for_reset(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
@@ -284,8 +306,24 @@ class AccountRequests:
     async def _change_password(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
         actor = await self._caller(request)
         sent = await self._sent(request, receive, NewPassword)
-        client = subject_of_address(request.client)
-        await self._passwords.change_password(actor, sent.password, sent.new_password, client, request.source)
+        await self._passwords.change_password(actor, sent.password, sent.new_password, request.source)
+        return HttpAnswer(204, b"")
+
+    async def _begin_factor(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
+        actor = await self._caller(request)
+        sent = await self._sent(request, receive, PresentPassword)
+        return HttpAnswer(201, encode(await self._passwords.begin_factor(actor, sent.password)))
+
+    async def _confirm_factor(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
+        actor = await self._caller(request)
+        sent = await self._sent(request, receive, FactorCode)
+        codes = await self._passwords.confirm_factor(actor, sent.second_factor, request.source)
+        return HttpAnswer(200, encode({"recovery_codes": codes}))
+
+    async def _remove_factor(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
+        actor = await self._caller(request)
+        sent = await self._sent(request, receive, PresentPassword)
+        await self._passwords.remove_factor(actor, sent.password, request.source)
         return HttpAnswer(204, b"")
 
     async def _edit_account(self, request: Request, _: str, receive: Receive) -> HttpAnswer:

@@ -9,6 +9,7 @@ SESSION: Final = "/account/browserSession/{id}"
 LINK: Final = "/account/signInLink"
 PASSWORD: Final = "/account/password"  # noqa: S105 (a path)
 PASSWORD_LINK: Final = "/account/passwordLink"  # noqa: S105 (a path)
+SECOND_FACTOR: Final = "/account/secondFactor"
 PASSWORD_RESET: Final = "/account/passwordReset"  # noqa: S105 (a path)
 PROVIDERS: Final = "/account/signInProvider"
 PROVIDER: Final = "/account/signInProvider/{id}"
@@ -28,6 +29,9 @@ _SENT: Final = {
     "readPasswordLink",
     "usePasswordLink",
     "askForPasswordReset",
+    "beginSecondFactor",
+    "confirmSecondFactor",
+    "removeSecondFactor",
 }
 """Operations with a body, or with rules on who may call them."""
 
@@ -88,6 +92,35 @@ def paths(headers: Document) -> dict[str, Document]:
                 code=_limited(255),
                 password=_limited(256),
                 name=_limited(255),
+                second_factor=_limited(255),
+            ),
+        },
+        SECOND_FACTOR: {
+            "post": _with_body(
+                _operation(
+                    "beginSecondFactor",
+                    "Begin to add an authenticator app",
+                    headers,
+                    _object(secret=_TEXT, uri=_TEXT),
+                    status="201",
+                    about="The app is needed to sign in after it has confirmed itself with a code.",
+                ),
+                password=_limited(256),
+            ),
+            "put": _with_body(
+                _operation(
+                    "confirmSecondFactor",
+                    "Confirm an authenticator app with a code of it",
+                    headers,
+                    _object(recovery_codes=_LIST),
+                    about="The answer has the recovery codes, which are shown only there. Each works "
+                    "once. All your other sessions end.",
+                ),
+                second_factor=_limited(255),
+            ),
+            "delete": _with_body(
+                _operation("removeSecondFactor", "Remove your authenticator app", headers, status="204"),
+                password=_limited(256),
             ),
         },
         PASSWORD_RESET: {
@@ -108,17 +141,22 @@ def paths(headers: Document) -> dict[str, Document]:
                 "listBrowserSessions", "List your sessions in browsers", headers, _results(_SESSION)
             ),
             "post": {
-                **_operation(
-                    "openBrowserSession",
-                    "Sign a browser in",
-                    headers,
-                    _OPENED,
-                    status="201",
-                    about="With the code of a link, with the e-mail address and the password of a person, or "
-                    "with an API token in Authorization. The answer sets the cookie of the session; "
-                    "requests send it with the key in X-Windlass-Page-Key.",
+                **_with_body(
+                    _operation(
+                        "openBrowserSession",
+                        "Sign a browser in",
+                        headers,
+                        _OPENED,
+                        status="201",
+                        about="With the code of a link, with the e-mail address and the password of a "
+                        "person, or with an API token in Authorization. The answer sets the cookie of the "
+                        "session; requests send it with the key in X-Windlass-Page-Key.",
+                    ),
+                    code=_limited(255),
+                    email=_limited(254),
+                    password=_limited(256),
+                    second_factor=_limited(255),
                 ),
-                "requestBody": _body(code=_limited(255), email=_limited(254), password=_limited(256)),
                 "security": [{}, {"Token": []}],
             },
             "delete": _operation(
@@ -217,8 +255,20 @@ def _redirect(id: str, summary: str, headers: Document) -> Document:
 
 def _with_body(operation: Document, **properties: Document) -> Document:
     operation["requestBody"] = _body(**properties)
+    if operation["operationId"] in {"openBrowserSession", "usePasswordLink"}:
+        operation["responses"]["200"] = _further(operation["responses"]["201"]["headers"])
     operation["responses"]["409"] = {"$ref": "#/components/responses/Conflict"}
     return operation
+
+
+def _further(headers: Document) -> Document:
+    """Returns the answer to a right password where something is missing: a second factor, or a sign-in."""
+    content = {"application/json": {"schema": _NEXT}}
+    return {
+        "description": "No session yet: `next` says what is missing",
+        "headers": headers,
+        "content": content,
+    }
 
 
 def _body(**properties: Document) -> Document:
@@ -260,7 +310,8 @@ _SESSION: Final = _object(
     user_agent=_TEXT,
     is_this_one={"type": "boolean"},
 )
-_OPENED: Final = _object(page_key=_TEXT, ends_at=_TIME)
+_OPENED: Final = _object(page_key=_TEXT, ends_at=_TIME, recovery_codes=_LIST)
+_NEXT: Final = _object(next=_TEXT, setup={**_object(secret=_TEXT, uri=_TEXT), "nullable": True})
 _LINK_SHOWN: Final = _object(
     purpose=_TEXT,
     email=_TEXT,
@@ -278,7 +329,13 @@ _ACCOUNT: Final = _object(
     session=_TEXT,
     expires_at={**_TIME, "nullable": True},
     person={
-        **_object(email=_TEXT, name=_TEXT, password_changed_at=_TIME),
+        **_object(
+            email=_TEXT,
+            name=_TEXT,
+            password_changed_at=_TIME,
+            has_second_factor=_FLAG,
+            recovery_codes_left={"type": "integer"},
+        ),
         "nullable": True,
     },
 )

@@ -122,6 +122,9 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             pattern=r"^(auto|always|never)\Z",
         ),
     ] = "auto"
+    require_second_factor: Annotated[
+        bool, says("Whether people with a password need an authenticator app to sign in")
+    ] = False
     smtp_host: Annotated[
         str,
         says("Mail server that sends the links to choose a new password; empty: an Admin hands them over"),

@@ -44,8 +44,9 @@ def list_users(as_json: bool | None, **options: Any) -> None:
 
 @user.command("reset", cls=Command, params=flags("data_dir"))
 @click.argument("email")
+@click.option("--second-factor", is_flag=True, help="The link removes a lost authenticator app, too.")
 @_AS
-def reset_user(email: str, as_json: bool | None, **options: Any) -> None:
+def reset_user(email: str, second_factor: bool, as_json: bool | None, **options: Any) -> None:
     """Print a link with which the person with the address EMAIL chooses a new password.
 
     For an Admin who is locked out. The link works once, within an hour, at the address of the server. The
@@ -55,7 +56,7 @@ def reset_user(email: str, as_json: bool | None, **options: Any) -> None:
         settings, _ = settings_from(options)
         from windlass.operate.users import make_reset_link  # noqa: PLC0415 (imports both drivers)
 
-        made = asyncio.run(make_reset_link(settings, email))
+        made = asyncio.run(make_reset_link(settings, email, second_factor=second_factor))
     if wants_json(as_json):
         print_json(msgspec.to_builtins(made))
     else:

@@ -8,7 +8,14 @@ from windlass.base.clock import SystemClock, stamp
 from windlass.config import Settings
 from windlass.control.people.callers import PEOPLE
 from windlass.control.people.operator_links import leave_operator_link, record_operator_link
-from windlass.control.people.password_links import RESET, address_of, make_link, stored, url_in_console
+from windlass.control.people.password_links import (
+    RESET,
+    RESET_ALL,
+    address_of,
+    make_link,
+    stored,
+    url_in_console,
+)
 from windlass.install.composition import open_store
 from windlass.install.database import reading_snapshot
 from windlass.install.ownership import check
@@ -44,7 +51,7 @@ async def list_people(settings: Settings) -> list[ListedPerson]:
         ]
 
 
-async def make_reset_link(settings: Settings, email: str) -> MadeLink:
+async def make_reset_link(settings: Settings, email: str, *, second_factor: bool = False) -> MadeLink:
     """Makes a link for a person. PostgreSQL has it at once; a database in a file, which the running server
     writes, gets it when the link is opened."""
     await check(settings)
@@ -55,7 +62,7 @@ async def make_reset_link(settings: Settings, email: str) -> MadeLink:
         )
     person = await _find(settings, email)
     clock = SystemClock()
-    link = make_link(RESET, person.id, clock.now())
+    link = make_link(RESET_ALL if second_factor else RESET, person.id, clock.now())
     if settings.database_url:
         store = await open_store(settings, clock)
         try:

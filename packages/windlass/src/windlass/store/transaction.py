@@ -34,6 +34,7 @@ from windlass.store.tables.receivers import ReceiverChanges, ReceiverTable
 from windlass.store.tables.resources import ResourceChanges, ResourceTable, Row
 from windlass.store.tables.runs import RunChanges, RunTable
 from windlass.store.tables.sealed import SealedChanges, SealedTable
+from windlass.store.tables.second_factors import SecondFactorChanges, SecondFactorTable
 from windlass.store.tables.statuses import StatusChanges, StatusTable
 from windlass.store.tables.table import STORED, ChangeSession, DatabaseSession
 from windlass.store.tables.terraform import TerraformChanges, TerraformTable
@@ -53,8 +54,8 @@ class Reads:
     __slots__ = (
         "audit", "branch_heads", "browser_sessions", "budgets", "counters", "deletions", "deliveries",
         "deployments", "events", "facts", "idempotency", "identities", "job_outputs", "key_holders", "links",
-        "lists", "names", "owners", "people", "receivers", "resources", "runs", "sealed", "session",
-        "statuses", "terraform", "timetables", "tokens", "tree", "volumes", "work",
+        "lists", "names", "owners", "people", "receivers", "resources", "runs", "sealed", "second_factors",
+        "session", "statuses", "terraform", "timetables", "tokens", "tree", "volumes", "work",
     )  # fmt: skip
 
     def __init__(self, session: DatabaseSession) -> None:
@@ -82,6 +83,7 @@ class Reads:
         self.resources = ResourceTable(session)
         self.runs = RunTable(session)
         self.sealed = SealedTable(session)
+        self.second_factors = SecondFactorTable(session)
         self.statuses = StatusTable(session)
         self.terraform = TerraformTable(session)
         self.timetables = TimetableTable(session)
@@ -122,6 +124,7 @@ class Tx(Reads):
     resources: ResourceChanges
     runs: RunChanges
     sealed: SealedChanges
+    second_factors: SecondFactorChanges
     statuses: StatusChanges
     terraform: TerraformChanges
     timetables: TimetableChanges
@@ -156,6 +159,7 @@ class Tx(Reads):
         self.resources = ResourceChanges(changing)
         self.runs = RunChanges(changing)
         self.sealed = SealedChanges(changing)
+        self.second_factors = SecondFactorChanges(changing)
         self.statuses = StatusChanges(changing)
         self.terraform = TerraformChanges(changing)
         self.timetables = TimetableChanges(changing)

@@ -7,10 +7,13 @@ from msgspec import Struct
 from windlass.base.clock import stamp
 from windlass.control.context.context import Context
 from windlass.control.people.people import person_id_of
+from windlass.control.people.second_factors import has_factor
 from windlass.control.request.permissions import scopes_throughout
 from windlass.core.access import Actor, scopes_somewhere, words_of
 from windlass.core.declare.stored import NamedDocument
 from windlass.families.organization import organization
+from windlass.store import Reads
+from windlass.store.tables.people import Person
 
 
 class OwnOrganization(Struct, frozen=True):
@@ -28,6 +31,8 @@ class OwnPerson(Struct, frozen=True):
     email: str
     name: str
     password_changed_at: str
+    has_second_factor: bool
+    recovery_codes_left: int
 
 
 class OwnAccount(Struct, frozen=True):
@@ -59,5 +64,10 @@ async def account_of(ctx: Context, actor: Actor) -> OwnAccount:
         organizations,
         actor.session,
         stamp(actor.expires) if actor.expires else None,
-        OwnPerson(person.email, person.name, stamp(person.changed)) if person else None,
+        await _own_person(ctx.store.reads, person) if person else None,
     )
+
+
+async def _own_person(source: Reads, person: Person) -> OwnPerson:
+    has, left = await has_factor(source, person.id), await source.second_factors.codes(person.id)
+    return OwnPerson(person.email, person.name, stamp(person.changed), has, left)

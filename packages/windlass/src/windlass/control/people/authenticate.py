@@ -31,6 +31,7 @@ from windlass.control.people.callers import (
 from windlass.control.people.claims import CHALLENGE, Claims, person_of, refusal
 from windlass.control.people.members import IssuerIdentity, join_organizations, joinable_organizations
 from windlass.control.people.organizations import NO_PARENT
+from windlass.control.people.second_factors import has_factor
 from windlass.control.people.sessions import AUDIENCE, OPERATOR, operator_token_mark, signer_of
 from windlass.control.people.tokens import expiry, note_uses
 from windlass.control.reporting.security_events import SecurityEvents, UnusualCaller
@@ -294,9 +295,16 @@ class Authenticator:
         return await self._member(person)
 
     async def local_person(self, id: str) -> Actor:
-        """Returns the actor of a person who has a password of this installation."""
-        if not self._ctx.settings.takes_passwords:
+        """Returns the actor of a session of a person who has a password of this installation."""
+        settings = self._ctx.settings
+        if not settings.takes_passwords:
             raise refusal("Sign in another way: passwords are not taken here any more")
+        if settings.require_second_factor and not await has_factor(self._ctx.store.reads, id):
+            raise refusal("Sign in again: an authenticator app is required here now")
+        return await self.member_with_password(id)
+
+    async def member_with_password(self, id: str) -> Actor:
+        """Returns the actor of a person who has a password of this installation. Raises NoMember."""
         return await self._member(IssuerIdentity(issuer=PEOPLE, subject=id, email="", name=""))
 
     async def _member(self, person: IssuerIdentity) -> Actor:

@@ -19,7 +19,9 @@ from windlass.store.tables.people import PasswordLink
 
 INVITATION: Final = "INVITATION"
 RESET: Final = "RESET"
-_LASTS: Final = {INVITATION: 7 * DAY, RESET: 1 * HOUR}
+RESET_ALL: Final = "RESET_ALL"
+"""A link of the operator, which removes the second factor too."""
+_LASTS: Final = {INVITATION: 7 * DAY, RESET: 1 * HOUR, RESET_ALL: 1 * HOUR}
 
 
 class NewLink(Struct, frozen=True):

@@ -37,8 +37,23 @@ from windlass.control.people.callers import PEOPLE, subject_of_person
 from windlass.control.people.members import Invitee, IssuerIdentity, invitee_of, join
 from windlass.control.people.operator_links import adopt_operator_link
 from windlass.control.people.password_hashes import PasswordHashes, check_password, is_outdated
-from windlass.control.people.password_links import RESET, address_of, new_link, url_of_link
+from windlass.control.people.password_links import (
+    INVITATION,
+    RESET,
+    RESET_ALL,
+    address_of,
+    new_link,
+    url_of_link,
+)
 from windlass.control.people.people import person_id_of, record_about_person, rename_person
+from windlass.control.people.second_factors import (
+    FactorSetup,
+    begin_factor,
+    confirm_factor,
+    has_factor,
+    remove_factor,
+    require_code,
+)
 from windlass.control.reporting.security_events import UnusualCaller
 from windlass.core.access import Actor
 from windlass.core.declare.fields import visible
@@ -62,6 +77,16 @@ class SignedIn(Struct, frozen=True):
 
     session: NewBrowserSession
     account: str
+    recovery_codes: list[str] = []
+    """The recovery codes, if the sign-in has made the second factor valid."""
+
+
+class NextStep(Struct, frozen=True):
+    """What is missing for a session. `next`: SECOND_FACTOR, or SIGN_IN after a link was used."""
+
+    next: str
+    setup: FactorSetup | None = None
+    """What the authenticator app needs, if a second factor is required and the person has none yet."""
 
 
 class DescribedLink(Struct, frozen=True):
@@ -99,9 +124,12 @@ class PasswordSignIn:
         return self.is_offered and bool(self._ctx.settings.smtp_host)
 
     async def sign_in(
-        self, email: str, password: str, client: str, browser: KnownBrowser, origin: Origin
-    ) -> SignedIn:
-        """Opens a session with the password. `client`: the address of the client, as the limits count it."""
+        self, email: str, password: str, code: str, client: str, browser: KnownBrowser, origin: Origin
+    ) -> SignedIn | NextStep:
+        """Opens a session with the password, and with a code if the person has a second factor.
+
+        `client`: the address of the client, as the limits count it.
+        """
         self._require_offered()
         ctx, address = self._ctx, address_of(email.strip())
         account = account_subject(ctx, address)
@@ -117,20 +145,49 @@ class PasswordSignIn:
                 why = "A wrong password was sent"
                 self._authenticator.security_events.record_denied(caller, why, origin)
             raise Unauthorized(_WRONG)
-        await self._authenticator.local_person(person.id)  # raises NoMember
+        await self._authenticator.member_with_password(person.id)  # raises NoMember
+        if missing := await self._missing(person, code):
+            return missing
+        if code:
+            await take_or_refuse(ctx, [Limit(f"{account}:code", FOR_ACCOUNT_FROM_ADDRESS)])
         fresh = await self._hashes.hash(password) if is_outdated(person.password) else ""
-        session = await ctx.store.write(lambda tx: self._open(tx, person, limits, fresh, origin))
-        return SignedIn(session, account)
+        session, codes = await ctx.store.write(lambda tx: self._open(tx, person, code, limits, fresh, origin))
+        return SignedIn(session, account, codes)
+
+    async def _missing(self, person: Person, code: str) -> NextStep | None:
+        """Returns what is missing for a session of a person with the right password."""
+        ctx = self._ctx
+        if code:
+            return None
+        if await has_factor(ctx.store.reads, person.id):
+            return NextStep("SECOND_FACTOR")
+        if not ctx.settings.require_second_factor:
+            return None
+        setup = await ctx.store.write(lambda tx: begin_factor(ctx, tx, person))
+        return NextStep("SECOND_FACTOR", setup)
+
+    async def _check_code(self, tx: Tx, person: Person, code: str, origin: Origin) -> list[str]:
+        """Uses up the code, if the person needs one. Returns the recovery codes of a second factor that
+        becomes valid with it."""
+        if await has_factor(tx, person.id):
+            await require_code(self._ctx, tx, person, code, origin)
+        elif self._ctx.settings.require_second_factor:
+            return await confirm_factor(self._ctx, tx, person, code, origin)
+        return []
 
     async def _open(
-        self, tx: Tx, person: Person, limits: list[Limit], fresh: str, origin: Origin
-    ) -> NewBrowserSession:
+        self, tx: Tx, person: Person, code: str, limits: list[Limit], fresh: str, origin: Origin
+    ) -> tuple[NewBrowserSession, list[str]]:
         now = await tx.people.get(person.id)
         if now is None or now.password != person.password:
             raise Unauthorized(_WRONG)  # the password was changed meanwhile
         if fresh:
             await tx.people.rehash(person, fresh)
+        codes = await self._check_code(tx, person, code, origin)
         await forgive(tx, limits)
+        return await self._session(tx, person, origin), codes
+
+    async def _session(self, tx: Tx, person: Person, origin: Origin) -> NewBrowserSession:
         return await open_for(self._ctx, tx, subject_of_person(PEOPLE, person.id), person.email, origin)
 
     # Links
@@ -149,25 +206,50 @@ class PasswordSignIn:
             stamp(opened.link.ends),
         )
 
-    async def use_link(self, code: str, name: str, password: str, client: str, origin: Origin) -> SignedIn:
-        """Accepts an invitation or sets a new password, and opens a session. The link is used up."""
+    async def use_link(
+        self, code: str, name: str, password: str, second: str, client: str, origin: Origin
+    ) -> SignedIn | NextStep:
+        """Accepts an invitation or sets a new password, and opens a session. The link is used up.
+
+        `second`: a code of the second factor. A person who has one must send it here too: otherwise who
+        reads the mails of a person would need nothing else.
+        """
         self._require_offered()
         ctx, opened = self._ctx, await self._find_link(code)
+        person = opened.person
         account = account_subject(ctx, address_of(opened.email))
         hash = ""
-        if opened.invitee is not None and opened.person is not None:
+        if opened.invitee is not None and person is not None:
             await take_or_refuse(ctx, limits_of(account, client, ""))
-            if not await self._hashes.matches(password, opened.person.password):
+            if not await self._hashes.matches(password, person.password):
                 raise Unauthorized(
                     "Send the password that you have here already: the invitation adds an organization to it"
                 )
         else:
             check_password(password, opened.email)
             hash = await self._hashes.hash(password)
+        needs_code = (
+            person is not None
+            and opened.link.purpose != RESET_ALL
+            and await has_factor(ctx.store.reads, person.id)
+        )
+        if needs_code and not second:
+            return NextStep("SECOND_FACTOR")
+        if needs_code:
+            await take_or_refuse(ctx, [Limit(f"{account}:code", FOR_ACCOUNT_FROM_ADDRESS)])
         name = visible(name.strip())[:_LONGEST_NAME] or opened.email.partition("@")[0]
         use = self._accept if opened.invitee is not None else self._reset
-        session = await ctx.store.write(lambda tx: use(tx, opened, name, hash, origin))
-        return SignedIn(session, account)
+
+        async def change(tx: Tx) -> NewBrowserSession | None:
+            owner = await use(tx, opened, name, hash, origin)
+            if await has_factor(tx, owner.id):
+                await require_code(ctx, tx, owner, second, origin)
+            elif ctx.settings.require_second_factor:
+                return None
+            return await self._session(tx, owner, origin)
+
+        session = await ctx.store.write(change)
+        return SignedIn(session, account) if session else NextStep("SIGN_IN")
 
     async def _find_link(self, code: str) -> _OpenedLink:
         store, digest, now = self._ctx.store, tokens.digest(code), self._ctx.clock.now()
@@ -180,7 +262,7 @@ class PasswordSignIn:
         return opened
 
     async def _opened(self, source: Reads, link: PasswordLink) -> _OpenedLink | None:
-        if link.purpose == RESET:
+        if link.purpose != INVITATION:
             person = await source.people.get(link.subject)
             return _OpenedLink(link, person.email, person, None) if person else None
         guest = await source.resources.find(invitation.name, link.subject)
@@ -198,9 +280,7 @@ class PasswordSignIn:
             raise Unauthorized(_GONE)
         return again
 
-    async def _accept(
-        self, tx: Tx, before: _OpenedLink, name: str, hash: str, origin: Origin
-    ) -> NewBrowserSession:
+    async def _accept(self, tx: Tx, before: _OpenedLink, name: str, hash: str, origin: Origin) -> Person:
         opened = await self._take(tx, before)
         invitee, person = opened.invitee, opened.person
         assert invitee is not None
@@ -215,15 +295,15 @@ class PasswordSignIn:
         identity = IssuerIdentity(PEOPLE, person.id, person.email, person.name)
         await join(self._ctx, tx, identity, invitee)
         tx.nudge("tokens")
-        return await open_for(self._ctx, tx, subject_of_person(PEOPLE, person.id), person.email, origin)
+        return person
 
-    async def _reset(
-        self, tx: Tx, before: _OpenedLink, name: str, hash: str, origin: Origin
-    ) -> NewBrowserSession:
+    async def _reset(self, tx: Tx, before: _OpenedLink, name: str, hash: str, origin: Origin) -> Person:
         person = (await self._take(tx, before)).person
         assert person is not None
         await self._set_password(tx, person, hash, origin, keep="")
-        return await open_for(self._ctx, tx, subject_of_person(PEOPLE, person.id), person.email, origin)
+        if before.link.purpose == RESET_ALL:
+            await remove_factor(self._ctx, tx, person, origin)
+        return person
 
     async def _set_password(self, tx: Tx, person: Person, hash: str, origin: Origin, *, keep: str) -> None:
         """Sets a password. Ends all sessions but `keep`, and the links for the former password."""
@@ -283,17 +363,10 @@ class PasswordSignIn:
 
     # One's own account
 
-    async def change_password(
-        self, actor: Actor, password: str, new_password: str, client: str, origin: Origin
-    ) -> None:
+    async def change_password(self, actor: Actor, password: str, new_password: str, origin: Origin) -> None:
         """Changes the password of the caller, and ends all sessions but the present one."""
-        self._require_offered()
-        ctx, person = self._ctx, await self._own(actor)
-        account = account_subject(ctx, person.address)
-        await take_or_refuse(ctx, [Limit(f"{account}:change", FOR_ACCOUNT_FROM_ADDRESS)])
+        ctx, person = self._ctx, await self._own_with_password(actor, password)
         check_password(new_password, person.email, "new_password")
-        if not await self._hashes.matches(password, person.password):
-            raise Invalid("password: is not your present password")
         hash = await self._hashes.hash(new_password)
 
         async def change(tx: Tx) -> None:
@@ -303,6 +376,40 @@ class PasswordSignIn:
             await self._set_password(tx, person, hash, origin, keep=actor.session)
 
         await ctx.store.write(change)
+
+    async def begin_factor(self, actor: Actor, password: str) -> FactorSetup:
+        """Begins to add a second factor to the caller. A session alone is not enough, because it may be
+        stolen."""
+        person = await self._own_with_password(actor, password)
+        return await self._ctx.store.write(lambda tx: begin_factor(self._ctx, tx, person))
+
+    async def confirm_factor(self, actor: Actor, code: str, origin: Origin) -> list[str]:
+        ctx, person = self._ctx, await self._own(actor)
+        account = account_subject(ctx, person.address)
+        await take_or_refuse(ctx, [Limit(f"{account}:change", FOR_ACCOUNT_FROM_ADDRESS)])
+
+        async def change(tx: Tx) -> list[str]:
+            codes = await confirm_factor(ctx, tx, person, code, origin)
+            await tx.browser_sessions.end_all_but(actor.subject, actor.session)
+            tx.nudge("tokens")
+            return codes
+
+        return await ctx.store.write(change)
+
+    async def remove_factor(self, actor: Actor, password: str, origin: Origin) -> None:
+        person = await self._own_with_password(actor, password)
+        if self._ctx.settings.require_second_factor:
+            raise Conflict("Ask the operator: a second factor is required here (require_second_factor)")
+        await self._ctx.store.write(lambda tx: remove_factor(self._ctx, tx, person, origin))
+
+    async def _own_with_password(self, actor: Actor, password: str) -> Person:
+        self._require_offered()
+        ctx, person = self._ctx, await self._own(actor)
+        account = account_subject(ctx, person.address)
+        await take_or_refuse(ctx, [Limit(f"{account}:change", FOR_ACCOUNT_FROM_ADDRESS)])
+        if not await self._hashes.matches(password, person.password):
+            raise Invalid("password: is not your present password")
+        return person
 
     async def rename(self, actor: Actor, name: str, origin: Origin) -> None:
         person = await self._own(actor)

@@ -18,7 +18,7 @@ from windlass.core.access import Actor, ResourceLocation, Scope, may_below
 from windlass.core.declare.stored import rewritten
 from windlass.core.words.events import Event
 from windlass.families.member import MemberReset, PasswordLinkShown, member
-from windlass.store import Tx
+from windlass.store import Row, Tx
 from windlass.store.tables.people import Person
 
 _HEAD = subject_of_person(PEOPLE, "")
@@ -67,12 +67,33 @@ async def create_invitation_link(ctx: Context, tx: Tx, call: Call) -> Reply:
     return Reply(encode(PasswordLinkShown(url_of_link(ctx, link), stamp(link.ends))))
 
 
+@writes("member.resetSecondFactor")
+async def reset_second_factor(ctx: Context, tx: Tx, call: Call) -> Reply:
+    """Removes the second factor of a member who has lost it. The password is still needed to sign in."""
+    row, person = await _person_to_help(ctx, tx, call)
+    await tx.second_factors.forget(person.id)
+    await emit_asked(ctx, tx, Event.SECOND_FACTOR_REMOVED, row, call, {})
+    return Reply()
+
+
 @writes("member.createPasswordReset")
 async def create_reset_link(ctx: Context, tx: Tx, call: Call) -> Reply:
     """Creates a link with which a member chooses a new password.
 
     Who has the link can sign in as the member. Therefore the caller must be an Admin of all organizations
     of the member: otherwise an Admin of one could get into another.
+    """
+    row, person = await _person_to_help(ctx, tx, call)
+    link = await new_link(tx, RESET, person.id)
+    await emit_asked(ctx, tx, Event.PASSWORD_LINK_CREATED, row, call, {})
+    return Reply(encode(PasswordLinkShown(url_of_link(ctx, link), stamp(link.ends))))
+
+
+async def _person_to_help(ctx: Context, tx: Tx, call: Call) -> tuple[Row, Person]:
+    """Returns a member with the person who has lost a password or a second factor.
+
+    Who helps can sign in as the member. Therefore the caller must be an Admin of all organizations of the
+    member: otherwise an Admin of one could get into another.
     """
     org, sent = await parent_of(tx, call), call.sent(MemberReset)
     _require_passwords(ctx)
@@ -89,9 +110,7 @@ async def create_reset_link(ctx: Context, tx: Tx, call: Call) -> Reply:
                 "Ask the operator of this server to run `windlass user reset EMAIL`: this person is a "
                 "member of another organization too, of which you are not an Admin"
             )
-    link = await new_link(tx, RESET, person.id)
-    await emit_asked(ctx, tx, Event.PASSWORD_LINK_CREATED, row, call, {})
-    return Reply(encode(PasswordLinkShown(url_of_link(ctx, link), stamp(link.ends))))
+    return row, person
 
 
 def _require_passwords(ctx: Context) -> None:

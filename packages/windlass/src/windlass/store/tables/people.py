@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from windlass.store.tables import second_factors
 from windlass.store.tables.table import ChangeSession, Table, columns, places
 
 
@@ -45,6 +46,10 @@ FORGET: Final = "DELETE FROM person WHERE id = $1"
 SWEEP: Final = """
 DELETE FROM person WHERE created < $1 AND NOT EXISTS (
     SELECT 1 FROM identity WHERE identity.issuer = $2 AND identity.subject = person.id)"""
+SWEEP_FACTORS: Final = tuple(
+    f"DELETE FROM {table} WHERE NOT EXISTS (SELECT 1 FROM person WHERE person.id = {table}.person)"
+    for table in ("second_factor", "recovery_code")
+)
 LINK: Final = f"SELECT {_LINK} FROM password_link WHERE digest = $1 AND ends > $2"
 ADD_LINK: Final = f"""
 INSERT INTO password_link ({_LINK}) VALUES ({places(len(PasswordLink.__struct_fields__))})"""
@@ -93,8 +98,10 @@ class PeopleChanges(PeopleTable):
         await self._session.all(RENAME, name, id)
 
     async def forget(self, id: str) -> None:
-        """Removes a person, with the links to choose a password."""
+        """Removes a person, with the second factor and the links to choose a password."""
         await self._session.all(FORGET, id)
+        for statement in (second_factors.FORGET, second_factors.FORGET_CODES):
+            await self._session.all(statement, id)
         await self.forget_links(id)
 
     async def add_link(self, link: PasswordLink) -> None:
@@ -114,3 +121,5 @@ class PeopleChanges(PeopleTable):
         """Removes links that have ended, and people who are not a member of any organization any more."""
         await self._session.all(SWEEP_LINKS, self._session.now)
         await self._session.all(SWEEP, before, issuer)
+        for statement in SWEEP_FACTORS:
+            await self._session.all(statement)

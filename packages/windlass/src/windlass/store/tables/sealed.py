@@ -70,7 +70,19 @@ PLAN: Final = SealedColumn(
     "terraform_plan", "sealed", ("deployment",), ("org", "service", "deployment", ":plan")
 )
 OUTPUTS: Final = SealedColumn("job_output", "sealed", ("job",), ("org", "job", ":outputs"))
-COLUMNS: Final = (RESOURCE, DEPLOYMENT, ANSWER, ONCE, FACT, STATE, RESOURCES, PLAN, OUTPUTS)
+SECOND_FACTOR: Final = SealedColumn("second_factor", "sealed", ("person",), ("person", ":second factor"))
+COLUMNS: Final = (
+    RESOURCE,
+    DEPLOYMENT,
+    ANSWER,
+    ONCE,
+    FACT,
+    STATE,
+    RESOURCES,
+    PLAN,
+    OUTPUTS,
+    SECOND_FACTOR,
+)
 
 
 def _page(sealed: SealedColumn) -> str:

@@ -5,6 +5,7 @@ import { h } from "../dom.js";
 import { mayLeave } from "../edits.js";
 import { ago, exactTime } from "../format.js";
 import { button, confirm, dialog, facts, field, head, link, panel, say, showError, table } from "../parts.js";
+import { codeField, setupPart, showRecoveryCodes } from "../second_factor.js";
 import { people } from "../words_of_people.js";
 import { words } from "../words.js";
 
@@ -35,6 +36,7 @@ export function render(state, place) {
       [words.columns.name, account.name],
       person && [own.name, [person.name, button(own.change, () => rename(state, place), { small: true })]],
       person && [own.passwordAge, [ago(person.password_changed_at), button(own.change, () => changePassword(state, place), { small: true })]],
+      person && [own.factor, person.has_second_factor ? [own.factorOn(person.recovery_codes_left), button(own.factorRemove, () => removeFactor(state, place), { small: true })] : [own.factorOff, button(own.factorAdd, () => addFactor(state, place), { small: true })]],
       [text.kind, account.is_person ? text.person : text.token],
       ...account.organizations.map((org) => [text.organization, [`${org.name} (${org.scopes.join(", ")})`, org.id !== place.org.id && button(text.switchTo, () => place.chooseOrganization(org.id), { small: true })]]),
       [text.ends, account.expires_at && exactTime(account.expires_at)],
@@ -87,6 +89,29 @@ async function changePassword(state, place) {
   if (!isDone) return;
   await state.refreshing.refresh();
   say(own.passwordChanged);
+  place.update();
+}
+
+const passwordField = (input) => field(own.present, input, "", { name: "password" });
+
+async function addFactor(state, place) {
+  const present = h("input", { type: "password", autocomplete: "current-password" });
+  let setup, codes;
+  if (!(await ask(own.factorAdd, "", passwordField(present), own.next, async () => (setup = await api.post("/account/secondFactor", { password: present.value }))))) return;
+  const { input, node } = codeField();
+  const confirmCode = async () => (codes = (await api.put("/account/secondFactor", { second_factor: input.value.trim() })).data.recovery_codes);
+  if (!(await ask(own.factorAdd, people.factor.add, [setupPart(setup), node], own.confirm, confirmCode))) return;
+  await showRecoveryCodes(codes);
+  await state.refreshing.refresh();
+  say(own.factorAdded);
+  place.update();
+}
+
+async function removeFactor(state, place) {
+  const present = h("input", { type: "password", autocomplete: "current-password" });
+  if (!(await ask(own.factorRemoveTitle, own.factorRemoveWill, passwordField(present), own.factorRemove, () => api.delete("/account/secondFactor", { body: { password: present.value } })))) return;
+  await state.refreshing.refresh();
+  say(own.factorRemoved);
   place.update();
 }
 

@@ -4,7 +4,7 @@ import { api } from "../api.js";
 import { loadDocument } from "../document.js";
 import { h, prose } from "../dom.js";
 import { ago } from "../format.js";
-import { button, code, confirm, showError, dialog, empty, field, head, panel, say, table, copyButton } from "../parts.js";
+import { button, code, confirm, showError, dialog, empty, field, head, menu, panel, say, table, copyButton } from "../parts.js";
 import { refusalOf } from "../rights.js";
 import { crumbs } from "../shell.js";
 import { fieldError } from "../field_errors.js";
@@ -36,7 +36,10 @@ export function render(state, place) {
       { title: words.columns.name, cell: (member) => [h("strong", {}, member.name || member.nickname || member.email), member.name && h("p", { class: "muted" }, member.email)] },
       ...roles.map((role) => ({ title: role.name, kind: "choice", cell: (member) => h("input", { type: "radio", name: `role-${member.id}`, checked: member.role_id === role.id, disabled: Boolean(refusal) && member.role_id !== role.id, "aria-label": text.roleOf(role.name, member.email), title: refusal || role.description, onchange: () => change(state, place, member, role) }) })),
       { title: text.since, cell: (member) => ago(member.created_at) },
-      ways.password && { title: "", cell: (member) => button(links.resetButton, () => resetPassword(state, member), { small: true, plain: true, needs: ["POST", `${base}/member/passwordReset`] }) },
+      ways.password && { title: "", cell: (member) => menu(links.help(member.email), [
+        button(links.resetButton, () => resetPassword(state, member), { plain: true, needs: ["POST", `${base}/member/passwordReset`] }),
+        button(links.factorButton, () => removeFactor(member, state), { plain: true, needs: ["POST", `${base}/member/secondFactorReset`] }),
+      ]) },
       { title: "", cell: (member) => button(words.remove.button, () => remove(state, place, member), { small: true, plain: true, danger: true, needs: ["DELETE", `${base}/member`] }) },
     ].filter(Boolean), members, { label: text.title }) : empty(text.empty, button(text.invite, () => invite(state, place), { main: true, needs: ["POST", `${base}/inviteMember`] })),
     h("dl", { class: "facts legend" }, roles.map((role) => h("div", {}, h("dt", {}, role.name), h("dd", { class: "muted" }, role.description)))),
@@ -83,6 +86,12 @@ const showLink = (title, about, url) => dialog(title, (finish) => [h("p", {}, ab
 async function newLink(state, { id, email }) {
   const made = await api.post(`${state.base}/inviteMember/${id}/link`);
   await showLink(links.newLinkTitle(email), links.linkOnce, made.url);
+}
+
+async function removeFactor({ id, email }, { base }) {
+  if (!(await confirm(links.factorTitle(email), links.factorWill, { action: links.factorButton, danger: true }))) return;
+  await api.post(`${base}/member/secondFactorReset`, { user_id: id });
+  say(links.factorRemoved(email));
 }
 
 async function resetPassword(state, member) {

@@ -3,6 +3,7 @@
 import { api, hasKey, keepKey } from "../api.js";
 import { fill, h, prose } from "../dom.js";
 import { button, errorText, field } from "../parts.js";
+import { codeField } from "../second_factor.js";
 import { people } from "../words_of_people.js";
 
 const text = people.link;
@@ -25,10 +26,19 @@ export async function drawPasswordLink(app, { secret, done, leave }) {
   const trouble = h("p", { class: "trouble", role: "alert" });
   const name = h("input", { type: "text", autocomplete: "name", value: link.name });
   const password = h("input", { type: "password", name: "password", autocomplete: link.has_password ? "current-password" : "new-password", required: true });
+  const second = h("div", {});
+  let factor;
   const run = async () => {
     fill(trouble);
     try {
-      keepKey((await api.quietly("PUT", "/account/passwordLink", { code: secret, password: password.value, name: name.value.trim() })).page_key);
+      const answer = await api.quietly("PUT", "/account/passwordLink", { code: secret, password: password.value, name: name.value.trim(), second_factor: factor?.input.value.trim() });
+      if (answer.next === "SIGN_IN") return leave(text.signInNow);
+      if (answer.next) {
+        factor = codeField();
+        fill(second, h("p", { class: "muted" }, people.factor.lost), factor.node);
+        return factor.input.focus();
+      }
+      keepKey(answer.page_key);
       password.value = "";
     } catch (error) {
       return fill(trouble, prose(errorText(error).replace(/^password: /, `${text.password} `)));
@@ -46,6 +56,7 @@ export async function drawPasswordLink(app, { secret, done, leave }) {
       link.has_password && h("p", {}, text.present),
       isInvitation && !link.has_password && field(text.name, name),
       field(text.password, password, link.has_password ? "" : text.help),
+      second,
       !isInvitation && h("p", { class: "muted" }, text.signsOut),
       h("div", { class: "actions" }, h("button", { type: "submit", class: "button main" }, isInvitation ? text.join : text.save), button(text.toSignIn, () => leave(), { plain: true }))));
   document.title = `${title} · Windlass`;

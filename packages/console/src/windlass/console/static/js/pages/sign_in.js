@@ -3,6 +3,7 @@
 import { api, beginSignIn, keepKey } from "../api.js";
 import { fill, h, prose } from "../dom.js";
 import { button, code, errorText, field } from "../parts.js";
+import { codeField, setupPart, showRecoveryCodes } from "../second_factor.js";
 import { people } from "../words_of_people.js";
 import { words } from "../words.js";
 
@@ -58,19 +59,31 @@ function passwordForm({ ways, attempt, told, done }) {
   const { signIn } = people;
   const email = h("input", { type: "email", name: "email", autocomplete: "username", required: true });
   const password = h("input", { type: "password", name: "password", autocomplete: "current-password", required: true });
+  const second = h("div", {});
+  let factor;
   const run = () => attempt(async () => {
     if (!form.reportValidity()) return;
-    keepKey((await api.quietly("POST", "/account/browserSession", { email: email.value.trim(), password: password.value })).page_key);
+    const sent = { email: email.value.trim(), password: password.value, second_factor: factor?.input.value.trim() };
+    const answer = await api.quietly("POST", "/account/browserSession", sent);
+    if (answer.next) return askForCode(answer.setup);
+    keepKey(answer.page_key);
     password.value = "";
+    if (answer.recovery_codes) await showRecoveryCodes(answer.recovery_codes);
     await done();
   });
+  const askForCode = (setup) => {
+    factor = codeField();
+    fill(second, setup ? [h("p", {}, people.factor.setup), setupPart(setup)] : h("p", { class: "muted" }, people.factor.lost), factor.node);
+    factor.input.focus();
+  };
+  for (const input of [email, password]) input.addEventListener("input", () => fill(second, (factor = undefined)));
   const askForMail = () => attempt(async () => {
     if (!email.reportValidity()) return;
     await api.quietly("POST", "/account/passwordReset", { email: email.value.trim() });
     fill(told, signIn.sent);
   });
   const form = h("form", { class: "panel", novalidate: true, onsubmit: (event) => (event.preventDefault(), run()) },
-    field(signIn.email, email), field(signIn.password, password),
+    field(signIn.email, email), field(signIn.password, password), second,
     h("div", { class: "actions" }, h("button", { type: "submit", class: "button main" }, text.button)));
   const forgotten = h("details", { class: "panel" }, h("summary", {}, signIn.forgot),
     ways.password_reset ? [h("p", { class: "muted" }, signIn.forgotMail), button(signIn.send, askForMail)] : [h("p", { class: "muted" }, signIn.forgotAdmin), code("windlass user reset EMAIL")]);
