@@ -41,13 +41,16 @@ def test_the_search_finds_texts_that_no_page_uses(tmp_path: Path) -> None:
 def test_the_search_finds_undefined_and_inline_texts(tmp_path: Path) -> None:
     node = program("node")
     (tmp_path / "words.js").write_text("export const words = { a: { b: 'c' } };\n")
+    (tmp_path / "words_of_shops.js").write_text("export const shops = { d: 'e' };\n")
     (tmp_path / "page.js").write_text(
-        'const text = words.a;\nuse(text.b, text.x, words.y, "Read the manual");\n'
+        'import { shops } from "./words_of_shops.js";\n'
+        'const text = words.a;\nuse(text.b, text.x, words.y, shops.d, shops.z, "Read the manual");\n'
     )
     script = Path(__file__).with_name("missing_texts.mjs")
     done = subprocess.run([node, str(script), str(tmp_path)], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == [
         'page.js: "Read the manual"',
         "page.js: words.y",
+        "page.js: shops.z",
         "page.js: text.x",
     ]
