@@ -41,7 +41,7 @@ def test_the_span_of_the_charts_is_chosen_and_each_line_is_named(
     page.route(f"{server.url}/application/{app}/metrics", answer)
     page.goto(f"{server.url}/console/application/{app}/metrics")
     requests = page.get_by_role("figure", name="Requests")
-    expect(requests.locator(".legend-item")).to_have_text(["2xx5/s", "5xx1/s"])
+    expect(requests.locator(".legend-item")).to_have_text(["2xx 5/s", "5xx 1/s"])
     expect(requests.locator("path.area")).to_have_count(2)
     first = requests.locator(".axis span").first
     before = first.inner_text()

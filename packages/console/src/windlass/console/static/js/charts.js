@@ -18,7 +18,7 @@ export function chart({ title, times, lines, format }) {
   // The value of now: an instance that is gone has none.
   const now = lines.map(({ name, values }, index) => ({ name, index, value: values.slice(-3).findLast((value) => value !== null) })).filter(({ value }) => value !== undefined);
   return h("figure", { class: "chart", "aria-label": `${title}: ${now.map(({ name, value }) => `${name} ${format(value)}`).join(", ")}` },
-    h("figcaption", {}, h("span", {}, title), h("span", { class: "now" }, now.map(({ name, index, value }) => h("span", { class: "legend-item" }, lines.length > 1 && [h("span", { class: `swatch ${kindOf(name, index)}`, "aria-hidden": "true" }), h("span", { class: "muted" }, name)], h("strong", {}, format(value)), " ")))),
+    h("figcaption", {}, h("span", {}, title), h("span", { class: "now" }, now.map(({ name, index, value }) => h("span", { class: "legend-item" }, lines.length > 1 && [h("span", { class: `swatch ${kindOf(name, index)}`, "aria-hidden": "true" }), h("span", { class: "muted" }, name, " ")], h("strong", {}, format(value)), " ")))),
     h("div", { class: "plot" }, h("span", { class: "tick muted", "aria-hidden": "true" }, format(most)), h("span", { class: "tick least muted", "aria-hidden": "true" }, format(0)),
     svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-hidden": "true", onmousemove: (event) => point(event, { times, lines, format, x }), onmouseleave: unpoint },
       [0, 0.5, 1].map((part) => svg("line", { class: "grid", x1: PAD.left, x2: WIDTH - PAD.right, y1: y(most * part), y2: y(most * part) })),
