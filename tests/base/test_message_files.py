@@ -175,13 +175,13 @@ class Anywhere(int):
 def moved(monkeypatch):
     """A program that sets its position back all the time: deterministic, where one beside us would be late
     at times."""
-    real = message_files._position
+    real = message_files._peek_offset
 
     def position(sock: socket.socket) -> int:
         sock.setsockopt(socket.SOL_SOCKET, PEEK_OFFSET, -1)
         return real(sock)
 
-    monkeypatch.setattr(message_files, "_position", position)
+    monkeypatch.setattr(message_files, "_peek_offset", position)
     return position
 
 
@@ -198,7 +198,7 @@ def test_without_the_check_of_the_peek_offset_the_first_message_would_be_read_fo
     hold, moved, monkeypatch, most
 ):
     """As long as there was no limit of messages."""
-    monkeypatch.setattr(message_files, "_position", lambda sock: Anywhere(moved(sock)))
+    monkeypatch.setattr(message_files, "_peek_offset", lambda sock: Anywhere(moved(sock)))
     monkeypatch.setattr(message_files, "_MOST_MESSAGES", most)
     facts = files_in_messages(hold(lambda: send(messages=3)))
     assert len([*islice(facts, 20_000)]) == (most if most == 10_000 else 20_000)

@@ -167,7 +167,7 @@ def test_a_copy_of_etc_contains_no_private_file_that_appears_later(tmp_path, mac
 
 
 def test_a_copy_of_etc_is_updated_when_files_of_the_machine_change(tmp_path, machine, monkeypatch):
-    monkeypatch.setattr(module, "_STAYS", -1)
+    monkeypatch.setattr(module, "_CACHE_SECONDS", -1)
     copy = Path(copied(tmp_path, machine)["/etc"])
     before = (copy / "hosts").stat().st_ino
     (machine / "hosts").write_text("changed")

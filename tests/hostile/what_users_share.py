@@ -362,7 +362,7 @@ async def test_memory_files_of_a_program_that_is_not_dumpable_count_as_its_memor
 async def test_without_copied_file_descriptors_memory_files_of_a_program_that_is_not_dumpable_would_not_count(
     tmp_path, hides, monkeypatch
 ):
-    monkeypatch.setattr(live_thread, "_copies", lambda pid: iter(()))
+    monkeypatch.setattr(live_thread, "_copies_of_files", lambda pid: iter(()))
     assert await forbid(tmp_path, hides, 4) == 0
 
 

@@ -179,7 +179,7 @@ async def test_a_stop_that_is_killed_halfway_is_finished_by_the_next_start(left,
     async def killed(*_: Any) -> None:
         raise SystemExit(137)
 
-    monkeypatch.setattr(stopping, "_carry_out", killed)
+    monkeypatch.setattr(stopping, "_wait_until_stopped", killed)
     with pytest.raises(SystemExit):
         await apart(stopping.here(settings, sure, parts=fake_parts(engine)))
     clock = HandClock(SystemClock().now() + SECOND)

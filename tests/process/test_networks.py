@@ -279,7 +279,7 @@ def test_a_service_named_like_the_machine_is_resolved_by_others_under_that_name(
     assert f"127.0.0.1 {machine}" in (tmp_path / "hosts").read_text()
     networks._write_hosts(tmp_path / "hosts", ["198.18.128.1 db"])
     assert f"127.0.0.1 {machine}" not in (tmp_path / "hosts").read_text()
-    assert networks._services(tmp_path / "hosts") == ["198.18.128.1 db"]
+    assert networks._service_lines(tmp_path / "hosts") == ["198.18.128.1 db"]
 
 
 def start_beside_left_tables(rig, answer) -> None:

@@ -102,7 +102,7 @@ def test_while_a_server_reads_output_the_bounding_process_erases_nothing(tmp_pat
     output = write(tmp_path / "services" / SERVICE / "1-0", bytes(3 * BACKLOG))
     before = output.stat().st_blocks
     monkeypatch.setattr(unread_output, "EVERY", 0)
-    monkeypatch.setattr(unread_output, "_runs", lambda home: True)
+    monkeypatch.setattr(unread_output, "_is_running", lambda home: True)
     lock = filelock.try_hold(tmp_path / READER_LOCK)
     assert lock is not None
     unread_output.main(str(tmp_path), str(BACKLOG))

@@ -56,7 +56,7 @@ async def test_a_waiting_server_start_identifies_itself_as_windlass_on_its_port(
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         port = listening.getsockname()[1]
-        async with start_wait._answering(listening, "it waits"):
+        async with start_wait._answer_while_waiting(listening, "it waits"):
             assert await asyncio.to_thread(is_windlass, "127.0.0.1", port)
 
 

@@ -31,7 +31,7 @@ class Bridge:
 @pytest.fixture
 def bridge(monkeypatch):
     made = Bridge()
-    monkeypatch.setattr(leftover_steps, "_count", made.count)
+    monkeypatch.setattr(leftover_steps, "_count_interfaces", made.count)
     monkeypatch.setattr(leftover_steps, "_PAUSE", 0.001)
     monkeypatch.setattr(leftover_steps, "_SOON", 0.01)
     return made

@@ -133,7 +133,7 @@ async def test_a_hanging_disk_delays_only_requests_that_read_files(town, tmp_pat
     shop = await town.instance("blog")
     await town.router.set("blog", [route([shop.endpoint], "blog", ["blog.localhost"])])
     await serve(town, tmp_path)
-    plain = site_files._content
+    plain = site_files._read_content
 
     def hang(path, size):
         loop.call_soon_threadsafe(hanging.set)
@@ -141,7 +141,7 @@ async def test_a_hanging_disk_delays_only_requests_that_read_files(town, tmp_pat
         return plain(path, size)
 
     await town.ask(request("/about"))
-    monkeypatch.setattr(site_files, "_content", hang)
+    monkeypatch.setattr(site_files, "_read_content", hang)
     waiting = [asyncio.create_task(town.ask(request("/"))) for _ in range(3)]
     await hanging.wait()
     assert (await town.ask(request(host="blog.localhost"))).body == b"blog"
@@ -152,13 +152,13 @@ async def test_a_hanging_disk_delays_only_requests_that_read_files(town, tmp_pat
 
 async def test_concurrent_requests_for_a_file_load_it_once(town, tmp_path, monkeypatch):
     loaded: list[str] = []
-    plain = site_files._content
+    plain = site_files._read_content
 
     def note(path, size):
         loaded.append(path)
         return plain(path, size)
 
-    monkeypatch.setattr(site_files, "_content", note)
+    monkeypatch.setattr(site_files, "_read_content", note)
     await serve(town, tmp_path)
     said = await asyncio.gather(*(town.ask(request("/")) for _ in range(20)))
     assert {answer.body for answer in said} == {PAGE}

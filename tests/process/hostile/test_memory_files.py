@@ -49,7 +49,7 @@ def way(request) -> str:
 
 @pytest.fixture
 def uncounted(monkeypatch):
-    monkeypatch.setattr(process_memory, "_files_held", lambda pids: 0)
+    monkeypatch.setattr(process_memory, "_measure_memory_files", lambda pids: 0)
     monkeypatch.setattr(process_memory, "hidden_memory", lambda: 0)
     monkeypatch.setattr(resource_monitor, "hidden_memory", lambda: 0)
 

@@ -295,7 +295,7 @@ def test_the_seccomp_filter_is_loaded_before_privileges_are_dropped(monkeypatch)
     done: list[str] = []
     for module, name in ((socket_filter, "restrict"), (cell_entry, "drop_privileges")):
         monkeypatch.setattr(module, name, lambda *_, name=name, **__: done.append(name))
-    for name in ("_limit", "_rules"):
+    for name in ("_set_limits", "_landlock_rules"):
         monkeypatch.setattr(cell_entry, name, lambda cell: None)
     for name in ("prctl", "new_keyring"):
         monkeypatch.setattr(calls, name, lambda *_: None)

@@ -222,6 +222,8 @@ def test_a_symlink_below_the_data_folder_is_not_mounted_into_a_cell(tmp_path):
         "x", readable=[data / "real", data / "link"], writable=[data / "link" / "below"], temporary=data
     )
     assert cell is not None
-    shown = {place.path for place in mounts._places(cell)}  # the source of a mount, before it is mounted
+    shown = {
+        place.path for place in mounts._mount_points(cell)
+    }  # the source of a mount, before it is mounted
     assert str(data / "real") in shown
     assert not {str(data / "link"), str(data / "link" / "below")} & shown

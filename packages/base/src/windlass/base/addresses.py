@@ -51,7 +51,7 @@ _UNUSED_NETWORKS = (
 _NOT_PUBLIC_4 = tuple(map(IPv4Network, (*CLOSED_NETWORKS, *_UNUSED_NETWORKS)))
 # IANA assigns public addresses only from 2000::/3. Loopback, private, link-local, multicast, IPv4-mapped and
 # NAT64 addresses are outside that network.
-_HANDED_OUT_6 = IPv6Network("2000::/3")
+_GLOBAL_UNICAST_6 = IPv6Network("2000::/3")
 _NOT_PUBLIC_6 = tuple(
     map(
         IPv6Network,
@@ -77,7 +77,9 @@ class Reach:
     def __init__(self, allowed: Iterable[str] = (), *, loopback: bool = False, public: bool = True) -> None:
         """Allows the listed networks. `public` and `loopback` allow all public and loopback addresses."""
         self._public = public
-        self._allowed = tuple(_network(network) for network in (*allowed, *(LOOPBACK if loopback else ())))
+        self._allowed = tuple(
+            _parse_network(network) for network in (*allowed, *(LOOPBACK if loopback else ()))
+        )
 
     def admits(self, address: Address) -> bool:
         return (self._public and is_public(address)) or self.names(address)
@@ -90,18 +92,18 @@ class Reach:
 def is_public(address: Address) -> bool:
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _NOT_PUBLIC_4)
-    return address in _HANDED_OUT_6 and not any(address in network for network in _NOT_PUBLIC_6)
+    return address in _GLOBAL_UNICAST_6 and not any(address in network for network in _NOT_PUBLIC_6)
 
 
 def host(text: str) -> str | Address:
     """Parses the host of a URL. Returns a name in lower case without its final dot, or an address."""
     if text.startswith("["):
-        return _address(text[1:-1], IPv6Address) if text.endswith("]") else _refuse(text)
+        return _parse_address(text[1:-1], IPv6Address) if text.endswith("]") else _refuse(text)
     name = text.lower().removesuffix(".")
     # As in browsers, a host that ends in a number is an address. The C library reads 127.1, 0x7f.1,
     # 017700000001 and 2130706433 all as 127.0.0.1; this parser accepts only the usual notation.
     if _NUMBER.fullmatch(name.rpartition(".")[2]):
-        return _address(text, IPv4Address)
+        return _parse_address(text, IPv4Address)
     if len(name) > 253 or not _NAME.fullmatch(name):
         return _refuse(text)
     return name
@@ -127,7 +129,7 @@ async def in_a_thread(ask: Callable[[], T]) -> T:
     return await answer
 
 
-def _address(text: str, kind: type[IPv4Address] | type[IPv6Address]) -> Address:
+def _parse_address(text: str, kind: type[IPv4Address] | type[IPv6Address]) -> Address:
     try:
         address = kind(text)
     except ValueError as error:
@@ -143,7 +145,7 @@ def _refuse(text: str) -> str:
     raise BadHost("is not a host name")
 
 
-def _network(text: str) -> Network:
+def _parse_network(text: str) -> Network:
     try:
         return ip_network(text, strict=False)
     except ValueError as error:

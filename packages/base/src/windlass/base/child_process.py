@@ -52,7 +52,7 @@ class ChildProcess:
         program.returncode = 0  # the child still runs: this keeps the Popen object from waiting for it
         # The child runs for a moment with the old score: setting it earlier would need `fork` or a shell.
         set_oom_score(STEPS, program.pid)
-        with on_failure(partial(_end_now, program.pid)):
+        with on_failure(partial(_kill_and_reap, program.pid)):
             return cls(program.pid)
 
     def listen(self, output: int, errors: int) -> None:
@@ -137,6 +137,6 @@ class _OutputPipe(asyncio.ReadTransport):
             self.close()
 
 
-def _end_now(pid: int) -> None:
+def _kill_and_reap(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)

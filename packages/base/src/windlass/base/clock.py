@@ -97,11 +97,11 @@ class SystemClock:
 
 def stamp(ms: int) -> str:
     """Formats a time, such as `2026-01-31T09:05:00.007Z`."""
-    return f"{_to_the_second(ms // SECOND)}.{ms % SECOND:03d}Z"
+    return f"{_format_seconds(ms // SECOND)}.{ms % SECOND:03d}Z"
 
 
 @lru_cache(8)
-def _to_the_second(seconds: int) -> str:
+def _format_seconds(seconds: int) -> str:
     """Formats a time without milliseconds. Cached, because many time stamps share a second."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 

@@ -229,15 +229,15 @@ def heaviest(
     own, counts_together = uses, False
     if orgs and (payers is not None or len({orgs[key] for key in uses}) > 1):
         weights = (held or {}) if space.unit == "bytes" else {}
-        own, counts_together = _of_heaviest(space, own, uses, orgs, weights, payers), True
+        own, counts_together = _within_largest_group(space, own, uses, orgs, weights, payers), True
     if environments and len({environments[key] for key in own}) > 1:
-        part = _of_heaviest(space, own, uses, environments)
+        part = _within_largest_group(space, own, uses, environments)
         own, counts_together = part or own, counts_together or bool(part)
     largest = max(own, key=lambda key: own[key].whole(space), default=None)
-    return _heaviest(space, own, uses) or (largest if counts_together else None)
+    return _largest_cause(space, own, uses) or (largest if counts_together else None)
 
 
-def _of_heaviest(
+def _within_largest_group(
     space: DiskSpace,
     candidates: Mapping[K, DiskShare],
     all_uses: Mapping[K, DiskShare],
@@ -254,7 +254,7 @@ def _of_heaviest(
         group = groups[key]
         sums[group] = sums[group] + use if group in sums else use
     possible = {groups[key] for key in candidates if payers is None or groups[key] in payers}
-    reasons = _reasons(space, sums, sums, {group: use.whole(space) for group, use in sums.items()})
+    reasons = _causes_of_shortage(space, sums, sums, {group: use.whole(space) for group, use in sums.items()})
     heaviest_group = max(
         (group for group in reasons if group in possible),
         key=lambda group: sums[group].size(space) + weights.get(group, 0),
@@ -263,15 +263,17 @@ def _of_heaviest(
     return {key: use for key, use in candidates.items() if groups[key] == heaviest_group}
 
 
-def _heaviest(
+def _largest_cause(
     space: DiskSpace, candidates: Mapping[K, DiskShare], all_uses: Mapping[K, DiskShare]
 ) -> K | None:
     """Returns the largest candidate among the causes of the shortage; None if there is no cause."""
     sizes = {key: use.size(space) for key, use in candidates.items()}
-    return max(_reasons(space, candidates, all_uses, sizes), key=lambda key: sizes[key], default=None)
+    return max(
+        _causes_of_shortage(space, candidates, all_uses, sizes), key=lambda key: sizes[key], default=None
+    )
 
 
-def _reasons(
+def _causes_of_shortage(
     space: DiskSpace,
     candidates: Mapping[K, DiskShare],
     all_uses: Mapping[K, DiskShare],
@@ -299,7 +301,7 @@ def measure(places: Iterable[Path], since: float = 0, new_since: float = 0) -> A
 
 def measure_with_all(places: Iterable[Path], since: float, new_since: float) -> tuple[Amount, int]:
     """Measures like `measure`, and returns the bytes of all files as well, including unchanged files."""
-    count = _Count(since, new_since)
+    count = _UsageCounter(since, new_since)
     is_hidden, waiting = False, [str(place) for place in places]
     while waiting:
         place = waiting.pop()
@@ -321,7 +323,7 @@ def measure_with_all(places: Iterable[Path], since: float, new_since: float) -> 
     return count.amount() + Amount(is_hidden=is_hidden), count.all_bytes
 
 
-class _Count:
+class _UsageCounter:
     """Adds up the sizes of files."""
 
     def __init__(self, since: float, new_since: float) -> None:
@@ -360,7 +362,7 @@ def unlinked(find: Callable[[], Collection[int]], folder: Path, new_since: float
                     files[facts.st_ino] = facts
     except UnseenFiles:
         return Amount(is_hidden=True)
-    count = _Count(0, new_since)
+    count = _UsageCounter(0, new_since)
     for facts in files.values():
         if stat.S_ISREG(facts.st_mode):
             count.add(facts)

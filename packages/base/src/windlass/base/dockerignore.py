@@ -40,7 +40,7 @@ class Ignore(Struct, frozen=True):
         folder is ignored, unless a later pattern re-includes it."""
         ignored = False
         for pattern in self.patterns:
-            if pattern.keeps == ignored and _fits_or_above(path.parts, pattern.parts):
+            if pattern.keeps == ignored and _matches_path_or_parent(path.parts, pattern.parts):
                 ignored = not pattern.keeps
         return ignored
 
@@ -58,7 +58,7 @@ class Ignore(Struct, frozen=True):
 def read(text: str) -> Ignore:
     lines = map(str.strip, text.removeprefix("\ufeff").splitlines())
     rules = (line for line in lines if line and not line.startswith("#"))
-    return Ignore(tuple(filter(None, map(_pattern, rules))))
+    return Ignore(tuple(filter(None, map(_parse_pattern, rules))))
 
 
 def read_for_dockerfile(root: Path, dockerfile: PurePosixPath | None = None) -> Ignore:
@@ -85,7 +85,7 @@ def _read_file(file: Path, name: str) -> Ignore:
     return ignore
 
 
-def _pattern(line: str) -> Pattern | None:
+def _parse_pattern(line: str) -> Pattern | None:
     keeps = line.startswith("!")
     parts: list[str] = []
     for part in line.removeprefix("!").strip().split("/"):
@@ -99,10 +99,10 @@ def _pattern(line: str) -> Pattern | None:
 
 
 def _compiled_part(text: str) -> Part:
-    return None if text == "**" else _form(text)
+    return None if text == "**" else _compile_glob(text)
 
 
-def _fits_or_above(path: Sequence[str], pattern: Sequence[Part]) -> bool:
+def _matches_path_or_parent(path: Sequence[str], pattern: Sequence[Part]) -> bool:
     """Returns whether a pattern matches a path or one of its parent folders.
 
     `here` contains the indexes of the pattern segments that may match next.
@@ -140,7 +140,7 @@ def _past_stars(here: list[int], pattern: Sequence[Part]) -> Collection[int]:
 
 
 @lru_cache(maxsize=MOST)
-def _form(pattern: str) -> re.Pattern[str]:
+def _compile_glob(pattern: str) -> re.Pattern[str]:
     # fnmatch has no escapes, and writes `[!a]` for `[^a]`. Its expressions never backtrack over a star.
     plain = re.sub(r"\\(.)", lambda match: f"[{match[1]}]", pattern.replace("[^", "[!"))
     return re.compile(fnmatch.translate(plain))

@@ -21,7 +21,7 @@ def erase(path: Path) -> None:
         return
     for attempt in range(1, _TRIES + 1):
         try:
-            _erase(path)
+            _erase_tree(path)
             return
         except FileNotFoundError:
             if not path.exists():
@@ -33,7 +33,7 @@ def erase(path: Path) -> None:
             time.sleep(_PAUSE)
 
 
-def _erase(path: Path) -> None:
+def _erase_tree(path: Path) -> None:
     """Erases a folder tree. Moves each folder up to the top level first.
 
     A program may have made a tree that is deeper than the maximum length of a path, or than the maximum

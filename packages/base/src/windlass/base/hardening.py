@@ -31,7 +31,7 @@ def wipe_variables(names: Collection[str]) -> None:
     Removing a variable from `os.environ` does not change that memory. Remove the variables there first,
     because nothing may refer to the memory afterwards.
     """
-    start, end = _block()
+    start, end = _environment_block()
     encoded_names = {os.fsencode(name) for name in names}
     at = start
     for word in ctypes.string_at(start, end - start).split(b"\0"):
@@ -40,7 +40,7 @@ def wipe_variables(names: Collection[str]) -> None:
         at += len(word) + 1
 
 
-def _block() -> tuple[int, int]:
+def _environment_block() -> tuple[int, int]:
     """Returns the address range of this process's initial environment."""
     line = Path("/proc/self/stat").read_bytes()
     # The second field is the program name, which may contain blanks and parentheses.

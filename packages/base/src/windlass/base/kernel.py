@@ -201,7 +201,7 @@ def process_namespace(pid: int) -> int:
 
 def environment(pid: int) -> dict[bytes, bytes]:
     """Returns the initial environment of a process; empty if it cannot be read."""
-    words = _environ(pid, -1).split(b"\0")
+    words = _read_environ(pid, -1).split(b"\0")
     return {name: value for name, separator, value in (word.partition(b"=") for word in words) if separator}
 
 
@@ -210,7 +210,7 @@ def marks(pid: int, names: Iterable[str]) -> dict[str, bytes] | None:
 
     Does not read the rest, which may be megabytes. Returns None if the environment cannot be read.
     """
-    start = _environ(pid, _MARKED)
+    start = _read_environ(pid, _MARKED)
     if not start:
         return None
     found = {}
@@ -222,7 +222,7 @@ def marks(pid: int, names: Iterable[str]) -> dict[str, bytes] | None:
     return found
 
 
-def _environ(pid: int, most: int) -> bytes:
+def _read_environ(pid: int, most: int) -> bytes:
     with suppress(OSError), open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123 (as above)
         return file.read(most)
     return b""

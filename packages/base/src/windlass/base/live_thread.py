@@ -61,7 +61,7 @@ def open_numbers(pid: int) -> Iterator[tuple[str, int]]:
     try:
         names = os.listdir(f"{folder}/fd")  # noqa: PTH208 (names, not paths)
     except PermissionError:
-        yield from _copies(pid)
+        yield from _copies_of_files(pid)
         return
     except OSError:
         return
@@ -69,7 +69,7 @@ def open_numbers(pid: int) -> Iterator[tuple[str, int]]:
         yield folder, int(name)
 
 
-def _copies(pid: int) -> Iterator[tuple[str, int]]:
+def _copies_of_files(pid: int) -> Iterator[tuple[str, int]]:
     with suppress(OSError, ValueError, IndexError):
         thread = live_thread(pid)
         status = Path(f"/proc/{thread}/status").read_text()

@@ -61,7 +61,7 @@ def kill_fast_forkers(mark: int) -> None:
             now = time.monotonic()
             if now > min(seen + _CALM, start + _LONGEST_CHASE):
                 return
-            newest = _newest_number(numbers.fileno())
+            newest = _read_newest_pid(numbers.fileno())
             for pid in window:
                 if read_mark(newest + pid) == mark:
                     seen = now
@@ -72,10 +72,10 @@ def kill_fast_forkers(mark: int) -> None:
 def newest_number() -> int:
     """Returns the pid of the newest process."""
     with open("/proc/loadavg", "rb", buffering=0) as file:  # noqa: PTH123 (unbuffered)
-        return _newest_number(file.fileno())
+        return _read_newest_pid(file.fileno())
 
 
-def _newest_number(file: int) -> int:
+def _read_newest_pid(file: int) -> int:
     return int(os.pread(file, 200, 0).split()[-1])
 
 

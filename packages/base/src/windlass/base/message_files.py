@@ -111,22 +111,22 @@ def _peek_all(sock: socket.socket) -> Iterator[int]:
     Closes the descriptors of a message before the next message. Restores the program's peek offset.
     """
     try:
-        before, found = _position(sock), 0
-        _move(sock, 0)
+        before, found = _peek_offset(sock), 0
+        _set_peek_offset(sock, 0)
         try:
             for _ in range(_MOST_MESSAGES):
-                at = _position(sock)
+                at = _peek_offset(sock)
                 with _peek(sock) as (length, files):
                     yield from files
                 found += len(files)
-                if length == _DATA or _position(sock) != at + length:
+                if length == _DATA or _peek_offset(sock) != at + length:
                     raise _Disturbed
                 if not length and not files:
                     break
             if found < _count_own(sock.fileno()):
                 raise _Disturbed
         finally:
-            _move(sock, before)
+            _set_peek_offset(sock, before)
     except OSError as error:
         raise _Disturbed from error
 
@@ -158,11 +158,11 @@ def _descriptors(parts: Iterable[tuple[int, int, bytes]], kind: int) -> list[int
     return [number for number in numbers if number >= 0]  # the pidfd of an ended sender is negative
 
 
-def _position(sock: socket.socket) -> int:
+def _peek_offset(sock: socket.socket) -> int:
     return sock.getsockopt(socket.SOL_SOCKET, _SO_PEEK_OFF)
 
 
-def _move(sock: socket.socket, position: int) -> None:
+def _set_peek_offset(sock: socket.socket, position: int) -> None:
     sock.setsockopt(socket.SOL_SOCKET, _SO_PEEK_OFF, position)
 
 

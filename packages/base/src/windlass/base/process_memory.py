@@ -68,7 +68,7 @@ def hidden_memory() -> int:
 
     It consists of `hidden_files` and all page tables. Fast.
     """
-    return hidden_files() + _of_machine().get("PageTables", 0)
+    return hidden_files() + _read_meminfo().get("PageTables", 0)
 
 
 def hidden_files() -> int:
@@ -76,18 +76,18 @@ def hidden_files() -> int:
 
     It is the upper bound of what services can store in such files. Fast.
     """
-    seen = _seen_in_memory()
-    return max(0, _of_machine().get("Shmem", 0) - sum(map(_used, seen.items())))
+    seen = _visible_memory_file_systems()
+    return max(0, _read_meminfo().get("Shmem", 0) - sum(map(_used_bytes, seen.items())))
 
 
 def available_memory() -> tuple[int, int]:
     """Returns the available memory and the total memory of this machine, in bytes."""
-    machine = _of_machine()
+    machine = _read_meminfo()
     whole = machine.get("MemTotal", 0)
     return machine.get("MemAvailable", whole), whole
 
 
-def _of_machine() -> dict[str, int]:
+def _read_meminfo() -> dict[str, int]:
     with suppress(OSError, ValueError):
         lines = Path("/proc/meminfo").read_text().splitlines()
         return {
@@ -104,14 +104,14 @@ def are_above(find: FindSizes, most: int) -> bool:
     known = max(sum(sizes.values()) + sum(map(_page_tables, sizes)) for sizes in measure_until_stable(find))
     if known + hidden_files() <= most:
         return False
-    files = max(map(_files_held, measure_until_stable(find)))
+    files = max(map(_measure_memory_files, measure_until_stable(find)))
     return known + files > most and _with_shared_once(find, files) > most
 
 
 def used_by(find: FindSizes) -> int:
     """Returns the bytes that processes use. Slow, because it counts shared memory only once. May raise
     TooMuchToMeasure."""
-    return _with_shared_once(find, max(map(_files_held, measure_until_stable(find))))
+    return _with_shared_once(find, max(map(_measure_memory_files, measure_until_stable(find))))
 
 
 def _with_shared_once(find: FindSizes, files: int) -> int:
@@ -119,13 +119,13 @@ def _with_shared_once(find: FindSizes, files: int) -> int:
 
 
 def _sum_with(files: int, pids: Collection[int]) -> int:
-    parts = [_proportional(pid) for pid in pids]
+    parts = [_read_proportional_set_size(pid) for pid in pids]
     # Mapped in-memory files are part of both sums.
     shared = max(files, sum(shared for _, shared in parts))
     return sum(own for own, _ in parts) + sum(map(_page_tables, pids)) + shared
 
 
-def _files_held(pids: Collection[int]) -> int:
+def _measure_memory_files(pids: Collection[int]) -> int:
     """Returns the bytes of processes' in-memory files: open unnamed files, and the content of in-memory file
     systems that this process does not see."""
     files: dict[int, int] = {}
@@ -150,10 +150,10 @@ def _files_held(pids: Collection[int]) -> int:
             room -= len(line)
             if room < 0:
                 raise TooManyMounts
-            systems.update(_in_memory(str(pid), line))
-    seen = _seen_in_memory()
+            systems.update(_memory_file_systems(str(pid), line))
+    seen = _visible_memory_file_systems()
     own = (system for system in systems.items() if system[0] not in seen)
-    return sum(files.values()) + sum(map(_used, own))
+    return sum(files.values()) + sum(map(_used_bytes, own))
 
 
 @cache
@@ -177,19 +177,19 @@ def _mounts(process: str) -> Iterator[bytes]:
         yield from file
 
 
-def _in_memory(process: str, line: bytes) -> Iterator[tuple[str, bytes]]:
+def _memory_file_systems(process: str, line: bytes) -> Iterator[tuple[str, bytes]]:
     """Yields the device and the path of an in-memory file system, if a line of a mount table shows one."""
     if b" - %b " % _IN_MEMORY in line:
         device = line.split(b" ", 3)[2].decode()
         yield device, b"/proc/%b/root%b" % (process.encode(), calls.mount_path(line))
 
 
-def _seen_in_memory() -> dict[str, bytes]:
+def _visible_memory_file_systems() -> dict[str, bytes]:
     """Returns the in-memory file systems that this process sees: their devices, each with a path."""
-    return dict(system for line in _mounts("self") for system in _in_memory("self", line))
+    return dict(system for line in _mounts("self") for system in _memory_file_systems("self", line))
 
 
-def _used(system: tuple[str, bytes]) -> int:
+def _used_bytes(system: tuple[str, bytes]) -> int:
     device, path = system
     with suppress(OSError):
         major, minor = device.split(":")
@@ -199,7 +199,7 @@ def _used(system: tuple[str, bytes]) -> int:
     return 0
 
 
-def _proportional(pid: int) -> tuple[int, int]:
+def _read_proportional_set_size(pid: int) -> tuple[int, int]:
     """Returns the proportional set size of a process in bytes: first without in-memory files, then its share
     of in-memory files."""
     pid = live_thread(pid)

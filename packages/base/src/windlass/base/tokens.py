@@ -19,7 +19,7 @@ LENGTH = len(PREFIX) + _RANDOM + _CHECK
 
 def new_token() -> str:
     body = "".join(secrets.choice(_ALPHABET) for _ in range(_RANDOM))
-    return PREFIX + body + _check(body)
+    return PREFIX + body + _checksum(body)
 
 
 def well_formed(token: str) -> bool:
@@ -27,7 +27,7 @@ def well_formed(token: str) -> bool:
         len(token) == LENGTH
         and token.startswith(PREFIX)
         and token.isascii()
-        and _check(token[len(PREFIX) : -_CHECK]) == token[-_CHECK:]
+        and _checksum(token[len(PREFIX) : -_CHECK]) == token[-_CHECK:]
     )
 
 
@@ -37,7 +37,7 @@ def digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _check(body: str) -> str:
+def _checksum(body: str) -> str:
     number, text = zlib.crc32(body.encode()), ""
     for _ in range(_CHECK):
         number, rest = divmod(number, len(_ALPHABET))

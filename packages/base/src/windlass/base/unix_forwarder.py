@@ -56,7 +56,7 @@ class UnixForwarder:
                 self._path.unlink()
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        cell, total = _cell_at(writer), self._open.total()
+        cell, total = _identify_client(writer), self._open.total()
         left_by_others = _MOST - total + self._open[cell]
         most = min(max(left_by_others // _SHARES, 1), _MOST_OF_CELL)
         if total >= _MOST or self._open[cell] >= most:
@@ -77,19 +77,19 @@ class UnixForwarder:
         except (OSError, TimeoutError):
             return
         try:
-            await asyncio.gather(_pass(reader, onward), _pass(further, writer))
+            await asyncio.gather(_copy_stream(reader, onward), _copy_stream(further, writer))
         finally:
             onward.close()
 
 
-def _cell_at(writer: asyncio.StreamWriter) -> tuple[int, int]:
+def _identify_client(writer: asyncio.StreamWriter) -> tuple[int, int]:
     """Returns the user and the pid namespace of the client; the namespace is 0 if the client has ended."""
     peer = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     process, user, _ = _PEER.unpack(peer)
     return user, kernel.process_namespace(process)
 
 
-async def _pass(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+async def _copy_stream(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
     with suppress(OSError):
         while data := await source.read(_PIECE):
             to.write(data)

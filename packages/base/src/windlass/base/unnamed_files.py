@@ -38,10 +38,10 @@ def mapped_files(pids: Collection[int]) -> set[tuple[int, int]]:
 
     Files that `unnamed_files` does not yield are mapped and closed; only root can read their size.
     """
-    return {file for pid in pids for file in _mapped(live_thread(pid))}
+    return {file for pid in pids for file in _mapped_unnamed(live_thread(pid))}
 
 
-def _mapped(process: int) -> Iterator[tuple[int, int]]:
+def _mapped_unnamed(process: int) -> Iterator[tuple[int, int]]:
     with suppress(OSError), open(f"/proc/{process}/maps", "rb") as file:  # noqa: PTH123 (of thousands)
         for line in file:
             if line.endswith(_DELETED_LINE):

@@ -11,9 +11,9 @@ from msgspec import Struct
 from windlass.terminal.tables import GAP, room, table
 
 _TITLES: Final = ("METRIC", "NOW", "HIGHEST")
-_COURSE: Final = "LAST HOUR"
+_CHART_TITLE: Final = "LAST HOUR"
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
-_WIDEST, _NARROWEST = 60, len(_COURSE)
+_WIDEST, _NARROWEST = 60, len(_CHART_TITLE)
 _PERCENTILES: Final = ("p50", "p90", "p99")
 
 Numbers = Sequence[float | None]
@@ -42,7 +42,7 @@ def show_metrics(metrics: Mapping[str, Any]) -> None:
     widths = [max(map(len, column)) for column in zip(_TITLES, *(row.cells for row in rows), strict=True)]
     left = min(_WIDEST, max(_NARROWEST, room() - sum(widths) - GAP * (len(widths) + 1)))
     cells = [(*row.cells, course(row.numbers, left)) for row in rows]
-    table((*_TITLES, _COURSE), (*widths, left), cells)
+    table((*_TITLES, _CHART_TITLE), (*widths, left), cells)
 
 
 def course(numbers: Numbers, width: int) -> str:

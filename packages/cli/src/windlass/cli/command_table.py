@@ -27,7 +27,7 @@ from windlass.cli.user_folders import cache_folder
 _FILE: Final = "commands.json"
 _DECLARING: Final = ("cli", "cli/everyday", "operate", "families", "core/declare")
 """Folders whose files declare commands, in every package."""
-_WHOLE: Final = 1000
+_WHOLE_LENGTH: Final = 1000
 _GROUP: Final = "windlass.commands"
 
 
@@ -82,7 +82,7 @@ def _read_cache(digest: str) -> CommandTable | None:
 
 
 def line_about(command: click.Command) -> str:
-    return command.get_short_help_str(_WHOLE)
+    return command.get_short_help_str(_WHOLE_LENGTH)
 
 
 def commands_of_packages() -> dict[str, str]:

@@ -95,7 +95,7 @@ def command(derived: DerivedCommand) -> click.Command:
     built = Command(
         derived.word,
         params=list(options.params),
-        callback=partial(_call, derived, options),
+        callback=partial(_run_command, derived, options),
         help="\n\n".join(part for part in paragraphs if part),
         short_help=f"{derived.summary}.",
         epilog=_mention_deep_fields(options),
@@ -130,7 +130,7 @@ def _mention_deep_fields(options: CommandOptions) -> str | None:
     return f"\b\nDeeper fields are options too, such as\n{deep[0]}" if deep else None
 
 
-def _call(derived: DerivedCommand, options: CommandOptions, **arguments: Any) -> None:
+def _run_command(derived: DerivedCommand, options: CommandOptions, **arguments: Any) -> None:
     link = link_of_folder(derived, options, arguments)
     api = connect(arguments, linked=link.url if link else "")
     arguments = arguments | (places_of(derived, link) if link else {})
@@ -146,9 +146,9 @@ def _call(derived: DerivedCommand, options: CommandOptions, **arguments: Any) ->
     operation = invocation.operation
     path = path_of(operation.path, invocation.ids())
     if operation.method == "DELETE" and not arguments["yes"]:
-        _make_sure(derived, arguments)
+        _confirm(derived, arguments)
     if arguments.get("wait"):
-        return _wait(api, invocation, path, as_json=as_json)
+        return _wait_for_end(api, invocation, path, as_json=as_json)
     if operation.paged and not any(values("query", options.query, arguments)):
         answer: Any = {"results": api.everything(path)}
     else:
@@ -184,7 +184,7 @@ def _show_services(invocation: Invocation, *, as_json: bool, wide: bool) -> None
 # Waiting
 
 
-def _wait(api: Api, invocation: Invocation, path: str, *, as_json: bool) -> None:
+def _wait_for_end(api: Api, invocation: Invocation, path: str, *, as_json: bool) -> None:
     with ended_by_user("It continues in the background."):
         if invocation.command.starts_run:
             _wait_for_run(api, invocation, path, as_json=as_json)
@@ -242,7 +242,7 @@ def _stream_output(invocation: Invocation, path: str, first: ApiAnswer, *, as_js
             show_event(invocation.operation.answer, event.kind == LINE, event.data, as_json=as_json)
 
 
-def _make_sure(derived: DerivedCommand, arguments: Mapping[str, Any]) -> None:
+def _confirm(derived: DerivedCommand, arguments: Mapping[str, Any]) -> None:
     """Asks for confirmation in a terminal. Without a terminal, as in scripts, deletes without asking."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         what = (

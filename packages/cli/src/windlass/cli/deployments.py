@@ -28,7 +28,7 @@ from windlass.terminal.tables import paint, plain
 _LINES: Final = 20
 _FAILS: Final = "ERROR"
 _STOPPED: Final = "STOPPED"
-_SETTLED: Final = {Progress.QUEUED, Progress.CANCELED, Progress.SUPERSEDED}
+_UNBEGUN_PROGRESS: Final = {Progress.QUEUED, Progress.CANCELED, Progress.SUPERSEDED}
 
 
 class StartedDeployment(Struct, frozen=True):
@@ -95,7 +95,7 @@ def failure_of(api: Api, started: StartedDeployment, deployment: Mapping[str, An
         retry = started.command if deployment["status"] == Progress.FAILED else ""
         command = _command_for(api, started, deployment)
         return DeploymentFailed(started.name, deployment, command=command, retry=retry)
-    newest = _newest(api, started)
+    newest = _newest_deployment(api, started)
     if newest is None or newest["action"] == Do.DELETE:
         return ServiceDeleted(started.name, _reason_text(deployment))
     return DeploymentFailed(started.name, deployment, has_newer=newest["id"] != deployment["id"])
@@ -136,7 +136,7 @@ def _is_plain(port: Mapping[str, Any]) -> bool:
     return all(port[name] in usual.get(name, (None, "")) for name in port if name not in free)
 
 
-def _newest(api: Api, started: StartedDeployment) -> Mapping[str, Any] | None:
+def _newest_deployment(api: Api, started: StartedDeployment) -> Mapping[str, Any] | None:
     """Returns the newest deployment of a service. None if the service was deleted."""
     try:
         newest = retry_until_done(lambda: api.get(f"{started.path}/deployment", page_size=1), RetryTimer())[
@@ -246,7 +246,7 @@ def _duration_of(deployment: Mapping[str, Any]) -> str:
 
 def state_of(deployment: Mapping[str, Any]) -> str:
     """Returns the state of a deployment. The service's state may belong to an earlier or later deployment."""
-    return str(deployment["status"] if deployment["status"] in _SETTLED else deployment["state"])
+    return str(deployment["status"] if deployment["status"] in _UNBEGUN_PROGRESS else deployment["state"])
 
 
 def _reason_text(deployment: Mapping[str, Any]) -> str:

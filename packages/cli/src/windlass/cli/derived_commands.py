@@ -142,7 +142,7 @@ def commands_of(registry: Registry) -> dict[str, dict[str, DerivedCommand]]:
     paths: dict[str, dict[str, list[CommandPath]]] = {}
     for operation in registry.operations:
         paths.setdefault(_group(operation), {}).setdefault(_word(operation), []).append(_path(operation))
-        if above := _lister(operation):
+        if above := _listing_parent(operation):
             word = kebab(plural(operation.own_family.segment))
             paths[kebab(above.name)][word] = [_path(operation, of_above=True)]
     return {
@@ -190,7 +190,7 @@ def _word(operation: Operation) -> str:
     return kebab(_WORDS.get(word, word))  # type: ignore[call-overload]
 
 
-def _lister(operation: Operation) -> Family | None:
+def _listing_parent(operation: Operation) -> Family | None:
     """Returns the parent family whose command group also contains the list of this family."""
     family = operation.family
     if family is None or not family.nested or operation.verb is not Verb.LIST:

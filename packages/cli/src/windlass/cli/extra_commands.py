@@ -79,14 +79,14 @@ def token_command() -> click.Group:
         "token",
         help="API tokens of the organization. `windlass api-token` can say more of them.",
         commands={
-            "create": _shorten(command(words["create"])),
+            "create": _make_create(command(words["create"])),
             "list": command(words["list"]),
-            "revoke": _rename(command(words["delete"])),
+            "revoke": _make_revoke(command(words["delete"])),
         },
     )
 
 
-def _shorten(create: click.Command) -> click.Command:
+def _make_create(create: click.Command) -> click.Command:
     # The option of the deprecated field `scope` is removed, because `--scope` now sets `scopes`.
     create.params = [param for param in create.params if param.opts != ["--scope"]]
     for param in create.params:
@@ -99,7 +99,7 @@ def _shorten(create: click.Command) -> click.Command:
     return create
 
 
-def _rename(delete: click.Command) -> click.Command:
+def _make_revoke(delete: click.Command) -> click.Command:
     delete.name = "revoke"
     delete.short_help = "Revoke an API token, with effect at once."
     return delete

@@ -30,11 +30,11 @@ END: Final = "end"
 PATIENCE: Final = 600.0
 """Seconds for which a server may be unavailable before the command gives up."""
 _SOONEST, _LATEST = 0.5, 10.0
-_LATER: Final = frozenset({429, 502, 503, 504})
+_RETRY_STATUSES: Final = frozenset({429, 502, 503, 504})
 """Statuses of a server or a proxy that are worth a retry."""
-_MOST = 3600.0
+_MAX_RETRY_AFTER = 3600.0
 
-_LONG: Final = 5.0
+_LONG_PAUSE: Final = 5.0
 """A longer pause in seconds is announced to the user."""
 
 T = TypeVar("T")
@@ -215,13 +215,13 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
 
 def _is_temporary(problem: Exception) -> bool:
     return isinstance(problem, ServerUnreachable) or (
-        isinstance(problem, ApiRefused) and problem.status in _LATER
+        isinstance(problem, ApiRefused) and problem.status in _RETRY_STATUSES
     )
 
 
 def announcement(seconds: float) -> str:
     """Returns a message about the pause before the next attempt."""
-    if seconds < _LONG:
+    if seconds < _LONG_PAUSE:
         return "Trying again…"
     until = datetime.now() + timedelta(seconds=seconds)  # noqa: DTZ005 (as the clock on the wall shows it)
     long = f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} seconds"
@@ -230,4 +230,4 @@ def announcement(seconds: float) -> str:
 
 def _retry_after(problem: Exception) -> float:
     after = problem.after if isinstance(problem, ApiRefused) else ""
-    return min(float(after), _MOST) if after.isdecimal() else 0.0
+    return min(float(after), _MAX_RETRY_AFTER) if after.isdecimal() else 0.0

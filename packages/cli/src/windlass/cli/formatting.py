@@ -72,7 +72,7 @@ def show_fields(document: dict[str, Any]) -> None:
     """Prints a document as a list of fields."""
     times = {name: value for name, value in document.items() if _are_times(value)}
     others = {name: value for name, value in document.items() if name not in times}
-    fields = [(name, value, "") for name, value in _flat(with_counts(others))]
+    fields = [(name, value, "") for name, value in _flatten(with_counts(others))]
     if not fields and not times:
         click.echo("There is nothing to show.", err=True)
         return
@@ -86,7 +86,9 @@ def show_fields(document: dict[str, Any]) -> None:
 
 def _show_times(lists: dict[str, list[str]]) -> None:
     """Prints lists of times as columns of a table."""
-    rows = [[_clock(value) for value in moments] for moments in zip_longest(*lists.values(), fillvalue="")]
+    rows = [
+        [_format_clock(value) for value in moments] for moments in zip_longest(*lists.values(), fillvalue="")
+    ]
     titles = [name.upper().replace("_", " ") for name in lists]
     widths = [max(len(text) for text in column) for column in zip(titles, *rows, strict=True)]
     table(titles, widths, rows)
@@ -100,7 +102,7 @@ def _is_time(value: Any) -> bool:
     return isinstance(value, str) and _ZONED.fullmatch(value) is not None
 
 
-def _clock(text: str) -> str:
+def _format_clock(text: str) -> str:
     """Returns a time with seconds: a UTC time in the local time zone, another time in its own time zone."""
     if text.endswith("Z"):
         return moment(text)
@@ -127,14 +129,14 @@ def show_apart(rows: list[dict[str, Any]]) -> None:
         show_fields(row)
 
 
-def _flat(document: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+def _flatten(document: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
     """Yields non-empty fields with their paths."""
     for name, value in document.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{above}{name}.")
+            yield from _flatten(value, f"{above}{name}.")
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             for place, item in enumerate(value):
-                yield f"{above}{name}[{place}]", ", ".join(f"{key} {text}" for key, text in _flat(item))
+                yield f"{above}{name}[{place}]", ", ".join(f"{key} {text}" for key, text in _flatten(item))
         elif value not in (None, "", []):
             yield f"{above}{name}", cell(value)
 

@@ -100,7 +100,7 @@ def _has_changes(folder: Path) -> bool:
     if (options := _without_filters(folder)) is None:
         return True
     entries = _run(folder, *options, "status", "--porcelain", "-z", "--untracked-files=all", "--", ".")
-    return entries is None or any(_counts(entry[3:]) for entry in entries.split("\0") if entry)
+    return entries is None or any(_is_application_file(entry[3:]) for entry in entries.split("\0") if entry)
 
 
 def _without_filters(folder: Path) -> list[str] | None:
@@ -121,7 +121,7 @@ def _without_filters(folder: Path) -> list[str] | None:
     return [word for name in own if name.endswith((".clean", ".process")) for word in ("-c", f"{name}=")]
 
 
-def _counts(path: str) -> bool:
+def _is_application_file(path: str) -> bool:
     """Returns whether a changed file is part of the application. The link file and files that are never
     uploaded are not."""
     return not any(name == LINK or is_never_uploaded(name) for name in path.rstrip("/").split("/"))

@@ -104,7 +104,7 @@ def _segment_pattern(glob: str) -> str:
             pieces[-1] += r"[^/]"
             place += 1
         elif rest[0] == "[" and (inner := re.match(r"\[([!^]?)(\]?[^\]/]*)\]", rest)):
-            pieces[-1] += _class_of(inner[1], inner[2])
+            pieces[-1] += _character_class(inner[1], inner[2])
             place += inner.end()
         else:
             escaped = rest[0] == "\\" and len(rest) > 1
@@ -115,7 +115,7 @@ def _segment_pattern(glob: str) -> str:
     return "".join([first, *between, *(f"[^/]*{piece}" for piece in others[-1:])])
 
 
-def _class_of(negation: str, letters: str) -> str:
+def _character_class(negation: str, letters: str) -> str:
     inside = re.sub(r"([\\\[\]^&~|])", r"\\\1", letters)
     return f"[{'^' if negation else ''}{inside}]"
 

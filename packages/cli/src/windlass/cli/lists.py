@@ -24,11 +24,11 @@ from windlass.core.declare.traits import Deployment, Status
 from windlass.terminal.tables import GAP, plain, room, table, wrap_indented
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
-_LATE: Final = ("created_at", "updated_at")
+_LAST_COLUMNS: Final = ("created_at", "updated_at")
 _NAMES: Final = ("name", "key")
 _ADDRESSES: Final = ("url",)
-_FIRST: Final = (*STATES, *_ADDRESSES)
-_SOON: Final = (
+_FIRST_COLUMNS: Final = (*STATES, *_ADDRESSES)
+_EARLY_COLUMNS: Final = (
     "engine", "engine_address", "instances", "version", "number", "cause", "exit_code", "started_at",
     "duration_seconds", "added", "changed", "destroyed", "applicable", "check", "message",
     "environment_name", "project_name",
@@ -76,7 +76,7 @@ def show_list(operation: Operation, rows: Sequence[Any], *, wide: bool = False) 
 
 def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
     names = [name for name in _names(operation, rows) if not _is_for_programs(operation, rows, name)]
-    widths = _that_fit(rows, [name for name in names if _is_first(operation, name)], names)
+    widths = _fitting_columns(rows, [name for name in names if _is_first(operation, name)], names)
     if not widths:
         show_apart([{name: row[name] for name in names if name in row} for row in rows])
         return
@@ -150,8 +150,12 @@ def _with_outcome(row: dict[str, Any]) -> dict[str, Any]:
 def _names(operation: Operation, rows: Sequence[Any]) -> list[str]:
     """Returns the fields worth showing, beginning with name, state and address."""
     names = (*(operation.answer.__struct_encode_fields__ if operation.answer else ()), *rows[0])
-    shown = [name for name in dict.fromkeys(names) if any(name in row for row in rows) and name not in _LATE]
-    late = [name for name in _LATE if any(name in row for row in rows)]
+    shown = [
+        name
+        for name in dict.fromkeys(names)
+        if any(name in row for row in rows) and name not in _LAST_COLUMNS
+    ]
+    late = [name for name in _LAST_COLUMNS if any(name in row for row in rows)]
     return sorted(
         (name for name in (*shown, *late) if _is_informative(operation, rows, name)),
         key=lambda name: _column_order(operation, name),
@@ -161,28 +165,37 @@ def _names(operation: Operation, rows: Sequence[Any]) -> list[str]:
 def _column_order(operation: Operation, name: str) -> int:
     """Returns the position of a column: name, or else the id, then state and address, then the other
     fields."""
-    order = _order(operation)
+    order = _column_names(operation)
     return order.index(name) if name in order else len(order)
 
 
-def _order(operation: Operation) -> tuple[str, ...]:
+def _column_names(operation: Operation) -> tuple[str, ...]:
     if operation.answer is Deployment:
         return _DEPLOYMENT
     if operation.answer is OrganizationEvent:
         return _EVENT
     if _is_of_numbered(operation):
-        return ("number", *_FIRST, "cause", "started_at", "duration_seconds", "exit_code", "message", "id")
+        return (
+            "number",
+            *_FIRST_COLUMNS,
+            "cause",
+            "started_at",
+            "duration_seconds",
+            "exit_code",
+            "message",
+            "id",
+        )
     has_no_name = operation.family is not None and operation.family.names is None
     named = (operation.family.names,) if operation.family and operation.family.names else _NAMES
     own_id = _find_field(operation.answer, "id") is not None
     made_by = () if own_id else (_MADE_BY,)
-    return (*(("id",) if has_no_name else ()), *named, *_FIRST, *_SOON, *made_by)
+    return (*(("id",) if has_no_name else ()), *named, *_FIRST_COLUMNS, *_EARLY_COLUMNS, *made_by)
 
 
 def _is_first(operation: Operation, name: str) -> bool:
-    order = _order(operation)
+    order = _column_names(operation)
     has_first = order is not _DEPLOYMENT and not _is_of_numbered(operation)
-    return name in order and name not in {*_SOON, _MADE_BY} and has_first
+    return name in order and name not in {*_EARLY_COLUMNS, _MADE_BY} and has_first
 
 
 def _is_of_numbered(operation: Operation) -> bool:
@@ -198,20 +211,20 @@ def _is_id(rows: Sequence[Any], name: str) -> bool:
 def _is_for_programs(operation: Operation, rows: Sequence[Any], name: str) -> bool:
     """Returns whether the default table leaves the field out: ids of resources and their parents, fields
     without effect, and the time of the last change."""
-    if name in _order(operation):
+    if name in _column_names(operation):
         return False
     owners = (row.get(name) for row in rows)
     return (
         operation.answer is Deployment
         or name in _FOR_PROGRAMS
-        or name == _LATE[-1]
+        or name == _LAST_COLUMNS[-1]
         or _is_id(rows, name)
         or _has_no_effect(_find_field(operation.answer, name))
         or all(isinstance(item, dict) and [*item] == ["id"] for item in owners)
     )
 
 
-def _that_fit(rows: Sequence[Any], first: Sequence[str], names: Sequence[str]) -> dict[str, int]:
+def _fitting_columns(rows: Sequence[Any], first: Sequence[str], names: Sequence[str]) -> dict[str, int]:
     """Returns the first columns and as many other columns as fit, with their widths: the first columns
     without addresses if they do not fit with them. Empty if they do not fit then either."""
     widths = {name: _width(rows, name, most=_NO_LIMIT) for name in first}

@@ -62,9 +62,9 @@ class Windlass(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name in OWN:
-            return _own_command(name)
+            return _find_own_command(name)
         place = import_module("windlass.cli.command_table").place_of(name)
-        return _of_package(place) if place else _derived_group(name)
+        return _load_package_command(place) if place else _derived_group(name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -97,20 +97,20 @@ def own_names() -> tuple[str, ...]:
     return (*_EVERYDAY, *_table().machine, *_EXTRA)
 
 
-def _own_command(name: str) -> click.Command:
+def _find_own_command(name: str) -> click.Command:
     if name in _EVERYDAY:
-        return _everyday(_EVERYDAY[name])
+        return _load_everyday_command(_EVERYDAY[name])
     command: click.Command = getattr(import_module("windlass.cli.extra_commands"), f"{name}_command")()
     return command
 
 
-def _of_package(place: str) -> click.Command:
+def _load_package_command(place: str) -> click.Command:
     module, _, attribute = place.partition(":")
     command: click.Command = getattr(import_module(module), attribute)
     return command
 
 
-def _everyday(path: str) -> click.Command:
+def _load_everyday_command(path: str) -> click.Command:
     place, _, attribute = path.partition(".")
     command: click.Command = getattr(import_module(f"windlass.cli.everyday.{place}"), attribute)
     return command
@@ -136,7 +136,7 @@ def _derived_group(name: str) -> click.Group | None:
 
 def _derived_command(group: str, word: str) -> click.Command:
     if own := _OF_GROUPS.get(group, {}).get(word):
-        return _everyday(own)
+        return _load_everyday_command(own)
     commands = import_module("windlass.cli.commands")
     command: click.Command = commands.command(commands.all_commands()[group][word])
     return command
@@ -152,10 +152,12 @@ def compute_table(digest: str) -> CommandTable:
     tables = import_module("windlass.cli.command_table")
     groups = import_module("windlass.cli.commands").group_lines()
     for group, words in _OF_GROUPS.items():
-        groups[group].words.update({word: tables.line_about(_everyday(path)) for word, path in words.items()})
+        groups[group].words.update(
+            {word: tables.line_about(_load_everyday_command(path)) for word, path in words.items()}
+        )
     machine = tables.commands_of_packages()
-    others = {name: tables.line_about(_own_command(name)) for name in OWN}
-    others |= {name: tables.line_about(_of_package(place)) for name, place in machine.items()}
+    others = {name: tables.line_about(_find_own_command(name)) for name in OWN}
+    others |= {name: tables.line_about(_load_package_command(place)) for name, place in machine.items()}
     table: CommandTable = tables.CommandTable(digest, groups, others, machine)
     return table
 

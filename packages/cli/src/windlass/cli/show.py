@@ -117,7 +117,7 @@ _LOGS: Final[Mapping[type[Struct] | None, Callable[[Any], None]]] = {
 """The function that prints a log line, by the type of the line."""
 
 
-def _show_happening(entry: Any) -> None:
+def _show_audit_event(entry: Any) -> None:
     """Prints an audit event: time, person, action, resource."""
     where = "/".join(name for name in (entry.get("project_name"), entry.get("environment_name")) if name)
     what = (
@@ -149,7 +149,7 @@ def _show_status(kind: str, status: Any) -> None:
 
 _LINES: Final[Mapping[type[Struct], Callable[[Any], None]]] = {
     LogLine: show_line,
-    OrganizationEvent: _show_happening,
+    OrganizationEvent: _show_audit_event,
     EnvironmentChanges: _show_statuses,
 }
 """The function that prints an event of a stream, by the type of its data."""

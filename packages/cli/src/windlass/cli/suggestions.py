@@ -118,7 +118,7 @@ _READING: Final = frozenset({"get", "show"})
 # Users who name no resource usually mean an application.
 _USUAL: Final = "application"
 _MOST: Final = 3
-_ALIKE: Final = 0.7
+_MIN_SIMILARITY: Final = 0.7
 
 
 def no_such_command(name: str, groups: Mapping[str, Collection[str]], ctx: click.Context) -> NoReturn:
@@ -128,7 +128,7 @@ def no_such_command(name: str, groups: Mapping[str, Collection[str]], ctx: click
         raise click.UsageError(f"No such command {name!r}. {answer}", ctx)
     suggestions = [
         f"windlass {command}"
-        for command in _commands(name, groups) or get_close_matches(name, groups, cutoff=_ALIKE)
+        for command in _commands(name, groups) or get_close_matches(name, groups, cutoff=_MIN_SIMILARITY)
     ]
     raise click.UsageError(_message("command", name, suggestions), ctx)
 
@@ -232,7 +232,7 @@ class Verbs(click.Group):
 
     def _is_name(self, word: str) -> bool:
         is_word_of_commands = word in self._builders or word in _VERBS or word in _ANSWERS or word == "get"
-        is_alike = get_close_matches(word, self._builders, cutoff=_ALIKE)
+        is_alike = get_close_matches(word, self._builders, cutoff=_MIN_SIMILARITY)
         return not (word.startswith("-") or "=" in word or is_word_of_commands or is_alike)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -47,7 +47,7 @@ def wait_for_run(api: Api, job: str, run: Mapping[str, Any], *, cancelled: bool,
     say(f"{plain(job)}: run {run['number']}")
     _show_log(api, path)
     ended = retry_until_done(lambda: api.get(path), RetryTimer())
-    text = _how_it_ended(job, ended)
+    text = _describe_end(job, ended)
     if as_json:
         print_json(ended)
     if ended["status"] == RunState.SUCCEEDED or (cancelled and ended["status"] == RunState.CANCELED):
@@ -68,7 +68,7 @@ def _show_log(api: Api, path: str) -> None:
             show_below(json.loads(event.data)["message"])
 
 
-def _how_it_ended(job: str, run: Mapping[str, Any]) -> str:
+def _describe_end(job: str, run: Mapping[str, Any]) -> str:
     began, ended = run.get("started_at"), run.get("ended_at")
     took = f" after {duration(began, ended)}" if began and ended else ""
     why = f": {plain(run['message'])}" if run.get("message") else ""

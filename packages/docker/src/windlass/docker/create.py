@@ -58,7 +58,7 @@ def container(
         "Hostname": words.pod(wanted, index),
         "Env": [f"{name}={value}" for name, value in variables(wanted).items()],
         "Labels": {
-            **_no_labels(image),
+            **_empty_labels(image),
             **labels,
             words.PORTS: as_label(host_ports),
             words.RESTARTED: "" if once else "yes",
@@ -81,7 +81,7 @@ def container(
             "RestartPolicy": {"Name": "no"},  # see `restarts`
             "LogConfig": LOGS,
             "Mounts": [
-                _mount(volume.mount, words.volume(installation, wanted.service, volume))
+                _mount_definition(volume.mount, words.volume(installation, wanted.service, volume))
                 for volume in wanted.volumes
             ],
             "NanoCpus": wanted.cpu * 1_000_000,
@@ -106,7 +106,7 @@ def container(
     return body
 
 
-def _no_labels(image: Mapping[str, Any]) -> Mapping[str, str]:
+def _empty_labels(image: Mapping[str, Any]) -> Mapping[str, str]:
     """Returns empty values for the image's labels, which the container would otherwise inherit: proxies and
     other tools of the operator obey container labels, and the engine includes labels in its events."""
     return dict.fromkeys((image.get("Config") or {}).get("Labels") or {}, "")
@@ -162,5 +162,5 @@ def published_ports(wanted: Workload, *, once: bool = False) -> list[str]:
     return list(dict.fromkeys([*asked, *(f"{port}/tcp" for port in wanted.artifact.ports[:MOST_EXPOSED])]))
 
 
-def _mount(target: str, name: str) -> dict[str, Any]:
+def _mount_definition(target: str, name: str) -> dict[str, Any]:
     return {"Type": "volume", "Source": name, "Target": target}

@@ -105,7 +105,7 @@ class ContainerFollower:
                     await self._read(follow=False)
                 pause = FIRST_PAUSE
             except Away:
-                pause = await _pause(pause)
+                pause = await _next_pause(pause)
                 continue
             except EngineRefused as refused:
                 if refused.status == 404:
@@ -114,11 +114,11 @@ class ContainerFollower:
                     _log.warning(
                         "the output of an instance cannot be read", extra=self._log_fields(refused.message)
                     )
-                pause = await _pause(pause)
+                pause = await _next_pause(pause)
                 continue
             except OSError as error:  # the disk may be full: reading is retried later
                 _log.warning("the output of an instance cannot be kept", extra=self._log_fields(repr(error)))
-                pause = await _pause(pause)
+                pause = await _next_pause(pause)
                 continue
             if not runs:
                 self._silent.set()
@@ -259,6 +259,6 @@ def _engine_time(stamp: str) -> str:
     return f"{milliseconds(stamp) // 1000}.{fraction}"
 
 
-async def _pause(pause: float) -> float:
+async def _next_pause(pause: float) -> float:
     await asyncio.sleep(pause)
     return min(pause * 2, LONGEST_PAUSE)

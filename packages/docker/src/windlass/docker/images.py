@@ -19,7 +19,7 @@ from windlass.engines.image_names import NOT_ITS_OWN, is_named_by_id, is_ours
 from windlass.engines.registries import BuildRegistry, ImageRef, PullRequest, RegistryLogin, parse_ref
 
 
-def _ignore(line: str) -> None:
+def _ignore_line(line: str) -> None:
     """Discards a log line."""
 
 
@@ -50,7 +50,7 @@ class DockerImages:
     async def have(
         self,
         ref: str,
-        say: Say = _ignore,
+        say: Say = _ignore_line,
         login: RegistryLogin | None = None,
         user: ImageUser | None = None,
     ) -> Mapping[str, Any]:

@@ -63,7 +63,7 @@ def instance(
     service, generation, index = words.identity(inspection["Config"]["Labels"])
     phase = _PHASES.get(state["Status"], Phase.WAITING if is_due else Phase.EXITED)
     restarts = min(max(int(inspection.get("RestartCount") or 0), restarts), _LAST_CODE)
-    end = last if phase is Phase.RUNNING else _end(state) or last
+    end = last if phase is Phase.RUNNING else _last_exit(state) or last
     return Instance(
         id=str(inspection["Name"]).lstrip("/"),
         service=service,
@@ -71,7 +71,7 @@ def instance(
         index=index,
         phase=phase,
         address=address,
-        ports=_ports(inspection) if phase is Phase.RUNNING else {},
+        ports=_host_ports(inspection) if phase is Phase.RUNNING else {},
         inside=_inner_address(inspection) if phase is Phase.RUNNING else "",
         exit_code=end.exit_code if end else None,
         reason=_reason(end, inspection["HostConfig"]["Memory"]) if end else "",
@@ -97,7 +97,7 @@ def held_instance(container: ContainerSummary, address: str) -> Instance:
 def outcome_of(inspection: Mapping[str, Any]) -> Outcome:
     """Returns the outcome of a one-off container."""
     state = inspection["State"]
-    end = _end(state) or LastExit(exit_code(state["ExitCode"]))
+    end = _last_exit(state) or LastExit(exit_code(state["ExitCode"]))
     ended_at = milliseconds(state["FinishedAt"])
     return Outcome(
         exit_code=end.exit_code,
@@ -121,7 +121,7 @@ def _second(stamp: str) -> int:
     return instant(datetime.fromisoformat(stamp + "+00:00"))
 
 
-def _end(state: Mapping[str, Any]) -> LastExit | None:
+def _last_exit(state: Mapping[str, Any]) -> LastExit | None:
     if state["Status"] == "paused":
         return LastExit(0, otherwise="is paused: unpause the container (docker unpause)")
     if state.get("Error"):
@@ -155,7 +155,7 @@ def _inner_address(inspection: Mapping[str, Any]) -> str:
     return next((str(network["IPAddress"]) for network in networks.values() if network.get("IPAddress")), "")
 
 
-def _ports(inspection: Mapping[str, Any]) -> dict[int, int]:
+def _host_ports(inspection: Mapping[str, Any]) -> dict[int, int]:
     """Returns the host port of each container port. If a number is published for TCP and UDP, returns the TCP
     port."""
     ports: dict[int, int] = {}

@@ -36,14 +36,14 @@ async def queued(docker: Docker, containers: ContainerClient, name: str, port: i
     or if a proxy restricts the API. Raises InstanceEnded if the container ended meanwhile."""
     before, count = await containers.inspect(name), None
     with suppress(EngineError, EngineRefused):
-        count = await _count(docker, before, port) if before else None
+        count = await _count_queued(docker, before, port) if before else None
     # The number is also unavailable if the container has just ended.
     if count is None and not is_same_run(before, await containers.inspect(name)):
         raise InstanceEnded("The instance does not run")
     return count
 
 
-async def _count(docker: Docker, detail: Inspection, port: int) -> int | None:
+async def _count_queued(docker: Docker, detail: Inspection, port: int) -> int | None:
     pid, container = int(detail["State"]["Pid"]), str(detail["Id"])
     if not pid:
         return None

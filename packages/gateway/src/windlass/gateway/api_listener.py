@@ -149,7 +149,7 @@ class ApiListener:
 
     def _idle_sockets(self) -> list[socket.socket]:
         places = self._served_places()
-        return [held for at, held in self._kept.items() if at not in places and _listens(held)]
+        return [held for at, held in self._kept.items() if at not in places and _is_listening(held)]
 
     def _served_places(self) -> set[tuple[str, int]]:
         return {at for server in self._servers.values() for at in server.places}
@@ -176,7 +176,7 @@ class ApiListener:
         with suppress(OSError):
             connection, _ = listening.accept()
             connection.setblocking(False)
-            answer = self._loop.create_task(_answer(connection))
+            answer = self._loop.create_task(_answer_unavailable(connection))
             self._answers.add(answer)
             answer.add_done_callback(self._answers.discard)
 
@@ -205,23 +205,23 @@ class ConnectedServer:
                 self._door.keep({at: socket.socket(fileno=file) for at, file in copies}, self)
 
 
-def _listens(held: socket.socket) -> bool:
+def _is_listening(held: socket.socket) -> bool:
     """Returns whether a socket listens. A socket that is only bound reserves its port."""
     return bool(held.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 
-async def _answer(connection: socket.socket) -> None:
+async def _answer_unavailable(connection: socket.socket) -> None:
     with connection, suppress(OSError, TimeoutError):
         async with asyncio.timeout(_ANSWER_SECONDS):
-            await _drop(connection)
+            await _discard_bytes(connection)
         connection.send(_ANSWER)
         connection.shutdown(socket.SHUT_WR)
         async with asyncio.timeout(_ANSWER_SECONDS):
-            while await _drop(connection):
+            while await _discard_bytes(connection):
                 pass
 
 
-async def _drop(connection: socket.socket) -> int:
+async def _discard_bytes(connection: socket.socket) -> int:
     """Waits for bytes of a client, and makes the kernel discard them (MSG_TRUNC, see tcp(7)). Returns the
     number of bytes."""
     loop = asyncio.get_running_loop()

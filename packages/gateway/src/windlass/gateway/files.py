@@ -27,7 +27,7 @@ FOLDER: Final = "gateway"
 """The name of the gateway's folder in the data directory."""
 CONTROL, HANDOVER, SOCKETS = "control", "handover", "sockets"
 JOURNAL, LOCK, LOG = "journal", "lock", "log"
-_ROOM: Final = "room"
+_SOCKET_FOLDER: Final = "room"
 """File that contains the secret name of the socket folder."""
 _SOURCES: Final = (gateway, routers, http_in)
 """Packages that contain the gateway's code."""
@@ -68,20 +68,20 @@ def socket_of(folder: Path, name: str) -> Path:
     the secret name. The kernel does not show the name either, because sockets are bound through
     `/proc/self/fd`."""
     try:
-        return folder / (folder / _ROOM).read_text() / name
+        return folder / (folder / _SOCKET_FOLDER).read_text() / name
     except FileNotFoundError:
         return folder / name
 
 
-def _make_room(folder: Path) -> None:
-    if not (folder / _ROOM).exists():
-        write_whole(folder / _ROOM, f"room-{secrets.token_hex(16)}".encode(), durable=False)
+def _make_socket_folder(folder: Path) -> None:
+    if not (folder / _SOCKET_FOLDER).exists():
+        write_whole(folder / _SOCKET_FOLDER, f"room-{secrets.token_hex(16)}".encode(), durable=False)
     socket_of(folder, "").mkdir(mode=0o700, exist_ok=True)
 
 
 def listen_at(folder: Path, name: str, kind: socket.SocketKind) -> socket.socket:
     """Listens at a gateway socket. Replaces the socket of any program that listened there before."""
-    _make_room(folder)
+    _make_socket_folder(folder)
     path = socket_of(folder, name)
     listening = socket.socket(socket.AF_UNIX, kind)
     new = path.with_name(f"{path.name}.{os.getpid()}")
@@ -127,18 +127,18 @@ def is_of_windlass(connection: socket.socket) -> bool:
 
     On a kernel without namespaces, processes of services run as this user, too, but carry a mark (marks.py).
     A peer process that has exited is refused: a marked process may have inherited its connection."""
-    process, user = _other_side(connection)
+    process, user = _peer_credentials(connection)
     is_program = process > 0 and (read_mark(process) > 0 or not Path(f"/proc/{process}").exists())
     return user in {0, os.geteuid()} and not is_program
 
 
 def process_of(connection: socket.socket) -> int:
     """Returns the process id of the peer of a local connection."""
-    process, _ = _other_side(connection)
+    process, _ = _peer_credentials(connection)
     return process
 
 
-def _other_side(connection: socket.socket) -> tuple[int, int]:
+def _peer_credentials(connection: socket.socket) -> tuple[int, int]:
     size = struct.calcsize("3i")
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     process, user, _ = struct.unpack("3i", credentials)

@@ -30,7 +30,7 @@ from windlass.gateway.messages import Change, Complete, Forget, Keep, Open, Rese
 
 _log = log("gateway")
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
-_ENOUGH: Final = 1024
+_REWRITE_AFTER: Final = 1024
 """Number of changes up to which a journal is not compacted."""
 
 
@@ -119,8 +119,8 @@ class Journal:
 
     def open(self) -> None:
         """Restores the changes from the previous gateway's journal, and starts a new file."""
-        changes = list(_changes(self._path))
-        is_of_this_boot = Boot(_boot()) in changes
+        changes = list(_read_changes(self._path))
+        is_of_this_boot = Boot(_read_boot_id()) in changes
         for change in changes:
             if isinstance(change, SetRoutes) and not is_of_this_boot:
                 routes = tuple(replace(route, endpoints=()) for route in change.routes)
@@ -141,7 +141,7 @@ class Journal:
     def _try_to_write(self, change: Change | None = None) -> None:
         """Appends a change, or writes the whole journal. If writing fails, the gateway continues without a
         journal."""
-        is_long = self._size > _ENOUGH and self._size > 4 * len(self.told)
+        is_long = self._size > _REWRITE_AFTER and self._size > 4 * len(self.told)
         try:
             if change is None or self._is_removed or is_long:
                 self._rewrite()
@@ -164,7 +164,7 @@ class Journal:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         file = os.open(new, flags, 0o600)
         with on_failure(partial(os.close, file)), on_failure(new.unlink):
-            self._append(file, [Boot(_boot()), *self.told])
+            self._append(file, [Boot(_read_boot_id()), *self.told])
             new.replace(self._path)
         self.close()
         self._file, self._size = file, len(self.told)
@@ -176,11 +176,11 @@ class Journal:
             content = content[os.write(file, content) :]
 
 
-def _boot() -> str:
+def _read_boot_id() -> str:
     return _BOOT.read_text().strip()
 
 
-def _changes(path: Path) -> Iterator[Change | Boot]:
+def _read_changes(path: Path) -> Iterator[Change | Boot]:
     decoder: msgspec.msgpack.Decoder[Change | Boot] = msgspec.msgpack.Decoder(Change | Boot)
     try:
         content = path.read_bytes()

@@ -57,15 +57,15 @@ from windlass.routers.router import Endpoint, RouteError
 
 _log = log("gateway")
 _LOOK_EVERY: Final = 0.2
-_USELESS: Final = 5
+_UNNEEDED_CHECKS: Final = 5
 """Number of consecutive checks without a connected server, and without routes to instances or sites, after
 which the gateway exits."""
-_LOST: Final = 10
+_LOST_CHECKS: Final = 10
 """Number of consecutive checks without its own socket file after which the gateway exits. A successor
 replaces the file, but takes over in less time."""
-_COURTESY: Final = 15.0
+_DRAIN_SECONDS: Final = 15.0
 """Seconds for which a gateway continues to serve connected servers after a signal."""
-_FAREWELL: Final = 12 * 3600.0
+_LAST_CONNECTION_SECONDS: Final = 12 * 3600.0
 """Seconds for which a gateway waits for its last connections after a successor has taken over."""
 
 
@@ -98,7 +98,7 @@ class GatewayProgram:
             loop.create_task(watch) for watch in (self._watch(), self._end_after_servers(), self._keep_log())
         ]
         try:
-            await _first_of(self._relieved, self._ended)
+            await _wait_for_first(self._relieved, self._ended)
             control.close()
             api.close()
             for link in list(self._links):
@@ -236,7 +236,7 @@ class GatewayProgram:
             await asyncio.sleep(_LOOK_EVERY)
             useless = useless + 1 if self._journal.told.is_empty and not self._links else 0
             lost = lost + 1 if _inode(socket_of(self._folder, CONTROL)) != mark else 0
-            if useless > _USELESS or lost > _LOST:
+            if useless > _UNNEEDED_CHECKS or lost > _LOST_CHECKS:
                 self._ended.set()
 
     async def _keep_log(self) -> None:
@@ -250,7 +250,7 @@ class GatewayProgram:
         another gateway, even during its own shutdown."""
         await self._asked.wait()
         with suppress(TimeoutError):
-            async with asyncio.timeout(_COURTESY):
+            async with asyncio.timeout(_DRAIN_SECONDS):
                 while self._links:  # noqa: ASYNC110 (the end of a link is no event)
                     await asyncio.sleep(_LOOK_EVERY)
         self._ended.set()
@@ -259,7 +259,7 @@ class GatewayProgram:
         """Waits until the last connection has ended or was handed over, and all earlier gateways have
         exited."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(_FAREWELL):
+            async with asyncio.timeout(_LAST_CONNECTION_SECONDS):
                 while not self._ended.is_set():
                     if not self._doors.connections and (
                         self._predecessor is None or self._predecessor.has_ended
@@ -275,7 +275,7 @@ def _inode(path: Path) -> int:
         return 0
 
 
-async def _first_of(*events: asyncio.Event) -> None:
+async def _wait_for_first(*events: asyncio.Event) -> None:
     waiting = [asyncio.create_task(event.wait()) for event in events]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

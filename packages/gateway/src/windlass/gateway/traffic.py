@@ -17,7 +17,7 @@ _CLASSES: Final = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")
 
 def metrics_of(traffic: Sequence[ServiceTraffic], dropped_lines: int = 0) -> Iterator[Metric]:
     own, others = traffic[:MOST_SERVICES], traffic[MOST_SERVICES:]
-    shown = [*own, _sum(others)] if others else own
+    shown = [*own, _sum_traffic(others)] if others else own
     answers: list[Sample] = [
         ((row.service, name), count)
         for row in shown
@@ -54,18 +54,18 @@ def metrics_of(traffic: Sequence[ServiceTraffic], dropped_lines: int = 0) -> Ite
     )
 
 
-def _sum(traffic: Sequence[ServiceTraffic]) -> ServiceTraffic:
+def _sum_traffic(traffic: Sequence[ServiceTraffic]) -> ServiceTraffic:
     return ServiceTraffic(
         service=OTHERS,
         requests=sum(row.requests for row in traffic),
         active=sum(row.active for row in traffic),
-        answers=_sums(row.answers for row in traffic),
-        buckets=_sums(row.buckets for row in traffic),
+        answers=_sum_columns(row.answers for row in traffic),
+        buckets=_sum_columns(row.buckets for row in traffic),
         seconds=sum(row.seconds for row in traffic),
     )
 
 
-def _sums(rows: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+def _sum_columns(rows: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(map(sum, zip(*rows, strict=True)))
 
 

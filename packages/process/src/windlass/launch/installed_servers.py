@@ -49,15 +49,15 @@ async def servers(kind: str, places: ServerFolders) -> list[InstalledServer]:
     the first in search order."""
     # Several links may lead to one program. The name is kept because a program may behave differently under
     # each name.
-    programs = {path.resolve(): path.absolute() for path in _programs(kind, places)}
-    looked_at = await asyncio.gather(*(_inspect(kind, program) for program in programs.values()))
+    programs = {path.resolve(): path.absolute() for path in _find_programs(kind, places)}
+    looked_at = await asyncio.gather(*(_inspect_program(kind, program) for program in programs.values()))
     by_version = {
         (server.product, server.version): server for server in reversed(looked_at) if server is not None
     }
     return sorted(by_version.values(), key=lambda server: server.numbers, reverse=True)
 
 
-def _programs(kind: str, places: ServerFolders) -> Iterator[Path]:
+def _find_programs(kind: str, places: ServerFolders) -> Iterator[Path]:
     match kind:
         case "POSTGRESQL":
             yield from _with_initdb([*_in_wheel(places), *_in_folders(places), *_on_path("postgres", places)])
@@ -98,7 +98,7 @@ def _on_path(name: str, places: ServerFolders) -> Iterator[Path]:
             yield Path(program)
 
 
-async def _inspect(kind: str, program: Path) -> InstalledServer | None:
+async def _inspect_program(kind: str, program: Path) -> InstalledServer | None:
     answer = await _version(program)
     if kind == "REDIS":
         product = "Valkey" if "valkey" in answer.lower() else "Redis"

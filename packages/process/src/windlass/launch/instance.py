@@ -24,7 +24,7 @@ PR_SET_PDEATHSIG: Final = 1
 
 # A server inherits only these variables from its launcher, so that passwords do not reach it. The engine
 # identifies the processes of an instance by the last two.
-_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "WINDLASS_INSTANCE", "WINDLASS_FILES")
+_PASSED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "WINDLASS_INSTANCE", "WINDLASS_FILES")
 
 
 def find_server(type: str, variables: Variables) -> Variables:
@@ -67,7 +67,7 @@ def _major_of(variables: Variables) -> str:
 
 
 def select_passed_on(variables: Variables) -> dict[str, str]:
-    kept = {name: variables[name] for name in _PASSED_ON if name in variables}
+    kept = {name: variables[name] for name in _PASSED_VARIABLES if name in variables}
     return {"PATH": os.defpath, "LANG": "C.UTF-8"} | kept
 
 
@@ -136,7 +136,7 @@ def finish(
         errors="replace",
         env=dict(variables),
         pass_fds=(held,),
-        preexec_fn=_ends_with_parent(signal.SIGKILL),  # safe here: a launcher has one thread
+        preexec_fn=_die_with_parent(signal.SIGKILL),  # safe here: a launcher has one thread
         check=False,
     )
     if done.returncode:
@@ -158,7 +158,7 @@ def accompany(
     signal with the same meaning for the server."""
     heeded: Iterable[int] = {signal.SIGCHLD, *translated}
     signal.pthread_sigmask(signal.SIG_BLOCK, heeded)
-    ends = _ends_with_parent(translated[signal.SIGTERM])
+    ends = _die_with_parent(translated[signal.SIGTERM])
     child = os.fork()
     if not child:
         try:
@@ -174,17 +174,17 @@ def accompany(
         if came in translated:
             os.kill(child, translated[came])
         elif (ended := os.waitpid(child, os.WNOHANG)) != (0, 0):
-            _end_as(ended[1])
+            _exit_like(ended[1])
 
 
-def _end_as(status: int) -> NoReturn:
+def _exit_like(status: int) -> NoReturn:
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         say(f"the server was ended by {signal.Signals(-code).name}")
     sys.exit(code if code >= 0 else 128 - code)
 
 
-def _ends_with_parent(how: signal.Signals) -> Callable[[], None]:
+def _die_with_parent(how: signal.Signals) -> Callable[[], None]:
     """Returns a function for `preexec_fn`: it asks the kernel to signal the child if the parent dies."""
     prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
 

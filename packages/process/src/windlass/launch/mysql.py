@@ -52,7 +52,9 @@ def start(variables: Variables) -> NoReturn:
         say("the data folder was empty: made a new one")
     os.chdir(data)
     where = [f"--datadir={data}", *_user(), *(f"--{name}={value}" for name, value in settings.items())]
-    become([server, "--no-defaults", *where, f"--init-file={_as_file(statements(account))}"], passed)
+    become(
+        [server, "--no-defaults", *where, f"--init-file={_write_memory_file(statements(account))}"], passed
+    )
 
 
 def account_of(variables: Variables) -> MysqlAccount:
@@ -88,18 +90,18 @@ def statements(account: MysqlAccount) -> list[str]:
     """Returns the SQL statements that set users, passwords and the database. The server executes them at each
     start, before clients can connect."""
     everywhere = [
-        *_login("root", "localhost", account.root),
-        *_login("root", "%", account.root),
+        *_login_statements("root", "localhost", account.root),
+        *_login_statements("root", "%", account.root),
         "GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION",
         f"CREATE DATABASE IF NOT EXISTS {quote(account.database)}",
     ]
     if account.user == "root":
         return everywhere
     rights = f"GRANT ALL PRIVILEGES ON {quote(account.database)}.* TO {text(account.user)}@'%'"
-    return [*everywhere, *_login(account.user, "%", account.password), rights]
+    return [*everywhere, *_login_statements(account.user, "%", account.password), rights]
 
 
-def _login(user: str, host: str, password: str) -> list[str]:
+def _login_statements(user: str, host: str, password: str) -> list[str]:
     who = f"{text(user)}@{text(host)}"
     return [
         f"CREATE USER IF NOT EXISTS {who} IDENTIFIED BY {text(password)}",
@@ -128,7 +130,7 @@ def _user() -> list[str]:
     return ["--user=root"] if os.geteuid() == 0 else []
 
 
-def _as_file(lines: list[str]) -> str:
+def _write_memory_file(lines: list[str]) -> str:
     """Writes the lines into an anonymous file in memory and returns its path. They contain passwords, which
     must not reach the disk."""
     descriptor = os.memfd_create("statements", 0)

@@ -45,7 +45,7 @@ SIGNALS: Final = {
 _FROM_EVERYWHERE: Final = "host all all all scram-sha-256"
 _ABSENT: Final = "windlass-database-is-absent"
 # PostgreSQL must not log a failed statement, because the statement may contain a password.
-_QUIETLY: Final = ("exit_on_error=on", "log_min_error_statement=panic", "log_min_messages=error")
+_QUIET_OPTIONS: Final = ("exit_on_error=on", "log_min_error_statement=panic", "log_min_messages=error")
 
 
 class PostgresAccount(NamedTuple):
@@ -160,7 +160,7 @@ class PostgresServer(NamedTuple):
     def execute(self, *statements: str) -> str:
         """Executes SQL statements in PostgreSQL's single-user mode, which reads one statement from each
         line."""
-        settings = [word for setting in _QUIETLY for word in ("-c", setting)]
+        settings = [word for setting in _QUIET_OPTIONS for word in ("-c", setting)]
         words: list[str | Path] = [self.server, "--single", "-D", self.data, *settings, "postgres"]
         lines = "".join(f"{statement};\n" for statement in statements)
         return finish(words, self.held, self.variables, lines, doing="setting up user and database")

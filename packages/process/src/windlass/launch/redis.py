@@ -21,7 +21,7 @@ def start(variables: Variables) -> NoReturn:
     lock_data(data)
     data.mkdir(mode=0o700, exist_ok=True)
     os.chdir(data)
-    _as_input(config)
+    _write_to_stdin(config)
     become([server, "-"], select_passed_on(variables))
 
 
@@ -58,7 +58,7 @@ def _escape(byte: int) -> str:
     return sign if byte < 128 and sign.isprintable() and sign not in '"\\' else f"\\x{byte:02x}"
 
 
-def _as_input(config: str) -> None:
+def _write_to_stdin(config: str) -> None:
     """Puts the settings into standard input, so that the password is neither in a file nor in an argument."""
     reading = os.memfd_create("redis-settings")
     os.write(reading, config.encode())

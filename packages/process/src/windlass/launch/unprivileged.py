@@ -20,7 +20,7 @@ from windlass.launch.launcher import LaunchRefused
 
 CLONE_NEWUSER: Final = 0x10000000
 USUAL: Final = ("postgres", "nobody")
-_NOT_HERE = {errno.EPERM, errno.ENOSPC, errno.EINVAL, errno.ENOSYS, errno.EUSERS, errno.EACCES}
+_UNSUPPORTED_ERRORS = {errno.EPERM, errno.ENOSPC, errno.EINVAL, errno.ENOSYS, errno.EUSERS, errno.EACCES}
 
 
 def leave_root(data: Path, needed: Path) -> None:
@@ -31,14 +31,14 @@ def leave_root(data: Path, needed: Path) -> None:
     """
     if os.geteuid() != 0:
         return
-    user = _ordinary()
+    user = _find_ordinary_user()
     volume = data.parent
-    if _possible():
+    if _can_create_namespace():
         _change_owner(volume, os.getuid(), os.getgid())
         os.setgroups([])
-        _enter(user)
+        _become_user(user)
     else:
-        _check_way(volume, needed, user)
+        _check_access(volume, needed, user)
         _change_owner(volume, user.pw_uid, user.pw_gid)
         os.setgroups([])
         os.setgid(user.pw_gid)
@@ -47,7 +47,7 @@ def leave_root(data: Path, needed: Path) -> None:
         raise LaunchRefused("the server must not run as root, and cannot change to another user here")
 
 
-def _ordinary() -> pwd.struct_passwd:
+def _find_ordinary_user() -> pwd.struct_passwd:
     """Returns an ordinary user with an entry in the password database, because PostgreSQL looks up its user
     name."""
     users = [user for user in pwd.getpwall() if user.pw_uid]
@@ -60,16 +60,16 @@ def _ordinary() -> pwd.struct_passwd:
     return users[0]
 
 
-def _possible() -> bool:
+def _can_create_namespace() -> bool:
     """Returns whether a user namespace can be created. Tries it in a child process, because a process cannot
     leave its namespace again."""
     child = os.fork()
     if not child:
         code = 2
         try:
-            code = 1 if _unshare() in _NOT_HERE else 0
+            code = 1 if _unshare() in _UNSUPPORTED_ERRORS else 0
             if not code:
-                _map(1, 1)
+                _map_ids(1, 1)
         except OSError:
             code = 1
         finally:
@@ -77,11 +77,11 @@ def _possible() -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def _enter(user: pwd.struct_passwd) -> None:
+def _become_user(user: pwd.struct_passwd) -> None:
     outside = os.getuid(), os.getgid()
     if failed := _unshare():
         raise OSError(failed, os.strerror(failed), "user namespace")
-    _map(user.pw_uid, user.pw_gid, *outside)
+    _map_ids(user.pw_uid, user.pw_gid, *outside)
 
 
 def _unshare() -> int:
@@ -89,7 +89,7 @@ def _unshare() -> int:
     return ctypes.get_errno() if libc.unshare(CLONE_NEWUSER) else 0
 
 
-def _map(uid: int, gid: int, outer_uid: int = 0, outer_gid: int = 0) -> None:
+def _map_ids(uid: int, gid: int, outer_uid: int = 0, outer_gid: int = 0) -> None:
     proc = Path("/proc/self")
     (proc / "setgroups").write_text(
         "deny"
@@ -98,10 +98,10 @@ def _map(uid: int, gid: int, outer_uid: int = 0, outer_gid: int = 0) -> None:
     (proc / "gid_map").write_text(f"{gid} {outer_gid} 1")
 
 
-def _check_way(volume: Path, needed: Path, user: pwd.struct_passwd) -> None:
+def _check_access(volume: Path, needed: Path, user: pwd.struct_passwd) -> None:
     """Checks that the user can reach the data and the program. Refuses instead of changing permissions."""
     way = dict.fromkeys(folder for target in (volume, needed) for folder in target.resolve().parents)
-    closed = " ".join(shlex.quote(str(folder)) for folder in way if not _passable(folder.stat(), user))
+    closed = " ".join(shlex.quote(str(folder)) for folder in way if not _is_passable(folder.stat(), user))
     if closed:
         raise LaunchRefused(
             "PostgreSQL refuses to run as root, this machine allows no user namespaces, and the user "
@@ -111,7 +111,7 @@ def _check_way(volume: Path, needed: Path, user: pwd.struct_passwd) -> None:
         )
 
 
-def _passable(facts: os.stat_result, user: pwd.struct_passwd) -> bool:
+def _is_passable(facts: os.stat_result, user: pwd.struct_passwd) -> bool:
     if facts.st_uid == user.pw_uid:
         return bool(facts.st_mode & 0o100)
     if facts.st_gid == user.pw_gid:

@@ -79,20 +79,20 @@ class NativeDatabases:
             kind="native",
             ref=str(ref),
             key=f"{server.product}-{server.version}".lower(),
-            command=_run(kind.module),
+            command=_launcher_command(kind.module),
             environment={SERVER: str(server.program), VERSION: server.version, **server.variables},
             ports=(kind.port,),
         )
 
     async def _server(self, type: str, version: str) -> tuple[ServerKind, InstalledServer]:
         kind = _kind(type)
-        server = _choose(kind, version, await servers(type, self._places))
+        server = _choose_server(kind, version, await servers(type, self._places))
         _check_client(kind, server)
         return kind, server
 
     def ready(self, type: str) -> tuple[str, ...]:
         """Returns the command of the readiness probe, which logs in and sends a query."""
-        return (*_run("ready"), _kind(type).module)
+        return (*_launcher_command("ready"), _kind(type).module)
 
     async def discard(self, service: str) -> None:
         await subprocesses.in_thread(_remove, self._home / service)
@@ -121,12 +121,12 @@ def _kind(type: str) -> ServerKind:
     return KINDS[type]
 
 
-def _run(module: str) -> tuple[str, ...]:
+def _launcher_command(module: str) -> tuple[str, ...]:
     # The isolated mode ignores PYTHON variables and modules in the working folder.
     return (sys.executable, "-I", "-m", f"windlass.launch.{module}")
 
 
-def _choose(kind: ServerKind, version: str, servers: Sequence[InstalledServer]) -> InstalledServer:
+def _choose_server(kind: ServerKind, version: str, servers: Sequence[InstalledServer]) -> InstalledServer:
     """Returns the newest server of the requested major version, or the newest of all if any version is
     allowed."""
     if not servers:

@@ -45,7 +45,7 @@ async def execute(
         output.read_all()
         failure = launcher_client.reported_failure(started)
     finally:
-        await _end(started.pid, handle)
+        await _kill_command(started.pid, handle)
         launcher_client.close(started)
         output.close()
     if failure is not None:
@@ -86,12 +86,12 @@ async def start_beside(
     except asyncio.CancelledError:
         with suppress(OSError):
             started = await starting
-            await _end(started.pid, os.pidfd_open(started.pid))
+            await _kill_command(started.pid, os.pidfd_open(started.pid))
             launcher_client.close(started)
         raise
 
 
-async def _end(child: int, handle: int) -> None:
+async def _kill_command(child: int, handle: int) -> None:
     """Kills the command and its process group. The group's id is not reused before the command is reaped."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)

@@ -7,14 +7,14 @@ from typing import Final
 
 from windlass.engines.engine import EngineError, EngineUnavailable
 
-_FOR_GOOD: Final = frozenset({errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOTEMPTY, errno.EBUSY})
+_PERMANENT_ERRORS: Final = frozenset({errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOTEMPTY, errno.EBUSY})
 """Error codes of a failed erasure that another attempt does not solve."""
 
 
 def not_erased(error: OSError) -> EngineError:
     """Returns the error for a service that could not be erased. It is an EngineUnavailable if a later attempt
     may succeed."""
-    if error.errno in _FOR_GOOD:
+    if error.errno in _PERMANENT_ERRORS:
         return EngineError(
             "Ask the operator to check the data directory: a file of the service cannot be erased "
             f"({error.strerror})"

@@ -61,11 +61,11 @@ def make(
     _remember(home / "home", cache)
     for volume in wanted.volumes:
         storage = volume_folder(volumes, wanted.service, volume.name)
-        _attach(volume, storage, home / "app", owner, copies)
+        _attach_volume(volume, storage, home / "app", owner, copies)
     tops = [home / "app", home / "files"]
     tops += [volume_folder(volumes, wanted.service, volume.name) for volume in wanted.volumes]
     for path, content in wanted.files.items():
-        _write(_file_path(home, path), content, tops, owner)
+        _write_file(_file_path(home, path), content, tops, owner)
     if wanted.writes_output:
         output_file(home).parent.mkdir(mode=0o700, exist_ok=True)
     if owner is not None:
@@ -232,12 +232,12 @@ def copy(artifact: Path, target: Path, owner: int | None = None, copies: CopyCon
         ) from error
 
 
-def _attach(volume: Volume, storage: Path, app: Path, owner: int | None, copies: CopyContent) -> None:
+def _attach_volume(volume: Volume, storage: Path, app: Path, owner: int | None, copies: CopyContent) -> None:
     storage.mkdir(mode=0o700, parents=True, exist_ok=True)
     inner = below_app(volume.mount)
     if inner is not None:
         place = app / inner
-        _parent(place, app, owner)
+        _make_parent(place, app, owner)
         if place.is_symlink() or place.is_file():
             raise EngineError(
                 f"Choose another mount_point for the volume {volume.name}: the application has a file at "
@@ -265,7 +265,7 @@ def _file_path(home: Path, path: str) -> Path:
     return home / "files" / absolute(path).relative_to("/")
 
 
-def _write(place: Path, content: bytes, tops: Sequence[Path], owner: int | None) -> None:
+def _write_file(place: Path, content: bytes, tops: Sequence[Path], owner: int | None) -> None:
     """Writes a file below one of the folders in `tops`. A running program may change some of them."""
     folder = place.parent.resolve()
     top = next((top for path in tops if folder.is_relative_to(top := path.resolve())), None)
@@ -291,7 +291,7 @@ def _leads_elsewhere(place: Path) -> EngineError:
     )
 
 
-def _parent(place: Path, app: Path, owner: int | None) -> None:
+def _make_parent(place: Path, app: Path, owner: int | None) -> None:
     """Creates the parent folder of a volume. Refuses links of the application that lead out of the working
     copy."""
     folder, top = place.parent.resolve(), app.resolve()

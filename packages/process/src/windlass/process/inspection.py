@@ -27,7 +27,7 @@ class InstanceInspector:
         try:
             record = self._records.read(key)
         except UnknownRecord as error:
-            return _unknown(key, str(error))
+            return _unknown_instance(key, str(error))
         return None if record is None else await self.describe(key, record)
 
     async def describe(self, key: InstanceKey, record: Record) -> Instance | None:
@@ -121,7 +121,7 @@ def as_instance(key: InstanceKey, record: Record, phase: Phase, ports: Mapping[i
     )
 
 
-def _unknown(key: InstanceKey, reason: str) -> Instance:
+def _unknown_instance(key: InstanceKey, reason: str) -> Instance:
     return Instance(
         id=key.id,
         service=key.service,

@@ -66,7 +66,7 @@ class Measurements(Generic[T]):
             started = _start(look)
             self._started[run] = started, began
             waiting = asyncio.wrap_future(started)
-            waiting.add_done_callback(_take_note)
+            waiting.add_done_callback(_retrieve_exception)
             await asyncio.wait([waiting], timeout=self._patience)
             if not started.done():
                 _log.warning(_HANGS, extra={"instance": run[0].id})
@@ -76,7 +76,7 @@ class Measurements(Generic[T]):
         return started.result()
 
 
-def _take_note(waiting: asyncio.Future[T]) -> None:
+def _retrieve_exception(waiting: asyncio.Future[T]) -> None:
     """Retrieves the exception, because asyncio logs unretrieved exceptions. `measure` raises it itself."""
     if not waiting.cancelled():
         waiting.exception()

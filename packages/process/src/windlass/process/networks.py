@@ -272,13 +272,13 @@ class Networks:
 
     def _write_name(self, environment: str, name: str, address: str) -> None:
         file = self._hosts(environment)
-        services = _services(file) if file.exists() else ()
+        services = _service_lines(file) if file.exists() else ()
         others = [line for line in services if line.split()[0] != address and line.split()[1:] != [name]]
         _write_hosts(file, [*others, f"{address} {name}"])
 
     def _forget_address(self, address: str) -> None:
         for file in self._folder.glob(f"*{_HOSTS}"):
-            services = _services(file)
+            services = _service_lines(file)
             others = [line for line in services if line.split()[0] != address]
             if others != services:
                 _write_hosts(file, others)
@@ -338,7 +338,7 @@ def _is_used(hub: Process) -> bool:
     return False
 
 
-def _services(hosts: Path) -> list[str]:
+def _service_lines(hosts: Path) -> list[str]:
     """Returns the lines of a hosts file that contain services."""
     lines = hosts.read_text().splitlines()
     return [line for line in lines if line and not line.startswith((f"{LOOPBACK} ", "::1 "))]

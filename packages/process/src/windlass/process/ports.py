@@ -97,7 +97,7 @@ class PortClaims:
 
 
 @contextmanager
-def _not_kept() -> Iterator[None]:
+def _translate_timeout() -> Iterator[None]:
     """Turns a LockTimeout into an EngineUnavailable, so that the caller tries again."""
     try:
         yield
@@ -172,7 +172,7 @@ class PortAddresses:
 
     @contextmanager
     def _changing(self) -> Iterator[Places]:
-        with _not_kept(), filelock.holding(self._lock, _PATIENCE):
+        with _translate_timeout(), filelock.holding(self._lock, _PATIENCE):
             places = self._read()
             before = msgspec.json.encode(places)
             yield places

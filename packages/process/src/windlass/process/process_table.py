@@ -103,14 +103,14 @@ def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
         elif not stat.dead:  # a very short-lived process has ended by the end of the list
             others[stat.pid] = reader.identify(stat)
     stats.reverse()
-    homes = _homes(known.values())
+    homes = _find_homes(known.values())
     living = (
         known.get(stat.pid) or reader.read(stat, others[stat.pid], homes) for stat in stats if not stat.dead
     )
     return ProcessTable(living, [stat for stat in stats if stat.dead], seen)
 
 
-def _homes(known: Iterable[OwnedProcess]) -> dict[int, str]:
+def _find_homes(known: Iterable[OwnedProcess]) -> dict[int, str]:
     """Returns the instance folder of each process namespace. Reads it from the oldest process in the
     namespace, which Windlass started, so that the environments of the other processes need not be read."""
     inside = [process for process in known if process.space and process.home]
@@ -208,7 +208,7 @@ def members(table: ProcessTable, home: Path, leader: Process | None, record: Rec
         return [process for process in inside if process.home == str(home)]
     marked = table.by_mark.get(mark_of(home), [])
     named = [process for process in table.by_home.get(str(home), []) if _is_of(process, record)]
-    others = [process for process in _session(table, home, leader) if process.home != str(home)]
+    others = [process for process in _session_members(table, home, leader) if process.home != str(home)]
     return [*marked, *(process for process in (*named, *others) if not process.mark)]
 
 
@@ -262,7 +262,7 @@ def _is_of(process: OwnedProcess, record: Record) -> bool:
     return cell is None or cell["identity"] != "user" or kernel.user(process.stat.pid) in (None, cell["uid"])
 
 
-def _session(table: ProcessTable, home: Path, leader: Process | None) -> list[OwnedProcess]:
+def _session_members(table: ProcessTable, home: Path, leader: Process | None) -> list[OwnedProcess]:
     """Returns the processes of the leader's session. A session's id may be reused, as a process id may."""
     if leader is None or leader.boot != kernel.boot():
         return []

@@ -53,7 +53,7 @@ def main(folder: str, *command: str) -> NoReturn:
         signal.signal(number, lambda *_: None)
     child = os.fork()
     if not child:
-        _become(command)
+        _exec_command(command)
     _, code, usage = os.wait4(child, 0)
     status = os.waitstatus_to_exitcode(code)
     _record_end(place, f"{status} {time.time_ns() // 1_000_000} {usage.ru_maxrss * 1024}")
@@ -96,7 +96,7 @@ def _sync(folder: Path) -> None:
         os.close(file)
 
 
-def _become(command: Sequence[str]) -> NoReturn:
+def _exec_command(command: Sequence[str]) -> NoReturn:
     for number in (*_ASKED, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     error = _try_to_execute(lambda: os.execvp(command[0], list(command)))  # noqa: S606

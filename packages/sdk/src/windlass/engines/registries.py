@@ -56,7 +56,7 @@ _AZURE: Final = (
     "Windlass has no identity in your Azure tenant: give the id and a secret of a service principal, or a "
     "token of the registry"
 )
-_ROLE: Final = (
+_ROLE_ADVICE: Final = (
     "leave it out, and give access_key_id and secret_access_key: Windlass has no identity of its own at "
     "AWS that could take on a role"
 )
@@ -64,7 +64,7 @@ _FEDERATION: Final = (
     "leave it out, and give json_credentials, the key of a service account: Windlass has no identity that "
     "Google knows"
 )
-_FEDERATED: Final = (
+_FEDERATION_FIELDS: Final = (
     "gcp_credentials_type",
     "service_account_email",
     "workload_identity_provider_resource",
@@ -88,7 +88,7 @@ KINDS: Final[Mapping[str, RegistryKind]] = {
     "ECR": RegistryKind(
         login=LoginSource.AWS,
         required=("region", "access_key_id", "secret_access_key"),
-        refused={"role_arn": _ROLE},
+        refused={"role_arn": _ROLE_ADVICE},
     ),
     "SCALEWAY_CR": RegistryKind(
         login=LoginSource.SCALEWAY,
@@ -103,7 +103,7 @@ KINDS: Final[Mapping[str, RegistryKind]] = {
         url="https://{region}-docker.pkg.dev",
         required=("region", "json_credentials"),
         optional=("project_id",),
-        refused=dict.fromkeys(_FEDERATED, _FEDERATION),
+        refused=dict.fromkeys(_FEDERATION_FIELDS, _FEDERATION),
     ),
     "AZURE_CR": RegistryKind(
         required=_LOGIN,

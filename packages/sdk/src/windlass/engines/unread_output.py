@@ -45,7 +45,7 @@ def main(folder: str, backlog: str) -> None:
 
 def _bound_until_read(folder: Path, backlog: int) -> None:
     refused, slower, before = 0, 1, 0
-    while refused < _LOOKS and any(map(_runs, folder.glob("services/*/*"))):
+    while refused < _LOOKS and any(map(_is_running, folder.glob("services/*/*"))):
         time.sleep(EVERY if refused else EVERY * slower)
         lock = os.open(folder / READER_LOCK, os.O_RDWR | os.O_CLOEXEC)  # never made in a folder being erased
         try:
@@ -70,13 +70,13 @@ def bound(output: Path, backlog: int) -> int:
         until = (facts.st_size - backlog) // BLOCK * BLOCK
         if until > LEADING_HOLE and facts.st_blocks * _SECTOR > backlog and stat.S_ISREG(facts.st_mode):
             with suppress(OSError):  # the program holds a lease; the next check follows
-                _erase(f"/proc/self/fd/{pinned}", until)
+                _erase_until(f"/proc/self/fd/{pinned}", until)
         return facts.st_size
     finally:
         os.close(pinned)
 
 
-def _erase(output: str, until: int) -> None:
+def _erase_until(output: str, until: int) -> None:
     os.chmod(output, 0o600)  # noqa: PTH101 (an open file; the program may have removed our permission)
     file = os.open(output, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -85,7 +85,7 @@ def _erase(output: str, until: int) -> None:
         os.close(file)
 
 
-def _runs(home: Path) -> bool:
+def _is_running(home: Path) -> bool:
     """Returns whether a process of an instance is alive, according to the instance's record."""
     with suppress(OSError, ValueError):
         record = json.loads((home / "record.json").read_bytes())

@@ -64,7 +64,7 @@ class AwsError(Struct):
 
 async def ecr_login(out: HttpTransport, keys: AccessKeys) -> EcrLogin:
     """Requests a login for the registry of the account to which the keys belong."""
-    host, body = _host(keys.region), b"{}"
+    host, body = _registry_host(keys.region), b"{}"
     headers = {"Content-Type": _TYPE, "X-Amz-Target": _TARGET}
     signed = sign(keys, "ecr", "POST", host, body, headers, time.gmtime())
     try:
@@ -78,11 +78,11 @@ async def ecr_login(out: HttpTransport, keys: AccessKeys) -> EcrLogin:
     except NoAnswer as error:
         raise RegistryFailure(Problem.UNREACHABLE, f"Try again later: AWS gives no login. {error}") from error
     if answer.status != 200:
-        raise _refusal(answer)
+        raise _explain_refusal(answer)
     return _login_in(answer)
 
 
-def _host(region: str) -> str:
+def _registry_host(region: str) -> str:
     return f"api.ecr.{region}.amazonaws.com" + (".cn" if region.startswith("cn-") else "")
 
 
@@ -97,7 +97,7 @@ def _login_in(answer: HttpResult) -> EcrLogin:
     return EcrLogin(RegistryLogin(username, password), entry.url.rstrip("/"))
 
 
-def _refusal(answer: HttpResult) -> RegistryFailure:
+def _explain_refusal(answer: HttpResult) -> RegistryFailure:
     try:
         word = read_json(answer.body, AwsError).type.rpartition("#")[2]
     except BadJson:

@@ -228,7 +228,7 @@ class RegistryClient:
     async def _authorize(self, challenge: Challenge, scope: str) -> str:
         """Responds to a challenge. Returns the Authorization header for the next attempt."""
         if challenge.scheme == "basic":
-            return _basic(self._login) if self._login else ""
+            return _basic_authorization(self._login) if self._login else ""
         if not may_give_tokens(self._kind, self._url, challenge.realm):
             raise RegistryFailure(
                 Problem.NOT_A_REGISTRY,
@@ -236,7 +236,7 @@ class RegistryClient:
                 f"{self._host} sends its login to another server than its own, and Windlass does not send it "
                 "there",
             )
-        headers = {"Authorization": _basic(self._login)} if self._login else {}
+        headers = {"Authorization": _basic_authorization(self._login)} if self._login else {}
         answer = await self._send("GET", challenge.token_url(scope), headers)
         if answer.status in (400, 401, 403):
             raise self._failures.login_failure()
@@ -287,5 +287,5 @@ def _challenge_in(answer: HttpResult) -> Challenge | None:
     return read_challenge(answer.headers.get("www-authenticate", ""))
 
 
-def _basic(login: RegistryLogin) -> str:
+def _basic_authorization(login: RegistryLogin) -> str:
     return "Basic " + base64.b64encode(f"{login.username}:{login.password}".encode()).decode()

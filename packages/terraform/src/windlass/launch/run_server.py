@@ -27,7 +27,7 @@ _PAUSE: Final = 1.0
 _SLOWEST, _SLOWEST_OF_SEVERAL = 60.0, 20.0
 """Seconds to wait for a response. A paused server accepts connections but does not respond."""
 _PASSED_ON: Final = ("Authorization", "Content-Type", "Content-MD5")
-_AWAY: Final = 503
+_UNAVAILABLE: Final = 503
 _BY_SOCKET: Final = "http+unix://"
 """Prefix of an address with the quoted path of a Unix socket in the place of a host."""
 
@@ -80,7 +80,7 @@ class RunServer:
         except urllib.error.HTTPError as error:
             return error.code, error.read()
         except OSError as error:
-            return _AWAY, f"Windlass does not answer: {error}".encode()
+            return _UNAVAILABLE, f"Windlass does not answer: {error}".encode()
 
     def _ask_all(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
         """Sends a request to one server after the other until one responds. Raises the error of the last
@@ -96,7 +96,7 @@ class RunServer:
         return self._send_request(method, path, body, headers)
 
     def _send_request(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-        url, handlers = _way_to(self._urls[0])
+        url, handlers = _http_address(self._urls[0])
         request = urllib.request.Request(  # noqa: S310 (the address is Windlass's own)
             url + path, data=body or None, headers=dict(headers), method=method
         )
@@ -117,15 +117,15 @@ def is_socket(url: str) -> bool:
     return url.startswith(_BY_SOCKET)
 
 
-def _way_to(url: str) -> tuple[str, list[urllib.request.BaseHandler]]:
+def _http_address(url: str) -> tuple[str, list[urllib.request.BaseHandler]]:
     """Returns an HTTP address for urllib, and the handlers that are needed to connect to it."""
     if not is_socket(url):
         return url, []
     path, _, rest = url.removeprefix(_BY_SOCKET).partition("/")
-    return f"http://windlass/{rest}", [_BySocket(urllib.parse.unquote(path))]
+    return f"http://windlass/{rest}", [_UnixSocketHandler(urllib.parse.unquote(path))]
 
 
-class _BySocket(urllib.request.HTTPHandler):
+class _UnixSocketHandler(urllib.request.HTTPHandler):
     """Connects to a Unix socket."""
 
     def __init__(self, path: str) -> None:

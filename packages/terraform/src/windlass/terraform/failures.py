@@ -10,7 +10,7 @@ LINES: Final = 100
 """Number of last log lines in which the reason is searched for."""
 _BOX: Final = "│╷╵ "
 _ERROR: Final = re.compile(r"Error: (.+)")
-_PLACE: Final = re.compile(r"on (\S+) line (\d+)")
+_ERROR_PLACE: Final = re.compile(r"on (\S+) line (\d+)")
 _COMMAND: Final = re.compile(r"windlass: (?:terraform|tofu)\S* [a-z-]+$")
 _REMARK: Final = "windlass: "
 """The prefix of the launcher's lines. Its last line contains the remedy."""
@@ -41,5 +41,5 @@ def _explain_error(lines: Sequence[str]) -> str:
             f"Give a value to the input {'variables' if names[1:] else 'variable'} {', '.join(names)}, in "
             "terraform_variables_source.tf_vars or a file of values: the module has no default"
         )
-    place = _PLACE.search(" ".join(lines[begin:end]))
+    place = _ERROR_PLACE.search(" ".join(lines[begin:end]))
     return f"Look at {place[1]}, line {place[2]}: {error}" if place else f"Look at its log: {error}"

@@ -128,14 +128,16 @@ def launcher_archive() -> bytes:
     folder = resources.files("windlass.launch")
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in ("windlass", "windlass/launch"):
-            archive.writestr(_entry(f"{package}/__init__.py"), b"")
+            archive.writestr(_archive_entry(f"{package}/__init__.py"), b"")
         for name in _MODULES:
-            archive.writestr(_entry(f"windlass/launch/{name}.py"), (folder / f"{name}.py").read_bytes())
-        archive.writestr(_entry("__main__.py"), _MAIN)
+            archive.writestr(
+                _archive_entry(f"windlass/launch/{name}.py"), (folder / f"{name}.py").read_bytes()
+            )
+        archive.writestr(_archive_entry("__main__.py"), _MAIN)
     return content.getvalue()
 
 
-def _entry(name: str) -> zipfile.ZipInfo:
+def _archive_entry(name: str) -> zipfile.ZipInfo:
     """Returns an archive entry without the current time, so that the same launcher always leads to the same
     archive."""
     entry = zipfile.ZipInfo(name)

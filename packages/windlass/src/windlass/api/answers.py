@@ -147,13 +147,13 @@ def file_answer(request: Request, file: ServedFile) -> HttpAnswer:
     held = request.headers.get(b"if-none-match", b"")
     if held == b"*" or file.etag in (tag.strip().removeprefix(b"W/") for tag in held.split(b",")):
         return HttpAnswer(304, b"", more, caching=caching)
-    if _takes_gzip(request.headers.get(b"accept-encoding", b"")):
+    if _accepts_gzip(request.headers.get(b"accept-encoding", b"")):
         more += ((b"content-encoding", b"gzip"),)
         return HttpAnswer(200, file.packed, more, content_type, caching=caching)
     return HttpAnswer(200, file.body, more, content_type, caching=caching)
 
 
-def _takes_gzip(accepted: bytes) -> bool:
+def _accepts_gzip(accepted: bytes) -> bool:
     for part in accepted.lower().split(b","):
         name, _, weight = part.strip().partition(b";")
         if name.strip() == b"gzip":

@@ -84,7 +84,7 @@ def _parse_query(raw: bytes, wanted: type[Spec]) -> tuple[Spec, frozenset[str]]:
     must not be modified.
     """
     values: dict[str, str | list[str]] = {}
-    for name, value in _pairs(raw):
+    for name, value in _parse_pairs(raw):
         if name in _lists(wanted):
             words = values.setdefault(name, [])
             assert isinstance(words, list)
@@ -100,7 +100,7 @@ def _parse_query(raw: bytes, wanted: type[Spec]) -> tuple[Spec, frozenset[str]]:
         raise Invalid(explain(error, wanted)) from error
 
 
-def _pairs(raw: bytes) -> Iterator[tuple[str, str]]:
+def _parse_pairs(raw: bytes) -> Iterator[tuple[str, str]]:
     try:
         text = raw.decode("ascii")
         for piece in text.split("&"):

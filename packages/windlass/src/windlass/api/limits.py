@@ -73,7 +73,7 @@ class Budgets:
         """
         limit = limit or self._limit
         if len(self._windows) >= _MOST_CALLERS:
-            _forget_ended(self._windows, self._clock.now())
+            _remove_ended(self._windows, self._clock.now())
         window = self._windows.setdefault(subject, Window())
         async with window.lock:
             now = self._clock.now()
@@ -119,7 +119,7 @@ class Budgets:
         budget."""
         now = self._clock.now()
         if address not in self._addresses and len(self._addresses) >= _MOST_ADDRESSES:
-            _forget_ended(self._addresses, now)
+            _remove_ended(self._addresses, now)
             address = address if len(self._addresses) < _MOST_ADDRESSES else _OTHER_ADDRESSES
         window = self._addresses.setdefault(address, Window())
         if not window.is_open(now, self._limit):
@@ -141,7 +141,7 @@ class Budgets:
             await self._store.write(change)
 
 
-def _forget_ended(windows: dict[str, Window], now: int) -> None:
+def _remove_ended(windows: dict[str, Window], now: int) -> None:
     ended = [
         name for name, window in windows.items() if now >= window.opened + HOUR and not window.lock.locked()
     ]

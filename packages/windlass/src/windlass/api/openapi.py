@@ -312,14 +312,14 @@ def _tags(operations: Iterable[Operation]) -> Iterator[Schema]:
     for operation in sorted(operations, key=lambda operation: not _is_of_its_family(operation)):
         first.setdefault(operation.group, operation)
     for group in sorted(first, key=lambda group: _GROUPS.index(group) if group in _GROUPS else len(_GROUPS)):
-        yield {"name": group, "description": _opening(first[group])}
+        yield {"name": group, "description": _first_sentence(first[group])}
 
 
 def _is_of_its_family(operation: Operation) -> bool:
     return operation.family is not None and operation.family.group == operation.group
 
 
-def _opening(operation: Operation) -> str:
+def _first_sentence(operation: Operation) -> str:
     declared = operation.family.spec if operation.family else operation.answer
     docstring = sys.modules[declared.__module__].__doc__ if declared else None
     return (docstring or operation.group).partition("\n\n")[0].strip()

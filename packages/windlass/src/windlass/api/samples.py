@@ -15,7 +15,7 @@ from windlass.api.schemas import Schema, component_name
 from windlass.core.declare.fields import EXAMPLE_MARK, SHOWN, SUBJECT
 
 _IDS = uuid.UUID("0b6f1a52-6a5e-4c56-9a2b-3f1d7c0e8a41")
-_MADE: Final = object()
+_IN_PROGRESS: Final = object()
 """Marker for a value that has to be generated here, such as an id or an item of a list."""
 
 
@@ -70,9 +70,9 @@ class Samples:
                 return {name: value for part in parts for name, value in self.of(part, place).items()}
             case {"anyOf": [first, *_]}:
                 return self.of(first, place)
-        fitting = (value for value in _candidates(schema, place) if _fits(value, schema))
-        value = next(fitting, _MADE)
-        return self._make(schema, place) if value is _MADE else value
+        fitting = (value for value in _candidates(schema, place) if _matches_schema(value, schema))
+        value = next(fitting, _IN_PROGRESS)
+        return self._make(schema, place) if value is _IN_PROGRESS else value
 
     def _make(self, schema: Schema, place: ExamplePosition) -> Any:
         match schema:
@@ -100,28 +100,32 @@ class Samples:
 
     def _is_worth_showing(self, schema: Schema, place: ExamplePosition) -> bool:
         """Returns whether an example should contain an optional field."""
-        if not self._whole and schema.get("default", _MADE) is None:
+        if not self._whole and schema.get("default", _IN_PROGRESS) is None:
             return False
-        values = [value for value in _candidates(schema, place) if value is _MADE or _fits(value, schema)]
+        values = [
+            value
+            for value in _candidates(schema, place)
+            if value is _IN_PROGRESS or _matches_schema(value, schema)
+        ]
         return bool(values) and (self._whole or values[0] not in _EMPTY)
 
 
 def _candidates(schema: Schema, place: ExamplePosition) -> Iterator[Any]:
     """Yields possible values of a field, the best first."""
     if schema.get(EXAMPLE_MARK) == SHOWN:
-        yield _MADE
+        yield _IN_PROGRESS
     if "example" in schema:
         yield schema["example"]
     if schema.get("default"):
         yield schema["default"]
     if place.thing and place.field == f"{place.thing}_id":
-        yield _MADE
+        yield _IN_PROGRESS
     if "default" in schema:
         yield schema["default"]
 
 
-def _fits(value: Any, schema: Schema) -> bool:
-    if value is _MADE:
+def _matches_schema(value: Any, schema: Schema) -> bool:
+    if value is _IN_PROGRESS:
         return True
     if value is None:
         return bool(schema.get("nullable"))

@@ -127,7 +127,7 @@ class Streams:
         when the reader disconnects.
         """
         with self.opened() as stopping:
-            pumping = _Pump(put, allowed, self._quiet, remarks).run(pieces, self._ask)
+            pumping = _StreamSender(put, allowed, self._quiet, remarks).run(pieces, self._ask)
             pump = asyncio.ensure_future(pumping)
             gone = asyncio.ensure_future(leaving)
             await first_of(pump, gone, asyncio.ensure_future(stopping.wait()))
@@ -150,7 +150,7 @@ class _ReaderLeft(Exception):
     """Raised if the reader disconnects while a piece is sent."""
 
 
-class _Pump(Generic[T]):
+class _StreamSender(Generic[T]):
     """Sends the pieces of one stream, with messages about its state between them."""
 
     def __init__(

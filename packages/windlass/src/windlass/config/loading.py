@@ -117,7 +117,7 @@ _PATTERN = re.compile(r"^Expected `str` matching regex .*$", re.DOTALL)
 _TYPE_NAMES = {"int": "a number", "float": "a number", "bool": "yes or no", "str": "text", "array": "a list"}
 
 
-def _in_words(message: str) -> str:
+def _to_plain_words(message: str) -> str:
     """Returns an error message of msgspec without Python types and regular expressions."""
     message = _TYPES.sub(lambda match: f"must be {_TYPE_NAMES.get(match[1], match[1])}", message)
     return _PATTERN.sub("set it to a value of this form", _BOUNDS.sub(r"must be \1 \2", message))
@@ -137,7 +137,7 @@ def _check(values: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
         where = {"environment": PREFIX + name.upper(), "flag": "--" + name.replace("_", "-")}
         meaning = _declared_settings()[name].meaning
         raise BadSetting(
-            f"{where.get(sources.get(name, ''), name)}: {_in_words(message)}: {meaning}"
+            f"{where.get(sources.get(name, ''), name)}: {_to_plain_words(message)}: {meaning}"
         ) from error
 
 

@@ -127,14 +127,14 @@ def assemble(
 
 
 def way_out(settings: Settings) -> HttpSender:
-    trust = _trust(settings.outbound_ca_file) if settings.outbound_ca_file else None
+    trust = _make_tls_context(settings.outbound_ca_file) if settings.outbound_ca_file else None
     try:
         return HttpSender(settings.outbound_allow, settings.outbound_proxy, trust=trust)
     except ValueError as error:
         raise BadSetting(str(error)) from error
 
 
-def _trust(file: str) -> ssl.SSLContext:
+def _make_tls_context(file: str) -> ssl.SSLContext:
     """Returns a TLS context that trusts the authorities of the system and of a PEM file."""
     context = ssl.create_default_context()
     try:

@@ -158,7 +158,7 @@ async def without_record(settings: Settings, recorded: Container[str]) -> dict[s
     database = await read_state(settings, seen)
     try:
         async with asyncio.timeout(PATIENCE):
-            await _gather(settings, report, database, _real_parts_for(settings))
+            await _collect_services(settings, report, database, _real_parts_for(settings))
     except (EngineUnavailable, BuilderUnavailable, TimeoutError):
         pass
     return _exclude(report.found, recorded)
@@ -201,7 +201,7 @@ async def _volumes_here(settings: Settings, moment: Snapshot) -> Mapping[str, Co
 async def _count(
     settings: Settings, report: OwnershipReport, database: DatabaseState, parts_for: PartsFor
 ) -> None:
-    await _gather(settings, report, database, parts_for)
+    await _collect_services(settings, report, database, parts_for)
     report.lost = _without_volumes(settings, report, database)
     if report.found:
         database = await read_state(settings, report.mark)
@@ -211,7 +211,7 @@ async def _count(
     }
 
 
-async def _gather(
+async def _collect_services(
     settings: Settings, report: OwnershipReport, database: DatabaseState, parts_for: PartsFor
 ) -> None:
     """Collects all services found on this machine by label, including services that are in the database."""

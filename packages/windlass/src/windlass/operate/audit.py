@@ -21,7 +21,7 @@ from windlass.store.archive import Snapshot, level
 from windlass.store.chain import ChainWalk, Fault, Head, beginning_of
 from windlass.terminal.command_errors import CommandRefused
 
-_MOST_TOLD = 20
+_MAX_REPORTED = 20
 _FAULTS = {
     Fault.REMOVED: "{missing}: removed.",
     Fault.CHANGED: "{event}: changed or added, or the hash of the event before it was.",
@@ -45,7 +45,7 @@ class Verdict(Struct):
     """Number of faults that are not listed."""
 
     def blame(self, fault: str) -> None:
-        if len(self.faults) < _MOST_TOLD:
+        if len(self.faults) < _MAX_REPORTED:
             self.faults.append(fault)
         else:
             self.more += 1
@@ -63,7 +63,7 @@ async def verify(settings: Settings, noted: str = "") -> Verdict:
         if not level(await moment.applied()):
             raise CommandRefused("start Windlass once: this database was never used")
         verdict = Verdict()
-        await _Walk(moment, Reads(line), verdict, head).whole()
+        await _AuditWalk(moment, Reads(line), verdict, head).whole()
     return verdict
 
 
@@ -76,7 +76,7 @@ def _head(noted: str) -> Head | None:
     return Head(int(match[1]), bytes.fromhex(match[2]))
 
 
-class _Walk:
+class _AuditWalk:
     """A walk through the events, from the oldest to the newest."""
 
     def __init__(self, moment: Snapshot, source: Reads, verdict: Verdict, noted: Head | None) -> None:

@@ -57,7 +57,7 @@ async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> 
             raise CommandRefused("there is nothing to back up: this installation was never started")
         check_keys(encryption, keys)
         now = (clock or SystemClock()).now()
-        with _appearing(file) as written, ArchiveWriter(written, now) as writer:
+        with _write_then_rename(file) as written, ArchiveWriter(written, now) as writer:
             tables = {
                 table.name: await writer.table(table, moment.rows(table)) for table in await moment.tables()
             }
@@ -203,7 +203,7 @@ def _logs(writer: ArchiveWriter, folder: Path) -> Iterator[ArchiveFile]:
 
 
 @contextlib.contextmanager
-def _appearing(file: Path) -> Iterator[IO[bytes]]:
+def _write_then_rename(file: Path) -> Iterator[IO[bytes]]:
     """Opens a temporary file for writing, and renames it to `file` after it was written to the disk
     completely."""
     partial = file.with_name(f".{file.name}.{secrets.token_hex(4)}.partial")

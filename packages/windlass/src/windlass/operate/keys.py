@@ -102,7 +102,7 @@ async def rotate(settings: Settings, tell: Tell, *, keep: bool = False, point: P
     """Rotates the key, or continues an interrupted rotation. `keep`: leaves former keys in the file."""
     await check(settings)
     _check_owner(settings)
-    with _alone(settings):
+    with _lock_rotation(settings):
         survey = await _survey_keys(settings)
         encryption = load_encryption(settings)
         check_keys(encryption, survey.state)
@@ -265,7 +265,7 @@ def _drop(settings: Settings, state: KeyState, tell: Tell) -> None:
 
 
 @contextmanager
-def _alone(settings: Settings) -> Iterator[None]:
+def _lock_rotation(settings: Settings) -> Iterator[None]:
     """Locks the data directory against a second `key rotate`. Two commands would each add a key to the file,
     and one key would be lost."""
     lock = try_hold(Path(settings.data_dir) / LOCK)

@@ -82,18 +82,18 @@ def example() -> str:
         lines += [
             "",
             f"# {setting.meaning}  ({setting.variable})",
-            f"# {setting.name} = {_toml(setting.default)}",
+            f"# {setting.name} = {_to_toml(setting.default)}",
         ]
     return "\n".join(lines) + "\n"
 
 
-def _toml(value: Any) -> str:
+def _to_toml(value: Any) -> str:
     match value:
         case bool():
             return "true" if value else "false"
         case int() | float():
             return str(value)
         case list() | tuple():
-            return "[" + ", ".join(_toml(item) for item in value) + "]"
+            return "[" + ", ".join(_to_toml(item) for item in value) + "]"
         case _:
             return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -62,7 +62,7 @@ async def begin_when_possible(
             if reason != waits_for:
                 _log.warning("the start waits, and is tried again each second", extra={"reason": reason})
                 await answering.aclose()
-                await answering.enter_async_context(_answering(listening, reason))
+                await answering.enter_async_context(_answer_while_waiting(listening, reason))
                 waits_for = reason
                 note(reason)
             await asyncio.sleep(_PAUSE)
@@ -94,7 +94,7 @@ def _is_full(folder: Path) -> bool:
 
 
 @asynccontextmanager
-async def _answering(listening: socket.socket, reason: str) -> AsyncIterator[None]:
+async def _answer_while_waiting(listening: socket.socket, reason: str) -> AsyncIterator[None]:
     """Responds to all API requests with the reason why the start waits."""
     config = uvicorn.Config(
         partial(_answer, reason),

@@ -153,7 +153,7 @@ async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) ->
         unreached = {place.id: why for place in ctx.places.all() if (why := await _why_unreachable(place))}
         clusters = {service.service: await ctx.places.cluster_of(service.service) for service in stopping}
         unreached |= await _of_other_machines(ctx, clusters.values())
-        await _carry_out(
+        await _wait_until_stopped(
             installation, [service for service in stopping if clusters[service.service] not in unreached]
         )
         elsewhere = set() if parts else await _end_elsewhere(ctx)
@@ -264,7 +264,7 @@ async def _count(settings: Settings) -> int:
         return len(await up(Reads(line)))
 
 
-async def _carry_out(installation: Installation, stopping: Sequence[StoppedService]) -> None:
+async def _wait_until_stopped(installation: Installation, stopping: Sequence[StoppedService]) -> None:
     source, failed, left = installation.ctx.store.reads, [], list(stopping)
     while left:
         for service in list(left):

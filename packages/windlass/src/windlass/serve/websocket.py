@@ -23,10 +23,10 @@ _PIECE: Final = 1024
 _AT_ONCE: Final = 0.001
 """Bytes of frames that are parsed at once, and seconds after which parsing pauses to let other connections
 run. One piece may contain 170 frames."""
-_SAID: Final = 16 * 1024
+_MAX_UNREAD_BYTES: Final = 16 * 1024
 """Bytes that a client may send in a burst. Pings, pongs and close frames need a few; other messages are not
 read."""
-_SAID_EACH_SECOND: Final = 1024
+_BYTES_A_SECOND: Final = 1024
 _POLICY: Final = 1008
 _STOPPED: Final = 1012
 _STOPPING: Final = "This server is stopping: connect again"
@@ -41,7 +41,7 @@ class WebSocket(WSProtocol):
         all other methods."""
         self._table = table
         self.network = before.network
-        self._may_say = float(_SAID)
+        self._may_say = float(_MAX_UNREAD_BYTES)
         self._told_at = self._stuck_since = table.now
         self._accepted = self._stuck = self._is_read = self._waits_for_turn = False
         self._ahead = b""
@@ -136,7 +136,7 @@ class WebSocket(WSProtocol):
         return self._stuck_since if self._stuck else None
 
     def age(self, now: float) -> None:
-        self._may_say = min(_SAID, self._may_say + (now - self._told_at) * _SAID_EACH_SECOND)
+        self._may_say = min(_MAX_UNREAD_BYTES, self._may_say + (now - self._told_at) * _BYTES_A_SECOND)
         self._told_at = now
         if self._stuck and now - self._stuck_since > self._table.bounds.stall_seconds:
             self.transport.abort()

@@ -53,7 +53,7 @@ class PostgresArchive(PostgresSession):
 @contextlib.asynccontextmanager
 async def reading_snapshot(url: str) -> AsyncIterator[PostgresArchive]:
     """Opens a read-only snapshot. All replicas may continue to write."""
-    async with _connecting(url) as connection:
+    async with _open_connection(url) as connection:
         transaction = connection.transaction(isolation="repeatable_read", readonly=True)
         await transaction.start()
         yield PostgresArchive(connection, transaction)
@@ -65,7 +65,7 @@ async def replacing(url: str) -> AsyncIterator[PostgresArchive]:
 
     Nothing changes without a commit.
     """
-    async with _connecting(url) as connection:
+    async with _open_connection(url) as connection:
         await connection.execute(f"SELECT pg_advisory_lock({MIGRATION_LOCK})")
         await _check_alone(connection)
         transaction = connection.transaction()
@@ -75,7 +75,7 @@ async def replacing(url: str) -> AsyncIterator[PostgresArchive]:
 
 
 @contextlib.asynccontextmanager
-async def _connecting(url: str) -> AsyncIterator[asyncpg.Connection[Any]]:
+async def _open_connection(url: str) -> AsyncIterator[asyncpg.Connection[Any]]:
     connection = await first_connection(url)
     try:
         yield connection

@@ -36,7 +36,7 @@ T = TypeVar("T")
 # Older versions can lose committed pages in WAL mode when two connections write and checkpoint at once.
 OLDEST_SAFE = (3, 51, 3)
 # Errors of the file or the machine, after which SQLite may have rolled the transaction back.
-_AWAY = (
+_UNAVAILABLE_ERRORS = (
     apsw.FullError,
     apsw.IOError,
     apsw.NoMemError,
@@ -131,7 +131,7 @@ class SqliteWriter(SqliteSession):
         self._refusal, self._before = None, self._changes()
         try:
             answer = _finish(change(tx))
-        except _AWAY:
+        except _UNAVAILABLE_ERRORS:
             raise
         except Exception as failure:  # noqa: BLE001 (the caller gets the exception)
             return None, failure
@@ -159,7 +159,7 @@ class ReadingSession(SqliteSession):
             if self._moment is None:
                 self._hold_transaction()
             row: Sequence[Any] | None = self._execute(statement, values).fetchone()
-        except _AWAY as error:
+        except _UNAVAILABLE_ERRORS as error:
             raise _unreadable() from error
         return row
 
@@ -168,7 +168,7 @@ class ReadingSession(SqliteSession):
             if self._moment is None:
                 self._hold_transaction()
             rows: Sequence[Sequence[Any]] = self._execute(statement, values).fetchall()
-        except _AWAY as error:
+        except _UNAVAILABLE_ERRORS as error:
             raise _unreadable() from error
         return rows
 
@@ -314,7 +314,7 @@ class SqliteStore(GroupCommit):
         try:
             with contextlib.closing(self.snapshot()) as connection:
                 return _finish(read(SqliteSession(connection)))
-        except _AWAY as error:
+        except _UNAVAILABLE_ERRORS as error:
             raise _unreadable() from error
 
     def snapshot(self) -> apsw.Connection:

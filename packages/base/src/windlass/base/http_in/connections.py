@@ -28,7 +28,7 @@ from windlass.base.log import log
 _log = log("connections")
 _RESCAN_SECONDS: Final = 0.1
 """The pause between two searches for connections to close, if the last search found none."""
-_TOLD: Final = 16
+_MAX_LOGGED_REASONS: Final = 16
 """The connections above the limit that get a 503 response: the limit divided by this number. Further
 connections are closed without a response."""
 _ANYWHERE: Final = ""
@@ -229,7 +229,7 @@ class ConnectionTable:
 
 
 def _is_far_above(connections: int, limit: int) -> bool:
-    return connections >= limit + max(1, limit // _TOLD)
+    return connections >= limit + max(1, limit // _MAX_LOGGED_REASONS)
 
 
 @lru_cache(4096)

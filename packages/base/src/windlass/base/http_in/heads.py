@@ -29,7 +29,7 @@ _LONGEST_HOST: Final = 253
 SINGLE: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
 NEVER_DROPPED: Final = SINGLE | {b"authorization", b"cookie", b"expect"}
 """The end-to-end fields, which a client may not declare as hop-by-hop."""
-_MEANT: Final = SINGLE | {b"connection", b"upgrade", b"expect"}
+_INTERPRETED_FIELDS: Final = SINGLE | {b"connection", b"upgrade", b"expect"}
 
 Values = Mapping[bytes, bytes]
 """Field values by name in lower case. Values of repeated fields are joined by commas."""
@@ -162,7 +162,7 @@ class RequestHead:
             name, _, value = line.partition(b":")
             name, value = name.lower(), value.strip(b"\t ")
             self.fields.append((name, value))
-            if name in _MEANT:
+            if name in _INTERPRETED_FIELDS:
                 if name in values:
                     check_single(name)
                     value = values[name] + b"," + value

@@ -70,7 +70,7 @@ class HttpClient:
             headers=_HEADERS,
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(),  # no timeouts: `send` limits the total time
-            trace_configs=[_noting_reuse()],
+            trace_configs=[_trace_reuse()],
             auto_decompress=False,
             trust_env=False,
             read_bufsize=MOST_READ,
@@ -179,7 +179,7 @@ class _ConnectionLost(Exception):
     """The receiver closed a pooled connection just as it was reused. The request is sent again."""
 
 
-def _noting_reuse() -> aiohttp.TraceConfig:
+def _trace_reuse() -> aiohttp.TraceConfig:
     async def note(session: Any, context: Any, parameters: Any) -> None:
         context.trace_request_ctx.before = True
 
@@ -191,7 +191,7 @@ def _noting_reuse() -> aiohttp.TraceConfig:
 async def _read(answer: aiohttp.ClientResponse, began: float, most: int) -> HttpResult:
     body = await _read_beginning(answer.content, most + 1)
     if cut := len(body) > most:
-        _hang_up(answer)
+        _close_abruptly(answer)
     return HttpResult(
         answer.status, _decoded_headers(answer), body[:most], cut, round((time.monotonic() - began) * 1000)
     )
@@ -204,7 +204,7 @@ async def _read_beginning(content: aiohttp.StreamReader, most: int) -> bytes:
     return bytes(kept)
 
 
-def _hang_up(answer: aiohttp.ClientResponse) -> None:
+def _close_abruptly(answer: aiohttp.ClientResponse) -> None:
     """Closes the connection at once. An orderly TLS shutdown would continue to read data of the receiver."""
     if answer.connection and answer.connection.transport:
         answer.connection.transport.abort()
@@ -220,7 +220,7 @@ def _decoded_headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
 
 
 def _failure(error: Exception, where: Url, *, proxied: bool) -> NoAnswer:
-    words = _words(error, where, proxied=proxied)
+    words = _explain_failure(error, where, proxied=proxied)
     match error:
         case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
             return NoAnswer(words)
@@ -231,7 +231,7 @@ def _failure(error: Exception, where: Url, *, proxied: bool) -> NoAnswer:
     return NoAnswer(words)
 
 
-def _words(error: Exception, where: Url, *, proxied: bool) -> str:
+def _explain_failure(error: Exception, where: Url, *, proxied: bool) -> str:
     match error:
         case aiohttp.ClientProxyConnectionError():
             return _PROXY
@@ -252,13 +252,13 @@ def _words(error: Exception, where: Url, *, proxied: bool) -> str:
             return f"{where.shown} broke off in the middle of its answer."
         case aiohttp.ServerDisconnectedError():
             return f"{where.shown} ended the connection without an answer."
-        case OSError() if error.errno in _BECAUSE:
-            return f"{where.shown} {_BECAUSE[error.errno]}."
+        case OSError() if error.errno in _REASONS_BY_ERRNO:
+            return f"{where.shown} {_REASONS_BY_ERRNO[error.errno]}."
     return f"{where.shown} cannot be reached."
 
 
 _PROXY: Final = "The proxy (outbound_proxy) cannot be reached."
-_BECAUSE: Final = {
+_REASONS_BY_ERRNO: Final = {
     errno.ECONNREFUSED: "refuses connections",
     errno.ECONNRESET: "broke the connection off",
     errno.ECONNABORTED: "broke the connection off",

@@ -25,10 +25,10 @@ _URL = re.compile(
     r"(?P<rest>[/?][^#]*)?(#.*)?",
     re.IGNORECASE,
 )
-_USER = re.compile(r"https?://[^/?#]*@", re.IGNORECASE)
+_URL_WITH_USER = re.compile(r"https?://[^/?#]*@", re.IGNORECASE)
 _SENT_AS_IT_IS = string.ascii_letters + string.digits + "-._~:/?[]@!$&'()*+,;=%"
 _LOOPBACK = (ip_address("127.0.0.1"), ip_address("::1"))
-_WAY_OUT = "The operator of Windlass can allow its network with the setting outbound_allow."
+_ALLOW_ADVICE = "The operator of Windlass can allow its network with the setting outbound_allow."
 
 
 class Url(Struct, frozen=True):
@@ -45,13 +45,15 @@ def parse_url(url: str) -> Url:
         raise AddressRefused(f"The URL is longer than {LONGEST} characters.")
     if not url.isprintable() or " " in url or "\\" in url:
         raise AddressRefused("The URL holds a blank, a backslash or something that is no character.")
-    if _USER.match(url):
+    if _URL_WITH_USER.match(url):
         raise AddressRefused(
             "The URL holds a user name or a password: they would be seen wherever the URL is shown."
         )
     if not (match := _URL.fullmatch(url)):
         raise AddressRefused("The URL must be like https://host/path or http://host:8080/path.")
-    return _url_of(match["scheme"].lower(), _host(match["host"]), match["port"], match["rest"] or "/")
+    return _build_url(
+        match["scheme"].lower(), _parse_url_host(match["host"]), match["port"], match["rest"] or "/"
+    )
 
 
 def check_url(where: Url, reach: Reach, *, named_elsewhere: bool) -> None:
@@ -61,16 +63,16 @@ def check_url(where: Url, reach: Reach, *, named_elsewhere: bool) -> None:
     """
     if not isinstance(where.host, str):
         if not reach.admits(where.host):
-            raise AddressRefused(f"{where.host} is not a public address. {_WAY_OUT}")
+            raise AddressRefused(f"{where.host} is not a public address. {_ALLOW_ADVICE}")
     elif named_elsewhere and _is_loopback(where.host) and not any(map(reach.admits, _LOOPBACK)):
         raise no_public_address(where.host)
 
 
 def no_public_address(name: str) -> AddressRefused:
-    return AddressRefused(f"{name} has no public address. {_WAY_OUT}")
+    return AddressRefused(f"{name} has no public address. {_ALLOW_ADVICE}")
 
 
-def _url_of(scheme: str, name: str | Address, port: str | None, rest: str) -> Url:
+def _build_url(scheme: str, name: str | Address, port: str | None, rest: str) -> Url:
     number = int(port) if port else _PORTS[scheme]
     if not 0 < number < 65_536:
         raise AddressRefused("The URL names a port that does not exist.")
@@ -81,7 +83,7 @@ def _url_of(scheme: str, name: str | Address, port: str | None, rest: str) -> Ur
     return Url(f"{scheme}://{shown}{path}", name, shown)
 
 
-def _host(text: str) -> str | Address:
+def _parse_url_host(text: str) -> str | Address:
     try:
         return host(text)
     except BadHost as error:

@@ -43,7 +43,7 @@ _KEYCTL_JOIN_SESSION_KEYRING: Final = 1
 _CAPABILITY_VERSION: Final = 0x20080522
 
 # The numbers of older system calls differ between architectures; newer calls have the same number everywhere.
-_NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
+_SYSCALL_NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
     "x86_64": {"clone": 56, "keyctl": 250, "pivot_root": 155, "seccomp": 317},
     "aarch64": {"clone": 220, "keyctl": 219, "pivot_root": 41, "seccomp": 277},
     "riscv64": {"clone": 220, "keyctl": 219, "pivot_root": 41, "seccomp": 277},
@@ -54,11 +54,11 @@ _MOUNT_SETATTR: Final = 442
 
 libc: Final = ctypes.CDLL(None, use_errno=True)
 # PyDLL does not release the interpreter lock, so no other Python code runs while this process is forked.
-_bare: Final = ctypes.PyDLL(None, use_errno=True)
+_libc_with_gil: Final = ctypes.PyDLL(None, use_errno=True)
 
 
 def known_machine() -> bool:
-    return os.uname().machine in _NUMBERS
+    return os.uname().machine in _SYSCALL_NUMBERS
 
 
 def raise_failure(what: str) -> NoReturn:
@@ -74,7 +74,7 @@ def fork_sibling() -> int:
     """Forks a process as a child of this process's parent, so that only the parent can wait for it."""
     flags = ctypes.c_long(CLONE_PARENT | signal.SIGCHLD)
     none = ctypes.c_long(0)
-    pid = _bare.syscall(ctypes.c_long(number("clone")), flags, none, none, none, none)
+    pid = _libc_with_gil.syscall(ctypes.c_long(number("clone")), flags, none, none, none, none)
     if pid < 0:
         raise_failure("clone")
     return int(pid)
@@ -194,4 +194,4 @@ def set_attributes(where: int | str, attributes: int, *, private: bool = False, 
 
 def number(name: str) -> int:
     """Returns the number of a system call on this architecture."""
-    return _NUMBERS[os.uname().machine][name]
+    return _SYSCALL_NUMBERS[os.uname().machine][name]

@@ -29,7 +29,7 @@ _UMASK: Final = 0o022
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
 _TERMINALS: Final = ("ptmx", "pts")
 _NOT_FOUND, _REFUSED = 127, 126
-_SHARING: Final = {"sem": "500 32000 256 1024", "msgmni": "32", "msgmnb": "16384"}
+_SYSV_LIMITS: Final = {"sem": "500 32000 256 1024", "msgmni": "32", "msgmnb": "16384"}
 """The limits of System V semaphores (per set, in total, per call, and sets), of message queues, and of bytes
 in a queue. The queues use 32 MB at most, including the kernel's overhead for each message of one byte."""
 _GET_USER: Final = 0xB701
@@ -78,16 +78,16 @@ def enter(cell: Cell) -> None:
         user_limits.limit_namespace()
     if cell["mounts"]:
         if memory := cell.get("shared_memory", 0):
-            _limit_sharing(memory)
+            _limit_sysv_ipc(memory)
         mounts.arrange(cell)
 
 
-def _limit_sharing(memory: int) -> None:
+def _limit_sysv_ipc(memory: int) -> None:
     """Limits the System V memory, semaphores and messages of the cell, which belong to no process.
 
     Only root may set these limits. For other users, the socket filter restricts these calls (`confine`).
     """
-    for name, most in {"shmall": str(memory // resource.getpagesize()), **_SHARING}.items():
+    for name, most in {"shmall": str(memory // resource.getpagesize()), **_SYSV_LIMITS}.items():
         with suppress(OSError), open(f"/proc/sys/kernel/{name}", "w") as limit:  # noqa: PTH123
             limit.write(most)
 
@@ -111,7 +111,9 @@ def join(cell: Cell, process: int) -> None:
     if of_networks is not None:
         expected[calls.CLONE_NEWNET] = of_networks
     owners = {flag: fcntl.ioctl(opened[flag], _GET_USER) for flag in expected}
-    if not _same(top, ours) or not all(_same(owners[flag], expected[flag]) for flag in expected):
+    if not _is_same_namespace(top, ours) or not all(
+        _is_same_namespace(owners[flag], expected[flag]) for flag in expected
+    ):
         raise OSError("the program has entered namespaces that it created itself")
     if of_networks is not None:
         calls.join(of_networks, calls.CLONE_NEWUSER)
@@ -134,7 +136,7 @@ def _namespace(process: int, name: str) -> int:
     return os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _same(first: int, other: int) -> bool:
+def _is_same_namespace(first: int, other: int) -> bool:
     return os.path.samestat(os.fstat(first), os.fstat(other))
 
 
@@ -187,9 +189,9 @@ def confine(cell: Cell | None, *, leads: bool = True, guarded: bool = False) -> 
     if leads:
         os.setsid()
     os.umask(_UMASK)
-    _limit(cell)
+    _set_limits(cell)
     calls.new_keyring()
-    rules = _rules(cell) if cell and cell["landlock"] else None
+    rules = _landlock_rules(cell) if cell and cell["landlock"] else None
     calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
     if cell and cell.get("families"):
         # Installed as root, because programs can exhaust the memory for filters of users
@@ -241,7 +243,7 @@ def drop_privileges(cell: Cell, *, guarded: bool = False) -> None:
     calls.keep_capabilities(_USELESS_CAPABILITY if guards else kept)
 
 
-def _limit(cell: Cell | None) -> None:
+def _set_limits(cell: Cell | None) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = _FILES if most == resource.RLIM_INFINITY else min(most, _FILES)
     if cell is None or cell["identity"] != "user":
@@ -251,21 +253,21 @@ def _limit(cell: Cell | None) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if cell:
-        _at_most(resource.RLIMIT_MEMLOCK, _LOCKED)
-        _at_most(resource.RLIMIT_NPROC, cell["most_processes"])
-        _at_most(resource.RLIMIT_DATA, cell.get("most_memory", 0))
-        _at_most(resource.RLIMIT_FSIZE, cell.get("largest_file", 0))
-        _at_most(resource.RLIMIT_RTTIME, cell.get("mark", 0))
+        _set_limit(resource.RLIMIT_MEMLOCK, _LOCKED)
+        _set_limit(resource.RLIMIT_NPROC, cell["most_processes"])
+        _set_limit(resource.RLIMIT_DATA, cell.get("most_memory", 0))
+        _set_limit(resource.RLIMIT_FSIZE, cell.get("largest_file", 0))
+        _set_limit(resource.RLIMIT_RTTIME, cell.get("mark", 0))
 
 
-def _at_most(what: int, number: int) -> None:
+def _set_limit(what: int, number: int) -> None:
     if number:
         _, most = resource.getrlimit(what)
         number = number if most == resource.RLIM_INFINITY else min(most, number)
         resource.setrlimit(what, (number, number))
 
 
-def _rules(cell: Cell) -> int:
+def _landlock_rules(cell: Cell) -> int:
     version = cell["landlock"]
     rules = landlock.ruleset(version, signals=not cell["processes"], ports=cell.get("refuses_ports", False))
     everything = landlock.handled_rights(version)

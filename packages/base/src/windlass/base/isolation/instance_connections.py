@@ -25,10 +25,14 @@ def make_socket(network: str, kind: SocketKind) -> socket.socket:
     if not network:
         return socket.socket(*kind)
     holder = NamespaceHolder.read(network)
-    return socket_server.request_socket(holder, kind) if holder.socket_server else _enter(holder, kind)
+    return (
+        socket_server.request_socket(holder, kind)
+        if holder.socket_server
+        else _make_socket_inside(holder, kind)
+    )
 
 
-def _enter(holder: NamespaceHolder, kind: SocketKind) -> socket.socket:
+def _make_socket_inside(holder: NamespaceHolder, kind: SocketKind) -> socket.socket:
     namespace = holder.open()
     try:
         with inside(namespace):
@@ -44,12 +48,12 @@ async def connect(network: str, address: str, port: int) -> socket.socket:
     told to listen on `localhost`.
     """
     try:
-        return await _connect(network, address, port)
+        return await _connect_in_network(network, address, port)
     except ConnectionRefusedError:
         if not network or address != LOOPBACK:
             raise
         try:
-            return await _connect(network, _LOOPBACK_6, port)
+            return await _connect_in_network(network, _LOOPBACK_6, port)
         except OSError:
             pass
         raise
@@ -64,7 +68,7 @@ async def open_connection(
     return await asyncio.open_connection(sock=connected, ssl=tls, server_hostname=address if tls else None)
 
 
-async def _connect(network: str, address: str, port: int) -> socket.socket:
+async def _connect_in_network(network: str, address: str, port: int) -> socket.socket:
     opened = await _make_socket_async(network, TCP_6 if ":" in address else TCP)
     with on_failure(opened.close):
         opened.setblocking(False)

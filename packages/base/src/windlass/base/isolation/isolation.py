@@ -37,9 +37,9 @@ _INSTALL_PASTA: Final = "install pasta (package passt), then restart Windlass"
 _OPEN_TUN: Final = f"let its user write {TUN} (chmod 666, as udev sets it), then restart Windlass"
 _SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib", "/etc/")
 _PATIENCE: Final = 30
-_NO_RULES: Final = ("outer", "group", "socket_server")
+_KEYS_WITHOUT_RULES: Final = ("outer", "group", "socket_server")
 """The fields of a network that do not change during its lifetime."""
-_TRYING: Final = Lock()
+_PROBE_LOCK: Final = Lock()
 """Locked while a thread probes the machine; other threads wait for the result."""
 
 _NETWORKS_ARE_OFF: Final = "isolation_networks is off"
@@ -106,12 +106,12 @@ def findings(first: int, last: int) -> Findings:
 
     Probes the kernel once, since the result does not change while this process runs.
     """
-    with _TRYING:
-        return _findings(first, last)
+    with _PROBE_LOCK:
+        return _probe_features(first, last)
 
 
 @cache
-def _findings(first: int, last: int) -> Findings:
+def _probe_features(first: int, last: int) -> Findings:
     command = program("probe", first, str(last))
     done = subprocess.run(command, env={}, cwd="/", capture_output=True, timeout=_PATIENCE, check=True)
     findings: Findings = json.loads(done.stdout)
@@ -253,7 +253,7 @@ class Isolation:
         """Returns an existing trunk or hub network with the rules that a new network would get now."""
         is_trunk = network["kind"] == "trunk"
         fresh = self.trunk("") if is_trunk else self.hub("", "", joins=network.get("joins", True))
-        kept = {name: value for name, value in network.items() if name in _NO_RULES}
+        kept = {name: value for name, value in network.items() if name in _KEYS_WITHOUT_RULES}
         return cast("CellNetwork", {**fresh, **kept})
 
     def gives_users(self) -> bool:

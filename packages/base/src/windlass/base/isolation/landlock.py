@@ -23,7 +23,7 @@ READ_FILE: Final = 1 << 2
 READ_DIR: Final = 1 << 3
 TRUNCATE: Final = 1 << 14
 IOCTL_DEV: Final = 1 << 15
-_OF_FILES: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+_FILE_RIGHTS: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 
 READ: Final = EXECUTE | READ_FILE | READ_DIR
 DEVICE: Final = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV | READ_DIR
@@ -83,7 +83,7 @@ def allow(ruleset: int, version: int, path: str, rights: int) -> None:
     try:
         rights &= handled_rights(version)
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            rights &= _OF_FILES
+            rights &= _FILE_RIGHTS
         rule = _Rule(rights, descriptor)
         if calls.syscall(_ADD, ruleset, _PATH_BENEATH, ctypes.byref(rule), ctypes.c_uint(0)):
             calls.raise_failure("landlock_add_rule")

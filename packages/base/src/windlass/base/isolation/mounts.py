@@ -46,7 +46,7 @@ _EVERYTHING: Final = ("",)
 """A prefix of all paths: every path is below it."""
 _PLAIN: Final = calls.MS_NOSUID | calls.MS_NODEV
 _ATTRIBUTES: Final = calls.MOUNT_ATTR_NOSUID | calls.MOUNT_ATTR_NODEV
-_OF_KIND: Final = {
+_ATTRIBUTES_BY_KIND: Final = {
     "system": calls.MOUNT_ATTR_NOSUID | calls.MOUNT_ATTR_RDONLY,
     "read": _ATTRIBUTES | calls.MOUNT_ATTR_RDONLY,
     "write": _ATTRIBUTES,
@@ -66,7 +66,7 @@ class _MountPoint(NamedTuple):
 def arrange(cell: Cell) -> None:
     """Mounts the file system of a cell. Called in the cell's mount namespace."""
     calls.set_attributes("/", 0, private=True)
-    places = _places(cell)
+    places = _mount_points(cell)
     copies = {place: calls.mount_copy(place.source) for place in places if place.source}
     hosts = calls.mount_copy(cell["network"]["hosts"]) if "hosts" in cell.get("network", {}) else None
     memory = cell.get("shared_memory", 0)
@@ -76,14 +76,14 @@ def arrange(cell: Cell) -> None:
     else:
         _enter_empty_root()
         covers.append("/")
-    covers += [place.path for place in places if _mount_place(place, copies, memory)]
+    covers += [place.path for place in places if _mount_point(place, copies, memory)]
     if not sees_machine(cell):
         _link_devices()
-    _own_terminals()
+    _mount_terminals()
     if cell["name"] and covers:
-        _introduce(cell, covers[0])
+        _add_user_names(cell, covers[0])
     if "network" in cell and covers:
-        _name_servers(cell["network"], hosts, covers[0])
+        _mount_resolver_files(cell["network"], hosts, covers[0])
     for path in covers:
         calls.set_attributes(path, calls.MOUNT_ATTR_RDONLY, below=False)
 
@@ -119,7 +119,7 @@ def _link_devices() -> None:
         os.symlink(leads, f"{DEVICES}/{name}")  # noqa: PTH211 (likewise)
 
 
-def _own_terminals() -> None:
+def _mount_terminals() -> None:
     """Mounts the cell's own pseudo-terminals, if the machine has pseudo-terminals."""
     if not _is_folder(TERMINALS):
         return
@@ -142,7 +142,7 @@ def readable(cell: Cell) -> list[str]:
     return [*cell["readable"], os.path.realpath(_RESOLVER)]
 
 
-def _places(cell: Cell) -> list[_MountPoint]:
+def _mount_points(cell: Cell) -> list[_MountPoint]:
     """Returns the mounts in their order: parents before children, covers before the parts inside them."""
     shown = [*((path, "read") for path in readable(cell)), *((path, "write") for path in cell["writable"])]
     named = {path for path, _ in shown}
@@ -204,7 +204,7 @@ def _closed_folders(paths: Iterable[str], bounds: tuple[str, ...]) -> Iterator[s
                 break
 
 
-def _mount_place(place: _MountPoint, copies: dict[_MountPoint, int], memory: int) -> bool:
+def _mount_point(place: _MountPoint, copies: dict[_MountPoint, int], memory: int) -> bool:
     """Mounts one place. Returns whether it is a cover, which must be made read-only at the end.
 
     `memory`: the size in bytes of a writable folder in memory.
@@ -213,7 +213,7 @@ def _mount_place(place: _MountPoint, copies: dict[_MountPoint, int], memory: int
         if not _is_folder(place.path):
             if not _is_below(place.path, (*PRIVATE, DEVICES)):
                 return False  # a cover of a parent folder hides it already
-            _make(place.path, is_folder=True)  # its parent folder is writable
+            _make_mount_point(place.path, is_folder=True)  # its parent folder is writable
         if place.path == QUEUES:
             calls.mount("mqueue", place.path, _PLAIN | calls.MS_NOEXEC)
         else:
@@ -221,8 +221,8 @@ def _mount_place(place: _MountPoint, copies: dict[_MountPoint, int], memory: int
         return place.kind == "cover"
     copy = copies[place]
     if not os.path.exists(place.path):  # noqa: PTH110 (this runs at every start)
-        _make(place.path, is_folder=stat.S_ISDIR(os.fstat(copy).st_mode))
-    calls.set_attributes(copy, _OF_KIND[place.kind])
+        _make_mount_point(place.path, is_folder=stat.S_ISDIR(os.fstat(copy).st_mode))
+    calls.set_attributes(copy, _ATTRIBUTES_BY_KIND[place.kind])
     calls.mount_at(copy, place.path)
     os.close(copy)
     return False
@@ -235,7 +235,7 @@ def _options(place: _MountPoint, memory: int) -> str:
     return f"mode=1777,size={memory},nr_inodes={memory >> 12}" if memory else "mode=1777"
 
 
-def _introduce(cell: Cell, cover: str) -> None:
+def _add_user_names(cell: Cell, cover: str) -> None:
     """Adds the cell's user to its /etc/passwd and /etc/group, because some programs need a user name."""
     name, uid = cell["name"], cell["uid"]
     home = f"{name}:x:{uid}:{uid}::{cell['temporary']}:/usr/sbin/nologin\n"
@@ -243,19 +243,19 @@ def _introduce(cell: Cell, cover: str) -> None:
         if os.path.isfile(list):  # noqa: PTH113 (this runs at every start)
             with open(list) as original:  # noqa: PTH123
                 text = original.read()
-            _replace(list, f"{text.rstrip()}\n{line}", cover)
+            _mount_text(list, f"{text.rstrip()}\n{line}", cover)
 
 
-def _name_servers(network: CellNetwork, hosts: int | None, cover: str) -> None:
+def _mount_resolver_files(network: CellNetwork, hosts: int | None, cover: str) -> None:
     """Mounts a resolv.conf with reachable DNS servers, and a hosts file with the environment's services."""
     if os.path.isfile(_RESOLVER):  # noqa: PTH113
         servers = "".join(f"nameserver {server}\n" for server in network.get("resolvers", []))
-        _replace(_RESOLVER, servers, cover)
+        _mount_text(_RESOLVER, servers, cover)
     if hosts is not None and os.path.isfile(_HOSTS):  # noqa: PTH113
         _put_copy(hosts, _HOSTS)
 
 
-def _replace(path: str, text: str, cover: str) -> None:
+def _mount_text(path: str, text: str, cover: str) -> None:
     """Mounts a file with another text over a file of the machine. Stores it in a covered folder."""
     own = f"{cover}/.{os.path.basename(path)}"  # noqa: PTH119
     with open(own, "w") as written:  # noqa: PTH123
@@ -270,7 +270,7 @@ def _put_copy(copy: int, path: str) -> None:
     os.close(copy)
 
 
-def _make(path: str, *, is_folder: bool) -> None:
+def _make_mount_point(path: str, *, is_folder: bool) -> None:
     path = os.path.realpath(path)  # a top-level link may lead to a missing folder
     os.makedirs(path if is_folder else os.path.dirname(path), 0o755, exist_ok=True)  # noqa: PTH103, PTH120
     if not is_folder:

@@ -60,7 +60,7 @@ def hold(file: str, held: CellNetwork, routes: Netlink | None) -> NoReturn:
         network.guard_own_addresses(held, routes.own_networks())
         socket_server = SocketServer(held["socket_server"])
         kept += [routes.fileno(), socket_server.fileno()]
-    _outlive_instances()
+    _lower_oom_score()
     is_trunk = held["kind"] == "trunk"
     machine = None
     if is_trunk and routes is None:
@@ -73,7 +73,7 @@ def hold(file: str, held: CellNetwork, routes: Netlink | None) -> NoReturn:
     if held["kind"] != "exit":
         # Last, because the server then continues and sends requests to the socket server, which can open only
         # namespaces of processes that have no more rights than itself.
-        _close_others(*kept)
+        _close_other_files(*kept)
     if held["kind"] == "exit":
         _run_pasta(file, held)
     elif routes is not None and socket_server is not None:
@@ -83,21 +83,21 @@ def hold(file: str, held: CellNetwork, routes: Netlink | None) -> NoReturn:
     os._exit(0)
 
 
-def _outlive_instances() -> None:
+def _lower_oom_score() -> None:
     """Sets the OOM score so that the kernel ends instances first. Without root, uses the server's score."""
     with suppress(OSError), open(f"/proc/{os.getppid()}/oom_score_adj") as score:  # noqa: PTH123
         set_oom_score(int(score.read()))
     set_oom_score(_OOM_SCORE)
 
 
-def _close_others(*kept: int) -> None:
+def _close_other_files(*kept: int) -> None:
     """Closes all descriptors except standard streams and `kept`. The server waits for their closing."""
     edges = [_STREAMS - 1, *sorted(kept), _MOST_OPEN]
     for before, after in pairwise(edges):
         os.closerange(before + 1, after)
 
 
-def _is_our_note(file: str) -> bool:
+def _is_own_file(file: str) -> bool:
     try:
         with open(file) as named:  # noqa: PTH123
             return bool(json.load(named)["pid"] == os.getpid())
@@ -109,7 +109,7 @@ def _is_our_note(file: str) -> bool:
 
 def _is_needed(file: str, held: CellNetwork) -> bool:
     """Returns whether a server or an instance may use this network. Otherwise removes the holder's file."""
-    if not _is_our_note(file):
+    if not _is_own_file(file):
         return False
     with suppress(OSError):
         if not is_used(held["kind"]):
@@ -135,13 +135,13 @@ def _follow_rules(file: str, trunk: CellNetwork, machine: int | None) -> CellNet
 
     Returns the present rules of the trunk. `machine`: see `network.renew_trunk`.
     """
-    wanted = _read_note(file).get("network")
+    wanted = _read_holder_file(file).get("network")
     if wanted is None or wanted == trunk:
         return trunk
     try:
         folder = os.path.dirname(file)  # noqa: PTH120
         for name in os.listdir(folder):  # noqa: PTH208
-            note = _read_note(f"{folder}/{name}") if name.endswith(network.HUB) else {}
+            note = _read_holder_file(f"{folder}/{name}") if name.endswith(network.HUB) else {}
             if "network" in note:
                 network.renew_hub(note["network"], NamespaceHolder(note["pid"], note["start"]))
         network.renew_trunk(wanted, machine)
@@ -150,7 +150,7 @@ def _follow_rules(file: str, trunk: CellNetwork, machine: int | None) -> CellNet
     return cast("CellNetwork", wanted)
 
 
-def _read_note(file: str) -> dict[str, Any]:
+def _read_holder_file(file: str) -> dict[str, Any]:
     """Returns the content of a holder's file; empty if it is missing or cannot be read."""
     with suppress(OSError, ValueError), open(file) as named:  # noqa: PTH123
         note: dict[str, Any] = json.load(named)
@@ -179,12 +179,12 @@ def _serve_sockets(file: str, trunk: CellNetwork, routes: Netlink, socket_server
             before, trunk = trunk, _follow_rules(file, trunk, None)
             is_guarded = is_guarded and trunk == before
         if not is_guarded:
-            is_guarded = _guards(trunk, routes)
+            is_guarded = _close_own_addresses(trunk, routes)
         if socket_server.serve(LOOK_EVERY):
             is_guarded = False
 
 
-def _guards(trunk: CellNetwork, routes: Netlink) -> bool:
+def _close_own_addresses(trunk: CellNetwork, routes: Netlink) -> bool:
     """Closes the machine's present addresses to services. Returns whether this succeeded.
 
     If it fails, for example because the machine has too many open files, it must be tried again.
@@ -206,19 +206,19 @@ def _run_pasta(file: str, held: CellNetwork) -> None:
     until = time.monotonic() + _LED_OUT_WITHIN
     while not has_pasta_interface(holder.pid) and not _has_ended(pasta) and time.monotonic() < until:
         time.sleep(_LOOK_OFTEN)
-    _close_others()
+    _close_other_files()
     trunk = os.pidfd_open(holder.pid)
     if network.start_of(holder.pid) != holder.start:
         return
     pause, began = _PAUSES[0], time.monotonic()
-    while not _wait([trunk], 0):
+    while not _wait_for_any([trunk], 0):
         with suppress(OSError):  # the machine has no files or processes left: try again later
             pasta = pasta or _start_pasta(held["program"], holder.pid)
-            if not _wait_for(pasta, file, trunk):
+            if not _wait_for_pasta(pasta, file, trunk):
                 break
             pasta = 0
         pause = _PAUSES[0] if time.monotonic() - began > _PAUSES[1] else min(pause * 2, _PAUSES[1])
-        _wait([trunk], pause)
+        _wait_for_any([trunk], pause)
         began = time.monotonic()
     if pasta:
         os.kill(pasta, signal.SIGKILL)
@@ -242,12 +242,12 @@ def _become_pasta(program: str, trunk: int, parent: int) -> None:
         os.execve(program, pasta_command(program, trunk), {"PATH": "/usr/bin:/bin"})  # noqa: S606
 
 
-def _wait_for(pasta: int, file: str, trunk: int) -> bool:
+def _wait_for_pasta(pasta: int, file: str, trunk: int) -> bool:
     """Waits until pasta has ended. Returns False if pasta is no longer needed."""
     ended = os.pidfd_open(pasta)
     try:
-        while _is_our_note(file):
-            if ready := _wait([trunk, ended], LOOK_EVERY):
+        while _is_own_file(file):
+            if ready := _wait_for_any([trunk, ended], LOOK_EVERY):
                 if trunk in ready:
                     return False
                 os.waitpid(pasta, 0)
@@ -257,7 +257,7 @@ def _wait_for(pasta: int, file: str, trunk: int) -> bool:
     return False
 
 
-def _wait(ends: list[int], seconds: float) -> set[int]:
+def _wait_for_any(ends: list[int], seconds: float) -> set[int]:
     """Waits until at least one of these processes has ended. Returns the ended processes' pidfds."""
     waiting = select.poll()
     for each in ends:

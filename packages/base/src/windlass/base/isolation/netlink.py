@@ -48,15 +48,15 @@ def _nested(kind: int, *parts: bytes) -> bytes:
     return _attribute(kind | _NESTED, b"".join(parts))
 
 
-def _text(kind: int, value: str) -> bytes:
+def _text_attribute(kind: int, value: str) -> bytes:
     return _attribute(kind, value.encode() + b"\0")
 
 
-def _number(kind: int, value: int) -> bytes:
+def _number_attribute(kind: int, value: int) -> bytes:
     return _attribute(kind, struct.pack("=I", value))
 
 
-def _link(index: int = 0, flags: int = 0) -> bytes:
+def _link_message(index: int = 0, flags: int = 0) -> bytes:
     return struct.pack("=BxHiII", 0, 0, index, flags, flags)
 
 
@@ -137,16 +137,21 @@ class Netlink:
 
         `network`: a descriptor of the peer's network. `group`: the interface group of the interface here.
         """
-        there = _link() + _text(_IFNAME, peer) + _number(_NS_FD, network) + _attribute(_ADDRESS, INNER)
-        info = _nested(_LINK_INFO, _text(1, "veth"), _nested(2, _nested(1, there)))
-        own = _text(_IFNAME, name) + _number(_GROUP, group) + _attribute(_ADDRESS, OUTER)
-        self.ask(_NEW_LINK, _CREATE | _EXCL, _link() + own + info)
+        there = (
+            _link_message()
+            + _text_attribute(_IFNAME, peer)
+            + _number_attribute(_NS_FD, network)
+            + _attribute(_ADDRESS, INNER)
+        )
+        info = _nested(_LINK_INFO, _text_attribute(1, "veth"), _nested(2, _nested(1, there)))
+        own = _text_attribute(_IFNAME, name) + _number_attribute(_GROUP, group) + _attribute(_ADDRESS, OUTER)
+        self.ask(_NEW_LINK, _CREATE | _EXCL, _link_message() + own + info)
 
     def remove(self, name: str) -> None:
-        self.ask(_DELETE_LINK, 0, _link() + _text(_IFNAME, name))
+        self.ask(_DELETE_LINK, 0, _link_message() + _text_attribute(_IFNAME, name))
 
     def raise_link(self, name: str) -> None:
-        self.ask(_NEW_LINK, 0, _link(socket.if_nametoindex(name), _UP))
+        self.ask(_NEW_LINK, 0, _link_message(socket.if_nametoindex(name), _UP))
 
     def add_address(self, name: str, address: str, prefix: int) -> None:
         raw = socket.inet_aton(address)
@@ -168,11 +173,13 @@ class Netlink:
         """Routes an address range through an interface. Replaces an existing route."""
         scope = _UNIVERSE if via else _LINK
         extra = _attribute(5, socket.inet_aton(via)) if via else b""
-        self._route(target, prefix, table, scope, _UNICAST, _number(4, socket.if_nametoindex(name)) + extra)
+        self._route(
+            target, prefix, table, scope, _UNICAST, _number_attribute(4, socket.if_nametoindex(name)) + extra
+        )
 
     def own(self, target: str, prefix: int) -> None:
         """Makes a whole address range local, so that programs can listen on each address."""
-        index = _number(4, socket.if_nametoindex("lo"))
+        index = _number_attribute(4, socket.if_nametoindex("lo"))
         self._route(target, prefix, LOCAL_TABLE, _HOST, _LOCAL, index)
 
     def own_networks(self) -> list[str]:
@@ -182,14 +189,14 @@ class Netlink:
                 with suppress_overrun():
                     self._socket.recv(64 * 1024, socket.MSG_DONTWAIT)
         routes = self._dump(_GET_ROUTE, struct.pack("=B11x", socket.AF_INET))
-        networks = (_own_network(body) for kind, body in routes if kind == _NEW_ROUTE)
+        networks = (_local_network(body) for kind, body in routes if kind == _NEW_ROUTE)
         return list(dict.fromkeys(filter(None, networks)))
 
     def count_members(self, bridge: str) -> int:
         """Returns the number of interfaces of a bridge. Raises an OSError if the bridge does not exist."""
-        wanted = _number(_MASTER, socket.if_nametoindex(bridge))
-        links = [body for kind, body in self._dump(_GET_LINK, _link()) if kind == _NEW_LINK]
-        return sum(wanted in _attributes(body[len(_link()) :]) for body in links)
+        wanted = _number_attribute(_MASTER, socket.if_nametoindex(bridge))
+        links = [body for kind, body in self._dump(_GET_LINK, _link_message()) if kind == _NEW_LINK]
+        return sum(wanted in _attributes(body[len(_link_message()) :]) for body in links)
 
     def read_tables(self) -> Iterator[str]:
         """Yields the names of all packet filter tables."""
@@ -203,7 +210,7 @@ class Netlink:
         self.ask(_NEW_ROUTE, _CREATE | _REPLACE, head + to + rest)
 
 
-def _own_network(route: bytes) -> str | None:
+def _local_network(route: bytes) -> str | None:
     """Returns the target of a route to a local address; None for other routes."""
     _, length, _, _, table, _, _, kind = struct.unpack_from("=8B", route)
     at = 12
@@ -257,7 +264,7 @@ def _big_endian(kind: int, value: int) -> bytes:
 
 
 def _expression(name: str, *data: bytes) -> bytes:
-    return _nested(1, _text(1, name), _nested(2, *data))
+    return _nested(1, _text_attribute(1, name), _nested(2, *data))
 
 
 def _equals(value: bytes, *, inverted: bool = False) -> bytes:
@@ -296,7 +303,7 @@ def is_known() -> Rule:
 
 def exceeds(connections: int) -> Rule:
     """Matches the first packet of a connection if more than `connections` connections match this rule."""
-    return (*_begins(), _expression("connlimit", *_over_limit(connections)))
+    return (*_is_new(), _expression("connlimit", *_over_limit(connections)))
 
 
 def exceeds_in_group(groups: str, connections: int) -> Rule:
@@ -304,15 +311,15 @@ def exceeds_in_group(groups: str, connections: int) -> Rule:
 
     `groups`: the name of the table's set that counts connections by the group of the incoming interface.
     """
-    count = _nested(7, _text(1, "connlimit"), _nested(2, *_over_limit(connections)))
+    count = _nested(7, _text_attribute(1, "connlimit"), _nested(2, *_over_limit(connections)))
     return (
-        *_begins(),
+        *_is_new(),
         _expression("meta", _big_endian(1, 1), _big_endian(2, _ARRIVAL_GROUP)),
-        _expression("dynset", _text(1, groups), _big_endian(3, 0), _big_endian(4, 1), count),
+        _expression("dynset", _text_attribute(1, groups), _big_endian(3, 0), _big_endian(4, 1), count),
     )
 
 
-def _begins() -> Rule:
+def _is_new() -> Rule:
     state = _expression("ct", _big_endian(1, 1), _big_endian(2, 0))
     return (state, _masked(struct.pack("=I", _STATE_NEW)), _equals(b"\0\0\0\0", inverted=True))
 
@@ -402,20 +409,35 @@ def write_table(
     its removal, which takes the kernel 10 ms.
     """
     closed = frozenset(closed)
-    messages = [_change(_NEW_TABLE, _CREATE, _text(1, name))]
+    messages = [_change(_NEW_TABLE, _CREATE, _text_attribute(1, name))]
     if not is_first:
-        messages += [_change(_DELETE_TABLE, 0, _text(1, name)), _change(_NEW_TABLE, _CREATE, _text(1, name))]
+        messages += [
+            _change(_DELETE_TABLE, 0, _text_attribute(1, name)),
+            _change(_NEW_TABLE, _CREATE, _text_attribute(1, name)),
+        ]
     for number, group in enumerate(groups, 1):
         keys = _big_endian(3, _GROWS), _big_endian(4, 0), _big_endian(5, 4), _big_endian(10, number)
-        messages.append(_change(_NEW_SET, _CREATE, _text(1, name), _text(2, group), *keys))
+        messages.append(
+            _change(_NEW_SET, _CREATE, _text_attribute(1, name), _text_attribute(2, group), *keys)
+        )
     for chain, rules in chains.items():
         hook, priority = _HOOKS[chain]
         at = _nested(4, _big_endian(1, hook), _big_endian(2, priority))
-        kind = _text(7, "nat" if chain == "postrouting" else "filter")
+        kind = _text_attribute(7, "nat" if chain == "postrouting" else "filter")
         policy = _big_endian(5, DROP if chain in closed else ACCEPT)
-        messages.append(_change(_NEW_CHAIN, _CREATE, _text(1, name), _text(3, chain), at, policy, kind))
+        messages.append(
+            _change(
+                _NEW_CHAIN, _CREATE, _text_attribute(1, name), _text_attribute(3, chain), at, policy, kind
+            )
+        )
         messages += [
-            _change(_NEW_RULE, _CREATE | _APPEND, _text(1, name), _text(2, chain), _nested(4, *rule))
+            _change(
+                _NEW_RULE,
+                _CREATE | _APPEND,
+                _text_attribute(1, name),
+                _text_attribute(2, chain),
+                _nested(4, *rule),
+            )
             for rule in rules
         ]
     _commit(messages)
@@ -430,7 +452,7 @@ def tables() -> list[str]:
 def remove_table(name: str) -> None:
     """Removes a table. Does nothing if it does not exist."""
     try:
-        _commit([_change(_DELETE_TABLE, 0, _text(1, name))])
+        _commit([_change(_DELETE_TABLE, 0, _text_attribute(1, name))])
     except OSError as error:
         if error.errno != errno.ENOENT:
             raise

@@ -18,7 +18,7 @@ from typing import Final
 from windlass.base.isolation.mounts import KERNEL, PROGRAMS
 from windlass.base.isolation.settings_copy import FOLDERS as SETTINGS
 
-_OF_THE_MACHINE: Final = ("/var/log", "/var/backups", "/var/mail", "/var/spool")
+_MACHINE_DATA_FOLDERS: Final = ("/var/log", "/var/backups", "/var/mail", "/var/spool")
 """Folders that no program needs, with files that a group may read and other users may not."""
 _SYSTEM: Final = (*PROGRAMS, *KERNEL)
 SHARED: Final = ("/var/lib/ca-certificates", "/var/cache/fontconfig")
@@ -30,7 +30,7 @@ _MOST_PROGRAMS: Final = 2_000_000
 """The maximum depths and numbers of files for searches for private files."""
 _STORE: Final = "/nix"
 """The store of Nix, in which all files are readable for all users."""
-_STAYS: Final = 60
+_CACHE_SECONDS: Final = 60
 """The seconds for which a search result is cached."""
 
 
@@ -39,7 +39,7 @@ def private_paths(named: Iterable[str]) -> list[str]:
     home = ""
     with suppress(KeyError):
         home = pwd.getpwuid(os.geteuid()).pw_dir
-    real = [os.path.realpath(path) for path in (home, *named, *_OF_THE_MACHINE) if path.startswith("/")]
+    real = [os.path.realpath(path) for path in (home, *named, *_MACHINE_DATA_FOLDERS) if path.startswith("/")]
     chosen = [path for path in real if _may_be_hidden(path)]
     return [*dict.fromkeys(chosen)]
 
@@ -64,11 +64,11 @@ def closed_settings() -> tuple[str, ...]:
 
     Landlock hides these files from cells without copies of the settings folders.
     """
-    return _closed_settings(int(time.monotonic() // _STAYS)) if os.geteuid() else ()
+    return _find_private_settings(int(time.monotonic() // _CACHE_SECONDS)) if os.geteuid() else ()
 
 
 @lru_cache(maxsize=1)
-def _closed_settings(_: int) -> tuple[str, ...]:
+def _find_private_settings(_: int) -> tuple[str, ...]:
     left = iter(range(_MOST_SETTINGS))
     return tuple(path for folder in SETTINGS for path in _find_private(folder, _DEPTH_OF_SETTINGS, left))
 

@@ -47,7 +47,7 @@ def try_all(uid: int, last: int) -> Findings:
     if not calls.known_machine():
         why["identity"] = f"not supported on this processor architecture ({os.uname().machine})"
     elif not os.geteuid() and not (
-        why_not := _no_users(uid, last) or _why_no_cell(_cell("user", uid, version, mounts=True))
+        why_not := _why_no_users(uid, last) or _why_no_cell(_cell("user", uid, version, mounts=True))
     ):
         identity = "user"
     elif why_there := _why_no_cell(_cell("namespace", uid, version)):
@@ -86,7 +86,7 @@ def try_all(uid: int, last: int) -> Findings:
     )
 
 
-def _no_users(first: int, last: int) -> str:
+def _why_no_users(first: int, last: int) -> str:
     """Returns why root cannot give services their own users; empty if it can."""
     status = dict(line.split(":", 1) for line in _read("/proc/self/status").splitlines() if ":" in line)
     has = int(status["CapEff"], 16)
@@ -126,7 +126,7 @@ def _cell(
 
 def _why_no_cell(cell: Cell) -> str:
     """Returns why a cell like this cannot be created; empty if it can."""
-    return _why_fails(lambda: _try(cell))
+    return _why_fails(lambda: _try_cell(cell))
 
 
 def _try_socket_filter() -> None:
@@ -165,7 +165,7 @@ def _describe(error: BaseException) -> str:
     return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
 
 
-def _try(cell: Cell) -> None:
+def _try_cell(cell: Cell) -> None:
     cell_entry.enter(cell)
     if cell["processes"]:
         if not any(map(os.path.exists, cell_entry.SLEEP)):

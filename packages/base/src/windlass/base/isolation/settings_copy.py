@@ -16,7 +16,7 @@ from typing import Final
 
 FOLDERS: Final = ("/etc", "/usr/local/etc")
 """Folders that contain settings of programs and of users."""
-_STAYS: Final = 60.0
+_CACHE_SECONDS: Final = 60.0
 """The seconds after which the copies are compared with the originals again."""
 _LARGEST: Final = 8 << 20
 _compared: dict[str, float] = {}
@@ -26,7 +26,7 @@ def settings_copies(target: str, folders: Iterable[str] = FOLDERS) -> dict[str, 
     """Updates the copies unless they were updated recently. Returns the path of the copy for each folder."""
     copies = {folder: f"{target}{folder}" for folder in folders if os.path.isdir(folder)}  # noqa: PTH112
     now = time.monotonic()
-    if target not in _compared or now - _compared[target] > _STAYS:
+    if target not in _compared or now - _compared[target] > _CACHE_SECONDS:
         for folder, copy in copies.items():
             os.makedirs(copy, exist_ok=True)  # noqa: PTH103 (this runs at starts)
             for folder_of_copy in (os.path.dirname(copy), copy):  # noqa: PTH120

@@ -45,8 +45,8 @@ def run(request: StepRequest, output: int, errors: int, server: int) -> NoReturn
         if not first:
             calls.run_to_exit(lambda: _become_step(request), _report, 1)
         status = os.waitpid(first, 0)[1]
-        _end_orphans()
-        _end_like(status)
+        _kill_descendants()
+        _exit_like(status)
     except OSError as error:
         _report(error)
         os._exit(1)
@@ -74,7 +74,7 @@ def _report(error: BaseException) -> None:
     os.write(2, f"ERROR: this program could not be isolated: {error}\n".encode())
 
 
-def _end_orphans() -> None:
+def _kill_descendants() -> None:
     """Kills all descendants. The children of a killed process become children of this process."""
     with suppress(ChildProcessError):
         while True:
@@ -127,7 +127,7 @@ def _become(request: StepRequest) -> NoReturn:
     cell_entry.give_up(request["command"], error)
 
 
-def _end_like(status: int) -> NoReturn:
+def _exit_like(status: int) -> NoReturn:
     code = os.waitstatus_to_exitcode(status)
     number = -code if code < 0 else code - 128
     if number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS):

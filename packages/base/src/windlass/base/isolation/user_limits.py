@@ -25,10 +25,10 @@ _INOTIFY: Final = ("instances", "watches")
 
 def share_of_processes() -> int:
     """Returns the maximum number of processes and threads of one service."""
-    return max(_processes() // _SHARES, _FEWEST)
+    return max(_max_user_processes() // _SHARES, _FEWEST)
 
 
-def _processes() -> int:
+def _max_user_processes() -> int:
     """Returns the maximum number of processes and threads of this user."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     most = most_processes()
@@ -67,7 +67,7 @@ def present_files() -> int:
 
 def reserve_processes() -> None:
     """Lowers the process limit of this process, which also limits the user namespace that it creates next."""
-    most = _processes()
+    most = _max_user_processes()
     _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     resource.setrlimit(resource.RLIMIT_NPROC, (most - most // _SHARES, hard))
 

@@ -198,7 +198,7 @@ def read_on(folder: str, place: int) -> FollowStep:
             if fd is None:
                 return read_on(folder, place)
             if not _is_between_lines(fd, place - segment.base):
-                return _from_the_start(folder)
+                return _restart(folder)
             chunk = forwards(fd, place - segment.base)
         if chunk:
             return FollowStep(chunk, place + len(chunk), gone)
@@ -215,7 +215,7 @@ def _is_between_lines(fd: int, offset: int) -> bool:
     return offset == 0 or os.pread(fd, 1, offset - 1) == b"\n"
 
 
-def _from_the_start(folder: str) -> FollowStep:
+def _restart(folder: str) -> FollowStep:
     """Restarts at the beginning, because the stream was replaced by another stream."""
     segments = segments_of(folder)
     return FollowStep(b"", segments[0].base if segments else 0, gone=True)

@@ -110,10 +110,10 @@ def _names_in(folder: Path, name: str) -> list[str]:
         text = read_beginning(folder, name, _LARGEST).decode("utf-8", "replace")
     except OSError:  # the file is missing, or it is a link, which could point anywhere
         return []
-    return list(dict.fromkeys(_of_manifest(text) if name == _MANIFEST else _NAME.findall(text)))
+    return list(dict.fromkeys(_manifest_variables(text) if name == _MANIFEST else _NAME.findall(text)))
 
 
-def _of_manifest(text: str) -> Iterator[str]:
+def _manifest_variables(text: str) -> Iterator[str]:
     """Yields the required variables of an app.json that have no default value."""
     try:
         document = json.loads(text)

@@ -45,10 +45,10 @@ def login(url: str | None, token_stdin: bool, name: str | None, as_json: bool | 
     token = "" if token_stdin or url else by_option.token or environment.token
     file = ContextFile(settings_folder())
     before = file.read()
-    address = normal_url(_with_scheme(url) if url else _present(by_option, environment, before))
+    address = normal_url(_with_scheme(url) if url else _present_context(by_option, environment, before))
     _warn_of_plain_http(address)
     token = token or _read_token(token_stdin, address)
-    organization = _try(address, token)
+    organization = _try_token(address, token)
     name = name or _name_of(address)
     with file.changing() as contexts:
         _refuse_another_server(contexts, name, address)
@@ -133,7 +133,7 @@ def _with_scheme(url: str) -> str:
     return f"{'http' if is_this_machine(host) else 'https'}://{url}"
 
 
-def _present(by_option: ServerAccess, environment: ServerAccess, contexts: Contexts) -> str:
+def _present_context(by_option: ServerAccess, environment: ServerAccess, contexts: Contexts) -> str:
     return by_option.url or environment.url or contexts.current_url or USUAL
 
 
@@ -159,7 +159,7 @@ def _read_token(from_stdin: bool, address: str) -> str:
     return token
 
 
-def _try(address: str, token: str) -> str:
+def _try_token(address: str, token: str) -> str:
     """Returns the name of the token's organization. Raises CommandFailed if the server rejects the token."""
     try:
         answer = Api(address, token).get("/organization")

@@ -22,7 +22,7 @@ from windlass.cli.linked_folder import current_folder, find_linked_folder
 from windlass.cli.user_folders import cache_folder
 from windlass.terminal.command_errors import CommandFailed
 
-_FRESH: Final = 30.0
+_FRESH_SECONDS: Final = 30.0
 """Seconds for which names are cached, because completion runs at each key press."""
 _SECONDS: Final = 2.0
 """The timeout of a request for completion in seconds."""
@@ -45,7 +45,7 @@ def complete_services(ctx: click.Context, param: click.Parameter, typed: str) ->
             items.append((f"{project}/{environment}/{name}", kind.lower()))
         elif (project, environment) == linked:
             items.append((name, kind.lower()))
-    return _items(items, typed)
+    return _completion_items(items, typed)
 
 
 def complete_paths(
@@ -53,15 +53,15 @@ def complete_paths(
 ) -> list[CompletionItem]:
     """Returns the paths of all services of this type, for commands that do not use the linked folder."""
     rows = [row for row in _names(ctx) if row[3] == kind]
-    return _items((("/".join(row[:3]), kind.lower()) for row in rows), typed)
+    return _completion_items((("/".join(row[:3]), kind.lower()) for row in rows), typed)
 
 
 def complete_environments(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
     paths = {f"{project}/{environment}" for project, environment, _, _ in _names(ctx)}
-    return _items(((path, "environment") for path in sorted(paths)), typed)
+    return _completion_items(((path, "environment") for path in sorted(paths)), typed)
 
 
-def _items(items: Iterable[tuple[str, str]], typed: str) -> list[CompletionItem]:
+def _completion_items(items: Iterable[tuple[str, str]], typed: str) -> list[CompletionItem]:
     return [
         CompletionItem(text, help=about)
         for text, about in items
@@ -90,7 +90,7 @@ def _names(ctx: click.Context) -> list[tuple[str, str, str, str]]:
 
 def _read_cache(file: Path) -> KnownNames | None:
     with suppress(FileNotFoundError):
-        if abs(time.time() - file.stat().st_mtime) < _FRESH:
+        if abs(time.time() - file.stat().st_mtime) < _FRESH_SECONDS:
             return msgspec.json.decode(file.read_bytes(), type=KnownNames)
     return None
 

@@ -32,9 +32,9 @@ from windlass.terminal.sections import Option
 from windlass.terminal.tables import plain, print_json
 
 _NAME: Final = re.compile(r"(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)\s*=[^\S\n]*")
-_BARE: Final = re.compile(r"[^\n]*")
-_SINGLE: Final = re.compile(r"'(?P<text>[^']*)'[^\S\n]*(?:#[^\n]*)?(?=\n|\Z)")
-_DOUBLE: Final = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*)"[^\S\n]*(?:#[^\n]*)?(?=\n|\Z)', re.DOTALL)
+_BARE_VALUE: Final = re.compile(r"[^\n]*")
+_SINGLE_QUOTED: Final = re.compile(r"'(?P<text>[^']*)'[^\S\n]*(?:#[^\n]*)?(?=\n|\Z)")
+_DOUBLE_QUOTED: Final = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*)"[^\S\n]*(?:#[^\n]*)?(?=\n|\Z)', re.DOTALL)
 _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "$": "$", "`": "`"}
 
 
@@ -62,7 +62,7 @@ def _value(text: str, start: int, source: str) -> tuple[str, int]:
     """Returns the value at `start`, and the position after it."""
     mark = text[start : start + 1]
     if mark in ("'", '"'):
-        quoted = (_SINGLE if mark == "'" else _DOUBLE).match(text, start)
+        quoted = (_SINGLE_QUOTED if mark == "'" else _DOUBLE_QUOTED).match(text, start)
         if quoted is None:
             line = text.count("\n", 0, start) + 1
             raise InvalidUsage(
@@ -70,7 +70,7 @@ def _value(text: str, start: int, source: str) -> tuple[str, int]:
             )
         inner = quoted["text"]
         return (inner if mark == "'" else _unescape(inner)), quoted.end()
-    bare = _BARE.match(text, start)
+    bare = _BARE_VALUE.match(text, start)
     assert bare is not None, "it matches the empty text, too"
     return re.sub(r"(?<!\s)\s+#.*", "", bare[0]).strip(), bare.end()
 
@@ -150,7 +150,7 @@ class VariableCommands:
             print_json({"deleted": [*keys]})
         else:
             click.echo(f"Deleted {', '.join(map(plain, keys))}")
-            _say_when(call)
+            _print_when_effective(call)
 
     def import_file(
         self, words: Sequence[str], shared: bool, yes: bool, dry_run: bool, name: str | None, **options: Any
@@ -224,7 +224,7 @@ class VariableCommands:
             print_json(msgspec.to_builtins(changes))
         elif changes.written:
             click.echo(f"Set {', '.join(changes.written)} of {plain(level.name)}")
-            _say_when(call)
+            _print_when_effective(call)
         else:
             click.echo("Nothing changes: all of them have these values")
 
@@ -251,7 +251,7 @@ def _level(call: EverydayCall, name: str | None, *, shared: bool) -> VariableLev
     return VariableLevel(service.path, service.row["service_type"], service.name)
 
 
-def _say_when(call: EverydayCall) -> None:
+def _print_when_effective(call: EverydayCall) -> None:
     say("It takes effect with the next deployment: `windlass deploy`.")
 
 

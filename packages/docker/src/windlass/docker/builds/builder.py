@@ -214,7 +214,7 @@ class DockerBuilder:
         return await self._make(order, read, say, kit=kit, is_limited=not kit)
 
     async def _make(self, order: Order, read: _Read, say: Say, *, kit: bool, is_limited: bool) -> Artifact:
-        say(_opening(kit))
+        say(_default_shell(kit))
         for line in read.chosen.lines:
             say(line)
         chosen, arguments = await self._checked(order, read, say)
@@ -246,7 +246,7 @@ class DockerBuilder:
 
         chosen = await read_order(self._calls, choose_dockerfile, order, kit)
         around = await self._around(order, chosen, kit)
-        return _Read(chosen, around, await _rewritten(chosen, around))
+        return _Read(chosen, around, await _rewrite(chosen, around))
 
     async def _read_plain(self, order: Order, say: Say) -> _Read | None:
         """Returns the Dockerfile if the classic builder certainly creates the same image as BuildKit;
@@ -275,7 +275,7 @@ class DockerBuilder:
             digests[ref] = by_digest(ref, base)
             bases.append(base)
         around = replace(read.around, digests=digests, inherited=inherited(bases))
-        guarded = await _rewritten(read.chosen, around)
+        guarded = await _rewrite(read.chosen, around)
         files = replace(read.chosen.files, text=guarded.text)
         return replace(read.chosen, files=files), guarded.arguments
 
@@ -440,7 +440,7 @@ class DockerBuilder:
         if metadata is None:
             return None
         config = metadata.get("Config") or {}
-        ports, others = _exposed(config.get("ExposedPorts") or {})
+        ports, others = _parse_exposed(config.get("ExposedPorts") or {})
         if say and others:
             say(f"EXPOSE {others[0][:40]} is not published: it is no TCP or UDP port")
         if say and len(ports) > MOST_EXPOSED:
@@ -528,12 +528,12 @@ class DockerBuilder:
             raise BuildError(f"{REFUSES}: {refused.message}") from refused
 
 
-async def _rewritten(chosen: ChosenDockerfile, around: Around) -> Rewritten:
+async def _rewrite(chosen: ChosenDockerfile, around: Around) -> Rewritten:
     text = chosen.files.text.decode(errors="surrogateescape")
     return await subprocesses.in_thread(rewritten, text, around)
 
 
-def _exposed(names: Iterable[str]) -> tuple[list[int], list[str]]:
+def _parse_exposed(names: Iterable[str]) -> tuple[list[int], list[str]]:
     """Parses EXPOSE entries, which base images may set to anything. Returns the TCP ports, and the entries
     that are neither TCP nor UDP ports."""
     known = {name: _PORT.fullmatch(name) for name in names}
@@ -550,7 +550,7 @@ def _names(metadata: _ImageSummary) -> list[str]:
     return [name for name in metadata["RepoTags"] or () if name != UNNAMED]
 
 
-def _opening(kit: bool) -> str:
+def _default_shell(kit: bool) -> str:
     if kit:
         return "Building with BuildKit"
     return "Building with the classic builder, without BuildKit: it does not support RUN --mount"

@@ -208,7 +208,7 @@ def _check_triggers(ref: str, triggers: Sequence[str]) -> None:
         ):
             raise BuildError(
                 f"Use another image than {ref}, and write its step into the Dockerfile: ONBUILD "
-                f"{_cut(trigger)} is not run here"
+                f"{_shorten(trigger)} is not run here"
             )
 
 
@@ -285,8 +285,8 @@ class _DockerfileWriter:
         if not _is_platform(platform, own):
             raise BuildRefused(
                 line,
-                f"write FROM without --platform={_cut(written)}: this Docker engine builds for {own}, and "
-                "takes images for that platform only",
+                f"write FROM without --platform={_shorten(written)}: this Docker engine builds for {own}, "
+                "and takes images for that platform only",
             )
 
     def _stage(self, stage: Stage) -> Iterator[str]:
@@ -346,14 +346,14 @@ class _DockerfileWriter:
         *sources, target = instruction.text.split()
         for source in sources:
             self._check_source(instruction, source, variables)
-        return " ".join([*(_local(source, instruction) for source in sources), target])
+        return " ".join([*(_local_source(source, instruction) for source in sources), target])
 
     def _check_source(self, instruction: Instruction, source: str, variables: Mapping[str, str]) -> None:
         meant = self._value(source, variables)
         if _REMOTE.match(meant):
             raise BuildRefused(
                 instruction.line,
-                f"download {_cut(_without_login(meant))} in a RUN step, or commit it to the repository: "
+                f"download {_shorten(_without_login(meant))} in a RUN step, or commit it to the repository: "
                 "ADD takes files of the repository only",
             )
 
@@ -369,7 +369,7 @@ class _DockerfileWriter:
     def _origin(self, stage: Stage, line: int, ref: str) -> str:
         """Checks the stage or image of a `from` option, and returns its reference."""
         if "$" in ref:
-            raise BuildRefused(line, f"from={_cut(ref)}: name a stage or an image without variables")
+            raise BuildRefused(line, f"from={_shorten(ref)}: name a stage or an image without variables")
         is_own = self._read.earlier(ref, stage) is not None or ref.lower() == "scratch"
         return ref if is_own else self._image(line, ref)
 
@@ -381,9 +381,9 @@ class _DockerfileWriter:
 
     def _image(self, line: int, ref: str) -> str:
         if not _IMAGE.fullmatch(ref):
-            raise BuildRefused(line, f"{_cut(ref) or 'nothing'} is not the name of an image")
+            raise BuildRefused(line, f"{_shorten(ref) or 'nothing'} is not the name of an image")
         if is_ours(ref):
-            raise BuildRefused(line, f"{_cut(ref)}: {NOT_ITS_OWN}")
+            raise BuildRefused(line, f"{_shorten(ref)}: {NOT_ITS_OWN}")
         self.images.append(ref)
         return self._around.digests.get(ref, ref)
 
@@ -396,18 +396,18 @@ class _DockerfileWriter:
             return name, value.lower()
         if name == "security" and value.lower() == "sandbox":
             return name, value.lower()
-        raise BuildRefused(line, f"leave out RUN --{name}={_cut(value)}, which is not allowed here")
+        raise BuildRefused(line, f"leave out RUN --{name}={_shorten(value)}, which is not allowed here")
 
     def _mount(self, stage: Stage, line: int, value: str) -> str:
         options = [part.partition("=") for part in value.split(",")]
         flags = {name.lower(): text for name, _, text in options}
         if len(flags) != len(options):
-            raise BuildRefused(line, f"RUN --mount={_cut(value)}: give each option only once")
+            raise BuildRefused(line, f"RUN --mount={_shorten(value)}: give each option only once")
         kind = flags.get("type", "bind").lower()
         if kind not in _MOUNTS:
             raise BuildRefused(
                 line,
-                f"leave out RUN --mount=type={_cut(kind)}, which is not supported here"
+                f"leave out RUN --mount=type={_shorten(kind)}, which is not supported here"
                 f"{_MOUNT_HINTS.get(kind, '')}",
             )
         written = [
@@ -417,7 +417,7 @@ class _DockerfileWriter:
         if kind == "cache":
             if other := next((name for name in flags if name not in _CACHE_OPTIONS), None):
                 raise BuildRefused(
-                    line, f"leave out {_cut(other)} of the cache mount, which is not supported here"
+                    line, f"leave out {_shorten(other)} of the cache mount, which is not supported here"
                 )
             target = flags.get("target") or flags.get("dst") or flags.get("destination") or ""
             sharing = flags.get("sharing", "").lower()
@@ -435,7 +435,7 @@ class _DockerfileWriter:
         if instruction.text.startswith("--"):
             raise BuildRefused(
                 instruction.line,
-                f"{instruction.name} {_cut(instruction.text.split()[0])}: write the flag as --name=value",
+                f"{instruction.name} {_shorten(instruction.text.split()[0])}: write the flag as --name=value",
             )
         for name, value in instruction.flags:
             if name not in allowed:
@@ -448,7 +448,7 @@ class _DockerfileWriter:
         if not _PLAIN.fullmatch(value):
             raise BuildRefused(
                 instruction.line,
-                f"{instruction.name}: write the flag {_cut(value)} without quotes and backslashes",
+                f"{instruction.name}: write the flag {_shorten(value)} without quotes and backslashes",
             )
 
     def _line(self, number: int, line: str) -> str:
@@ -460,15 +460,15 @@ class _DockerfileWriter:
         if not self._around.heredocs:
             raise BuildRefused(
                 line,
-                f"<<{_cut(heredoc.name)}: add a script to the repository and COPY it, or have the "
+                f"<<{_shorten(heredoc.name)}: add a script to the repository and COPY it, or have the "
                 "operator use BuildKit of Docker 23 or later: this Docker engine does not support heredocs",
             )
         if not _HEREDOC.fullmatch(heredoc.name):
-            raise BuildRefused(line, f"<<{_cut(heredoc.name)}: end it with a word of letters and digits")
+            raise BuildRefused(line, f"<<{_shorten(heredoc.name)}: end it with a word of letters and digits")
         content = heredoc.content.split("\n")[:-1]
         if suspect := next((row for row in content if _LIKE_AN_INSTRUCTION.match(row)), None):
             raise BuildRefused(
-                line, f"{_cut(suspect.strip())} cannot stand in a heredoc here: COPY it from a file"
+                line, f"{_shorten(suspect.strip())} cannot stand in a heredoc here: COPY it from a file"
             )
         yield from content
         yield heredoc.name
@@ -498,7 +498,7 @@ def _is_plain_copy(copy: Instruction) -> bool:
     )
 
 
-def _local(source: str, instruction: Instruction) -> str:
+def _local_source(source: str, instruction: Instruction) -> str:
     is_heredoc = bool(instruction.heredocs) and source.lstrip("0123456789").startswith("<<")
     return source if is_heredoc else f"./{source}"
 
@@ -511,7 +511,7 @@ def _without_login(address: str) -> str:
     return re.sub(r"//[^/@\s]*@", "//", address)
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 

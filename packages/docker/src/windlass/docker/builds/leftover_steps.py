@@ -50,7 +50,7 @@ class LeftSteps:
     async def are_there(self) -> bool:
         """Returns whether leftover steps are running, so that a build would have to wait."""
         began = _loop_time()
-        while not self._builds and await _count(self._docker):
+        while not self._builds and await _count_interfaces(self._docker):
             if _loop_time() - began > _SOON:
                 return True
             await asyncio.sleep(_PAUSE)
@@ -71,7 +71,7 @@ class LeftSteps:
 
     async def _wait(self, say: Say) -> None:
         began, is_told = _loop_time(), False
-        while await _count(self._docker):
+        while await _count_interfaces(self._docker):
             self._see()
             if _loop_time() - self._seen[0] > _PATIENCE:
                 raise BuildError(
@@ -98,7 +98,7 @@ def _loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def _count(docker: Docker) -> int:
+async def _count_interfaces(docker: Docker) -> int:
     """Returns the number of bridge interfaces that do not belong to a container; 0 if the bridge is not
     visible."""
     try:

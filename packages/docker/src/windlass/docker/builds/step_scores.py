@@ -45,11 +45,11 @@ async def raised_scores(host: str) -> AsyncIterator[None]:
 async def _raise_repeatedly() -> None:
     looks: dict[str, int] = {}
     while True:
-        looks = await in_thread(_raise, looks)
+        looks = await in_thread(_raise_new_scores, looks)
         await asyncio.sleep(EVERY)
 
 
-def _raise(looks: Mapping[str, int]) -> dict[str, int]:
+def _raise_new_scores(looks: Mapping[str, int]) -> dict[str, int]:
     """Raises the scores of recently started step processes. Returns the number of checks of each process."""
     present = {each.name: looks.get(each.name, 0) + 1 for each in Path("/proc").glob("[0-9]*")}
     for process, count in present.items():

@@ -238,12 +238,12 @@ class TlsTransport:
 
     def drop(self) -> None:
         if task := asyncio.current_task():
-            _shut(self._openers.get(task, ()))
+            _close_sockets(self._openers.get(task, ()))
 
     async def close(self) -> None:
         """Closes all connections immediately. Otherwise, TLS would wait half a minute for the peer's closing
         message."""
-        _shut(self._sockets)
+        _close_sockets(self._sockets)
         for _ in range(_LOOKS):
             if all(opened.fileno() == -1 for opened in self._sockets):
                 break
@@ -258,7 +258,7 @@ def _end_when_silent(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, option, number)
 
 
-def _shut(sockets: Iterable[socket.socket]) -> None:
+def _close_sockets(sockets: Iterable[socket.socket]) -> None:
     for opened in list(sockets):
         with suppress(OSError):
             opened.shutdown(socket.SHUT_RDWR)
@@ -281,7 +281,7 @@ def tls_context(identity: TlsIdentity) -> ssl.SSLContext:
         except _Locked as error:
             raise BadIdentity("engine_key: must be a private key without a passphrase (key.pem)") from error
         except ssl.SSLError as error:
-            raise BadIdentity(_unusable(error)) from error
+            raise BadIdentity(_unusable_identity(error)) from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 
@@ -294,7 +294,7 @@ def _no_password() -> str:
     raise _Locked
 
 
-def _unusable(error: ssl.SSLError) -> str:
+def _unusable_identity(error: ssl.SSLError) -> str:
     if error.reason == "KEY_VALUES_MISMATCH":
         return "engine_key: must be the key of engine_certificate (the key.pem beside its cert.pem)"
     return (

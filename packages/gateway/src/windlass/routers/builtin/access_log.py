@@ -15,7 +15,7 @@ from windlass.base.trace import given_trace
 from windlass.routers.router import Route
 
 _encode = msgspec.json.Encoder().encode
-_TOLD: Final = re.compile(rb"\r\n(user-agent|traceparent|x-forwarded-for):([^\r]*+)", re.IGNORECASE)
+_LOGGED_FIELDS: Final = re.compile(rb"\r\n(user-agent|traceparent|x-forwarded-for):([^\r]*+)", re.IGNORECASE)
 
 
 class GatewayAccessLine(Struct, frozen=True, gc=False):
@@ -104,7 +104,7 @@ class RequestEntry:
 
     def _line(self, status: int) -> GatewayAccessLine:
         head = self._head or _NO_HEAD
-        values = {match[1].lower(): match[2].strip(b"\t ") for match in _TOLD.finditer(head.fields)}
+        values = {match[1].lower(): match[2].strip(b"\t ") for match in _LOGGED_FIELDS.finditer(head.fields)}
         trace = given_trace(values.get(b"traceparent"))
         method, host = _decode(head.method), _decode(head.host)
         path = _decode(head.target.partition(b"?")[0])

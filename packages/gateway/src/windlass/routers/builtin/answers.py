@@ -16,13 +16,13 @@ CHUNKED: Final = -1
 UNTIL_CLOSE: Final = -2
 
 _LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})( " + TEXT + rb"*)?")
-_MEANT: Final = re.compile(
+_INTERPRETED_FIELDS: Final = re.compile(
     rb"\r\n(content-length|transfer-encoding|connection|keep-alive|proxy-connection|upgrade):[\t ]*([^\r]*)"
 )
-_EMPTY: Final = frozenset({204, 304})
-_NO_FRAMING: Final = frozenset({*range(100, 200), 204})
+_STATUSES_WITHOUT_BODY: Final = frozenset({204, 304})
+_STATUSES_WITHOUT_LENGTH: Final = frozenset({*range(100, 200), 204})
 """Statuses whose answers have no body and must not have a Content-Length or Transfer-Encoding."""
-_SINGLE: Final = frozenset({b"content-length", b"transfer-encoding"})
+_SINGLE_FIELDS: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
 class AnswerHead:
@@ -46,7 +46,9 @@ class AnswerHead:
         self.length, self._framing = self._end(fields, old)
         if dropped := tokens - {b"", b"close", b"keep-alive", b"upgrade"}:
             rest = without_fields(rest, dropped)
-        self.as_it_is = not old and fields.keys() <= {b"content-length"} and self.status not in _NO_FRAMING
+        self.as_it_is = (
+            not old and fields.keys() <= {b"content-length"} and self.status not in _STATUSES_WITHOUT_LENGTH
+        )
         """Whether the head can be passed on unchanged."""
         self._before = b"HTTP/1.1 %b%b%b" % (line[2], line[3] or b" ", rest)
 
@@ -57,7 +59,7 @@ class AnswerHead:
             raise Bad(502, "The length of its answer is not a number.")
         if coding is not None and (old or coding.lower() != b"chunked"):
             raise Bad(502, "Its answer has a Transfer-Encoding other than chunked.")
-        if self.status in _NO_FRAMING:
+        if self.status in _STATUSES_WITHOUT_LENGTH:
             return 0, b""
         if coding is not None:
             self.keep = self.keep and length is None
@@ -67,7 +69,7 @@ class AnswerHead:
             framing = b"\r\nContent-Length: %d" % body_length
         else:
             framing, body_length = b"", UNTIL_CLOSE
-        return (0 if self.status in _EMPTY else body_length), framing
+        return (0 if self.status in _STATUSES_WITHOUT_BODY else body_length), framing
 
     def head(self, *, close: bool, plain: bool = False) -> bytes:
         """Returns the head for the client. `plain`: the client is HTTP/1.0 and does not support chunked
@@ -83,11 +85,11 @@ def _fields(block: bytes) -> tuple[dict[bytes, bytes], bytes]:
     low = block.lower()
     fields: dict[bytes, bytes] = {}
     kept, at = [], 0
-    for match in _MEANT.finditer(low):
+    for match in _INTERPRETED_FIELDS.finditer(low):
         kept.append(block[at : match.start()])
         at = match.end()
         name, value = match[1], block[match.start(2) : at].rstrip(b"\t ")
-        if name in fields and name in _SINGLE:
+        if name in fields and name in _SINGLE_FIELDS:
             raise Bad(502, f"Its answer has more than one {name.decode()}.")
         fields[name] = fields[name] + b"," + value if name in fields else value
     kept.append(block[at:])

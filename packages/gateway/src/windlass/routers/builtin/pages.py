@@ -64,7 +64,7 @@ class ErrorPage(Struct, frozen=True):
         kind, text = self._text(fields)
         body = text.encode()
         lines = [
-            f"HTTP/1.1 {self.status} {_reason(self.status)}",
+            f"HTTP/1.1 {self.status} {_status_phrase(self.status)}",
             f"Content-Type: {kind}",
             f"Content-Length: {len(body)}",
             "Cache-Control: no-store",
@@ -92,18 +92,23 @@ class ErrorPage(Struct, frozen=True):
     def _html(self) -> str:
         return _PAGE.format(
             status=self.status,
-            reason=html.escape(_reason(self.status)),
+            reason=html.escape(_status_phrase(self.status)),
             title=html.escape(self.title),
             message=html.escape(self.message),
         )
 
     def _json(self) -> str:
         text = f"{self.title}. {self.message}"
-        answer = {"status": self.status, "error": _reason(self.status), "message": text, "detail": text}
+        answer = {
+            "status": self.status,
+            "error": _status_phrase(self.status),
+            "message": text,
+            "detail": text,
+        }
         return json.dumps(answer, ensure_ascii=False)
 
 
-def _reason(status: int) -> str:
+def _status_phrase(status: int) -> str:
     return HTTPStatus(status).phrase
 
 

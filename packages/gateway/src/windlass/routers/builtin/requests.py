@@ -31,15 +31,15 @@ _ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
 _VALUE: Final = re.compile(TEXT + rb"*+")
 # Headers that the router interprets. Many applications treat an underscore like a hyphen; without both
 # spellings here, a client could forge a header that the router sets.
-_MEANT: Final = re.compile(
+_INTERPRETED_FIELDS: Final = re.compile(
     rb"\r\n(host|content[-_]length|transfer[-_]encoding|connection|keep[-_]alive|proxy[-_]connection|te|upgrade"
     rb"|forwarded|x[-_]forwarded[^:]*|x[-_]real[-_]ip|x[-_]request[-_]id|http2[-_]settings):[\t ]*([^\r]*)"
 )
 # An optimization: lines with these names are never passed on unchanged.
-_OFTEN_NEW: Final = frozenset(
+_CHANGING_FIELDS: Final = frozenset(
     {b"Host:", b"host:", b"X-Request-Id:", b"x-request-id:", b"X-Forwarded-For:", b"x-forwarded-for:"}
 )
-_NEIGHBOURLY: Final = frozenset({b"close", b"keep-alive", b"upgrade", b"te"})
+_KNOWN_CONNECTION_TOKENS: Final = frozenset({b"close", b"keep-alive", b"upgrade", b"te"})
 
 
 class Fields:
@@ -107,7 +107,7 @@ class Fields:
         for number, (line, old) in enumerate(zip(lines, expected, strict=True)):
             if line != old:
                 name = old[: old.find(b":") + 1]
-                if name in _OFTEN_NEW or not line.startswith(name):
+                if name in _CHANGING_FIELDS or not line.startswith(name):
                     return False
                 plain = plain or self._unchanged_lines()
                 if not name or plain.count(old) != 1:
@@ -156,7 +156,7 @@ def check_headers(raw: bytes, old: bool, client: bytes, bounds: Bounds) -> Field
     low = block.lower()
     kept, at = [], 0
     meant: dict[bytes, bytes] = {}
-    for field in _MEANT.finditer(low):
+    for field in _INTERPRETED_FIELDS.finditer(low):
         kept.append(block[at : field.start()])
         at = field.end()
         name, value = field[1], block[field.start(2) : at].rstrip(b"\t ")
@@ -170,8 +170,8 @@ def check_headers(raw: bytes, old: bool, client: bytes, bounds: Bounds) -> Field
     fields.host = named_host(meant, old)
     if b"connection" in meant:
         tokens = _tokens(meant[b"connection"])
-        if not tokens <= _NEIGHBOURLY:
-            rest = _remove_fields(rest, tokens - _NEIGHBOURLY)
+        if not tokens <= _KNOWN_CONNECTION_TOKENS:
+            rest = _remove_fields(rest, tokens - _KNOWN_CONNECTION_TOKENS)
         fields.close = old or b"close" in tokens
         _set_upgrade(fields, meant, tokens)
     if b"x-request-id" in meant and _ID.fullmatch(meant[b"x-request-id"]):
@@ -214,12 +214,12 @@ def _set_passed(fields: Fields, meant: dict[bytes, bytes], rest: bytes, client: 
         lines.append(b"\r\nConnection: Upgrade\r\nUpgrade: " + fields.upgrade)
     elif b"te" in meant and b"trailers" in _tokens(meant[b"te"]):
         lines.append(b"\r\nConnection: TE\r\nTE: trailers")
-    lines.append(_origin(client, host))
+    lines.append(_forwarded_fields(client, host))
     fields.pass_on(b"\r\nHost: " + (host or b"localhost"), rest, b"".join(lines))
 
 
 @lru_cache(4096)
-def _origin(client: bytes, host: bytes) -> bytes:
+def _forwarded_fields(client: bytes, host: bytes) -> bytes:
     """Returns the header lines with the client's address and the requested host. The last line ends before
     the value of the request id."""
     node = b'"[%b]"' % client if b":" in client else client

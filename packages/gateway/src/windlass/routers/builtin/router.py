@@ -135,7 +135,7 @@ class BuiltinRouter:
         self._shared.start()
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self._shared.stop)
-            self._gateway = await _serve(listening, self._connection)
+            self._gateway = await _start_server(listening, self._connection)
             undo.pop_all()
         at = _OTHER_FAMILY, self._port
         self._held = self._inherited.pop(at, None) or hold_other_family(self._host, self._port)
@@ -344,7 +344,7 @@ class BuiltinRouter:
         with ExitStack() as undo:
             for host, port in sorted(addresses):
                 listening = self._bind(host, port, "choose another one, or stop that program")
-                servers[host, port] = await _serve(listening, self._protocol_for(port_key(host, port)))
+                servers[host, port] = await _start_server(listening, self._protocol_for(port_key(host, port)))
                 undo.callback(servers[host, port].close)
             undo.pop_all()
         return servers
@@ -371,7 +371,7 @@ class BuiltinRouter:
         return protocol
 
 
-async def _serve(listening: Any, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Server:
+async def _start_server(listening: Any, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Server:
     with ExitStack() as undo:
         undo.callback(listening.close)
         server = await asyncio.get_running_loop().create_server(protocol, sock=listening, backlog=2048)

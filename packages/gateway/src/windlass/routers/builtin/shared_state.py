@@ -41,7 +41,7 @@ GiveAway = Callable[[int, int, ClientWait], None]
 """Callback that receives a connection: its port, its file descriptor, and its idle time."""
 
 
-class _Trial(asyncio.Protocol):
+class _TrialConnection(asyncio.Protocol):
     """A connection that tests whether an endpoint accepts connections again."""
 
     def connection_made(self, transport: Any) -> None:
@@ -152,6 +152,6 @@ class SharedState:
             if peer.must_be_tried(now):
                 # Test without a request: connecting to an unavailable host takes until the time
                 # limit.
-                self.dial(peer, _Trial, _Trial.hang_up, lambda _: None)
+                self.dial(peer, _TrialConnection, _TrialConnection.hang_up, lambda _: None)
             if not (peer.routes or peer.active or peer.draining):
                 del self.peers[endpoint]

@@ -106,7 +106,7 @@ class SiteServer:
             if part is not None:
                 begin, end = part
                 if begin == end:
-                    return _not_there(content)
+                    return _not_found_answer(content)
                 status = 206
                 lines = b"%bContent-Range: bytes %d-%d/%d\r\nContent-Length: %d\r\n" % (
                     content.lines,
@@ -148,6 +148,6 @@ _FIRST_LINES: Final = {
 }
 
 
-def _not_there(content: SiteContent) -> SiteAnswer:
+def _not_found_answer(content: SiteContent) -> SiteAnswer:
     lines = b"Content-Range: bytes */%d\r\nAccept-Ranges: bytes\r\nContent-Length: 0\r\n" % content.size
     return SiteAnswer(416, lines)

@@ -23,7 +23,7 @@ PIECE: Final = 256 * 1024
 _MOST_SMALL: Final = 32 * 1024 * 1024
 _MOST_INDEXES: Final = 64 * 1024 * 1024
 _MOST_OPEN: Final = 128
-_UNTIL: Final = 30.0
+_KEEP_SECONDS: Final = 30.0
 """Time limit for loading a file or index, in seconds."""
 
 
@@ -120,7 +120,7 @@ class SiteFiles:
 
         async def load() -> None:
             if size <= SMALL:
-                self.small.put(path, await asyncio.to_thread(_content, path, size))
+                self.small.put(path, await asyncio.to_thread(_read_content, path, size))
             else:
                 self.opened.put(path, await asyncio.to_thread(SharedFile, path))
 
@@ -132,11 +132,11 @@ class SiteFiles:
         if loading is None:
             loading = self._loading[key] = asyncio.ensure_future(load())
             loading.add_done_callback(lambda _: self._loading.pop(key, None))
-        async with asyncio.timeout(_UNTIL):
+        async with asyncio.timeout(_KEEP_SECONDS):
             await asyncio.shield(loading)
 
 
-def _content(path: str, size: int) -> bytes:
+def _read_content(path: str, size: int) -> bytes:
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         content = os.read(file, size + 1)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from windlass.routers.builtin.site_pages import SiteContent, SitePage
 
-_MEANT: Final = re.compile(
+_INTERPRETED_FIELDS: Final = re.compile(
     rb"\r\n(accept|accept-encoding|if-none-match|if-modified-since|if-range|range):[\t ]*([^\r]*)",
     re.IGNORECASE,
 )
@@ -37,12 +37,12 @@ class SitePreferences(NamedTuple):
 def preferences_of(fields: bytes) -> SitePreferences:
     """Parses the header lines of a request. The result is cached, because most clients repeat their
     headers."""
-    return _kept(fields) if len(fields) <= _LONGEST_KEPT else _read(fields)
+    return _cached_preferences(fields) if len(fields) <= _LONGEST_KEPT else _parse_preferences(fields)
 
 
-def _read(fields: bytes) -> SitePreferences:
+def _parse_preferences(fields: bytes) -> SitePreferences:
     values: dict[bytes, bytes] = {}
-    for name, value in _MEANT.findall(fields):
+    for name, value in _INTERPRETED_FIELDS.findall(fields):
         key = name.lower()
         values[key] = values[key] + b"," + value if key in values else value
     unless_match, unless_modified = values.get(b"if-none-match", b""), values.get(b"if-modified-since", b"")
@@ -58,7 +58,7 @@ def _read(fields: bytes) -> SitePreferences:
     )
 
 
-_kept = lru_cache(512)(_read)
+_cached_preferences = lru_cache(512)(_parse_preferences)
 
 
 def _takes_gzip(value: bytes) -> bool:

@@ -140,7 +140,7 @@ class RoutingTable:
 
     def tcp(self, number: Port) -> Backend | None:
         """Returns the TCP backend of a port, if any."""
-        holder = _holder(self._claims.get(number, {}))
+        holder = _reserving_backends(self._claims.get(number, {}))
         return next((backend for backend in holder if backend.route.kind == "tcp"), None)
 
     def title(self, service: str) -> str:
@@ -166,10 +166,10 @@ class RoutingTable:
         self.traffic.pop(service, None)
 
     def _claim(self, service: str, backends: list[Backend]) -> None:
-        touched = {key for backend in self._backends.get(service, ()) for key in _keys(backend.route)}
+        touched = {key for backend in self._backends.get(service, ()) for key in _routing_keys(backend.route)}
         claimed: dict[Key, list[Backend]] = {}
         for backend in backends:
-            for key in _keys(backend.route):
+            for key in _routing_keys(backend.route):
                 claimed.setdefault(key, []).append(backend)
         before, self._backends[service] = self._backends.get(service, []), backends
         for key in touched | claimed.keys():
@@ -185,7 +185,7 @@ class RoutingTable:
 
     def _find(self, key: Key, claims: dict[str, list[Backend]]) -> None:
         by_path: dict[bytes, Backend] = {}
-        for backend in _holder(claims):
+        for backend in _reserving_backends(claims):
             if backend.route.kind == "http":
                 by_path.setdefault(backend.path, backend)
         if by_path:
@@ -196,13 +196,13 @@ class RoutingTable:
             del self._claims[key]
 
 
-def _holder(claims: Mapping[str, Sequence[Backend]]) -> Sequence[Backend]:
+def _reserving_backends(claims: Mapping[str, Sequence[Backend]]) -> Sequence[Backend]:
     """Returns the backends of the service with the latest reservation."""
     latest = max(claims, key=lambda service: max(claim.route.held for claim in claims[service]), default="")
     return claims.get(latest, ())
 
 
-def _keys(route: Route) -> list[Key]:
+def _routing_keys(route: Route) -> list[Key]:
     hosts: list[Key] = [host.lower().encode() for host in route.hosts] if route.kind == "http" else []
     return hosts if route.external is None else [*hosts, port_key(route.inside, route.external)]
 

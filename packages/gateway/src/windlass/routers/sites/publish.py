@@ -88,7 +88,7 @@ _LATEST: Final = 253_402_300_799
 _FEWEST_COMPRESSED, _MOST_COMPRESSED = 256, 64 * 1024 * 1024
 """Minimum and maximum size in bytes of a file that is compressed."""
 _MOST_COMPRESSED_OF_ALL: Final = 1024**3
-_WORTH: Final = 0.95
+_MAX_COMPRESSED_RATIO: Final = 0.95
 _BEST_BELOW: Final = 1024 * 1024
 """Files below this size in bytes are compressed at the highest level."""
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -147,13 +147,13 @@ def publish(source: Path, settings: SiteSettings, into: Path, former: Path | Non
     """Publishes a site into the empty folder `into`. Files with equal content are hard links to the former
     release's files."""
     report = PublishReport()
-    root = _root(source, settings)
+    root = _site_root(source, settings)
     copy = _Copier(into, former)
     files: dict[str, SiteFile] = {}
     for path, real in _walk(root, report):
         if path in {REDIRECTS, HEADERS}:
             continue
-        file = _add(copy, path, real, report)
+        file = _add_file(copy, path, real, report)
         if file is None:
             report.left_out += 1
             continue
@@ -163,7 +163,7 @@ def publish(source: Path, settings: SiteSettings, into: Path, former: Path | Non
         _check_limits(report, settings)
     if not files:
         raise PublishError(f"Build a page into {settings.title}: there is no file in it that can be served")
-    rules = _rules(root, settings, report)
+    rules = _read_rules(root, settings, report)
     if rules.fallback and rules.fallback not in files:
         raise PublishError(
             f"Build a page {rules.fallback}, or change static_fallback: there is none in {settings.title}"
@@ -174,7 +174,7 @@ def publish(source: Path, settings: SiteSettings, into: Path, former: Path | Non
     return report
 
 
-def _root(source: Path, settings: SiteSettings) -> Path:
+def _site_root(source: Path, settings: SiteSettings) -> Path:
     root = _resolve(source)
     if root is None or not root.is_dir():
         raise PublishError(
@@ -303,7 +303,7 @@ class _Copier:
             return 0
         self._left -= size
         small = _write_gzip(self._into / name, target, 9 if size < _BEST_BELOW else 6)
-        if small < size * _WORTH:
+        if small < size * _MAX_COMPRESSED_RATIO:
             return small
         target.unlink()
         return 0
@@ -329,7 +329,7 @@ def _write_gzip(source: Path, target: Path, level: int) -> int:
         return packed.tell()
 
 
-def _add(copy: _Copier, path: str, real: Path, report: PublishReport) -> SiteFile | None:
+def _add_file(copy: _Copier, path: str, real: Path, report: PublishReport) -> SiteFile | None:
     try:
         opened = _open(real)
     except OSError:
@@ -349,7 +349,7 @@ def _add(copy: _Copier, path: str, real: Path, report: PublishReport) -> SiteFil
 # Rules
 
 
-def _rules(root: Path, settings: SiteSettings, report: PublishReport) -> SiteRules:
+def _read_rules(root: Path, settings: SiteSettings, report: PublishReport) -> SiteRules:
     redirects = parse_redirects(_text_of(root / REDIRECTS, report))
     headers = parse_headers(_text_of(root / HEADERS, report))
     for parsed in (redirects, headers):

@@ -74,7 +74,7 @@ def parse_redirects(text: str) -> ParsedRules:
     problems: list[str] = []
     patterns = 0
     for number, line in _lines(text):
-        redirect = _redirect(line)
+        redirect = _parse_redirect(line)
         if isinstance(redirect, str):
             problems.append(f"_redirects, line {number}: {redirect}. It is left out")
             continue
@@ -89,7 +89,7 @@ def parse_redirects(text: str) -> ParsedRules:
     return ParsedRules(redirects=tuple(redirects), problems=tuple(problems[:MOST_PROBLEMS]))
 
 
-def _redirect(line: str) -> Redirect | str:
+def _parse_redirect(line: str) -> Redirect | str:
     """Parses a line. Returns the redirect, or a description of the problem."""
     words = line.split()
     if len(words) < 2 or len(line) > _LONGEST_LINE:

@@ -30,8 +30,8 @@ from windlass.routers.sites.publish import PublishError, PublishReport, SiteSett
 
 SITES: Final = "sites"
 """Name of the folder of all sites in the data directory, and of a service's sites in its set-aside data."""
-_NEW: Final = ".new-"
-_GONE: Final = ".gone-"
+_DRAFT_PREFIX: Final = ".new-"
+_REMOVED_PREFIX: Final = ".gone-"
 
 
 def release_name(artifact: str, settings: SiteSettings) -> str:
@@ -90,7 +90,7 @@ class SiteStore:
                 await in_thread(erase, into)
 
     def _temporary_folder(self, service: str) -> Path:
-        return self._folder / service / f"{_NEW}{uuid.uuid4().hex[:12]}"
+        return self._folder / service / f"{_DRAFT_PREFIX}{uuid.uuid4().hex[:12]}"
 
     def _publish(
         self, service: str, release: str, source: Path, settings: SiteSettings
@@ -100,7 +100,7 @@ class SiteStore:
             report = publish(source, settings, new, self._newest(service))
             sync_file_system(new)
             self._remove(final)  # an incomplete release without an index
-            return report if _rename(new, final) else None
+            return report if _rename_release(new, final) else None
 
     def _newest(self, service: str) -> Path | None:
         """Returns the latest release of a service. New releases share its unchanged files."""
@@ -134,7 +134,7 @@ class SiteStore:
     def _remove(self, folder: Path) -> None:
         """Deletes a folder. Renames the folder first, so that a partly deleted release is never mistaken for
         a complete one."""
-        gone = folder.with_name(f"{_GONE}{uuid.uuid4().hex}")
+        gone = folder.with_name(f"{_REMOVED_PREFIX}{uuid.uuid4().hex}")
         with suppress(FileNotFoundError):
             folder.rename(gone)
             erase(gone)
@@ -154,7 +154,7 @@ class SiteStore:
         await in_thread(self._finish_removals)
 
     def _finish_removals(self) -> None:
-        for left in self._folder.glob(f"{_GONE}*"):
+        for left in self._folder.glob(f"{_REMOVED_PREFIX}*"):
             erase(left)
 
     async def set_aside(self, service: str, into: Path) -> None:
@@ -164,7 +164,7 @@ class SiteStore:
         await in_thread(move, out / SITES, self._folder / service)
 
 
-def _rename(new: Path, final: Path) -> bool:
+def _rename_release(new: Path, final: Path) -> bool:
     """Renames a release to its final name. Returns False if another process has already published the same
     release."""
     try:

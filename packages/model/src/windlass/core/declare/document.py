@@ -57,27 +57,27 @@ def view_of(family: Family, spec: Spec, extras: Mapping[str, Any]) -> Struct:
     """
     document: Document = msgspec.to_builtins(spec)
     for path in family.hidden:
-        _remove(document, path)
+        _remove_field(document, path)
     for name in family.redacted:
         document[name] = redact(str(document[name]))
     for name, flag in family.flags.items():
         document[flag] = bool(value_at(spec, name))
     document |= extras
-    for name, shape in _shapes(family.view).items():
+    for name, shape in _nested_types(family.view).items():
         if name in document:
             document[name] = msgspec.convert(document[name], shape)
-    if not document.keys() <= (declared := _names(family.view)):
+    if not document.keys() <= (declared := _field_names(family.view)):
         document = {name: value for name, value in document.items() if name in declared}
     return family.view(**document)
 
 
 @cache
-def _names(view: type[Struct]) -> frozenset[str]:
+def _field_names(view: type[Struct]) -> frozenset[str]:
     return frozenset(view.__struct_fields__)
 
 
 @cache
-def _shapes(view: type[Struct]) -> Mapping[str, Any]:
+def _nested_types(view: type[Struct]) -> Mapping[str, Any]:
     """Returns the types of the fields that are more than plain values."""
     fields = msgspec.structs.fields(view)
     return {
@@ -120,12 +120,12 @@ def with_hidden(document: Mapping[str, Any], hidden: Mapping[str, str]) -> Docum
     return whole
 
 
-def _remove(document: Document, path: str) -> None:
+def _remove_field(document: Document, path: str) -> None:
     first, dot, rest = path.partition(".")
     if not dot:
         document.pop(first, None)
     elif isinstance(below := document.get(first), dict):
-        _remove(below, rest)
+        _remove_field(below, rest)
 
 
 def sent_in(edit: Spec) -> Document:
@@ -213,7 +213,7 @@ def _convert(document: Document, present: Document, spec: type[Spec]) -> Spec:
 def narrow_document(document: Mapping[str, Any], spec: type[Struct]) -> Document:
     """Removes fields that a client cannot send from a served document, at every depth."""
     fields = _types_of(spec)
-    return {name: _narrow(value, fields[name]) for name, value in document.items() if name in fields}
+    return {name: _narrow_value(value, fields[name]) for name, value in document.items() if name in fields}
 
 
 @cache
@@ -247,14 +247,14 @@ def _without_empty_id(item: Any, spec: type[Struct]) -> Any:
     return _without_empty_ids(kept, spec)
 
 
-def _narrow(value: Any, info: msgspec.inspect.Type) -> Any:
+def _narrow_value(value: Any, info: msgspec.inspect.Type) -> Any:
     match info:
         case msgspec.inspect.Metadata(type=inner):
-            return _narrow(value, inner)
+            return _narrow_value(value, inner)
         case msgspec.inspect.UnionType(types=types):
-            return _narrow(value, next((part for part in types if _holds_struct(part)), types[0]))
+            return _narrow_value(value, next((part for part in types if _holds_struct(part)), types[0]))
         case msgspec.inspect.ListType(item_type=item) if isinstance(value, list):
-            return [_narrow(entry, item) for entry in value]
+            return [_narrow_value(entry, item) for entry in value]
         case msgspec.inspect.StructType(cls=cls) if isinstance(value, dict):
             return narrow_document(value, cls)
         case _:

@@ -187,7 +187,7 @@ def of_verbs(
             parent=parent,
             declared_body=family.spec if verb is Verb.CREATE else None,
             verb=verb,
-            query=_query(verb, family),
+            query=_verb_query(verb, family),
             answer={Verb.CREATE: family.fresh, Verb.DELETE: None}.get(verb, family.view),
             listing=verb is Verb.LIST,
             paged=verb is Verb.LIST,
@@ -197,7 +197,7 @@ def of_verbs(
         )
 
 
-def _query(verb: Verb, family: Family) -> type[Spec] | None:
+def _verb_query(verb: Verb, family: Family) -> type[Spec] | None:
     if verb is Verb.DELETE and _goes_with_services(family):
         return next((trait.removal for trait in family.traits if trait.removal), Removal)
     if verb is not Verb.LIST:

@@ -39,7 +39,7 @@ def read_decoded(document: Mapping[str, object], struct: type[T]) -> T:
 
 def rewritten(body: bytes, changes: Mapping[str, object]) -> bytes:
     """Returns a stored document with changed values, at every depth. All other fields are preserved."""
-    return msgspec.json.encode(_merge(msgspec.json.decode(body), changes))
+    return msgspec.json.encode(_merge_changes(msgspec.json.decode(body), changes))
 
 
 def with_unknown(
@@ -72,11 +72,11 @@ def raise_count(body: bytes, field: str, step: int) -> bytes:
     return rewritten(body, {field: present + step})
 
 
-def _merge(document: dict[str, object], changes: Mapping[str, object]) -> dict[str, object]:
+def _merge_changes(document: dict[str, object], changes: Mapping[str, object]) -> dict[str, object]:
     for name, value in changes.items():
         present = document.get(name)
         if isinstance(value, Mapping) and isinstance(present, dict):
-            document[name] = _merge(present, value)
+            document[name] = _merge_changes(present, value)
         else:
             document[name] = value
     return document
@@ -90,7 +90,7 @@ def _decoder(struct: type[Struct]) -> Callable[[bytes], Struct]:
 @cache
 def stored_form(struct: type[Struct]) -> type[Struct]:
     """Returns a subclass that accepts values that earlier or later versions may have stored."""
-    declared = [_declaration(field) for field in fields(struct)]
+    declared = [_field_declaration(field) for field in fields(struct)]
     space: dict[str, Any] = {
         "__annotations__": {name: annotation for name, annotation, _ in declared},
         "__module__": __name__,
@@ -101,7 +101,7 @@ def stored_form(struct: type[Struct]) -> type[Struct]:
     return cast(type[Struct], make(struct.__name__, (struct,), space, **options))
 
 
-def _declaration(field: FieldInfo) -> tuple[str, Any, Any]:
+def _field_declaration(field: FieldInfo) -> tuple[str, Any, Any]:
     if extra_of(field.type).keys() & {
         "hidden",
         "shown_once",

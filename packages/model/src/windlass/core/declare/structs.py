@@ -43,21 +43,25 @@ def declared_fields(struct: type[Struct]) -> tuple[DeclaredField, ...]:
 def partial_struct(spec: type[Spec], name: str) -> type[Spec]:
     declared = [
         # A required field cannot be removed.
-        (field.encode_name, _partial(field.type) | UnsetType | (UnsetType if field.required else None), UNSET)
+        (
+            field.encode_name,
+            _partial_type(field.type) | UnsetType | (UnsetType if field.required else None),
+            UNSET,
+        )
         for field in ordered_fields(spec)
     ]
     return build_struct(name, declared, Spec)
 
 
-def _partial(annotation: Any) -> Any:
+def _partial_type(annotation: Any) -> Any:
     """Returns the type with nested objects made partial. List items have to be sent whole."""
     if isinstance(annotation, type) and issubclass(annotation, Spec):
         return partial_struct(annotation, f"{annotation.__name__.removesuffix('Request')}Patch")
     match get_origin(annotation), get_args(annotation):
         case origin, args if origin in {Union, UnionType}:
-            return Union[tuple(_partial(part) for part in args)]  # noqa: UP007 (built at run time)
+            return Union[tuple(_partial_type(part) for part in args)]  # noqa: UP007 (built at run time)
         case origin, (inner, *metadata) if origin is Annotated:
-            return Annotated[(_partial(inner), *metadata)]
+            return Annotated[(_partial_type(inner), *metadata)]
         case _:
             return annotation
 

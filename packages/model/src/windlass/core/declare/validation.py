@@ -19,7 +19,7 @@ from windlass.core.declare.structs import extra_of, struct_of
 
 T = TypeVar("T")
 
-_COMMON: Final = {"id", "at", "is", "name"}
+_COMMON_WORDS: Final = {"id", "at", "is", "name"}
 """Words that occur in many field names and do not indicate similarity."""
 
 
@@ -82,7 +82,9 @@ def explain(error: Exception, wanted: Any = None) -> str:
             meant = did_you_mean(get_close_matches(value.upper(), choices, 1))
             return f"{path}: must be one of {', '.join(choices)}{meant}"
         if "unknown field `" in text and wanted is not None:
-            hint = _written_instead(match[1], path, wanted) or _suggest(match[1], _struct_at(path, wanted))
+            hint = _written_instead(match[1], path, wanted) or _suggest_fields(
+                match[1], _struct_at(path, wanted)
+            )
             form += hint.replace("{", "{{").replace("}", "}}")
         if "field `" in text:
             path = f"{path}.{match[1]}" if path else match[1]
@@ -172,11 +174,11 @@ def _short_forms(wanted: type[Struct]) -> Mapping[str, tuple[Any, ...]]:
     return {name: form for name, form in forms.items() if form[0] not in wanted.__struct_encode_fields__}
 
 
-def _suggest(name: str, shape: type[Struct] | None) -> str:
+def _suggest_fields(name: str, shape: type[Struct] | None) -> str:
     """Suggests fields for an unknown `name`: fields that share a word with it, or have a similar spelling."""
     declared = sorted(fields_of(shape), key=lambda field: not field.required) if shape else []
     names = [field.encode_name for field in declared]
-    words = set(name.lower().split("_")) - _COMMON
+    words = set(name.lower().split("_")) - _COMMON_WORDS
     similar = [field for field in names if words & set(field.split("_"))] or get_close_matches(
         name, names, 1, 0.75
     )

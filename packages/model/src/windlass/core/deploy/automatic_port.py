@@ -68,8 +68,8 @@ def with_port(workload: Workload, number: int) -> Workload:
     return replace(
         workload,
         ports=(replace(port, internal=number, name=name_of(number)),),
-        ready=tuple(_move(probe, port, number) for probe in workload.ready),
-        alive=tuple(_move(probe, port, number) for probe in workload.alive),
+        ready=tuple(_move_probe(probe, port, number) for probe in workload.ready),
+        alive=tuple(_move_probe(probe, port, number) for probe in workload.alive),
     )
 
 
@@ -78,5 +78,5 @@ def name_of(number: int) -> str:
     return f"p{number}"
 
 
-def _move(probe: HealthProbe, port: WorkloadPort, number: int) -> HealthProbe:
+def _move_probe(probe: HealthProbe, port: WorkloadPort, number: int) -> HealthProbe:
     return replace(probe, port=number) if probe.port == port.internal else probe

@@ -39,27 +39,27 @@ def connection_variables(
 ) -> dict[str, str]:
     """Returns the variables of a connection. Each exists under three prefixes: the listed prefix, its twin,
     and a prefix derived from the database's name."""
-    values = dict(_values(type, host, port, login, password, database))
-    return {key: values[part.word] for key, part in _keys(type, id, name)}
+    values = dict(_variable_values(type, host, port, login, password, database))
+    return {key: values[part.word] for key, part in _variable_keys(type, id, name)}
 
 
 def secret_keys(type: str, id: str, name: str) -> frozenset[str]:
     """Returns the keys of a connection whose values are secret."""
-    return frozenset(key for key, part in _keys(type, id, name) if part.secret)
+    return frozenset(key for key, part in _variable_keys(type, id, name) if part.secret)
 
 
 def keys(id: str, name: str) -> frozenset[str]:
     """Returns all keys that a database of any type could provide to services."""
-    return frozenset(key for type in TYPES for key, _ in _keys(type, id, name))
+    return frozenset(key for type in TYPES for key, _ in _variable_keys(type, id, name))
 
 
-def _keys(type: str, id: str, name: str) -> Iterator[tuple[str, ConnectionVariable]]:
+def _variable_keys(type: str, id: str, name: str) -> Iterator[tuple[str, ConnectionVariable]]:
     for part in PARTS:
         yield from ((prefix + part.word, part) for prefix in prefixes_of(type, id))
         yield friendly_prefix(name, id) + part.friendly, part
 
 
-def _values(
+def _variable_values(
     type: str, host: str, port: int, login: str, password: str, database: str
 ) -> Iterator[tuple[str, str]]:
     yield "HOST_INTERNAL", host

@@ -147,7 +147,7 @@ def environment(type: str, version: str, credentials: DatabaseLogin) -> dict[str
             }
             # A subfolder of the volume is used, because initdb rejects a non-empty folder, and the volume's
             # top folder may contain lost+found.
-            return settings if _own_place(version) else {**settings, "PGDATA": f"{_PGDATA}/pgdata"}
+            return settings if _uses_version_folder(version) else {**settings, "PGDATA": f"{_PGDATA}/pgdata"}
         case "MYSQL":
             return {"MYSQL_ROOT_PASSWORD": credentials.password, "MYSQL_DATABASE": credentials.database}
         case "MONGODB":
@@ -170,10 +170,10 @@ def command(type: str, credentials: DatabaseLogin) -> tuple[str, ...]:
 _PGDATA: Final = "/var/lib/postgresql/data"
 
 
-def _own_place(version: str) -> bool:
+def _uses_version_folder(version: str) -> bool:
     """Returns whether the image has a folder per major version and rejects a volume at `data`, as images from
     version 18 on do."""
-    major = _numbers(version)[0]
+    major = _version_numbers(version)[0]
     return major is not None and major >= 18
 
 
@@ -181,7 +181,7 @@ def mount(type: str, version: str) -> str:
     """Returns the mount path of the data volume."""
     match type:
         case "POSTGRESQL":
-            return "/var/lib/postgresql" if _own_place(version) else _PGDATA
+            return "/var/lib/postgresql" if _uses_version_folder(version) else _PGDATA
         case "MYSQL":
             return "/var/lib/mysql"
         case "MONGODB":
@@ -192,7 +192,7 @@ def mount(type: str, version: str) -> str:
 
 # While an image initializes its data, it runs a temporary server. This server does not listen on TCP
 # (PostgreSQL, MySQL) or only on 127.0.0.1 (MongoDB). The probes use addresses at which it does not respond.
-_QUESTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+_READINESS_COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "POSTGRESQL": (
         "sh",
         "-c",
@@ -226,7 +226,7 @@ def ready(type: str) -> HealthProbe:
     return HealthProbe(
         kind=ProbeKind.EXEC,
         port=kind_of(type).port,
-        command=_QUESTIONS[type],
+        command=_READINESS_COMMANDS[type],
         period=5.0 if slow else 1.0,
         timeout=20.0 if slow else 5.0,
     )
@@ -262,7 +262,7 @@ def upgrades(type: str, version: str) -> list[str]:
 def obstacle(type: str, old: str, new: str) -> str:
     """Returns why version `new` cannot read the data of version `old`; empty if it can. Versions that are not
     numeric are not compared."""
-    kind, before, after = kind_of(type), _numbers(old), _numbers(new)
+    kind, before, after = kind_of(type), _version_numbers(old), _version_numbers(new)
     if old == new or before[0] is None or after[0] is None:
         return ""
     if not kind.leaps and before[0] != after[0]:
@@ -270,14 +270,14 @@ def obstacle(type: str, old: str, new: str) -> str:
             f"version: {type} {new} cannot read the data of {old}: "
             f"create a database of version {new} and move the data with a dump"
         )
-    if _older(after, before):
+    if _is_older(after, before):
         return f"version: {type} {new} is older than {old} and cannot read its data"
-    if step := _step(kind, before, after):
+    if step := _skipped_version(kind, before, after):
         return f"version: {type} {new} cannot read the data of {old} at once: deploy {step} in between"
     return ""
 
 
-def _step(
+def _skipped_version(
     kind: DatabaseType, before: tuple[int | None, int | None], after: tuple[int | None, int | None]
 ) -> str:
     """Returns the intermediate version that an upgrade must not skip; empty if there is none."""
@@ -288,7 +288,7 @@ def _step(
     return str(before[0] + 1) if kind.stepwise and after[0] > before[0] + 1 else ""
 
 
-def _numbers(version: str) -> tuple[int | None, int | None]:
+def _version_numbers(version: str) -> tuple[int | None, int | None]:
     """Returns the major and minor number of a version; None for a missing number. `16` stands for the newest
     16."""
     match = re.match(r"(\d{1,9})(?:\.(\d{1,9}))?(?![0-9])", version)
@@ -297,7 +297,7 @@ def _numbers(version: str) -> tuple[int | None, int | None]:
     return int(match[1]), int(match[2]) if match[2] else None
 
 
-def _older(first: tuple[int | None, int | None], other: tuple[int | None, int | None]) -> bool:
+def _is_older(first: tuple[int | None, int | None], other: tuple[int | None, int | None]) -> bool:
     assert first[0] is not None
     assert other[0] is not None
     if first[0] != other[0]:

@@ -149,14 +149,14 @@ def action_status(state: str) -> str:
 
 def logged(state: State) -> str:
     """Returns the word for a state in deployment logs, which have their own vocabulary."""
-    if state in _LOGGED:
-        return _LOGGED[state]
+    if state in _LOG_WORDS:
+        return _LOG_WORDS[state]
     if is_failure(state):
         return "DEPLOYMENT_ERROR"
     return "WAITING" if state.endswith("QUEUED") else "DEPLOYMENT_IN_PROGRESS"
 
 
-_LOGGED: Final[Mapping[State, str]] = {
+_LOG_WORDS: Final[Mapping[State, str]] = {
     State.CANCELED: "CANCELED",
     State.CANCELING: "CANCELING",
     State.DEPLOYED: "DEPLOYED",
@@ -180,7 +180,7 @@ def full_action(state: str) -> str:
 
 
 # States by precedence: work in progress, then failures, then states at rest.
-_LOUDEST = (
+_STATE_PRECEDENCE = (
     *(state for state in State if state.endswith(("ING", "_QUEUED"))),
     State.QUEUED,
     *(state for state in State if is_failure(state)),
@@ -196,4 +196,4 @@ _LOUDEST = (
 def together(states: Iterable[str]) -> State:
     """Returns the state of an environment: the state of its services with the highest precedence."""
     present = set(states)
-    return next((state for state in _LOUDEST if state in present), State.READY)
+    return next((state for state in _STATE_PRECEDENCE if state in present), State.READY)

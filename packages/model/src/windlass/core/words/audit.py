@@ -49,13 +49,13 @@ OURS, THEIRS = "WINDLASS", "QOVERY_INTERNAL"
 ORIGINS: Final = ("API", "CLI", "CONSOLE", "GIT", THEIRS, "SKILL", "TERRAFORM_PROVIDER", OURS)
 
 # Events that have another name in the full interface.
-_EXACT: Final[Mapping[str, str]] = {
+_EXACT_WORDS: Final[Mapping[str, str]] = {
     Event.DEPLOYMENT_SUCCEEDED: "DEPLOYED",
     Event.DEPLOYMENT_FAILED: "DEPLOY_FAILED",
 }
 _OF_A_RESTART: Final[Mapping[str, str]] = {"DEPLOYED": "RESTARTED", "DEPLOY_FAILED": "RESTART_FAILED"}
 # The most similar words for events that the full interface does not have.
-_NEAREST: Final[Mapping[str, str]] = {
+_NEAREST_WORDS: Final[Mapping[str, str]] = {
     Event.SIGNED_IN: "ACCEPT",
     Event.TOKEN_USED: "ACCEPT",
     Event.SIGN_IN_REFUSED: "POLICY_FAILED",
@@ -71,7 +71,7 @@ _NEAREST: Final[Mapping[str, str]] = {
     Event.RUN_FAILED: "FORCE_RUN_FAILED",
     Event.COMMAND_ENDED: "SHELL",
 }
-_OTHERWISE = "UPDATE"
+_DEFAULT_WORD = "UPDATE"
 
 WORDS: Final = tuple(dict.fromkeys([*TYPES, *(event.value for event in Event)]))
 """All words that clients may filter by, including the contract's words for deployments."""
@@ -80,9 +80,9 @@ WORDS: Final = tuple(dict.fromkeys([*TYPES, *(event.value for event in Event)]))
 def type_of(kind: str, action: str, *, full: bool) -> str:
     """Returns the word for an event. `action`: the action of the event's deployment; empty without a
     deployment."""
-    word = _EXACT.get(kind, kind)
+    word = _EXACT_WORDS.get(kind, kind)
     if full and word not in TYPES:
-        word = _NEAREST.get(kind, _OTHERWISE)
+        word = _NEAREST_WORDS.get(kind, _DEFAULT_WORD)
     return _OF_A_RESTART.get(word, word) if action == "RESTART" else word
 
 

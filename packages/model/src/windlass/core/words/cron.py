@@ -88,7 +88,7 @@ def parse(text: str) -> Timetable:
     words = MACROS.get(text.strip().lower(), text).split()
     if text.strip().startswith("@") and len(words) == 1:
         raise BadTimetable(
-            f"must be five fields, or one of {', '.join(MACROS)}: {_shortened(text)} is none of them"
+            f"must be five fields, or one of {', '.join(MACROS)}: {_shorten(text)} is none of them"
         )
     if len(words) != len(FIELDS):
         raise BadTimetable(
@@ -127,7 +127,7 @@ def _numbers(field: TimetableField, word: str) -> frozenset[int]:
             )
         if slash and not (_NUMBER.fullmatch(step) and 0 < int(step) <= field.most):
             raise _bad_field(
-                field, f"a step is a number from 1 to {field.most}, and not {_shortened(step) or 'empty'}"
+                field, f"a step is a number from 1 to {field.most}, and not {_shorten(step) or 'empty'}"
             )
         if low > high:
             raise _bad_field(field, f"the range {range_} ends before it begins")
@@ -140,7 +140,7 @@ def _number(field: TimetableField, word: str) -> int:
         return field.first_name + field.names.index(word)
     if _NUMBER.fullmatch(word) and field.least <= int(word) <= field.most:
         return int(word)
-    raise _bad_field(field, f"it has {_shortened(word) or 'an empty part'}")
+    raise _bad_field(field, f"it has {_shorten(word) or 'an empty part'}")
 
 
 def _bad_field(field: TimetableField, reason: str) -> BadTimetable:
@@ -156,5 +156,5 @@ def _refuse_impossible_days(timetable: Timetable, words: Sequence[str]) -> None:
         raise BadTimetable(f"choose a day that exists: {words[2]} is no day of the months {words[3]}")
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 20 else f"{text[:20]}…"

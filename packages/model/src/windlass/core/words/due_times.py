@@ -25,7 +25,7 @@ LONGEST_CHANGE: Final = 180
 """Time changes of at least this many minutes are corrections of the clock, not daylight saving time."""
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 (the clock of a zone, which is given apart)
 _DAY: Final = timedelta(days=1)
-_FARTHEST: Final = 366 * 9
+_MAX_DAYS_AHEAD: Final = 366 * 9
 """Maximum number of days to look ahead, because 29 February may be eight years away."""
 
 
@@ -67,7 +67,7 @@ def next_due(timetable: Timetable, where: ZoneInfo, after: int) -> int | None:
     """Returns the first due time after a minute; None if there is none in the next nine years."""
     # After the clock is set back over midnight, times of the previous day occur again.
     day = datetime.fromtimestamp(after * 60, UTC).astimezone(where).date() - _DAY
-    farthest = day + _FARTHEST * _DAY
+    farthest = day + _MAX_DAYS_AHEAD * _DAY
     while day < farthest:
         if day.month not in timetable.months:
             day = _next_month(day)
@@ -102,7 +102,7 @@ def _first_after(timetable: Timetable, where: ZoneInfo, day: date, after: int) -
     """Returns the first due time of a day after the minute `after`; None if there is none."""
     offset = _only_offset(where, day)
     if offset is None:
-        return next((due for due in _all_of(timetable, where, day) if due > after), None)
+        return next((due for due in _due_times_of_day(timetable, where, day) if due > after), None)
     start = _minutes(datetime(day.year, day.month, day.day)) - offset  # noqa: DTZ001
     wanted = max(0, after + 1 - start)
     hour, minute = divmod(wanted, 60)
@@ -125,7 +125,7 @@ def _only_offset(where: ZoneInfo, day: date) -> int | None:
 
 
 @lru_cache(maxsize=1024)
-def _all_of(timetable: Timetable, where: ZoneInfo, day: date) -> tuple[int, ...]:
+def _due_times_of_day(timetable: Timetable, where: ZoneInfo, day: date) -> tuple[int, ...]:
     """Returns all due times of a day on which the UTC offset changes."""
     times: set[int] = set()
     for hour in timetable.hours:

@@ -70,20 +70,20 @@ _WORDS: Final[Mapping[str, str]] = {
     "DEPLOYMENT_FAILED": "DEPLOYMENT_FAILURE",
     "DEPLOYMENT_CANCELLED": "DEPLOYMENT_CANCELLED",
 }
-_BACK: Final[Mapping[str, str]] = {full: plain for plain, full in _WORDS.items()}
+_CONTRACT_WORDS: Final[Mapping[str, str]] = {full: plain for plain, full in _WORDS.items()}
 
-SUBSCRIBABLE: Final = tuple(dict.fromkeys([*_WORDS, *_BACK]))
+SUBSCRIBABLE: Final = tuple(dict.fromkeys([*_WORDS, *_CONTRACT_WORDS]))
 """All words that subscriptions accept, from both vocabularies."""
 
 
 def is_full(word: str) -> bool:
     """Returns whether a word exists only in the full interface."""
-    return word in _BACK and word not in _WORDS
+    return word in _CONTRACT_WORDS and word not in _WORDS
 
 
 def plain(word: str) -> str:
     """Returns the contract's word for a word of either vocabulary."""
-    return _BACK.get(word, word)
+    return _CONTRACT_WORDS.get(word, word)
 
 
 def full(word: str) -> str:

@@ -130,8 +130,8 @@ def is_trivial(value: str) -> bool:
 def _patterns(values: Iterable[str]) -> tuple[str, ...]:
     patterns: dict[str, None] = {}
     for value in values:
-        for form in _forms(value):
-            for piece in [form] if isinstance(form, _WholePiece) else _pieces(form):
+        for form in _printed_forms(value):
+            for piece in [form] if isinstance(form, _WholePiece) else _split_value(form):
                 patterns[piece] = None
                 if len(patterns) == MOST:
                     return tuple(patterns)
@@ -142,7 +142,7 @@ class _WholePiece(str):
     """A pattern that is not split into pieces."""
 
 
-def _forms(value: str) -> Iterator[str]:
+def _printed_forms(value: str) -> Iterator[str]:
     """Yields the forms in which programs may print a value: plain, quoted or encoded."""
     lines = [line.strip() for line in value.splitlines()]
     if len(lines) > 1:
@@ -161,7 +161,7 @@ def _forms(value: str) -> Iterator[str]:
             yield written
     yield from _in_base64(value)
     if (password := _password(value)) and not is_trivial(password):
-        yield from _forms(password)
+        yield from _printed_forms(password)
 
 
 def _forms_of_lines(lines: Iterable[str]) -> Iterator[str]:
@@ -190,7 +190,7 @@ def _in_base64(value: str) -> Iterator[str]:
         if len(inner) >= SHORTEST + 2:
             for digits, ended in ((inner, encoded), (inner.translate(_URLSAFE), encoded.translate(_URLSAFE))):
                 yield digits
-                yield _WholePiece([*_pieces(digits)][-1] + ended[whole:])
+                yield _WholePiece([*_split_value(digits)][-1] + ended[whole:])
 
 
 _URLSAFE: Final = str.maketrans("+/", "-_")
@@ -207,7 +207,7 @@ def _password(value: str) -> str:
         return ""
 
 
-def _pieces(value: str) -> Iterator[str]:
+def _split_value(value: str) -> Iterator[str]:
     """Splits a long value into pieces of about equal length."""
     number = -(-len(value) // LONGEST)
     size = -(-len(value) // number)

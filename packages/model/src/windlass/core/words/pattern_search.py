@@ -21,7 +21,7 @@ class PatternSearch:
     def __init__(self, patterns: Iterable[str]) -> None:
         whole = frozenset(patterns)
         self.lengths = sorted({len(pattern) for pattern in whole})
-        self._heads = re.compile(_alternatives(_tree(pattern[:SHORTEST] for pattern in sorted(whole))))
+        self._heads = re.compile(_alternatives(_build_tree(pattern[:SHORTEST] for pattern in sorted(whole))))
         beginnings = {beginning for pattern in whole for beginning in self._beginnings(pattern)}
         self.known = {beginning: self._longest_of(whole, beginning) for beginning in beginnings}
         """Stored prefixes, each with the length of the longest pattern that it begins with."""
@@ -63,7 +63,7 @@ class PatternSearch:
         return max((n for n in self.lengths if n <= len(beginning) and beginning[:n] in whole), default=0)
 
 
-def _tree(patterns: Iterable[str]) -> dict[str, Any]:
+def _build_tree(patterns: Iterable[str]) -> dict[str, Any]:
     root: dict[str, Any] = {}
     for pattern in patterns:
         node = root
@@ -75,14 +75,14 @@ def _tree(patterns: Iterable[str]) -> dict[str, Any]:
 
 def _alternatives(node: Mapping[str, Any]) -> str:
     """Returns a regular expression for the tree that prefers longer matches."""
-    branches = [_chain(sign, below) for sign, below in sorted(node.items()) if sign]
+    branches = [_chain_pattern(sign, below) for sign, below in sorted(node.items()) if sign]
     if not branches:
         return ""
     joined = branches[0] if len(branches) == 1 and "" not in node else f"(?:{'|'.join(branches)})"
     return f"{joined}?" if "" in node else joined
 
 
-def _chain(sign: str, node: Mapping[str, Any]) -> str:
+def _chain_pattern(sign: str, node: Mapping[str, Any]) -> str:
     signs = [re.escape(sign)]
     while len(node) == 1 and "" not in node:
         sign, node = next(iter(node.items()))

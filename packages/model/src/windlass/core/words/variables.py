@@ -32,7 +32,7 @@ FILE_PATTERN: Final = rf"^(/{PART_OF_PATH})+\Z"
 DEEPEST: Final = 32
 """Maximum length of a chain of references."""
 
-_ALIKE: Final = 0.85
+_MIN_SIMILARITY: Final = 0.85
 _MOST_COMPARED: Final = 1000
 
 _MENTION = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}")
@@ -107,10 +107,10 @@ def resolve(levels: Sequence[Sequence[DeclaredVariable]]) -> ResolvedVariables:
     The first level with a key takes precedence."""
     warnings: list[str] = []
     used: set[str] = set()
-    chosen = _choose(levels, warnings, used)
+    chosen = _choose_entries(levels, warnings, used)
     reading = _Expansion(chosen)
-    texts = _texts(chosen, reading)
-    files, secret_files = _files(chosen, reading)
+    texts = _resolve_texts(chosen, reading)
+    files, secret_files = _resolve_files(chosen, reading)
     return ResolvedVariables(
         {key: text.value for key, text in texts.items()},
         files,
@@ -122,7 +122,7 @@ def resolve(levels: Sequence[Sequence[DeclaredVariable]]) -> ResolvedVariables:
     )
 
 
-def _choose(
+def _choose_entries(
     levels: Sequence[Sequence[DeclaredVariable]], warnings: list[str], used: set[str]
 ) -> dict[str, DeclaredVariable]:
     """Returns the effective entry of each key. Aliases receive the value of the aliased entry, whose id is
@@ -246,7 +246,9 @@ class _Expansion:
         # In a secret, text that looks like a reference may be part of the secret, so it is not shown.
         what = "a name" if entry.secret else f"{{{{{name}}}}}"
         alike = (
-            [] if entry.secret else get_close_matches(name, islice(self._entries, _MOST_COMPARED), 1, _ALIKE)
+            []
+            if entry.secret
+            else get_close_matches(name, islice(self._entries, _MOST_COMPARED), 1, _MIN_SIMILARITY)
         )
         meant = f" (did you mean {{{{{alike[0]}}}}}?)" if alike else ""
         warning = f"{entry.key} mentions {what} that no variable here has{meant}: it stays as it is written"
@@ -270,7 +272,7 @@ def _check_size(entry: DeclaredVariable, parts: Sequence[_Text], most: int) -> _
     return _Text("".join(part.value for part in parts), size, any(part.secret for part in parts))
 
 
-def _texts(chosen: Iterable[str], reading: _Expansion) -> dict[str, _Text]:
+def _resolve_texts(chosen: Iterable[str], reading: _Expansion) -> dict[str, _Text]:
     """Resolves the chosen variables. Stops at the size limit, because thousands of short values may refer to
     a long value."""
     texts: dict[str, _Text] = {}
@@ -287,7 +289,7 @@ def _texts(chosen: Iterable[str], reading: _Expansion) -> dict[str, _Text]:
     return texts
 
 
-def _files(
+def _resolve_files(
     chosen: Mapping[str, DeclaredVariable], reading: _Expansion
 ) -> tuple[dict[str, bytes], frozenset[str]]:
     files: dict[str, bytes] = {}
@@ -298,7 +300,7 @@ def _files(
     for entry in sorted(chosen.values(), key=lambda entry: bool(entry.stands_for)):
         if not entry.mount_path:
             continue
-        path = _path(entry)
+        path = _file_path(entry)
         if path in files and entry.stands_for:
             continue
         if path in files:
@@ -312,12 +314,12 @@ def _files(
         owners[path] = entry.key
         size += text.size
         if size > MOST_OF_ALL_FILES:
-            raise _too_large(files)
+            raise _files_too_large(files)
     _refuse_files_in_files(owners)
     return files, frozenset(secret)
 
 
-def _path(entry: DeclaredVariable) -> str:
+def _file_path(entry: DeclaredVariable) -> str:
     path = entry.mount_path
     if not re.match(FILE_PATTERN, path):
         raise UnresolvableVariable(f"{entry.key}: its mount_path {path} names no file: {PATH_OF_FILE}")
@@ -336,7 +338,7 @@ def _refuse_files_in_files(owners: Mapping[str, str]) -> None:
             above = posixpath.dirname(above)
 
 
-def _too_large(files: Mapping[str, bytes]) -> UnresolvableVariable:
+def _files_too_large(files: Mapping[str, bytes]) -> UnresolvableVariable:
     longest = max(files, key=lambda path: len(files[path]))
     return UnresolvableVariable(
         f"{longest}: all files together are longer than {MOST_OF_ALL_FILES} bytes, "

@@ -102,10 +102,10 @@ def matches_pattern(pattern: str, name: str) -> bool:
 def render(webhook: Subscription, news: WebhookPayload, base: str) -> dict[str, Any]:
     """Returns the body of a delivery. `base`: the address of this server."""
     link = base.rstrip("/") + news.path
-    return _slack(news, link) if webhook.kind == "SLACK" else _standard(webhook, news, link)
+    return _render_slack(news, link) if webhook.kind == "SLACK" else _render_standard(webhook, news, link)
 
 
-def _standard(webhook: Subscription, news: WebhookPayload, link: str) -> dict[str, Any]:
+def _render_standard(webhook: Subscription, news: WebhookPayload, link: str) -> dict[str, Any]:
     word = full(news.kind) if webhook.vocabulary == "FULL" else news.kind
     payload: dict[str, Any] = {
         f"{news.family}_id": news.service.id,
@@ -139,7 +139,7 @@ def _standard(webhook: Subscription, news: WebhookPayload, link: str) -> dict[st
 
 # Slack
 
-_SAYS: Final[Mapping[str, tuple[str, str]]] = {
+_SLACK_PHRASES: Final[Mapping[str, tuple[str, str]]] = {
     "DEPLOYMENT_STARTED": (":rocket:", "is being deployed"),
     "DEPLOYMENT_SUCCEEDED": (":white_check_mark:", "is deployed"),
     "DEPLOYMENT_FAILED": (":x:", "could not be deployed"),
@@ -150,8 +150,8 @@ _LONGEST = 2500
 """Maximum length of a message in characters. A Slack block is limited to 3,000."""
 
 
-def _slack(news: WebhookPayload, link: str) -> dict[str, Any]:
-    sign, says = _OF_A_RUN if news.run else _SAYS[news.kind]
+def _render_slack(news: WebhookPayload, link: str) -> dict[str, Any]:
+    sign, says = _OF_A_RUN if news.run else _SLACK_PHRASES[news.kind]
     where = f"{news.project.name} / {news.environment.name}"
     title = f"{sign} *{_escape(news.service.name)}* {says}" + (
         " (a test of this webhook)" if news.test else ""
@@ -167,13 +167,13 @@ def _slack(news: WebhookPayload, link: str) -> dict[str, Any]:
     ]
     blocks = [_section(title), _section("\n".join(facts))]
     if news.message:
-        blocks.append(_section(f"```{_escape(_cut(news.message)).replace('```', '')}```"))
+        blocks.append(_section(f"```{_escape(_shorten_middle(news.message)).replace('```', '')}```"))
     name = f"Run {news.run.number}" if news.run else f"Deployment {news.number}"
     blocks.append(_section(f"<{link}|{name}>"))
     text = f"{news.service.name} {says} ({where})" + (
         f": {_first_line(news.message)}" if news.message else ""
     )
-    return {"text": _escape(_cut(text)), "blocks": blocks}
+    return {"text": _escape(_shorten_middle(text)), "blocks": blocks}
 
 
 def _section(text: str) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0][:200]
 
 
-def _cut(text: str) -> str:
+def _shorten_middle(text: str) -> str:
     """Shortens a text in the middle, because the cause is at the beginning and the last output at the end."""
     if len(text) <= _LONGEST:
         return text

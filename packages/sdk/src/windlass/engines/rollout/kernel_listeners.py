@@ -42,7 +42,7 @@ def read_listeners(network: str = "") -> Listened:
         for port, inode, _ in _read_sockets(network):
             inodes.setdefault(port, set()).add(inode)
     except OSError:
-        return _from_tables(_process_in(network))
+        return _listeners_from_tables(_process_in(network))
     return inodes
 
 
@@ -52,7 +52,7 @@ def queued(port: int, network: str = "") -> int | None:
     try:
         queues = [queue for number, _, queue in _read_sockets(network) if number == port]
     except OSError:
-        return queued_at("".join(_texts(_process_in(network))), port)
+        return queued_at("".join(_read_table_texts(_process_in(network))), port)
     return sum(queues) if queues else None
 
 
@@ -102,23 +102,23 @@ def _query_kernel(asked: socket.socket, family: int) -> Iterator[tuple[int, int,
 def listeners_of(pids: Sequence[int]) -> list[ListeningPort]:
     """Returns the listening ports of processes, in the network namespace of the first process."""
     owned = sockets(pids)
-    return sorted({listener for pid in pids[:1] for listener, inode in _tables(pid) if inode in owned})
+    return sorted({listener for pid in pids[:1] for listener, inode in _read_tables(pid) if inode in owned})
 
 
-def _from_tables(process: int | str) -> Listened:
+def _listeners_from_tables(process: int | str) -> Listened:
     inodes: dict[int, set[int]] = {}
-    for listener, inode in _tables(process):
+    for listener, inode in _read_tables(process):
         inodes.setdefault(listener.port, set()).add(inode)
     return inodes
 
 
-def _tables(process: int | str) -> Iterator[tuple[ListeningPort, int]]:
+def _read_tables(process: int | str) -> Iterator[tuple[ListeningPort, int]]:
     """Yields the listening ports in the network namespace of a process, each with the inode of its socket."""
-    for text in _texts(process):
+    for text in _read_table_texts(process):
         yield from listening_sockets(text)
 
 
-def _texts(process: int | str) -> Iterator[str]:
+def _read_table_texts(process: int | str) -> Iterator[str]:
     for table in ("tcp", "tcp6"):
         with suppress(FileNotFoundError):
             yield Path(f"/proc/{process}/net/{table}").read_text()

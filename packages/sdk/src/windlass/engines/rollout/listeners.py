@@ -47,7 +47,7 @@ class ListeningPort(Struct, frozen=True, order=True):
 def listening_sockets(table: str) -> Iterator[tuple[ListeningPort, int]]:
     """Yields the listening ports of a kernel table, each with the inode of its socket."""
     for address, port, _, inode in _LINE.findall(table):
-        yield ListeningPort(int(port, 16), _address(address)), int(inode)
+        yield ListeningPort(int(port, 16), _parse_address(address)), int(inode)
 
 
 def queued_at(table: str, port: int) -> int | None:
@@ -101,12 +101,12 @@ def _other_port(workload: Workload, port: int, others: list[int], *, is_shared: 
     to = numbers if len(others) == 1 else f"one of {numbers}"
     shared = ": without containers, a port of its own choice is for one instance only" * is_shared
     return (
-        f"Set {_place_of(workload, port)} to {to}: {workload.name} listens on {numbers}, and the "
+        f"Set {_port_field(workload, port)} to {to}: {workload.name} listens on {numbers}, and the "
         f"{workload.family} says {port}. Or make it listen on the port in the variable PORT{shared}"
     )
 
 
-def _place_of(workload: Workload, port: int) -> str:
+def _port_field(workload: Workload, port: int) -> str:
     """Returns the name of the settings field that declares a port."""
     numbers = [declared_port.internal for declared_port in workload.ports]
     return f"ports[{numbers.index(port)}].internal_port" if port in numbers else "internal_port"
@@ -117,7 +117,7 @@ def _address_text(listener: ListeningPort) -> str:
     return f"[{listener.address}]:{listener.port}" if is_long else f"{listener.address}:{listener.port}"
 
 
-def _address(digits: str) -> str:
+def _parse_address(digits: str) -> str:
     """Parses an address of a kernel table, in which each four bytes are a little-endian number."""
     raw = b"".join(bytes.fromhex(digits[at : at + 8])[::-1] for at in range(0, len(digits), 8))
     if len(raw) == 4:

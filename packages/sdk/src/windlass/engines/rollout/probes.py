@@ -36,11 +36,11 @@ async def run_probe(engine: Executor, instance: Instance, probe: HealthProbe) ->
         async with asyncio.timeout(probe.timeout):
             match probe.kind:
                 case ProbeKind.EXEC:
-                    return await _command(engine, instance, probe)
+                    return await _probe_command(engine, instance, probe)
                 case ProbeKind.HTTP:
-                    return await _request(instance, probe)
+                    return await _probe_http(instance, probe)
                 case ProbeKind.TCP:
-                    return await _connection(engine, instance, probe)
+                    return await _probe_connection(engine, instance, probe)
     except TimeoutError:
         return f"it did not answer {_target_text(probe)} within {probe.timeout:g} seconds"
     except ConnectionRefusedError:
@@ -68,13 +68,13 @@ def _target_text(probe: HealthProbe) -> str:
     }[probe.kind]
 
 
-async def _connection(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
+async def _probe_connection(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
     port = instance.ports.get(probe.port)
     if port is None:
         return f"nothing listens on port {probe.port}"
     # A container address of another machine could belong to another host here.
     is_local = instance.inside and instance.address == _HERE
-    streams = await _directly(instance.inside, probe) if is_local else None
+    streams = await _connect_directly(instance.inside, probe) if is_local else None
     is_behind = streams is None and engine.has_go_between
     reader, writer = streams or await open_connection(instance.network, instance.address, port)
     try:
@@ -92,7 +92,7 @@ def _closed_message(probe: HealthProbe) -> str:
     return f"it does not answer {_target_text(probe)} (the connection is closed at once)"
 
 
-async def _directly(address: str, probe: HealthProbe) -> _Streams | None:
+async def _connect_directly(address: str, probe: HealthProbe) -> _Streams | None:
     """Connects to the instance's own address. Returns None if it is not reachable."""
     try:
         async with asyncio.timeout(_NOTICED):
@@ -149,7 +149,7 @@ async def _hangs_up(reader: asyncio.StreamReader) -> bool:
     return False
 
 
-async def _request(instance: Instance, probe: HealthProbe) -> str:
+async def _probe_http(instance: Instance, probe: HealthProbe) -> str:
     port = instance.ports.get(probe.port)
     if port is None:
         return f"nothing listens on port {probe.port}"
@@ -207,7 +207,7 @@ def _tls_context(scheme: str) -> ssl.SSLContext | None:
     return context
 
 
-async def _command(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
+async def _probe_command(engine: Executor, instance: Instance, probe: HealthProbe) -> str:
     try:
         code, output = await engine.execute(instance, probe.command, probe.timeout)
     except EngineError as error:

@@ -40,12 +40,12 @@ class RemovedGenerations:
     def of(self, service: str) -> list[int]:
         """Returns the removed generations of a service, in the order of removal."""
         with suppress(FileNotFoundError):
-            return _read((self._folder / service).read_text())
+            return _parse_record((self._folder / service).read_text())
         return []
 
     def note(self, service: str, generations: Iterable[int]) -> None:
         with self._locked(service) as file:
-            removed = _read(file.read())
+            removed = _parse_record(file.read())
             new = [generation for generation in sorted(set(generations)) if _may_return(removed, generation)]
             if new and len(removed) >= MOST:
                 self._replace(service, [*removed[-MOST // 2 :], *new])
@@ -58,7 +58,7 @@ class RemovedGenerations:
         if generation not in self.of(service):
             return True
         with self._locked(service) as file:
-            generations = _read(file.read())
+            generations = _parse_record(file.read())
             if generation not in generations:
                 return True
             if later or not _may_return(generations, generation):
@@ -107,7 +107,7 @@ class RemovedGenerations:
                 os.fsync(file.fileno())
 
 
-def _read(text: str) -> list[int]:
+def _parse_record(text: str) -> list[int]:
     """Returns the removed generations in a record. Ignores invalid lines: a power failure may truncate the
     last one."""
     removed: dict[int, None] = {}

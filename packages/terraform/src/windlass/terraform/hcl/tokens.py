@@ -51,7 +51,7 @@ class HclError(Exception):
 
     def __init__(self, reason: str, line: int = 0, file: str = "") -> None:
         place = ", ".join(filter(None, (file, f"line {line}" if line else "")))
-        self.reason, self.line = _cut(reason), line
+        self.reason, self.line = _shorten(reason), line
         super().__init__(f"{place}: {self.reason}" if place else self.reason)
 
     def of_file(self, name: str) -> HclError:
@@ -59,7 +59,7 @@ class HclError(Exception):
         return HclError(self.reason, self.line, name)
 
 
-def _cut(reason: str) -> str:
+def _shorten(reason: str) -> str:
     """Shortens an error message and replaces unprintable characters. The message may contain names of any
     length."""
     return "".join(sign if sign.isprintable() else "�" for sign in reason[:_LONGEST])

@@ -74,7 +74,7 @@ async def deploy_new_commit(ctx: Context, claim: Claim) -> None:
         await ctx.store.write(lambda tx: _end(tx, claim))
         return
     pause = ctx.settings.auto_deploy_seconds * SECOND
-    limit, began = _seconds_of_look(claim.attempts), ctx.clock.now()
+    limit, began = _look_timeout(claim.attempts), ctx.clock.now()
     try:
         source = await source_of(ctx, ctx.store.reads, service, None)
         async with asyncio.timeout(limit):
@@ -93,7 +93,7 @@ async def deploy_new_commit(ctx: Context, claim: Claim) -> None:
     await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + pause))
 
 
-def _seconds_of_look(attempts: int) -> float:
+def _look_timeout(attempts: int) -> float:
     return HEAD_SECONDS if attempts % FULL_EVERY == 1 else min(SHORT_SECONDS, HEAD_SECONDS)
 
 

@@ -25,10 +25,10 @@ async def follow_earlier_clock(tx: Tx) -> None:
     await tx.work.bring_nearer(tx.now + LONGEST_WAIT)
     for timetable in await tx.timetables.after(tx.now):
         with suppress(UnknownZone):  # the hourly check handles unknown time zones
-            await _bring_nearer(tx, timetable)
+            await _move_earlier(tx, timetable)
 
 
-async def _bring_nearer(tx: Tx, timetable: TimetableRow) -> None:
+async def _move_earlier(tx: Tx, timetable: TimetableRow) -> None:
     plan = plan_of(timetable)
     due = due_after(plan, tx.now)
     if due >= timetable.due:  # the usual case

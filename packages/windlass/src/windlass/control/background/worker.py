@@ -42,7 +42,7 @@ LEASE = 15 * SECOND
 of this time."""
 _RETRY = (1 * SECOND, 5 * SECOND, 30 * SECOND, 5 * MINUTE)
 _LONGEST_SLEEP = 60.0
-_SPARE_LOOK = 2.0
+_SPARE_CHECK_SECONDS = 2.0
 """Seconds between checks for further due work while all slots, or those of one environment, are occupied."""
 _PAUSE = 1.0
 """Seconds until the loop continues after an error."""
@@ -358,7 +358,7 @@ class Worker:
             if due > now or queue.has_room_for_all:
                 wait = min(wait, max(0.0, (due - now) / SECOND))
             elif queue.room > 0 or _has_spares(number):  # Other work may become due.
-                wait = min(wait, _SPARE_LOOK)
+                wait = min(wait, _SPARE_CHECK_SECONDS)
         with suppress(TimeoutError):
             async with asyncio.timeout(wait):
                 await self._wake.wait()

@@ -16,7 +16,7 @@ from windlass.core.declare.registry import runs_once
 from windlass.core.deploy.states import BUILDS, WORDS, Do, Progress
 from windlass.store import DeploymentRow, Row, Tx
 
-_ENDS = frozenset({Do.STOP, Do.UNINSTALL, Do.DELETE})
+_ENDING_ACTIONS = frozenset({Do.STOP, Do.UNINSTALL, Do.DELETE})
 
 
 async def reason_to_wait(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> str:
@@ -24,7 +24,7 @@ async def reason_to_wait(ctx: Context, tx: Tx, service: Row, head: DeploymentRow
     if head.action in BUILDS:
         first = await _deployed_before(ctx, tx, service, head)
     else:
-        first = await _ended_before(ctx, tx, service, head) if head.action in _ENDS else None
+        first = await _ended_before(ctx, tx, service, head) if head.action in _ENDING_ACTIONS else None
     if first is None:
         return ""
     verb = "is deployed" if head.action in BUILDS else "ends"
@@ -61,7 +61,7 @@ async def _ended_before(ctx: Context, tx: Tx, service: Row, head: DeploymentRow)
             continue
         for neighbour in await tx.resources.of_parent(service.parent, family):
             for row in await tx.deployments.open(neighbour.id):
-                is_first = row.action in _ENDS and row.created <= head.created
+                is_first = row.action in _ENDING_ACTIONS and row.created <= head.created
                 if not is_first:
                     continue
                 is_needed = row.action == Do.DELETE or _is_of_same_request(row, head)
@@ -104,7 +104,7 @@ async def fail_dependents(ctx: Context, tx: Tx, service: Row, failed: Deployment
     """Fails queued deployments of the same request that wait for a failed service."""
     kind = ctx.kinds[service.family]
     begins = failed.action in BUILDS
-    if not (begins or (failed.action in _ENDS and kind.has_runs)):
+    if not (begins or (failed.action in _ENDING_ACTIONS and kind.has_runs)):
         return
     reason = f"Fix the {kind.family.noun} {name_of(service)}, which comes first: it failed"
     for family in (_later_families if begins else _earlier_families)(ctx, service):

@@ -46,12 +46,12 @@ class _Page(NamedTuple):
 async def check_first_page(ctx: Context, workload: Workload, seen: Sequence[Instance]) -> str:
     """Returns the problem of the first page and its remedy, and logs both; empty if the page is fine or
     cannot be requested here."""
-    if problem := await _find_trouble(ctx, workload, seen):
+    if problem := await _find_page_problem(ctx, workload, seen):
         ctx.logs.deployment(workload.service, workload.deployment, DeploymentStage.START)(problem)
     return problem
 
 
-async def _find_trouble(ctx: Context, workload: Workload, seen: Sequence[Instance]) -> str:
+async def _find_page_problem(ctx: Context, workload: Workload, seen: Sequence[Instance]) -> str:
     place = await ctx.places.of(workload.service)
     ready = Observation(tuple(seen)).of(workload.generation).ready
     if machine_of(ctx, place) is not None or [port.automatic for port in workload.ports] != [True]:
@@ -62,10 +62,10 @@ async def _find_trouble(ctx: Context, workload: Workload, seen: Sequence[Instanc
     if held is None or endpoint is None:
         return ""
     host, began = hosts_of(ctx, place, held)[0], ctx.clock.now()
-    page = await _page_at(endpoint, host)
+    page = await _request_page(endpoint, host)
     is_refused = page.status in _MAY_REFUSE and await _refuses_host(endpoint, page)
     if page.status < _FAILED and not is_refused:
-        return await _trouble_of_database(ctx, workload)
+        return await _database_problem(ctx, workload)
     end = f"{workload.name} answers GET / with {page.status}"
     remedy = await _remedy(ctx, workload, began)
     if not remedy and is_refused:
@@ -81,10 +81,10 @@ async def _refuses_host(endpoint: Endpoint, page: _Page) -> bool:
     another host succeeds."""
     if any(words in page.text for words in _REFUSALS):
         return True
-    return page.status == _REFUSED and 0 < (await _page_at(endpoint, "localhost")).status < _REFUSED
+    return page.status == _REFUSED and 0 < (await _request_page(endpoint, "localhost")).status < _REFUSED
 
 
-async def _trouble_of_database(ctx: Context, workload: Workload) -> str:
+async def _database_problem(ctx: Context, workload: Workload) -> str:
     """Returns the remedy for a program that lacks a database; empty if its log shows no such error. Such a
     program may respond late, or with an error page that has a success status."""
     remedy = database_remedy(workload.name, await _output(ctx, workload))
@@ -106,7 +106,7 @@ async def _output(ctx: Context, workload: Workload, since: int | None = None) ->
     return [msgspec.json.decode(line)["message"] for line in lines]
 
 
-async def _page_at(endpoint: Endpoint, host: str) -> _Page:
+async def _request_page(endpoint: Endpoint, host: str) -> _Page:
     """Requests the first page. The status is 0 if there is no response."""
     try:
         async with asyncio.timeout(ANSWERED):
@@ -118,14 +118,14 @@ async def _page_at(endpoint: Endpoint, host: str) -> _Page:
                 )
                 words = (await reader.readline()).split()
                 status = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
-                return _Page(status, await _beginning_of(reader))
+                return _Page(status, await _read_beginning(reader))
             finally:
                 writer.close()
     except (TimeoutError, OSError, ValueError):  # a header line or a number may exceed Python's limits
         return _Page()
 
 
-async def _beginning_of(reader: asyncio.StreamReader) -> bytes:
+async def _read_beginning(reader: asyncio.StreamReader) -> bytes:
     """Reads the beginning of the body. A short wait for it prevents errors that a program logs when its
     client disconnects."""
     read = b""

@@ -88,13 +88,13 @@ async def execute_run(ctx: Context, claim: Claim) -> None:
             await _run(task)
         await place.engine.remove(run.job, generation=run.generation, grace=_GRACE)
     except RetryLater as later:
-        await ctx.store.write(partial(_put_off, task, later))
+        await ctx.store.write(partial(_reschedule, task, later))
         return
     await ctx.point("run removed")
     await ctx.store.write(lambda tx: tx.work.done(claim))
 
 
-async def _put_off(task: RunTask, later: RetryLater, tx: Tx) -> None:
+async def _reschedule(task: RunTask, later: RetryLater, tx: Tx) -> None:
     """Reschedules a run. Records the reason if its engine is unavailable."""
     if not await tx.work.reschedule(task.claim, tx.now + later.wait):
         return

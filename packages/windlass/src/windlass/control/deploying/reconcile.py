@@ -47,7 +47,7 @@ async def reconcile(ctx: Context, claim: Claim) -> None:
     if (await ctx.places.of(claim.id)).elsewhere is not None:
         await ctx.store.write(partial(_leave_to_owner, claim))
         return
-    while task := await _next(ctx, claim):
+    while task := await _plan_next(ctx, claim):
         enter_trace(_trace_of(task.deployment))
         ledger = Ledger(ctx, task, await ctx.places.of(task.service.id))
         try:
@@ -75,7 +75,7 @@ def _trace_of(deployment: DeploymentRow | None) -> Trace | None:
     return stored_trace(particulars(deployment).trace) if deployment else None
 
 
-async def _next(ctx: Context, claim: Claim) -> Task | None:
+async def _plan_next(ctx: Context, claim: Claim) -> Task | None:
     """Plans the next step, and marks its deployment as begun."""
 
     async def write(tx: Tx) -> Task | None:

@@ -135,10 +135,10 @@ async def retire_others(
 
 async def end_up_to(ctx: Context, service: str, newest: int, grace: float) -> None:
     """Ends all generations up to `newest`. Newer generations may belong to another worker."""
-    await _end(ctx, service, await _up_to(ctx, service, newest), grace)
+    await _end(ctx, service, await _instances_up_to(ctx, service, newest), grace)
 
 
-async def _up_to(ctx: Context, service: str, newest: int) -> list[Instance]:
+async def _instances_up_to(ctx: Context, service: str, newest: int) -> list[Instance]:
     place = await ctx.places.of(service)
     await examine(ctx, place)
     seen = await place.engine.observe(service)

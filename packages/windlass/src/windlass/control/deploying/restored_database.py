@@ -45,7 +45,7 @@ async def examine(ctx: Context, place: Place) -> None:
     async with ctx.places.examining[place.id]:
         if place.id in ctx.places.examined:
             return
-        newer = await _newer(ctx, place)
+        newer = await _find_newer(ctx, place)
         if newer and not (is_here or ctx.places.adopts):
             ctx.places.newer.add(place.id)
             raise EngineUnavailable(OLDER)
@@ -67,7 +67,7 @@ def report_unknown_services(ctx: Context, place: Place, names: Sequence[str]) ->
     ctx.places.remarks[place.id] = remark
 
 
-async def _newer(ctx: Context, place: Place) -> dict[str, set[int]]:
+async def _find_newer(ctx: Context, place: Place) -> dict[str, set[int]]:
     """Returns the generations at this place that are newer than the last deployment of their service, by
     service. The engine is read first, because a deployment number is in the database before instances run
     under it."""

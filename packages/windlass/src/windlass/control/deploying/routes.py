@@ -135,7 +135,7 @@ async def _hold_names(ctx: Context, place: Place, service: str, status: StatusRo
         site = await find_folder(ctx, workload) if status.serving else ""
         await _set_routes(ctx, place, workload, status, (), site)
     else:
-        await _put_first(ctx, place, status)
+        await _set_first_routes(ctx, place, status)
 
 
 async def _leave_former(ctx: Context, place: Place, service: str) -> None:
@@ -155,7 +155,7 @@ async def _refresh(ctx: Context, service: str) -> Sequence[Instance]:
     await _leave_former(ctx, place, service)
     if place.reconnect is not None:  # The engine may be slow or unavailable.
         await _hold_names(ctx, place, service, status)
-    seen = await _set(ctx, place, service, status)
+    seen = await _compute_and_set(ctx, place, service, status)
     ctx.routing.looked[service] = began
     return seen
 
@@ -185,10 +185,10 @@ async def forget(ctx: Context, place: Place, service: str) -> None:
     await (ctx.routing.routers.pop(service, None) or place.router).forget(service)
 
 
-async def _set(ctx: Context, place: Place, service: str, status: StatusRow) -> Sequence[Instance]:
+async def _compute_and_set(ctx: Context, place: Place, service: str, status: StatusRow) -> Sequence[Instance]:
     workload = await _routed_workload(ctx, service, status)
     if workload is None:
-        await _put_first(ctx, place, status)
+        await _set_first_routes(ctx, place, status)
         return []
     seen = await place.engine.observe(service) if status.serving else Observation()
     is_here = bool(status.serving) and machine_of(ctx, place) is None
@@ -204,7 +204,7 @@ async def _routed_workload(ctx: Context, service: str, status: StatusRow) -> Wor
     return decrypt_workload(ctx, serving) if serving else await last_workload(ctx, service)
 
 
-async def _put_first(ctx: Context, place: Place, status: StatusRow) -> None:
+async def _set_first_routes(ctx: Context, place: Place, status: StatusRow) -> None:
     """Sets the host names of a service that never ran, once its first deployment has begun. Removes the names
     if that deployment is cancelled."""
     absence, service = await _why_absent(ctx, status), status.id

@@ -50,8 +50,8 @@ class ProgramKind(ServiceKind[P]):
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[P]) -> None:
         spec = draft.spec
-        _identify(spec.ports or (), ())
-        _identify(spec.storage, ())
+        _set_missing_ids(spec.ports or (), ())
+        _set_missing_ids(spec.storage, ())
         if spec.autoscaling:
             scaling = _PolicyMaker(draft.id, draft.org, stamp(tx.now))
             draft.give(autoscaling=msgspec.to_builtins(scaling.policy(spec.autoscaling, None)))
@@ -59,8 +59,8 @@ class ProgramKind(ServiceKind[P]):
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[P]) -> None:
         spec, before, row = change.spec, change.before, change.row
-        _identify(spec.ports or (), before.ports or ())
-        _identify(spec.storage, before.storage)
+        _set_missing_ids(spec.ports or (), before.ports or ())
+        _set_missing_ids(spec.storage, before.storage)
         if spec.autoscaling:
             scaling = _PolicyMaker(row.id, row.org, stamp(tx.now))
             former = row.read(ScalingSettings).autoscaling or None
@@ -178,7 +178,7 @@ def probes(asked: Probe | None, ports: Sequence[WorkloadPort]) -> tuple[HealthPr
 # Parts of settings that keep their ids across changes
 
 
-def _identify(
+def _set_missing_ids(
     items: Sequence[PortRequest] | Sequence[StorageRequest],
     before: Iterable[PortRequest] | Iterable[StorageRequest],
 ) -> None:

@@ -35,11 +35,11 @@ RECONCILE = "reconcile"
 NEWEST: Final = ChosenVersion()
 _NEED_AN_ENGINE = frozenset({Do.DEPLOY, Do.RESTART, Do.RUN})
 
-_particulars = msgspec.json.Decoder(Particulars).decode
+_decode_details = msgspec.json.Decoder(Particulars).decode
 
 
 def particulars(deployment: DeploymentRow) -> Particulars:
-    return _particulars(deployment.body)
+    return _decode_details(deployment.body)
 
 
 async def accept(
@@ -61,7 +61,7 @@ async def accept(
     is_one_off = bool(version.command)
     replaced = [] if is_one_off else [row for row in waiting if not particulars(row).command]
     is_under_way = await _end_replaced(tx, service, status, replaced, _replaced_by(service, number))
-    details = _new_particulars(service, call, version)
+    details = _new_details(service, call, version)
     deployment = DeploymentRow(
         ids.new_id(), service.org, service.id, number, Progress.QUEUED, tx.now, tx.now,
         encode(details), do,
@@ -87,7 +87,7 @@ async def accept(
     return deployment, status
 
 
-def _new_particulars(service: Row, call: Call, version: ChosenVersion) -> Particulars:
+def _new_details(service: Row, call: Call, version: ChosenVersion) -> Particulars:
     return Particulars(
         family=service.family,
         actor=Initiator(call.actor.id, call.actor.name),

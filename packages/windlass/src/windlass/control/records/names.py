@@ -47,7 +47,7 @@ async def reserve_declared(ctx: Context, tx: Tx, family: str, id: str) -> None:
         return
     held = _HeldNames(service, await tx.names.of(service.id))
     fitting = [await _reserve_inside(tx, held), *await _reserve_declared(tx, held)]
-    numberless = {port.name for port in service.read(Listener).ports if _gets_number(port)}
+    numberless = {port.name for port in service.read(Listener).ports if _needs_external_port(port)}
     kept = [
         row for row in held.rows if row.name.startswith(PORT) and (row.port in numberless or not row.port)
     ]
@@ -59,7 +59,7 @@ async def reserve_declared(ctx: Context, tx: Tx, family: str, id: str) -> None:
                 await tx.names.release(row)
 
 
-def _gets_number(port: ServicePort) -> bool:
+def _needs_external_port(port: ServicePort) -> bool:
     """Returns whether Windlass chooses the external port."""
     return port.publicly_accessible and port.protocol == "TCP" and not port.external_port
 
@@ -73,7 +73,7 @@ async def refuse_outside(ctx: Context, tx: Tx, service: Row) -> None:
         if port.publicly_accessible and port.protocol == "TCP" and port.external_port
     }
     ports = service.read(Listener).ports
-    if len(asked) + sum(map(_gets_number, ports)) > MOST_PUBLIC:
+    if len(asked) + sum(map(_needs_external_port, ports)) > MOST_PUBLIC:
         raise Conflict(f"Make some of its ports private: a service may have {MOST_PUBLIC} public TCP ports")
     held = {row.name for row in await tx.names.of(service.id)} if asked else set()
     for number, index in asked.items():

@@ -20,7 +20,7 @@ from windlass.store import DeliveryRow, DeploymentRow, Row, Tx
 DELIVER = "deliver"
 """The kind of work that sends the deliveries of one webhook."""
 
-_news = msgspec.json.Decoder(WebhookPayload).decode
+_decode_payload = msgspec.json.Decoder(WebhookPayload).decode
 
 
 def work_of(webhook: str) -> str:
@@ -28,7 +28,7 @@ def work_of(webhook: str) -> str:
 
 
 def payload_of(delivery: DeliveryRow) -> WebhookPayload:
-    return _news(delivery.body)
+    return _decode_payload(delivery.body)
 
 
 async def write_deliveries(
@@ -46,7 +46,7 @@ async def write_deliveries(
     receivers = await tx.resources.of_org(service.org, webhook.name)
     if not receivers:
         return
-    news = replace(await _news_about(tx, kind, service, deployment, details, message), run=run)
+    news = replace(await _make_payload(tx, kind, service, deployment, details, message), run=run)
     asked = [row for row in receivers if concerns(row.read(Subscription), news)]
     await add_deliveries(tx, asked, service.id, news, details.trace)
 
@@ -63,7 +63,7 @@ async def add_deliveries(
     return deliveries
 
 
-async def _news_about(
+async def _make_payload(
     tx: Tx, kind: Event, service: Row, deployment: DeploymentRow, details: Particulars, message: str
 ) -> WebhookPayload:
     environment, project, organization = (await tx.tree.above(service.id))[1:4]

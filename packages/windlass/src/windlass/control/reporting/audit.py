@@ -93,7 +93,7 @@ async def targets(ctx: Context, call: Call) -> Reply:
     targets: dict[str, None] = {}
     looked_at = 0
     if query is not None:
-        async with aclosing(_older(source, query.conditions, FAR, _BATCH)) as batches:
+        async with aclosing(_older_events(source, query.conditions, FAR, _BATCH)) as batches:
             async for batch in batches:
                 targets |= dict.fromkeys(getattr(row, column) for row in await _filter(query, batch))
                 looked_at += len(batch)
@@ -184,12 +184,16 @@ async def _page(source: Reads, query: AuditFilter | None, asked: AuditParameters
     size = asked.page_size
     if asked.step_back_token:
         above = int(asked.step_back_token)
-        rows = await _take_page(query, _newer(source, query.conditions, above, _at_once(query, size)), size)
+        rows = await _take_page(
+            query, _newer_events(source, query.conditions, above, _at_once(query, size)), size
+        )
         kept = rows[:size][::-1]
         previous = kept[0].seq if len(rows) > size else None
         return AuditPage(kept, previous, kept[-1].seq if kept else above + 1)
     below = int(asked.continue_token) if asked.continue_token else FAR
-    rows = await _take_page(query, _older(source, query.conditions, below, _at_once(query, size)), size)
+    rows = await _take_page(
+        query, _older_events(source, query.conditions, below, _at_once(query, size)), size
+    )
     kept = rows[:size]
     previous = None if below == FAR else kept[0].seq if kept else max(0, below - 1)
     return AuditPage(kept, previous, kept[-1].seq if len(rows) > size else None)
@@ -212,7 +216,7 @@ async def _take_page(
     return events[: size + 1]
 
 
-async def _older(
+async def _older_events(
     source: Reads, conditions: EventFilter, below: int, most: int
 ) -> AsyncGenerator[list[EventRow], None]:
     oldest, newest = await _span(source, conditions)
@@ -225,7 +229,7 @@ async def _older(
         await asyncio.sleep(0)
 
 
-async def _newer(
+async def _newer_events(
     source: Reads, conditions: EventFilter, above: int, most: int
 ) -> AsyncGenerator[list[EventRow], None]:
     oldest, newest = await _span(source, conditions)

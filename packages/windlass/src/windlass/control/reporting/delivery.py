@@ -54,10 +54,10 @@ _AWAY = {408, 425, 429, 500, 502, 503, 504}
 async def deliver(ctx: Context, claim: Claim) -> None:
     id = claim.id.partition(":")[2]
     await WebhookSender(ctx, claim, id).work()
-    await ctx.store.write(lambda tx: _come_back(tx, claim, id))
+    await ctx.store.write(lambda tx: _schedule_next(tx, claim, id))
 
 
-async def _come_back(tx: Tx, claim: Claim, id: str) -> None:
+async def _schedule_next(tx: Tx, claim: Claim, id: str) -> None:
     """Schedules the next delivery, or an earlier probe of a failing receiver."""
     row = await tx.resources.find(webhook.name, id)
     if row is None:

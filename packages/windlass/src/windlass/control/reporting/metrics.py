@@ -134,8 +134,8 @@ class InstallationMetrics:
         meters = self._ctx.meters
         building = gauge("builds_running", "Builds under way at this server", meters.builds_running)
         certificates = certificate_metrics(self._ctx.places.accesses()[:MOST_PLACES])
-        disk = _of_disk(self._ctx.settings.data_dir)
-        return [*database, *_of_places(seen), *certificates, *disk, building, *meters.all()]
+        disk = _disk_metrics(self._ctx.settings.data_dir)
+        return [*database, *_place_metrics(seen), *certificates, *disk, building, *meters.all()]
 
     async def _database(self) -> list[Metric]:
         began, store = time.perf_counter(), self._ctx.store
@@ -151,8 +151,8 @@ class InstallationMetrics:
             *keys,
             gauge("database_up", "1 if the database answered this scrape", int(figures is not None)),
             gauge("database_response_seconds", "Time that the database took for this scrape", seconds),
-            *_of_pool(store.connections),
-            *(_of_figures(figures, now) if figures is not None else ()),
+            *_pool_metrics(store.connections),
+            *(_figure_metrics(figures, now) if figures is not None else ()),
         ]
 
     async def _places(self) -> list[EngineScrape]:
@@ -172,7 +172,7 @@ class InstallationMetrics:
                 self._ctx.meters.restarts.count(scrape.place, by=added)
 
 
-def _of_disk(folder: str) -> Iterator[Metric]:
+def _disk_metrics(folder: str) -> Iterator[Metric]:
     try:
         facts = os.statvfs(folder)
     except OSError:  # the folder is not mounted
@@ -206,7 +206,7 @@ async def _scrape_engine(place: Place, patience: float) -> EngineScrape:
     return EngineScrape(place.machine or place.id, place.engine.name, seconds, instances)
 
 
-def _of_places(seen: Sequence[EngineScrape]) -> Iterator[Metric]:
+def _place_metrics(seen: Sequence[EngineScrape]) -> Iterator[Metric]:
     labels = ("place", "engine")
     up: list[Sample] = [((scrape.place, scrape.engine), int(scrape.instances is not None)) for scrape in seen]
     took: list[Sample] = [((scrape.place, scrape.engine), scrape.seconds) for scrape in seen]
@@ -232,15 +232,15 @@ def _of_places(seen: Sequence[EngineScrape]) -> Iterator[Metric]:
     )
 
 
-def _of_pool(connections: Mapping[str, int]) -> Iterator[Metric]:
+def _pool_metrics(connections: Mapping[str, int]) -> Iterator[Metric]:
     samples: list[Sample] = [((state,), count) for state, count in connections.items()]
     if samples:
         help = "Connections of the pool to the database: in use, idle, and how many it may have"
         yield Metric("database_connections", help, MetricType.GAUGE, ("state",), samples)
 
 
-def _of_figures(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
-    yield from _of_queues([figure for figure in figures if figure.sort in {"due", "held"}], now)
+def _figure_metrics(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
+    yield from _queue_metrics([figure for figure in figures if figure.sort in {"due", "held"}], now)
     open = {figure.state: figure for figure in figures if figure.sort == "deployments"}
     counts: list[Sample] = [
         ((progress.lower(),), open[progress].count if progress in open else 0) for progress in sorted(OPEN)
@@ -268,7 +268,7 @@ def _of_figures(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
     yield gauge("instances_wanted", "Instances that should run, of all services", wanted)
 
 
-def _of_queues(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
+def _queue_metrics(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
     due = dict.fromkeys(_QUEUES.values(), 0)
     held, oldest = dict(due), dict.fromkeys(due, now)
     for figure in figures:

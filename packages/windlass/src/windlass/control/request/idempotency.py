@@ -101,7 +101,7 @@ async def _replay(ctx: Context, tx: Tx, call: Call, kept: IdempotentAnswer, call
         held |= msgspec.json.decode(ctx.encryption.decrypt(kept.once, *owner_of_once))
     if not held and not _is_parted(call.operation, body):
         return Reply(answer.body, answer.tag, answer.status)
-    if kept.at <= tx.now - SHOWN_FOR or not await _is_there(tx, call, body):
+    if kept.at <= tx.now - SHOWN_FOR or not await _still_exists(tx, call, body):
         raise Conflict(
             "Use another Idempotency-Key: this request was done before, and its answer held a secret that is "
             "shown once. If it is lost, delete what was made, and make another",
@@ -124,7 +124,7 @@ def _is_parted(operation: Operation, body: bytes) -> bool:
     return any(name in document and document[name] is None for name in operation.shown_once)
 
 
-async def _is_there(tx: Tx, call: Call, body: bytes) -> bool:
+async def _still_exists(tx: Tx, call: Call, body: bytes) -> bool:
     """Returns whether the resource in the response, or else in the path of the request, still exists."""
     id = msgspec.json.decode(body).get("id") or call.id
     return not id or await tx.resources.get(id) is not None

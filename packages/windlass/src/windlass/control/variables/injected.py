@@ -158,10 +158,10 @@ async def refresh_derived(ctx: Context, tx: Tx, service: Row) -> None:
     """Updates the aliases of a service's built-in variables after a change of the service."""
     for variable in await ctx.kinds[service.family].listed_variables(ctx, tx, service):
         if not variable.secret:
-            await _say_again(tx, variable.id, variable.value)
+            await _update_aliases(tx, variable.id, variable.value)
 
 
-async def _say_again(tx: Tx, id: str, value: str) -> None:
+async def _update_aliases(tx: Tx, id: str, value: str) -> None:
     """Updates the value of aliases, including aliases of aliases.
 
     The server makes these changes, so tags stay the same. Digests already depend on the changed service.
@@ -170,7 +170,7 @@ async def _say_again(tx: Tx, id: str, value: str) -> None:
         if alias.read(Variable).value != value:
             shown = {"value": value, "aliased_variable": {"value": value}}
             await tx.resources.rewrite(alias.id, rewritten(alias.body, shown))
-            await _say_again(tx, alias.id, value)
+            await _update_aliases(tx, alias.id, value)
 
 
 async def remove_with_derived(tx: Tx, row: Row) -> None:

@@ -298,7 +298,7 @@ async def _fetch_kept(copy: Copy, kept: KeptCopy) -> GitCommit:
 
 async def _fetch(copy: Copy) -> GitCommit:
     below = folder(copy.source.root_path)
-    async with _fresh(copy.folder):
+    async with _clear_on_failure(copy.folder):
         if copy.kept:
             await subprocesses.in_thread(copy.kept.take, copy.remote.url, copy.folder)
         commit = (await copy.commits())[0]
@@ -341,7 +341,7 @@ def _refuse_without_head(url: str, source: GitSource) -> NoReturn:
 
 
 @asynccontextmanager
-async def _fresh(folder: Path) -> AsyncIterator[None]:
+async def _clear_on_failure(folder: Path) -> AsyncIterator[None]:
     await subprocesses.in_thread(_remove, folder)
     async with AsyncExitStack() as undo:
         undo.push_async_callback(subprocesses.in_thread, _remove, folder)

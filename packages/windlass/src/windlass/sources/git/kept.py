@@ -105,7 +105,7 @@ class KeptCopy:
             shutil.rmtree(copy / ".git")
             self.forget()
             return
-        self._times = dict(_times(copy))
+        self._times = dict(_modification_times(copy))
         self._next = KeptCommit(url, commit, _boot(), attributes)
 
     async def prepare(self, remote: Remote) -> None:
@@ -156,13 +156,13 @@ def sweep(home: Path) -> None:
             discard(home, lock.stem)
 
 
-def _times(top: Path, below: str = "") -> list[tuple[str, int]]:
+def _modification_times(top: Path, below: str = "") -> list[tuple[str, int]]:
     times: list[tuple[str, int]] = []
     with os.scandir(top / below) as entries:
         for entry in entries:
             path = f"{below}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
-                times += _times(top, f"{path}/")
+                times += _modification_times(top, f"{path}/")
             else:
                 times.append((path, entry.stat(follow_symlinks=False).st_mtime_ns))
     return times

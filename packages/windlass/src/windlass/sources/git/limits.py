@@ -40,8 +40,8 @@ class Limits(Struct, frozen=True):
 
     def confine(self, process: ChildProcess) -> None:
         with suppress(ProcessLookupError):  # the process may have ended already
-            _lower(process.pid, resource.RLIMIT_FSIZE, self.bytes + 1)  # `check` notices the extra byte
-            _lower(process.pid, resource.RLIMIT_DATA, MEMORY)
+            _lower_limit(process.pid, resource.RLIMIT_FSIZE, self.bytes + 1)  # `check` notices the extra byte
+            _lower_limit(process.pid, resource.RLIMIT_DATA, MEMORY)
 
 
 def measure(top: Path) -> tuple[int, int]:
@@ -61,7 +61,7 @@ def measure(top: Path) -> tuple[int, int]:
     return size, entries
 
 
-def _lower(pid: int, what: int, most: int) -> None:
+def _lower_limit(pid: int, what: int, most: int) -> None:
     _, hard = resource.prlimit(pid, what)
     soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.prlimit(pid, what, (soft, hard))

@@ -17,7 +17,7 @@ MOST_READ: Final = 10_000
 KEPT: Final = 30
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?")
-_TOLD = re.compile(r"remote: |Receiving objects: |Resolving deltas: ")
+_SHOWN_LINES = re.compile(r"remote: |Receiving objects: |Resolving deltas: ")
 _PATHS = re.compile(r"(?<![\w:/.%-])/[^\s'\":]+")
 
 
@@ -54,7 +54,7 @@ class GitOutput:
         # A progress line is overwritten repeatedly; only its last state matters.
         line = self.cleaned(raw.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace"))
         self._last.append(line)
-        if _TOLD.match(line) and self._told < MOST:
+        if _SHOWN_LINES.match(line) and self._told < MOST:
             self._told += 1
             self._tell(line)
 

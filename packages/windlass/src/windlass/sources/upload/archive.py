@@ -55,14 +55,14 @@ def unpack(archive: Path, into: Path, limits: Limits) -> FolderContent:
 def _read(archive: Path, limits: Limits, into: Path | None) -> FolderContent:
     try:
         with archive.open("rb") as file:
-            return _Folder(file, limits, into).read()
+            return _ArchiveFolder(file, limits, into).read()
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise UploadError(FULL) from error
         raise
 
 
-class _Folder:
+class _ArchiveFolder:
     """The content of an archive while it is read, and written if `into` is given."""
 
     def __init__(self, file: BinaryIO, limits: Limits, into: Path | None) -> None:

@@ -141,7 +141,7 @@ class TarReader:
             if kind in (b"L", b"K"):
                 names["path" if kind == b"L" else "linkpath"] = self._text(size).rstrip(b"\0")
             elif kind == b"x":
-                names |= _pax(self._text(size))
+                names |= _parse_pax(self._text(size))
             elif kind == b"g":
                 self._text(size)
             else:
@@ -225,7 +225,7 @@ def _number(field: bytes) -> int:
         ) from error
 
 
-def _pax(text: bytes) -> dict[str, bytes]:
+def _parse_pax(text: bytes) -> dict[str, bytes]:
     """Parses pax records of the form `27 path=a/long/name`. Sizes in pax records are not supported."""
     records: dict[str, bytes] = {}
     count = 0
