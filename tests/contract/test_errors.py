@@ -99,10 +99,15 @@ async def test_an_error_body_has_status_error_and_message(world) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "BREW"])
 @pytest.mark.parametrize(
-    "path", ["/", "//", "/nowhere", "/application", "/project/", "/api", "/api/v1", "/é", "/%"]
+    "path", ["//", "/nowhere", "/application", "/project/", "/api", "/api/v1", "/é", "/%"]
 )
 async def test_an_unknown_path_is_answered_with_the_usual_error(embedded, method: str, path: str) -> None:
     is_refused(await embedded.call(method, path), 404, "/openapi.json")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "BREW"])
+async def test_only_get_is_answered_at_the_root(embedded, method: str) -> None:
+    is_refused(await embedded.call(method, "/"), 404, "/openapi.json")
 
 
 async def test_a_409_names_the_conflicting_field_and_resource(world) -> None:
