@@ -70,7 +70,9 @@ def running(mark: str) -> bool:
 async def test_an_image_is_built_with_its_exposed_ports_and_found_again_by_its_key(bench):
     bench.file("page", "hello")
     built = await bench.build(f'FROM {BOX}\nEXPOSE 8080/tcp 53/udp\nCOPY page /page\nCMD ["cat", "/page"]\n')
-    assert built == Artifact(kind="image", ref=f"windlass/{bench.service}:k1", key="k1", ports=(8080,))
+    assert built == Artifact(
+        kind="image", ref=f"windlass/{bench.service}:k1", key="k1", ports=(8080,), web_port=8080
+    )
     assert await bench.builder.find(bench.service, "k1") == built
     assert await bench.builder.find(bench.service, "k2") is None
     assert await bench.builder.find(str(uuid.uuid4()), "k1") is None
