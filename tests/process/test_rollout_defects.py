@@ -77,19 +77,19 @@ class Defect(Struct, frozen=True):
 
 
 DEFECTS = [
-    Defect(StartsOne, "as_many_instances_run_as_were_asked_for"),
-    Defect(StartsAgain, "applying_again_leaves_what_runs_as_it_is"),
-    Defect(StartsAgain, "a_larger_number_starts_only_what_is_missing"),
-    Defect(EndsNone, "a_smaller_number_ends_only_what_is_too_many"),
-    Defect(EndsAllInstead, "a_smaller_number_ends_only_what_is_too_many"),
-    Defect(EndsNone, "the_number_none_ends_all_and_the_generation_may_come_back"),
-    Defect(EndsOtherGenerations, "other_generations_stay_as_they_are"),
-    Defect(RemovesEveryGeneration, "one_generation_is_removed_and_the_other_stays"),
-    Defect(StartsOne, "the_next_call_completes_an_interrupted_one"),
-    Defect(EndsWithoutLeave, "an_instance_gets_no_requests_before_it_ends_as_too_many"),
-    Defect(LeavesReady, "an_instance_gets_no_requests_before_it_ends_as_too_many"),
-    Defect(EndsWithoutLeave, "an_instance_that_may_not_leave_stays_and_is_ready"),
-    Defect(WaitsForNothing, "a_generation_of_which_one_is_missing_does_not_become_ready"),
+    Defect(StartsOne, "applying_a_number_of_instances_runs_exactly_that_many"),
+    Defect(StartsAgain, "applying_the_same_number_again_does_not_change_running_instances"),
+    Defect(StartsAgain, "scaling_up_starts_only_the_missing_instances"),
+    Defect(EndsNone, "scaling_down_ends_only_the_surplus_instances"),
+    Defect(EndsAllInstead, "scaling_down_ends_only_the_surplus_instances"),
+    Defect(EndsNone, "scaling_to_zero_ends_all_instances_and_the_generation_can_be_scaled_up_again"),
+    Defect(EndsOtherGenerations, "applying_a_generation_does_not_change_other_generations"),
+    Defect(RemovesEveryGeneration, "removing_a_generation_does_not_change_the_other_one"),
+    Defect(StartsOne, "an_interrupted_apply_is_completed_by_the_next_one"),
+    Defect(EndsWithoutLeave, "a_surplus_instance_leaves_the_ready_instances_before_it_ends"),
+    Defect(LeavesReady, "a_surplus_instance_leaves_the_ready_instances_before_it_ends"),
+    Defect(EndsWithoutLeave, "a_surplus_instance_that_is_still_used_is_not_ended"),
+    Defect(WaitsForNothing, "a_generation_with_a_missing_instance_is_not_ready"),
 ]
 
 
@@ -114,10 +114,10 @@ UNWAITED = (RolloutEngine, "wait_until_ready", not_waiting)
 @pytest.mark.parametrize(
     ("removed", "found_by"),
     [
-        (UNWAITED, "a_generation_of_which_one_has_ended_does_not_become_ready"),
-        (UNWAITED, "a_generation_whose_probe_never_passes_is_not_ready_and_says_why"),
-        (UNPROBED, "an_instance_that_is_not_alive_any_more_is_restarted"),
-        (UNPROBED, "an_instance_is_not_ready_while_its_probe_fails"),
+        (UNWAITED, "a_generation_with_an_exited_instance_is_not_ready"),
+        (UNWAITED, "a_generation_whose_probe_never_passes_is_not_ready_and_the_failed_probe_is_reported"),
+        (UNPROBED, "an_instance_whose_liveness_probe_fails_is_restarted"),
+        (UNPROBED, "an_instance_is_not_ready_while_its_readiness_probe_fails"),
     ],
     ids=lambda value: value if isinstance(value, str) else value[1],
 )

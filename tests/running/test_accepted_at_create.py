@@ -68,7 +68,7 @@ async def world_with(takes: Any, tmp_path: Path):
 
 
 async def outcome(world: World, environment: str, family: str, body: dict[str, Any]) -> str:
-    """Creates and deploys a service. Returns REFUSED if it is not created, and otherwise its state at the end.
+    """Creates and deploys a service. Returns REFUSED if it is not created, and otherwise its final state.
     A refusal names a field, and the reason of an engine is in the status before the deployment."""
     answer = await world.post(f"/environment/{environment}/{family}", {"name": world.name("one")} | body)
     if answer.status == 400:
