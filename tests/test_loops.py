@@ -35,7 +35,7 @@ async def test_every_background_loop_of_a_server_restarts_after_a_failure(world:
     loops = (
         (installation.worker, "run"), (installation.place_owner, "run"), (installation.routes, "run"),
         (installation, "_note_uses"), (installation, "_note_marks"), (installation, "_note_changes"),
-        (installation, "_note_sharing"),
+        (installation, "_note_sharing"), (installation, "_release_memory"),
         (installation.ctx.places, "follow_clusters"), (installation.key_rotation, "run"),
         (installation.routes, "watch_sites"), (installation.sampler, "run"),
         (installation.disk_meter, "run"),

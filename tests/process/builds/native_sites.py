@@ -78,6 +78,10 @@ class Site:
         assert self.left() == set(), "nothing half-made stays"
         return str(caught.value)
 
+    async def services(self):
+        """Returns the services with builds. The folder also has copies of settings for cells here."""
+        return {*await self.builder.services()} - {"etc"}
+
     def left(self):
         found = (path for path in self.kept.glob("*/*") if path.parent.name not in {"cache", "etc"})
         return {path.name for path in found if path.name != ".deps"} | {
