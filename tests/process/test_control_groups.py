@@ -188,7 +188,7 @@ async def test_an_instance_started_before_control_groups_existed_is_still_limite
     if os.geteuid() or "memory" not in cgroups.of_machine(tmp_path).offered():
         pytest.xfail("no control group can be made on this machine")
     if not is_measured:
-        monkeypatch.setattr(resource_monitor.ResourceMonitor, "_without_limits", lambda self, keys: {})
+        monkeypatch.setattr(resource_monitor, "_without_limits", lambda records: {})
     rig = ProcessRig(tmp_path, has_groups=False)
     it = wanted(rig.made(GROWS.format(wait=2)), memory=100)
     async with Station(rig) as station:

@@ -70,7 +70,9 @@ async def install_python(state: BuildState) -> None:
         state.say(line)
     if declaration and state.sources.install and not state.sources.package:
         needed = python.PythonDependencies(command=state.sources.install, cwd=declaration.folder)
-    version = await _interpreter(state, state.sources.wanted_python)
+    # Packages may need a newer Python than that of Windlass. Programs without packages start sooner with it.
+    has_packages = needed is not None and not needed.is_empty
+    version = await _interpreter(state, state.sources.wanted_python, newest=has_packages)
     if needed is None or needed.is_empty:
         python.make_standalone(version, state.made / "bin")
         state.places.append((state.made / "bin", state.final / "bin"))
@@ -144,8 +146,8 @@ async def _venv_of_suitable_python(
     return other, await _venv(state, needed, other, variables)
 
 
-async def _interpreter(state: BuildState, wanted: PythonRequirement) -> Interpreter:
-    version = await find_python(state.tools, state.toolchains, state.held, wanted)
+async def _interpreter(state: BuildState, wanted: PythonRequirement, *, newest: bool = True) -> Interpreter:
+    version = await find_python(state.tools, state.toolchains, state.held, wanted, newest=newest)
     if version.complaint:
         state.say(version.complaint)
     if version.fetched is None:

@@ -210,16 +210,22 @@ def _text(file: Path) -> str:
 
 
 async def find_python(
-    tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: PythonRequirement
+    tools: Tools,
+    toolchains: Toolchains,
+    held: ExitStack,
+    wanted: PythonRequirement,
+    *,
+    newest: bool = True,
 ) -> Interpreter:
     """Returns a Python in the wanted range: the Python that runs Windlass, another Python of this machine, or
-    a fetched Python. Of a range, returns the newest Python of this machine up to the default version.
+    a fetched Python. With `newest`, returns the newest Python of this machine in the range, up to the default
+    version: this starts several programs.
 
     If there is none, returns the nearest version on this machine. Raises BuildError if the requirement is
     strict.
     """
     own = Interpreter(own_python(), ".".join(map(str, sys.version_info[:3])))
-    if not wanted.minor and (newer := await _newer(tools, own, wanted)):
+    if newest and not wanted.minor and (newer := await _newer(tools, own, wanted)):
         return newer
     if wanted.holds(own.version):
         return own
