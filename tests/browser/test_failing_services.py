@@ -39,6 +39,27 @@ def test_a_service_whose_requests_mostly_fail_shows_a_warning(
         expect(page.locator(".attention li", has_text=project)).to_contain_text(told)
 
 
+def test_a_running_service_without_a_port_shows_a_warning_and_what_to_do(
+    server: Server, new_page: Callable[..., Page], repository: Repository
+) -> None:
+    project = "Unreached"
+    server.deploy(server.application(server.environment(project=project), repository, "mute"))
+    page = new_page("/")
+
+    def without_port(route: Route) -> None:
+        answer = route.fetch()
+        document = answer.json()
+        for service in document["results"]:
+            service["lacks_port"] = service["project_name"] == project
+        route.fulfill(response=answer, json=document)
+
+    page.route("**/organization/*/services*", without_port)
+    page.reload()
+    told = page.locator(".attention li", has_text=project)
+    expect(told).to_contain_text("running, without an address")
+    expect(told).to_contain_text("add the port on which it listens")
+
+
 def test_the_overview_polls_for_failing_requests(server: Server, new_page: Callable[..., Page]) -> None:
     page = new_page("/")
     page.clock.install()

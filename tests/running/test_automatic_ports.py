@@ -80,6 +80,27 @@ async def test_the_automatic_port_follows_from_the_build_and_the_settings(world,
     assert len((await world.get(f"{path}/link"))["results"]) == len(expected)
 
 
+@pytest.mark.parametrize(
+    ("names", "fields", "lacks"),
+    [
+        ({"command": ("python", "main.py")}, {}, True),
+        ({"command": ("python", "main.py")}, {"ports": []}, False),
+        (WEB | {"web_port": 8000}, {"process": "worker"}, False),
+        (WEB | {"web_port": 8000}, {}, False),
+    ],
+)
+async def test_the_list_of_services_tells_which_running_ones_were_to_get_a_port_and_have_none(
+    world, names, fields, lacks
+):
+    world.builder.names = names
+    app = await world.application(**fields)
+    services = f"/organization/{world.org}/services"
+    assert [service["lacks_port"] for service in (await world.get(services))["results"]] == [False]
+    await deploy(world, app)
+    await world.settle()
+    assert [service["lacks_port"] for service in (await world.get(services))["results"]] == [lacks]
+
+
 async def test_a_static_site_gets_an_automatic_port_without_an_instance(world):
     world.builder.names = {"static": StaticSite(folder="dist")}
     path = await left_out(world, name="shop")

@@ -107,6 +107,10 @@ class ServiceInBrief(Shown):
     instances: InstancesWanted = 0
     running_instances: InstancesRunning = 0
     ready_instances: InstancesReady = 0
+    lacks_port: Annotated[
+        bool,
+        Meta(description="Whether a version runs and Windlass has found no port for it: nothing reaches it"),
+    ] = False
     error_share: Annotated[
         float | None,
         Meta(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from windlass.base.clock import stamp
 from windlass.control.context.call import Call, Reply, encode, reads, results
@@ -43,6 +43,9 @@ class ServiceSummary(Struct):
     description: str = ""
     icon_uri: str = ""
     job_type: str = ""
+    automatic_port: bool = False
+    ports: tuple[Raw, ...] = ()
+    process: str | None = None
 
 
 @reads("organization.services")
@@ -96,6 +99,7 @@ async def _document_of(ctx: Context, call: Call, place: ServicePlace, above: dic
         "message": status.message,
         "version": await version_of(source, status.serving),
         **shown_instances(status),
+        "lacks_port": bool(status.serving and own.automatic_port and not own.ports and not own.process),
         "error_share": ctx.usage.error_share(service.id, ctx.clock.now()),
         "service_type": ctx.registry[service.family].enum_value,
         "description": own.description,

@@ -24,11 +24,14 @@ export const isBusy = (state) => ["busy", "wait"].includes(kindOf(state));
 
 const MANY_ERRORS = 0.5;
 
-/** The kind of a service in a list. One that runs but answers most requests with errors needs attention, too. */
+/** The kind of a service in a list. One that runs but has no port, or answers most requests with errors, needs attention, too. */
 export function serviceKind(service) {
   const kind = kindOf(service.state, { instances: service.instances, ready: service.ready_instances });
-  return kind === "ok" && hasManyErrors(service) ? "warn" : kind;
+  return kind === "ok" && (service.lacks_port || hasManyErrors(service)) ? "warn" : kind;
 }
+
+/** Icon and word of a service in a list. */
+export const serviceBadge = (service) => badge(service.state, serviceKind(service), service.service_type, service.lacks_port && words.states.UNREACHED);
 
 /** Whether Windlass was to choose the port of a running service, and found none, so that nothing reaches it. */
 export const lacksPort = ({ automatic_port: isAutomatic, ports, process }, state) => OK.has(state) && isAutomatic && !ports?.length && !process;

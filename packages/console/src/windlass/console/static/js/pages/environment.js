@@ -10,7 +10,7 @@ import { refreshOnEvents } from "../live.js";
 import { button, confirm, copyButton, empty, head, link, linkButton, menu, outside, say, stale, table } from "../parts.js";
 import { pathOf } from "../services.js";
 import { crumbs, siblings } from "../shell.js";
-import { badge, byUrgency, serviceKind } from "../states.js";
+import { byUrgency, serviceBadge, serviceKind } from "../states.js";
 import { words } from "../words.js";
 import { graph, readUses } from "./graph.js";
 import { usageColumns, watchUsage } from "./usage.js";
@@ -103,7 +103,7 @@ function list(rows, state, place) {
   const shown = byUrgency(rows, most);
   return [table([
     { title: "", kind: "narrow", cell: (service) => h("input", { type: "checkbox", checked: chosen.has(service.id), "aria-label": text.choose(service.name), onchange: choose(service) }) },
-    { title: words.columns.state, cell: (service) => badge(service.state, serviceKind(service), service.service_type) },
+    { title: words.columns.state, cell: (service) => serviceBadge(service) },
     { title: words.columns.name, kind: "name-cell", cell: (service) => [serviceIcon(service), link(pathOf(service), service.name), h("span", { class: "muted kind" }, words.readable(service.service_type)), service.message && h("p", { class: "message muted" }, prose(service.message.split("\n")[0]))] },
     { title: words.columns.version, cell: (service) => h("code", {}, service.version) },
     { title: words.columns.address, kind: "address-cell", cell: (service) => (service.url ? [outside(service.url, service.url.replace(/^https?:\/\//, "")), copyButton(service.url)] : "") },

@@ -9,7 +9,7 @@ import { refreshOnEvents } from "../live.js";
 import { empty, head, link, linkButton, panel, stale, steps, table } from "../parts.js";
 import { isLimited } from "../rights.js";
 import { pathOf } from "../services.js";
-import { badge, byUrgency, dot, hasManyErrors, serviceKind } from "../states.js";
+import { byUrgency, dot, hasManyErrors, serviceBadge, serviceKind } from "../states.js";
 import { words } from "../words.js";
 
 const DOTS = 80;
@@ -60,9 +60,10 @@ function brief(heading, rows) {
   if (!rows.length) return null;
   return panel(heading, h("ul", { class: "attention" }, rows.slice(0, 12).map((service) =>
     h("li", { key: service.id },
-      badge(service.state, serviceKind(service), service.service_type),
+      serviceBadge(service),
       h("div", {}, serviceIcon(service), link(pathOf(service), h("strong", {}, service.name)), h("span", { class: "muted" }, ` ${service.project_name} / ${service.environment_name}`),
         service.message && h("p", { class: "message" }, prose(service.message.split("\n")[0])),
+        service.lacks_port && h("p", { class: "message" }, words.serviceOverview.noPort),
         hasManyErrors(service) && h("p", { class: "message" }, text.manyErrors(service.error_share)))))),
     rows.length > 12 && h("p", { class: "muted" }, text.more(rows.length - 12)));
 }
@@ -94,7 +95,7 @@ function recent(services) {
   const rows = services.filter((service) => service.last_deployment_date).sort((one, other) => other.last_deployment_date.localeCompare(one.last_deployment_date)).slice(0, 10);
   if (!rows.length) return null;
   return panel(text.recent, table([
-    { title: words.columns.state, cell: (service) => badge(service.state, serviceKind(service), service.service_type) },
+    { title: words.columns.state, cell: (service) => serviceBadge(service) },
     { title: words.columns.name, cell: (service) => [serviceIcon(service), link(pathOf(service), service.name)] },
     { title: words.columns.where, cell: (service) => h("span", { class: "muted" }, `${service.project_name} / ${service.environment_name}`) },
     { title: words.columns.version, cell: (service) => h("code", {}, service.version) },
