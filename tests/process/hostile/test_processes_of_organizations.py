@@ -227,12 +227,30 @@ def test_open_files_inherited_from_the_server_are_recognized(tmp_path, has_own):
             each.close()
 
 
+LEAVES_DEAD_CHILDREN = """
+import os, subprocess, sys
+children = [subprocess.Popen(["/bin/true"]) for _ in range(20)]
+for each in children:
+    os.waitid(os.P_PID, each.pid, os.WEXITED | os.WNOWAIT)
+print("all have ended", flush=True)
+sys.stdin.readline()
+for each in children:
+    each.wait()
+print("all are reaped", flush=True)
+sys.stdin.readline()
+"""
+
+
 def test_processes_that_have_ended_count_until_they_are_reaped(tmp_path):
-    children = [subprocess.Popen(["/bin/true"]) for _ in range(20)]
-    for each in children:
-        os.waitid(os.P_PID, each.pid, os.WEXITED | os.WNOWAIT)
-    assert process_table.count(tmp_path).dead_children[os.getpid()] >= 20
-    before = process_table.count(tmp_path).dead_children[os.getpid()]
-    for each in children:
-        each.wait()
-    assert process_table.count(tmp_path).dead_children[os.getpid()] <= before - 20
+    with subprocess.Popen(
+        [sys.executable, "-c", LEAVES_DEAD_CHILDREN], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdin
+        assert parent.stdout
+        assert parent.stdout.readline() == b"all have ended\n"
+        assert process_table.count(tmp_path).dead_children[parent.pid] == 20
+        parent.stdin.write(b"reap them\n")
+        parent.stdin.flush()
+        assert parent.stdout.readline() == b"all are reaped\n"
+        assert process_table.count(tmp_path).dead_children.get(parent.pid, 0) == 0
+        parent.stdin.close()
