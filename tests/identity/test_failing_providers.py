@@ -17,7 +17,7 @@ from tests.world import make_world
 from windlass.base.clock import SECOND
 from windlass.base.http_out import AddressRefused, HttpResult, NoAnswer
 from windlass.console.files import ROOT
-from windlass.control.people import sign_in
+from windlass.control.people import github, openid_connect, provider_protocol, sign_in
 from windlass.core.access import Scope
 
 ESCAPE = "out of order\x1b[31m"
@@ -68,7 +68,8 @@ def logged(caplog, field: str) -> list[Any]:
         (503, b"<html>", "unreachable"),
         (400, complaint("temporarily_unavailable"), "unreachable"),
         (400, complaint("invalid_grant"), "refused"),
-        (401, complaint("invalid_client"), "broken"),
+        (401, complaint("invalid_client"), "client"),
+        (200, complaint("incorrect_client_credentials"), "client"),
         (400, complaint("unsupported_grant_type"), "broken"),
         (404, b"", "broken"),
         (302, b"", "broken"),
@@ -99,7 +100,9 @@ async def test_each_failed_token_response_of_a_provider_leads_to_a_problem_code_
         ("server_error", "unreachable"),
         ("temporarily_unavailable", "unreachable"),
         ("invalid_scope", "broken"),
-        ("unauthorized_client", "broken"),
+        ("unauthorized_client", "client"),
+        ("redirect_uri_mismatch", "client"),
+        ("unverified_user_email", "no_email"),
         ("x" * 5000, "broken"),
     ],
 )
@@ -207,7 +210,8 @@ def without_text(source: str, words: str) -> set[str]:
 
 
 def test_the_sign_in_page_has_a_text_for_each_problem_code():
-    source = Path(sign_in.__file__).read_text()
+    modules = (sign_in, provider_protocol, openid_connect, github)
+    source = "".join(Path(str(module.__file__)).read_text() for module in modules)
     words = (ROOT / "js/words.js").read_text()
     assert without_text(source, words) == set()
     assert without_text(source, words.replace("no_member:", "another:")) == {"no_member"}

@@ -83,7 +83,7 @@ class CodeIssuer(Issuer):
 
 def provider_of(issuer: CodeIssuer) -> tuple[OidcProvider]:
     """The setting with the issuer as the only provider."""
-    options = {"client_id": CLIENT, "client_secret": "s/3cret", "title": "Acme"}
+    options: dict[str, Any] = {"client_id": CLIENT, "client_secret": "s/3cret", "title": "Acme"}
     return (OidcProvider(name="acme", issuer=issuer.address, **options),)
 
 
@@ -181,7 +181,11 @@ async def test_a_person_who_is_no_member_is_refused_and_audited(world, issuer, b
 
 async def test_the_list_of_sign_in_providers_is_public_and_has_no_secrets(world):
     answer = await world.get("/account/signInProvider", token=None)
-    assert answer["results"] == [{"name": "acme", "title": "Acme"}]
+    (shown,) = answer["results"]
+    assert (shown["name"], shown["title"]) == ("acme", "Acme")
+    assert shown["callback_url"].endswith("/account/signInProvider/acme/answer")
+    assert [provider["name"] for provider in answer["further"]] == ["github", "gitlab", "google"]
+    assert "s/3cret" not in str(answer.json)
     assert [name for name, value in answer.json.items() if value is True] == ["password", "can_invite"]
 
 
@@ -284,7 +288,14 @@ async def test_a_malformed_provider_callback_is_refused(world, issuer, browser, 
 async def test_an_unverified_address_does_not_match_an_invitation(world, issuer, browser):
     await invite(world, ADA, Scope.ADMIN)
     issuer.claims = {"email_verified": False}
-    assert problem(await come_back(browser, issuer)) == "no_member"
+    assert problem(await come_back(browser, issuer)) == "no_email"
+
+
+async def test_an_answer_in_the_name_of_another_issuer_is_refused(world, issuer, browser):
+    """A provider that is in another's hands could pass on the codes of this one (RFC 9207)."""
+    await invite(world, ADA, Scope.READ)
+    assert problem(await come_back(browser, issuer, iss="https://evil.example")) == "refused"
+    assert "#key=" in (await come_back(browser, issuer, iss=issuer.address)).headers["location"]
 
 
 async def test_an_unknown_provider_is_not_found(world, browser):

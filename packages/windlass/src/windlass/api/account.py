@@ -51,7 +51,8 @@ from windlass.control.people.browser_sessions import (
 )
 from windlass.control.people.password_hashes import LONGEST
 from windlass.control.people.password_sign_in import NextStep, PasswordSignIn, SignedIn
-from windlass.control.people.sign_in import ProviderAnswer, SignIn, SignInFailed
+from windlass.control.people.provider_protocol import SignInFailed, shown_providers
+from windlass.control.people.sign_in import ProviderAnswer, SignIn
 from windlass.core.access import Actor
 from windlass.core.declare.spec import Spec
 
@@ -339,12 +340,10 @@ class AccountRequests:
 
     async def _list_providers(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
         self._callers.exempt(request)
-        shown = [
-            {"name": provider.name, "title": provider.title or provider.name}
-            for provider in self._sign_in.providers.values()
-        ]
+        shown = shown_providers(self._ctx.settings)
         ways = {
-            "results": shown,
+            "results": [provider for provider in shown if provider.is_set_up],
+            "further": [provider for provider in shown if not provider.is_set_up],
             "password": self._passwords.is_offered,
             "password_reset": self._passwords.sends_mail,
             "can_invite": self._passwords.is_offered or self._ctx.settings.has_provider,

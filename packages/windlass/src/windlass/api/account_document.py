@@ -35,6 +35,11 @@ _SENT: Final = {
 }
 """Operations with a body, or with rules on who may call them."""
 
+_PROVIDER: Final = {
+    "type": "object",
+    "properties": {"name": _TEXT, "title": _TEXT, "callback_url": _TEXT, "is_set_up": _FLAG},
+}
+
 
 def paths(headers: Document) -> dict[str, Document]:
     """Returns the path items. `headers` are the headers of every response."""
@@ -191,13 +196,15 @@ def paths(headers: Document) -> dict[str, Document]:
                 "List the ways to sign in",
                 headers,
                 _object(
-                    results=_array_of(_object(name=_TEXT, title=_TEXT)),
+                    results=_array_of(_PROVIDER),
+                    further=_array_of(_PROVIDER),
                     password=_FLAG,
                     password_reset=_FLAG,
                     can_invite=_FLAG,
                 ),
-                about="The providers, whether people sign in with a password, whether a forgotten one is "
-                "reset by mail, and whether an invited person can sign in at all.",
+                about="The providers, those that can be set up by a client id and secret alone, whether "
+                "people sign in with a password, whether a forgotten one is reset by mail, and whether an "
+                "invited person can sign in at all.",
                 is_public=True,
             )
         },

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import force_setattr
 
 from windlass.base.entry_points import entry_points
 from windlass.base.settings import SETTINGS, says
@@ -17,18 +18,54 @@ from windlass.engines.registries import BuildRegistry, RegistryLogin
 Words = tuple[str, ...]
 
 
-class OidcProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An OpenID Connect provider with which people sign in to the console."""
+class KnownProvider(Struct, frozen=True):
+    """What is known about the provider of a kind, so that the settings need only the client."""
 
-    name: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,40}\Z")]
-    """The provider's identifier in URLs."""
-    issuer: Annotated[str, Meta(min_length=1)]
+    title: str
+    address: str
+    scopes: str
+
+
+KNOWN_PROVIDERS: Final = {
+    "github": KnownProvider("GitHub", "https://github.com", "user:email"),
+    "gitlab": KnownProvider("GitLab", "https://gitlab.com", "openid profile email"),
+    "google": KnownProvider("Google", "https://accounts.google.com", "openid profile email"),
+}
+
+_NEED_SECRET: Final = ("github", "google")
+
+
+class OidcProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A provider with which people sign in to the console, by OpenID Connect or as GitHub does it."""
+
     client_id: Annotated[str, Meta(min_length=1)]
     client_secret: str = ""
     """Empty for a public client, which authenticates only with PKCE (RFC 7636)."""
+    kind: Literal["oidc", "github", "gitlab", "google"] = "oidc"
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,40}\Z")] = ""
+    """The provider's identifier in URLs. Empty: the kind."""
+    issuer: str = ""
+    """The issuer, which is also the address of an installation of GitHub or GitLab of one's own."""
     title: str = ""
     """Label of the provider's button on the sign-in page."""
-    scopes: str = "openid profile email"
+    scopes: str = ""
+
+    def __post_init__(self) -> None:
+        known = KNOWN_PROVIDERS.get(self.kind)
+        if known is None:
+            missing = [word for word in ("name", "issuer") if not getattr(self, word)]
+            if missing:
+                raise ValueError(f"{missing[0]} is required, unless kind is {' or '.join(KNOWN_PROVIDERS)}")
+            known = KnownProvider(self.name, self.issuer, "openid profile email")
+        elif not self.client_secret and self.kind in _NEED_SECRET:
+            raise ValueError(f"client_secret is required: {known.title} takes no client without one")
+        if self.kind == "github":
+            # The address is part of the identity of people, so that it must have one form.
+            force_setattr(self, "issuer", self.issuer.rstrip("/"))
+        defaults = {"name": self.kind, "issuer": known.address, "title": known.title, "scopes": known.scopes}
+        for field, value in defaults.items():
+            if not getattr(self, field):
+                force_setattr(self, field, value)
 
 
 class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -148,8 +185,9 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     oidc_providers: Annotated[
         tuple[OidcProvider, ...],
         says(
-            "OpenID Connect providers with which people sign in to the console: [[oidc_providers]] in the "
-            "file, or JSON, each with name, issuer, client_id, client_secret, and a title for its button",
+            "Providers with which people sign in to the console: [[oidc_providers]] in the file, or JSON, "
+            "each with client_id, client_secret, and a kind (github, gitlab, google), or else with name and "
+            "issuer of an OpenID Connect provider, and a title for its button",
             secret=True,
         ),
     ] = ()

@@ -42,6 +42,27 @@ def list_users(as_json: bool | None, **options: Any) -> None:
         table(titles, widths, cells)
 
 
+@user.command("providers", cls=Command, params=flags("data_dir"))
+@_AS
+def list_providers(as_json: bool | None, **options: Any) -> None:
+    """List the providers with which people can sign in, and the callback address to enter at each.
+
+    A provider is set up with the setting oidc_providers.
+    """
+    with one_line_errors():
+        settings, _ = settings_from(options)
+        from windlass.control.people.provider_protocol import shown_providers  # noqa: PLC0415 (see above)
+
+        providers = shown_providers(settings)
+    if wants_json(as_json):
+        print_json({"results": msgspec.to_builtins(providers)})
+        return
+    cells = [(shown.title, "yes" if shown.is_set_up else "no", shown.callback_url) for shown in providers]
+    titles = ("PROVIDER", "SET UP", "CALLBACK ADDRESS")
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    table(titles, widths, cells)
+
+
 @user.command("reset", cls=Command, params=flags("data_dir"))
 @click.argument("email")
 @click.option("--second-factor", is_flag=True, help="The link removes a lost authenticator app, too.")

@@ -28,6 +28,8 @@ class Claims(Struct, frozen=True):
     name: object = None
     email: object = None
     email_verified: object = None
+    hd: object = None
+    """The domain of the organization whose accounts Google manages."""
 
 
 def person_of(claims: Claims) -> IssuerIdentity:

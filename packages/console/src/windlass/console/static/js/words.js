@@ -88,6 +88,8 @@ export const words = {
       broken: "Tell the operator of this server, or sign in with a link: Windlass cannot use what the provider answers. The log of the server says why.",
       clock: "Tell the operator of this server, or sign in with a link: the clock of the provider and that of this server differ too much.",
       no_member: "Ask an admin for an invitation: you are signed in, but not a member here.",
+      no_email: "Confirm your e-mail address at the provider, and try again: only a confirmed address shows that an invitation is yours.",
+      client: "Tell the operator of this server, or sign in with a link: the provider does not take the client id, the secret or the callback address of the settings.",
     },
   },
 

@@ -31,6 +31,10 @@ export const people = {
     endAll: "End all others", endAllWill: "All other browsers in which you are signed in are signed out at once.", endedAll: "All other sessions have ended.",
     tokens: "Your API tokens", tokensAbout: "Tokens that you made. They go on working after your password changes.", noTokens: "You have made none.", organization: "Organization", scopes: "Scopes", used: "Last used",
   },
+  providers: {
+    title: "Sign-in providers", about: "With these, people sign in with the account that they have. Create a client at the provider, enter the callback address there, and give the client id and secret to this server, as the setting `oidc_providers`. Only the operator can do that, because a provider says who everybody is, in all organizations.",
+    provider: "Provider", callback: "Callback address", state: "State", isOn: "on the sign-in page", lines: (name) => `[[oidc_providers]]\nkind = "${name}"\nclient_id = "…"\nclient_secret = "…"`, settings: (title) => `Settings for ${title}`, how: "Settings", saved: "Add these lines to the settings file of the server (windlass.toml), and restart it.",
+  },
   members: {
     cannot: "Nobody whom you invite can sign in yet: this server has no sign-in provider, and takes no passwords at its address. Serve it over https (`public_url`), or set `passwords` or `oidc_providers`, and invite then.",
     linkOnce: "Send this link. It works once, within seven days, and is shown only now.", linkPlain: "Send this link. The person signs in with this address at a provider.",

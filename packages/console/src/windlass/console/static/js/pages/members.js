@@ -4,7 +4,7 @@ import { api } from "../api.js";
 import { loadDocument } from "../document.js";
 import { h, prose } from "../dom.js";
 import { ago } from "../format.js";
-import { button, code, confirm, showError, dialog, empty, field, head, menu, panel, say, table, copyButton } from "../parts.js";
+import { button, code, codeBlock, confirm, showError, dialog, empty, field, head, menu, panel, say, table, copyButton } from "../parts.js";
 import { refusalOf } from "../rights.js";
 import { crumbs } from "../shell.js";
 import { fieldError } from "../field_errors.js";
@@ -50,8 +50,24 @@ export function render(state, place) {
       { title: text.since, cell: (invitation) => ago(invitation.created_at) },
       { title: "", cell: (invitation) => button(text.withdraw, () => withdraw(state, place, invitation), { small: true, plain: true, needs: ["DELETE", `${base}/inviteMember/${invitation.id}`] }) },
     ], invitations, { label: text.invitations })),
+    !refusal && providersPanel(ways),
   ];
 }
+
+// The callback addresses, which are entered at the providers before the settings can name the client.
+function providersPanel({ results, further }) {
+  const { providers } = people;
+  const rows = [...results.map((provider) => ({ ...provider, isOn: true })), ...further];
+  return panel(providers.title, h("p", { class: "muted" }, prose(providers.about)), table([
+    { title: providers.provider, cell: (provider) => h("strong", {}, provider.title) },
+    { title: providers.callback, wide: true, cell: (provider) => code(provider.callback_url) },
+    { title: providers.state, cell: (provider) => (provider.isOn ? providers.isOn : button(providers.how, () => showLines(provider), { small: true, plain: true })) },
+  ], rows, { label: providers.title, key: (provider) => provider.name }));
+}
+
+const showLines = ({ name, title }) => dialog(people.providers.settings(title), (finish) => [
+  h("p", {}, prose(people.providers.saved)), codeBlock(people.providers.lines(name)),
+  h("div", { class: "dialog-actions" }, button(words.done, () => finish(), { main: true }))]);
 
 async function change(state, place, member, role) {
   const ok = await confirm(text.changeTitle(member.email), text.changeWill(role.name, role.description), { action: text.change });
