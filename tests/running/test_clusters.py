@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from typing import Any
 
@@ -308,3 +309,38 @@ async def test_the_expiry_of_a_clusters_certificates_is_a_metric(world, tmp_path
     (line,) = [line for line in text.splitlines() if line.startswith("windlass_cluster_certificate_end")]
     assert f'place="{east}"' in line
     assert abs(float(line.split()[1]) - time.time() - 86_400) < 3600
+
+
+# The machine
+
+
+async def machine(world: Any, id: str) -> Any:
+    return await world.get(f"/organization/{world.org}/cluster/{id}/machine")
+
+
+async def test_the_machine_of_the_server_tells_its_size_and_what_is_free(world):
+    (local,) = (await world.get(f"/organization/{world.org}/cluster"))["results"]
+    told = await machine(world, local["id"])
+    assert told.status == 200, told
+    assert told["message"] == ""
+    assert told["cores"] >= 1
+    assert 0 < told["memory_available_bytes"] < told["memory_bytes"]
+    disk = os.statvfs(world.installation.ctx.settings.data_dir)
+    assert told["disk_bytes"] == disk.f_blocks * disk.f_frsize
+    assert 0 < told["disk_free_bytes"] < told["disk_bytes"]
+
+
+async def test_a_machine_that_is_not_measured_says_why_in_place_of_figures(world):
+    east = await machine(world, await cluster(world, "east"))
+    assert east["message"].startswith("Look at the machine itself")
+    answer = await world.post(f"/organization/{world.org}/cluster", {"name": "a record"})
+    record = await machine(world, answer["id"])
+    assert record["message"].startswith("Connect the cluster")
+    assert [each["memory_bytes"] for each in (east, record)] == [None, None]
+
+
+async def test_only_an_admin_reads_what_the_machine_has(world):
+    (local,) = (await world.get(f"/organization/{world.org}/cluster"))["results"]
+    token = await world.new_token("READ", "WRITE", "DEPLOY")
+    path = f"/organization/{world.org}/cluster/{local['id']}/machine"
+    assert (await world.get(path, token=token)).status == 403

@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Callable
 from typing import Any
 
+from windlass.core.declare.health_trials import HealthTrial
 from windlass.core.declare.registry import Operation
 
 Body = dict[str, Any]
@@ -48,6 +49,14 @@ def what_is_imported_is_for_a_level_here(operation: Operation, body: Body) -> No
     for variable in body.get("vars") or ():
         if "scope" in variable:
             variable["scope"] = "PROJECT"
+
+
+@rule
+def a_health_check_that_is_tried_runs_no_command(operation: Operation, body: Body) -> None:
+    """The schema is that of all probes, so that a client can send the one of its service; `exec` is answered
+    with where a command can be tried."""
+    if operation.body is HealthTrial and isinstance(kind := body["probe"].get("type"), dict):
+        kind["exec"] = None
 
 
 @rule

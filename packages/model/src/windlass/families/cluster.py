@@ -187,6 +187,31 @@ class ClusterStatus(Shown):
     reason: Literal["UNSPECIFIED", "MAINTENANCE"] = "UNSPECIFIED"
 
 
+Bytes = Annotated[int, Meta(ge=0)] | None
+
+
+class Machine(Shown):
+    """The machine of a cluster: what it has, and what is free."""
+
+    cluster_id: Id
+    message: Annotated[str, Meta(description="Why nothing is known; empty if the rest is")] = ""
+    version: Annotated[str, Meta(description="The Windlass of its server"), example("0.1.0")] = ""
+    engine: Annotated[str, example("process")] = ""
+    system: Annotated[str, Meta(description="The operating system and its kernel")] = ""
+    cores: Annotated[int, Meta(ge=1)] | None = None
+    load: Annotated[
+        float | None,
+        Meta(description="Programs that used or wanted a processor in the last minute, on average"),
+    ] = None
+    memory_bytes: Bytes = None
+    memory_available_bytes: Bytes = None
+    disk_bytes: Annotated[Bytes, Meta(description="Size of the disk with the data directory")] = None
+    disk_free_bytes: Bytes = None
+    disk_reserve_bytes: Annotated[
+        Bytes, Meta(description="With less free than this, nothing is built (setting disk_reserve_bytes)")
+    ] = None
+
+
 def normalise(spec: Cluster) -> None:
     """Raises Invalid for the first missing or superfluous field of the engine."""
     values = {
@@ -268,5 +293,13 @@ cluster = Family(
     write_need=Scope.ADMIN,
     normalise=normalise,
     in_full=in_full,
-    actions=(get("status", ClusterStatus, "Read whether the engine of a cluster answers", outside=True),),
+    actions=(
+        get("status", ClusterStatus, "Read whether the engine of a cluster answers", outside=True),
+        get(
+            "machine",
+            Machine,
+            "Read what the machine of a cluster has, and what is free",
+            need=Scope.ADMIN,
+        ),
+    ),
 )

@@ -6,7 +6,7 @@ import { forgetEdits, hold } from "../edits.js";
 import { loadDocument } from "../document.js";
 import { familyOf, nameOf } from "../families.js";
 import { isIdle, schemaForm } from "../forms.js";
-import { title } from "../format.js";
+import { bytes, title } from "../format.js";
 import { button, codeBlock, showError, confirm, dialog, facts, head, panel, say, table } from "../parts.js";
 import { pause } from "../live.js";
 import { formOf } from "../routes.js";
@@ -14,9 +14,10 @@ import { save as saveEdited } from "../saving.js";
 import { enterOrganizationOf } from "../services.js";
 import { crumbs } from "../shell.js";
 import { words } from "../words.js";
-import { cell, order, outdated, showOnce } from "./derived_list.js";
+import { BYTES, cell, order, outdated, showOnce } from "./derived_list.js";
 
 const PATIENCE = 1000;
+const FREE = /_(free|available)_bytes$/;
 const SHOWN = /^(id|description|icon_uri)$/;
 
 export async function load(place) {
@@ -69,16 +70,25 @@ export function render(state, place) {
     crumbs([parent.name, base], [state.listTitle, list], [name]),
     head(name, { about: item.description, actions: actions.map((action) => button(wordsOf(action), () => run(state, place, action), { needs: [action.method, action.path] })) }),
     panel(words.present, values(item, schema, document)),
-    readings.map(({ operation, found, error }) => panel(title(familyOf(operation)), found ? values(found, document.answer(operation), document) : absent(error))),
+    readings.map(({ operation, found, error }) => panel(title(familyOf(operation)), found ? values(without(found, item.id), document.answer(operation), document) : absent(error))),
     lists.map((below) => panel(document.titleOf(below.operation), rowsOf(state, place, below))),
     edit && panel(words.change, own(edit.node), h("div", { class: "actions" }, button(words.save, () => save(state, place), { main: true, needs: ["PATCH", path] }))),
-    operations.DELETE && panel(words.settings.danger, h("p", {}, operations.DELETE.description || words.remove.forGood), button(words.remove.button, () => remove(state, place), { danger: true, needs: ["DELETE", path] })),
+    operations.DELETE && panel(words.remove.button, h("p", {}, operations.DELETE.description || words.remove.forGood), button(words.remove.button, () => remove(state, place), { danger: true, needs: ["DELETE", path] })),
   ];
 }
 
 const wordsOf = (action) => action.summary.replace(/ \(.*\)$/, "");
 
 const absent = (error) => h("p", { class: error ? "message trouble" : "muted" }, error ? prose(error.message) : words.reading);
+
+const without = (found, id) => Object.fromEntries(Object.entries(found).filter(([, value]) => value !== id));
+
+/** How much of a room is taken, where a field says its size and another one what is free of it. */
+function room(found, field) {
+  const [whole, name] = [found[field], field.replace(BYTES, "")];
+  const free = found[`${name}_free_bytes`] ?? found[`${name}_available_bytes`];
+  return typeof free === "number" && [h("meter", { min: 0, max: whole, value: whole - free, high: whole * 0.9, optimum: 0 }), ` ${words.freeOf(bytes(free), bytes(whole))}`];
+}
 
 // Fields without effect or without a value are left out; the fields of a part stand beside those of the whole.
 function values(found, schema, document) {
@@ -92,9 +102,11 @@ function pairs(found, schema, document, above = "") {
   const fields = Object.entries(found).filter(([field, value]) => !SHOWN.test(field) && has(value) && !isIdle(document.resolve(properties[field])));
   return fields.flatMap(([field, value]) => {
     const inner = document.resolve(properties[field]);
-    const name = above ? `${above}: ${title(field).toLowerCase()}` : title(field);
+    const label = title(field.replace(BYTES, ""));
+    const name = above ? `${above}: ${label.toLowerCase()}` : label;
     const isPart = inner.properties && !Array.isArray(value) && typeof value === "object" && !value.name;
-    return isPart ? pairs(value, inner, document, name) : [[name, cell(field, value, inner)]];
+    if (FREE.test(field) && field.replace(FREE, "_bytes") in found) return [];
+    return isPart ? pairs(value, inner, document, name) : [[name, (BYTES.test(field) && room(found, field)) || cell(field, value, inner)]];
   });
 }
 

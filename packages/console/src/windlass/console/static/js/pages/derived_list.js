@@ -5,7 +5,7 @@ import { h, prose } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { NAMES } from "../families.js";
 import { isIdle, schemaForm, shown } from "../forms.js";
-import { ago, title } from "../format.js";
+import { ago, bytes, title } from "../format.js";
 import { kindIcon } from "../icons.js";
 import { button, code, showError, dialog, empty, head, link, table } from "../parts.js";
 import { formOf } from "../routes.js";
@@ -17,6 +17,7 @@ import { words } from "../words.js";
 const MOST_COLUMNS = 6;
 const SHOWN = 3; // columns of an example
 const STATE = /^(state|status)$|_status$/;
+export const BYTES = /_bytes$/;
 const LATER = /^(id|created_at|updated_at|icon_uri|description)$|_id$|_uri$/;
 
 export async function load(place) {
@@ -95,6 +96,7 @@ const hasValue = (value) => value !== null && value !== undefined && value !== "
 
 export function cell(name, value, schema) {
   if (STATE.test(name) && typeof value === "string") return value ? badge(value) : "";
+  if (typeof value === "number" && BYTES.test(name)) return bytes(value);
   if (typeof value === "string" && (schema.format === "date-time" || /_at$/.test(name))) return ago(value);
   return shown(value, schema);
 }
