@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import hashlib
+import ssl
+from collections.abc import Collection, Mapping, Sequence
 
 from windlass.base.metrics import Metric
 from windlass.gateway.messages import ServiceTraffic
-from windlass.routers.router import Endpoint, IsKnown, Listen, Route, RouteError
+from windlass.routers.router import (
+    Certificate,
+    Challenge,
+    Endpoint,
+    IsKnown,
+    Listen,
+    Route,
+    RouteError,
+)
 
 
 class FakeRouter:
@@ -19,6 +29,8 @@ class FakeRouter:
         self.routes: dict[str, tuple[Route, ...]] = {}
         self.drained: list[Endpoint] = []
         self.is_complete = False
+        self.held_certificates: dict[str, Certificate] = {}
+        self.challenges: dict[str, Challenge] = {}
         self.told: dict[str, ServiceTraffic] = {}
         """By service: the requests that it has counted."""
         self.problem = ""
@@ -72,5 +84,25 @@ class FakeRouter:
     async def services(self) -> Collection[str]:
         return self.listening.keys() | self.routes.keys()
 
+    async def put_certificate(self, id: str, certificate: Certificate) -> None:
+        self.held_certificates[id] = certificate
+
+    async def drop_certificate(self, id: str) -> None:
+        self.held_certificates.pop(id, None)
+
+    async def certificates(self) -> Mapping[str, str]:
+        return {id: _leaf_hash(one.chain.decode()) for id, one in self.held_certificates.items()}
+
+    async def put_challenge(self, id: str, challenge: Challenge) -> None:
+        self.challenges[id] = challenge
+
+    async def drop_challenge(self, id: str) -> None:
+        self.challenges.pop(id, None)
+
     async def close_others(self, is_known: IsKnown, patience: float) -> None:
         """There are none: each fake router is alone."""
+
+
+def _leaf_hash(chain: str) -> str:
+    leaf, end, _ = chain.partition("-----END CERTIFICATE-----")
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(leaf + end)).hexdigest()

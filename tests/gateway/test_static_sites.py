@@ -36,7 +36,7 @@ async def test_a_killed_gateway_restores_its_static_sites_from_the_journal(tmp_p
     release, _ = made(tmp_path, FILES)
     journal = Journal(tmp_path / "journal")
     journal.open()
-    doors = Doors(journal)
+    doors = Doors(journal, tmp_path)
     opened = Open("local", "127.0.0.1", 0)
     await doors.change(opened)
     await doors.change(SetRoutes("local", "shop", (route(site=str(release)),)))
@@ -44,7 +44,7 @@ async def test_a_killed_gateway_restores_its_static_sites_from_the_journal(tmp_p
     journal.close()
     journal = Journal(tmp_path / "journal")
     journal.open()
-    doors = Doors(journal)
+    doors = Doors(journal, tmp_path)
     await doors.restore({})
     try:
         async with calling(doors.port("local")) as caller:

@@ -32,7 +32,7 @@ async def test_a_silent_successor_does_not_block_route_changes(
     monkeypatch.setattr(handover, "_LONGEST_CHANGE", 0.05)
     changing, relieved = asyncio.Lock(), asyncio.Event()
     listening = listen_at(tmp_path, HANDOVER, socket.SOCK_SEQPACKET)
-    doors = Doors(Journal(tmp_path / JOURNAL))
+    doors = Doors(Journal(tmp_path / JOURNAL), tmp_path)
     with closing(Succession(listening, doors, doors.sockets, changing, no_elders, relieved.set)):
         for _ in range(2):
             silent = connect_to(tmp_path, HANDOVER, socket.SOCK_SEQPACKET)

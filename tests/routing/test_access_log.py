@@ -29,7 +29,7 @@ async def doors_of(journal: Path) -> AsyncIterator[Doors]:
     """Opens the doors that the journal names, as a gateway that begins."""
     kept = Journal(journal)
     kept.open()
-    doors = Doors(kept)
+    doors = Doors(kept, journal.parent)
     await doors.restore({})
     try:
         yield doors

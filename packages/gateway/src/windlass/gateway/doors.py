@@ -7,9 +7,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -20,15 +21,21 @@ from windlass.gateway.messages import (
     Change,
     ClientFile,
     Complete,
+    DropCertificate,
+    DropChallenge,
     Forget,
     Keep,
     Open,
+    PutCertificate,
+    PutChallenge,
     Reserve,
     Retire,
+    Sealed,
     ServiceTraffic,
     SetRoutes,
     is_same_place,
 )
+from windlass.gateway.sealed_files import SealedFolder
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.builtin.shared_state import ClientWait
 from windlass.routers.router import Endpoint, RouteError
@@ -42,8 +49,10 @@ _PATIENCE, _PAUSE = 3.0, 0.05
 
 
 class Doors:
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, folder: Path) -> None:
+        """`folder`: the gateway's folder."""
         self._journal = journal
+        self._folder = folder
         self._routers: dict[str, BuiltinRouter] = {}
         self._partial: set[tuple[str, str]] = set()
         """Pairs of door and service whose external ports could not be reopened. These services are reachable
@@ -118,6 +127,22 @@ class Doors:
             case Keep():
                 pass  # stored in the journal only
         self._journal.note(change)
+
+    async def change_sealed(self, change: Sealed) -> None:
+        """Applies a change of certificates or challenges, which are stored sealed. Raises RouteError."""
+        router = self._router(change.door)
+        match change:
+            case PutCertificate():
+                await router.put_certificate(change.id, change.certificate)
+            case DropCertificate():
+                await router.drop_certificate(change.id)
+            case PutChallenge():
+                await router.put_challenge(change.id, change.challenge)
+            case DropChallenge():
+                await router.drop_challenge(change.id)
+
+    async def certificates(self, door: str) -> Mapping[str, str]:
+        return await self._router(door).certificates()
 
     def _missing(self, change: SetRoutes) -> Reserve | None:
         """Returns the port reservation of a service if its ports could not be opened when this gateway
@@ -211,6 +236,7 @@ class Doors:
             trusts=trust_check(wanted.trusted),
             inherited=own,
             is_complete=self._journal.told.is_complete,
+            store=SealedFolder(self._folder, wanted.door),
         )
         await router.start()
         await router.log_to(wanted.access_log)
@@ -241,6 +267,7 @@ class Doors:
             task = asyncio.create_task(router.retire(change.patience))
             self._retiring[task] = router
             task.add_done_callback(self._retiring.pop)
+            SealedFolder(self._folder, change.door).clear()
 
     def _router(self, door: str) -> BuiltinRouter:
         if (router := self._routers.get(door)) is None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct, msgpack
 
 from windlass.routers.builtin.shared_state import ClientWait
-from windlass.routers.router import Endpoint, Listen, Route, RouteError
+from windlass.routers.router import Certificate, Challenge, Endpoint, Listen, Route, RouteError
 
 
 class Open(Struct, frozen=True, tag=True):
@@ -21,9 +21,12 @@ class Open(Struct, frozen=True, tag=True):
     """Addresses of trusted proxies. The connection limit per address does not apply to them."""
     access_log: str = ""
     """Absolute path of the door's access log; empty for no log."""
+    https_port: int = 0
+    """The port for HTTPS; 0 for no HTTPS."""
 
 
 def is_same_place(opened: Open, wanted: Open) -> bool:
+    """Returns whether a door is open at the wanted address. Its HTTPS port can change in place."""
     return opened.host == wanted.host and wanted.port in {opened.port, 0}
 
 
@@ -34,6 +37,11 @@ def refuse_another_place(held: Open | None, wanted: Open) -> None:
         raise RouteError(
             f"set gateway_port to {held.port} and gateway_host to {held.host}, or data_dir to a folder of "
             "its own: another server uses this data directory, and has its gateway there"
+        )
+    if held is not None and held.https_port != wanted.https_port:
+        raise RouteError(
+            f"set https_port to {held.https_port}, or data_dir to a folder of its own: another server uses "
+            "this data directory, and has its gateway there"
         )
 
 
@@ -72,6 +80,32 @@ class Keep(Struct, frozen=True, tag=True):
     stays: bool
 
 
+class PutCertificate(Struct, frozen=True, tag=True):
+    """Serves a certificate. It is stored sealed in the gateway's folder, and not in the journal."""
+
+    door: str
+    id: str
+    certificate: Certificate
+
+
+class DropCertificate(Struct, frozen=True, tag=True):
+    door: str
+    id: str
+
+
+class PutChallenge(Struct, frozen=True, tag=True):
+    """Answers a challenge of a certificate authority. It is stored as a certificate is."""
+
+    door: str
+    id: str
+    challenge: Challenge
+
+
+class DropChallenge(Struct, frozen=True, tag=True):
+    door: str
+    id: str
+
+
 class DrainEndpoints(Struct, frozen=True, tag=True):
     door: str
     endpoints: tuple[Endpoint, ...]
@@ -86,9 +120,17 @@ class AskTraffic(Struct, frozen=True, tag=True):
     """Requests the traffic counters of services."""
 
 
+class AskCertificates(Struct, frozen=True, tag=True):
+    """Requests the certificates of a door."""
+
+    door: str
+
+
 Change = Open | Reserve | SetRoutes | Forget | Retire | Complete | Keep
 """Calls that change the gateway's state. They are stored in the journal."""
-Call = Change | DrainEndpoints | Ask | AskTraffic
+Sealed = PutCertificate | DropCertificate | PutChallenge | DropChallenge
+"""Calls that change what the gateway stores sealed."""
+Call = Change | Sealed | DrainEndpoints | Ask | AskTraffic | AskCertificates
 
 
 class GatewayRequest(Struct, frozen=True):
@@ -131,6 +173,9 @@ class GatewayState(Struct, frozen=True, kw_only=True):
     AskTraffic."""
     dropped_lines: int = 0
     """Number of access log lines that could not be written."""
+    certificates: Mapping[str, str] = {}
+    """Ids of the certificates of a door, each with the hash of the certificate; only in the reply to
+    AskCertificates."""
 
 
 class GatewayReply(Struct, frozen=True):

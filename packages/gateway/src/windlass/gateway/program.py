@@ -41,14 +41,19 @@ from windlass.gateway.journal import Journal
 from windlass.gateway.link import frame, read_frame
 from windlass.gateway.messages import (
     Ask,
+    AskCertificates,
     AskTraffic,
     Call,
     DrainEndpoints,
+    DropCertificate,
+    DropChallenge,
     GatewayReply,
     GatewayRequest,
     GatewayState,
     Keep,
     Open,
+    PutCertificate,
+    PutChallenge,
     encode,
     refuse_another_place,
 )
@@ -77,7 +82,7 @@ class GatewayProgram:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._journal = Journal(folder / JOURNAL)
-        self._doors = Doors(self._journal)
+        self._doors = Doors(self._journal, folder)
         self._predecessor: Predecessor | None = None
         self._relieved = asyncio.Event()
         self._ended = asyncio.Event()
@@ -187,8 +192,13 @@ class GatewayProgram:
 
     async def _do(self, call: Call, opened: dict[str, Open]) -> GatewayState:
         match call:
-            case Ask() | AskTraffic():
+            case Ask() | AskTraffic() | AskCertificates():
                 pass
+            case PutCertificate() | DropCertificate() | PutChallenge() | DropChallenge():
+                async with self._changing:
+                    if self._relieved.is_set():
+                        raise Relieved
+                    await self._doors.change_sealed(call)
             case DrainEndpoints():
                 await asyncio.gather(
                     self._doors.drain(call.endpoints, call.patience),
@@ -206,6 +216,7 @@ class GatewayProgram:
                     if isinstance(call, Open):
                         opened[call.door] = replace(call, port=self._doors.port(call.door))
         door = call.door if isinstance(call, Open) else ""
+        asked = call.door if isinstance(call, AskCertificates) else ""
         return GatewayState(
             build=build(),
             process=os.getpid(),
@@ -216,6 +227,7 @@ class GatewayProgram:
             held=self._held_by_others(opened) if isinstance(call, Ask) else {},
             traffic=tuple(self._doors.traffic()) if isinstance(call, AskTraffic) else (),
             dropped_lines=self._doors.dropped_lines,
+            certificates=await self._doors.certificates(asked) if asked else {},
         )
 
     def _held_by_others(self, own: dict[str, Open]) -> dict[str, Open]:

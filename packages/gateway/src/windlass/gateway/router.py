@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -12,20 +12,33 @@ from msgspec.structs import replace
 from windlass.base.metrics import Metric, gauge
 from windlass.gateway.link import AskGateway, GatewayLink
 from windlass.gateway.messages import (
+    AskCertificates,
     AskTraffic,
     Complete,
     DrainEndpoints,
+    DropCertificate,
+    DropChallenge,
     Forget,
     GatewayState,
     Keep,
     Open,
+    PutCertificate,
+    PutChallenge,
     Reserve,
     Retire,
     ServiceTraffic,
     SetRoutes,
 )
 from windlass.gateway.traffic import metrics_of
-from windlass.routers.router import Endpoint, IsKnown, Listen, Route, RouteError
+from windlass.routers.router import (
+    Certificate,
+    Challenge,
+    Endpoint,
+    IsKnown,
+    Listen,
+    Route,
+    RouteError,
+)
 
 _SCRAPE_SECONDS: Final = 2.0
 """Time limit for the gateway to report its metrics, in seconds."""
@@ -40,10 +53,11 @@ class GatewayRouter:
         port: int,
         trusted: Sequence[str] = (),
         access_log: str = "",
+        https_port: int = 0,
     ) -> None:
         """`door`: the name of this router in the gateway."""
         self._link = link
-        self._opening = Open(door, host, port, tuple(trusted), access_log)
+        self._opening = Open(door, host, port, tuple(trusted), access_log, https_port)
         self._door = door
         self._port = port
         self._is_open = False
@@ -105,6 +119,21 @@ class GatewayRouter:
     async def keep(self, *, stays: bool) -> None:
         await self._link.call(Keep(stays))
         self._stays = stays
+
+    async def put_certificate(self, id: str, certificate: Certificate) -> None:
+        await self._link.call(PutCertificate(self._door, id, certificate))
+
+    async def drop_certificate(self, id: str) -> None:
+        await self._link.call(DropCertificate(self._door, id))
+
+    async def certificates(self) -> Mapping[str, str]:
+        return (await self._link.call(AskCertificates(self._door))).certificates
+
+    async def put_challenge(self, id: str, challenge: Challenge) -> None:
+        await self._link.call(PutChallenge(self._door, id, challenge))
+
+    async def drop_challenge(self, id: str) -> None:
+        await self._link.call(DropChallenge(self._door, id))
 
     async def service_traffic(self) -> Sequence[ServiceTraffic]:
         """Returns the traffic counters of all services of the gateway."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Literal, Protocol
 
@@ -92,6 +92,38 @@ class Route(Struct, frozen=True, kw_only=True):
     absence: Absence = Absence.UNREADY
     elsewhere: ServedElsewhere | None = None
     """The other machine that serves the route, in place of endpoints."""
+    redirect: bool = True
+    """Whether requests by HTTP are redirected to HTTPS, for the hosts that have a certificate."""
+    hsts: int = 0
+    """Value of `max-age` in Strict-Transport-Security, for answers by HTTPS; 0 for no such header."""
+
+
+class Certificate(Struct, frozen=True):
+    """A certificate with its private key."""
+
+    names: tuple[str, ...]
+    """Host names in lower case, IDNA-encoded. A name that begins with `*.` matches every name with one
+    additional label."""
+    chain: bytes
+    """The certificate and its intermediate certificates (PEM), the certificate itself first."""
+    key: bytes
+    """The private key (PEM), unencrypted."""
+
+    def __repr__(self) -> str:
+        return f"Certificate(names={self.names})"  # the key must not appear in a log
+
+
+class Challenge(Struct, frozen=True):
+    """A proof for a certificate authority that a host is served here (ACME, RFC 8555)."""
+
+    host: str
+    path: str = ""
+    """Path that HTTP requests to the host ask for (http-01), such as `/.well-known/acme-challenge/TOKEN`."""
+    answer: bytes = b""
+    """The body of the answer to these requests."""
+    certificate: Certificate | None = None
+    """Certificate for TLS connections that ask for the host with the protocol `acme-tls/1` (tls-alpn-01,
+    RFC 8737)."""
 
 
 IsKnown = Callable[[str], Awaitable[bool]]
@@ -127,6 +159,24 @@ class Router(Protocol):
     async def services(self) -> Collection[str]:
         """Returns the services that have ports or routes."""
         ...
+
+    async def put_certificate(self, id: str, certificate: Certificate) -> None:
+        """Serves a certificate, in place of the one with the same id. Raises RouteError if it is not usable;
+        the former certificate is then still served."""
+        ...
+
+    async def drop_certificate(self, id: str) -> None: ...
+
+    async def certificates(self) -> Mapping[str, str]:
+        """Returns the ids of the served certificates, each with the SHA-256 hash of the certificate itself
+        (DER), in hexadecimal digits."""
+        ...
+
+    async def put_challenge(self, id: str, challenge: Challenge) -> None:
+        """Answers a challenge, in place of the one with the same id."""
+        ...
+
+    async def drop_challenge(self, id: str) -> None: ...
 
     async def close_others(self, is_known: IsKnown, patience: float) -> None:
         """Closes routers of other clusters, unless `is_known` confirms them."""

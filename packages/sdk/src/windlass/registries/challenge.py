@@ -20,7 +20,7 @@ _SECONDS: Final = re.compile(r"[0-9]{1,12}\Z")
 LONGEST_WAIT: Final = 6 * 3600
 
 
-class Challenge(Struct, frozen=True):
+class RegistryChallenge(Struct, frozen=True):
     """The authentication challenge of a registry."""
 
     scheme: str
@@ -45,7 +45,7 @@ class Allowance(Struct, frozen=True):
     window_seconds: int
 
 
-def read_challenge(header: str) -> Challenge | None:
+def read_challenge(header: str) -> RegistryChallenge | None:
     """Returns the first supported challenge in a WWW-Authenticate header; None if there is none."""
     match = _SCHEME.match(header)
     if match is None:
@@ -57,7 +57,7 @@ def read_challenge(header: str) -> Challenge | None:
     scheme = match["scheme"].lower()
     if scheme == "bearer" and not parameters.get("realm"):
         return None
-    return Challenge(
+    return RegistryChallenge(
         scheme, parameters.get("realm", ""), parameters.get("service", ""), parameters.get("error", "")
     )
 

@@ -36,7 +36,7 @@ from windlass.engines.registries import (
 )
 from windlass.registries.challenge import (
     Allowance,
-    Challenge,
+    RegistryChallenge,
     next_page,
     read_allowance,
     read_challenge,
@@ -225,7 +225,7 @@ class RegistryClient:
             raise self._failures.explain(answer, image)
         return answer
 
-    async def _authorize(self, challenge: Challenge, scope: str) -> str:
+    async def _authorize(self, challenge: RegistryChallenge, scope: str) -> str:
         """Responds to a challenge. Returns the Authorization header for the next attempt."""
         if challenge.scheme == "basic":
             return _basic_authorization(self._login) if self._login else ""
@@ -283,7 +283,7 @@ class RegistryClient:
             raise self._failures.not_a_registry("its answer is not JSON of the expected form") from error
 
 
-def _challenge_in(answer: HttpResult) -> Challenge | None:
+def _challenge_in(answer: HttpResult) -> RegistryChallenge | None:
     return read_challenge(answer.headers.get("www-authenticate", ""))
 
 

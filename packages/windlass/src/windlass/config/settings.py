@@ -84,6 +84,9 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     gateway_port: Annotated[
         int, says("Port for HTTP to services by host name; 0 picks a free one", ge=0, le=65_535)
     ] = 8081
+    https_port: Annotated[
+        int, says("Port for HTTPS to services by host name, usually 443; 0: no HTTPS", ge=0, le=65_535)
+    ] = 0
     public_ports: Annotated[
         str,
         says(

@@ -79,6 +79,7 @@ async def real_parts(settings: Settings, clock: Clock, installation: str, gatewa
             settings.gateway_port,
             settings.trusted_proxies,
             await in_thread(gateway_access_log, settings),
+            settings.https_port,
         ),
         git=BundledRepositories(git, folder / "bundled"),
         servers=opened.servers,

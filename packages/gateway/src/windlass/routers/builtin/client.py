@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.access_log import LoggedHead, RequestEntry, count_bytes
+from windlass.routers.builtin.challenge_answers import PREFIX, ChallengeAnswer
 from windlass.routers.builtin.client_socket import BUSY, IDLE, LOST, PARTING, RequestPhase
 from windlass.routers.builtin.pages import ErrorPage
 from windlass.routers.builtin.peers import InstanceConnection, Peer
@@ -54,6 +55,12 @@ class ClientConnection(InstanceClient):
         fields = self._fields
         self.close = fields.close
         self.head_only = method == b"HEAD"
+        shared = self._shared
+        if shared.certificates.http_answers and target.startswith(PREFIX):
+            answer = shared.certificates.http_answers.get((fields.host, target.partition(b"?")[0]))
+            if answer is not None and self._port == shared.http_port:
+                self._say_unrouted(ChallengeAnswer(answer), method, target)
+                return
         paths = self._find(fields.host)
         if paths is None:
             page = pages.unknown(fields.host.decode()) if self._shared.is_complete else pages.starting()
@@ -243,14 +250,14 @@ class ClientConnection(InstanceClient):
         if entry is not None:
             entry.end(page.status)
 
-    def _say_unrouted(self, page: ErrorPage, method: bytes, target: bytes) -> None:
-        """Answers a request that matches no service."""
+    def _say_unrouted(self, page: ErrorPage | ChallengeAnswer, method: bytes, target: bytes) -> None:
+        """Answers a request without a service."""
         entry = self._begin_entry(None, method, target, self._fields.id)
         self._send_page(page)
         if entry is not None:
             entry.end(page.status)
 
-    def _send_page(self, page: ErrorPage) -> None:
+    def _send_page(self, page: ErrorPage | ChallengeAnswer) -> None:
         close = self._closes()
         fields = self._fields.raw
         if not (self._phase is LOST or self.transport.is_closing()):

@@ -21,12 +21,21 @@ from windlass.base.isolation.instance_connections import make_socket
 from windlass.base.isolation.socket_server import TCP, TCP_6, SocketServerUnavailable
 from windlass.base.metrics import Metric
 from windlass.routers.builtin.access_log import RouterAccessLog
+from windlass.routers.builtin.certificates import CertificateStore, MemoryStore
 from windlass.routers.builtin.client import ClientConnection
 from windlass.routers.builtin.pipes import Caller
 from windlass.routers.builtin.shared_state import ClientWait, GiveAway, SharedState
 from windlass.routers.builtin.table import Port, RoutingTable, is_inside, port_key
 from windlass.routers.builtin.traffic import Traffic
-from windlass.routers.router import Endpoint, IsKnown, Listen, Route, RouteError
+from windlass.routers.router import (
+    Certificate,
+    Challenge,
+    Endpoint,
+    IsKnown,
+    Listen,
+    Route,
+    RouteError,
+)
 
 _BACKLOG: Final = 2048
 _PRIVILEGED: Final = 1024
@@ -94,17 +103,18 @@ class BuiltinRouter:
         trusts: Callable[[str], bool] = lambda network: False,
         inherited: Sockets | None = None,
         is_complete: bool = True,
+        store: CertificateStore | None = None,
     ) -> None:
         """`port`: 0 chooses a free port, which the property `port` returns after the start. `trusts` returns
         whether an address belongs to a trusted proxy, which is exempt from the connection limit per address.
         `inherited`: sockets that already listen. `is_complete`: False if routes may be missing until
-        `complete` is called."""
+        `complete` is called. `store`: where certificates are kept; in memory by default."""
         self._host = host
         self._wanted_port = port
         self._gateway: asyncio.Server | None = None
         self._held: socket.socket | None = None
         self._port = port
-        self._shared = SharedState(bounds or Bounds(), trusts)
+        self._shared = SharedState(bounds or Bounds(), trusts, store or MemoryStore())
         self._shared.is_complete = is_complete
         self._table = RoutingTable(self._shared.peer)
         self._listening: dict[str, Servers] = {}
@@ -131,12 +141,13 @@ class BuiltinRouter:
             return
         way_out = "stop that program, or choose another port with the setting gateway_port"
         listening = self._bind(self._host, self._wanted_port, way_out)
-        self._port = listening.getsockname()[1]
+        self._port = self._shared.http_port = listening.getsockname()[1]
         self._shared.start()
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self._shared.stop)
             self._gateway = await _start_server(listening, self._connection)
             undo.pop_all()
+        self._shared.certificates.load()
         at = _OTHER_FAMILY, self._port
         self._held = self._inherited.pop(at, None) or hold_other_family(self._host, self._port)
 
@@ -238,6 +249,21 @@ class BuiltinRouter:
 
     async def services(self) -> Collection[str]:
         return self._listening.keys() | self._table.services
+
+    async def put_certificate(self, id: str, certificate: Certificate) -> None:
+        self._shared.certificates.put(id, certificate)
+
+    async def drop_certificate(self, id: str) -> None:
+        self._shared.certificates.drop(id)
+
+    async def certificates(self) -> Mapping[str, str]:
+        return self._shared.certificates.digests()
+
+    async def put_challenge(self, id: str, challenge: Challenge) -> None:
+        self._shared.certificates.put_challenge(id, challenge)
+
+    async def drop_challenge(self, id: str) -> None:
+        self._shared.certificates.drop_challenge(id)
 
     async def close_others(self, is_known: IsKnown, patience: float) -> None:
         """Does nothing: other routers of an earlier process ended with that process."""

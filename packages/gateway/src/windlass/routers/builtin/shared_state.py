@@ -20,6 +20,7 @@ from windlass.base.http_in.connections import ConnectionTable
 from windlass.base.isolation.instance_connections import connect
 from windlass.base.log import log
 from windlass.routers.builtin.access_log import RouterAccessLog
+from windlass.routers.builtin.certificates import CertificateStore, CertificateTable
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.site_answers import SiteServer
 from windlass.routers.router import Endpoint
@@ -52,8 +53,11 @@ class _TrialConnection(asyncio.Protocol):
 
 
 class SharedState:
-    def __init__(self, bounds: Bounds, trusts: Callable[[str], bool]) -> None:
+    def __init__(self, bounds: Bounds, trusts: Callable[[str], bool], store: CertificateStore) -> None:
         self.bounds = bounds
+        self.certificates = CertificateTable(store)
+        self.http_port = 0
+        """The port on which services are reached by host name over HTTP."""
         self.connections = ConnectionTable("gateway", bounds, trusts, self._sweep)
         """The open client connections."""
         self.access_log: RouterAccessLog | None = None
