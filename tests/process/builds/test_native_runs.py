@@ -194,10 +194,35 @@ async def test_a_step_ends_even_if_a_background_process_holds_its_output(site, h
     home = site.kept / "home"
     home.mkdir(parents=True)
     cells = Cells(Isolation("auto", site.kept), "org", home, home)
-    tools = Tools({}, home, site.kept / "cache" / "org", said.append, set(), cells)
+    tools = Tools({}, home, site.kept / "cache" / "org", said.append, {}, cells)
     await tools.run(["/bin/sh", "-c", f"{how}sleep 60 & echo done"], cwd=home, what="sh")
     assert said == ["done"]
     await until(lambda: not sleepers(site))
+
+
+async def test_what_a_program_is_is_asked_once_until_its_file_changes(site):
+    home = site.kept / "home"
+    home.mkdir(parents=True)
+    cells = Cells(Isolation("auto", site.kept), "org", home, home)
+    facts: dict[tuple[str, ...], str] = {}
+    program = home / "program"
+
+    async def version() -> str | None:
+        tools = Tools({}, home, site.kept / "cache" / "org", print, facts, cells)
+        return await tools.ask_once([program, "--version"], program)
+
+    def write_program(text: str) -> None:
+        (home / "next").write_text(f"#!/bin/sh\n{text}\n")
+        (home / "next").chmod(0o755)
+        (home / "next").rename(program)
+
+    write_program("echo >> asked; exit 1")
+    assert [await version(), await version()] == [None, None]
+    write_program("echo >> asked; echo 1.0")
+    assert [await version(), await version()] == ["1.0", "1.0"]
+    write_program("echo >> asked; echo 2.0")
+    assert await version() == "2.0"
+    assert (home / "asked").read_text() == "\n" * 4
 
 
 @pytest.mark.parametrize("sees_all", [True, False])
@@ -216,7 +241,7 @@ async def daemons_left(site):
     home = site.kept / "home"
     home.mkdir(parents=True)
     cells = Cells(Isolation("auto", site.kept), "org", home, home)
-    tools = Tools({}, home, site.kept / "cache" / "org", print, set(), cells)
+    tools = Tools({}, home, site.kept / "cache" / "org", print, {}, cells)
     daemon = f"(setsid env -i /bin/sh -c 'echo up > up; exec sleep {mark}' >/dev/null 2>&1 &)"
     script = f"{daemon}; until test -e up; do :; done"
     await tools.run(["/bin/sh", "-c", script], cwd=home, what="sh")

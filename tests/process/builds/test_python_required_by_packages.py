@@ -93,7 +93,7 @@ class OtherPythons:
     def find(self, name: str) -> str | None:
         return f"/usr/bin/{name}" if name == f"python{self._version}" else None
 
-    async def ask(self, words, **options) -> str:
+    async def ask_once(self, words, program) -> str:
         return f"{self._version}.5"
 
 

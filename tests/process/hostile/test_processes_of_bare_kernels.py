@@ -146,7 +146,7 @@ async def test_cancelling_a_build_kills_a_detached_process(tmp_path, has_mark, m
     home = tmp_path / "home"
     home.mkdir()
     cells = Cells(Isolation("auto", tmp_path), "service", home, home)
-    tools = Tools({}, home, tmp_path / "cache" / "of" / "it", lambda line: None, set(), cells)
+    tools = Tools({}, home, tmp_path / "cache" / "of" / "it", lambda line: None, {}, cells)
     said: asyncio.Queue[str] = asyncio.Queue()
     tools.say = said.put_nowait
     running = asyncio.create_task(tools.run(["/usr/bin/python3", "-S", "-c", STAYS], cwd=home, what="it"))

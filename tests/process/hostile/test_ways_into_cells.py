@@ -115,9 +115,12 @@ async def requirements(there: Made, monkeypatch) -> None:
     class Stub:
         """A stub of `Tools`."""
 
-        home, with_pip, say = there.made, {"python3"}, staticmethod(lambda line: None)
+        home, say = there.made, staticmethod(lambda line: None)
 
         async def run(self, argv, **given: object) -> None: ...
+
+        async def ask_once(self, argv, program: object) -> str:
+            return "pip 99.0"
 
     (there.made / "venv" / "bin").mkdir(parents=True)
     (there.made / "venv" / "bin" / "pip").touch()

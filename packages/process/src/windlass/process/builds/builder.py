@@ -106,7 +106,7 @@ class NativeBuilder:
         self._calls = calls or bounded_detection()
         self._toolchains = Toolchains(self._folder, self._isolation, allowed=fetches, limits=toolchain_limits)
         self._caches = CacheStore(self._folder, limits)
-        self._with_pip: set[str] = set()
+        self._facts: dict[tuple[str, ...], str] = {}
         self._busy: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def stop(self) -> None:
@@ -218,7 +218,7 @@ class NativeBuilder:
         for line in code.remarks:
             say(line)
         home, artifact = folder / "home", folder / "artifact"
-        tools = Tools(self._surroundings, home, caches.downloads, say, self._with_pip, cells)
+        tools = Tools(self._surroundings, home, caches.downloads, say, self._facts, cells)
         tools.hide(order.source, ".")
         tools.hide(self._folder, "…")
         held.callback(tools.end_all)

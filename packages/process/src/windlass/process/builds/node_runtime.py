@@ -70,7 +70,7 @@ async def _present_version(tools: Tools) -> str:
     path = tools.find("node")
     if path is None or not tools.find("npm"):
         return ""
-    answer = await tools.ask([path, "--version"], cwd=tools.home)
+    answer = await tools.ask_once([path, "--version"], path)
     return (answer or "").strip().removeprefix("v")
 
 

@@ -64,12 +64,9 @@ _MISSING: Final = (
 
 async def find_pip(tools: Tools, python: str) -> list[str] | None:
     for program in dict.fromkeys((python, own_python(), sys.executable)):
-        if program in tools.with_pip:
-            return [program, "-m", "pip"]
-        answer = await tools.ask([program, "-m", "pip", "--version"], cwd=tools.home)
+        answer = await tools.ask_once([program, "-m", "pip", "--version"], program)
         version = re.match(r"pip (\d+)\.(\d+)", answer or "")
         if version and (int(version[1]), int(version[2])) >= PIP:
-            tools.with_pip.add(program)
             return [program, "-m", "pip"]
     return None
 

@@ -265,7 +265,7 @@ async def _find(tools: Tools, minor: str) -> Interpreter | None:
 async def _can_install(tools: Tools, program: Path) -> bool:
     """Returns whether the pip that would install packages supports this Python, which may be too old."""
     pip = await find_pip(tools, str(program))
-    return pip is None or bool(await tools.ask([*pip, "--python", program, "--version"], cwd=tools.home))
+    return pip is None or bool(await tools.ask_once([*pip, "--python", program, "--version"], program))
 
 
 async def _nearest(tools: Tools, own: Interpreter, wanted: PythonRequirement) -> Interpreter:
@@ -288,7 +288,7 @@ def _minor_number(version: str) -> int:
 
 async def _inspect(tools: Tools, path: str, minor: str) -> Interpreter | None:
     words: list[str | Path] = [path, "-c", "import platform, venv; print(platform.python_version())"]
-    answer = (await tools.ask(words, cwd=tools.home) or "").strip()
+    answer = (await tools.ask_once(words, path) or "").strip()
     return Interpreter(path, answer) if answer.startswith(f"{minor}.") else None
 
 

@@ -109,16 +109,16 @@ class Tools:
         home: Path,
         cache: Path,
         say: Say,
-        with_pip: set[str],
+        facts: dict[tuple[str, ...], str],
         cells: Cells,
     ) -> None:
-        """`home` identifies the programs of this build. A sweep finds and ends them by it."""
+        """`home` identifies the programs of this build. A sweep finds and ends them by it. `facts` are the
+        answers that installed programs gave earlier builds."""
         self.cells = cells
         self.say = say
         self.surroundings = surroundings
         self.cache = cache
-        self.with_pip = with_pip
-        """Python interpreters that are known to have pip."""
+        self._facts = facts
         self._hidden = {str(home): "~", str(cache.parent.parent): "…"}
         """Paths of this machine and their replacements in the build log, because readers of the log should
         not see the paths."""
@@ -158,7 +158,7 @@ class Tools:
     def elsewhere(self, home: Path, cache: Path, cells: Cells) -> Tools:
         """Returns tools with the same programs and another home and cache, to make toolchains that do not
         belong to a build."""
-        tools = Tools(self.surroundings, home, cache, self.say, self.with_pip, cells)
+        tools = Tools(self.surroundings, home, cache, self.say, self._facts, cells)
         tools.path = [*self.path]
         tools._environment["PATH"] = os.pathsep.join(tools.path)
         cells.readable += self.cells.readable
@@ -192,6 +192,21 @@ class Tools:
         for path, stand_in in self._hidden.items():
             line = line.replace(path, stand_in)
         return line
+
+    async def ask_once(self, argv: Sequence[str | Path], program: str | Path) -> str | None:
+        """Returns the output of a program that tells a fact about `program`, such as its version. It is asked
+        again once the file of `program` has changed; a failure is not remembered."""
+        try:
+            facts = await subprocesses.in_thread(os.stat, program)
+        except OSError:
+            return await self.ask(argv, cwd=self.home)
+        key = (*map(str, argv), f"{facts.st_dev}:{facts.st_ino}:{facts.st_mtime_ns}")
+        if key not in self._facts:
+            answer = await self.ask(argv, cwd=self.home)
+            if answer is None:
+                return None
+            self._facts[key] = answer
+        return self._facts[key]
 
     async def ask(
         self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None
