@@ -231,6 +231,7 @@ def what_begins_with_a_patch_is_whole(operation: Operation, body: Body) -> None:
     not scale by itself."""
     if operation.method == "PATCH" and isinstance(scaling := body.get("autoscaling"), dict):
         scaling.setdefault("mode", "KEDA")
+        scaling.setdefault("scalers", [{"scaler_type": "cpu", "role": "PRIMARY"}])
     for probe in (body.get("healthchecks") or {}).values() if operation.method == "PATCH" else ():
         command = ((probe or {}).get("type") or {}).get("exec")
         if command is not None:

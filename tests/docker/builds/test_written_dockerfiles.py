@@ -125,6 +125,15 @@ def test_both_engines_install_the_same_version_of_a_package_manager(tmp_path, lo
     assert f"npm install --global --force {manager.package}@{manager.version}\n" in written
 
 
+@pytest.mark.parametrize(("node", "has_yarn"), [("", True), ("24", True), ("26", False)])
+@pytest.mark.parametrize("files", [{}, {".yarnrc.yml": "yarnPath: .yarn/releases/yarn-4.9.0.cjs\n"}])
+def test_yarn_1_is_installed_where_the_image_of_node_lacks_it(files, node, has_yarn):
+    tree = files | {"package.json": package("express", start="node ."), "yarn.lock": "# yarn lockfile v1\n"}
+    written = text_of(tree | ({".nvmrc": node} if node else {}))
+    assert f"FROM node:{node or 24}-" in written
+    assert ("npm install --global --force yarn@1\n" in written) is not has_yarn
+
+
 VERSIONS = [
     ("Python", "", "3.13"),
     ("Python", "3.11.4", "3.11"),
@@ -139,6 +148,7 @@ VERSIONS = [
     ("Python", "2.7", "2.7"),
     ("Python", "3.15", "3.15"),
     ("Node", "20", "20"),
+    ("Node", ">=25", "26"),
     ("Node", "v18.17.0", "18"),
     ("Node", ">=18.0.0 <21", "20"),
     ("Node", "^16 || ^20.1", "20"),
@@ -148,7 +158,7 @@ VERSIONS = [
     ("Node", "hydrogen", "18"),
     ("Node", "lts/*", "24"),
     ("Node", "current", "24"),
-    ("Go", "1.21", "1.25"),
+    ("Go", "1.21", "1.26"),
     ("Go", "1.30.1", "1.30"),
     ("Java", "17", "17"),
     ("Ruby", "3.3.4", "3.3.4"),

@@ -107,9 +107,9 @@ BASE_IMAGES: Final = {
         build=f"node:{{version}}-{DEBIAN}",
         run=f"node:{{version}}-{DEBIAN}-slim",
         default="24",
-        versions=("16", "18", "20", "22", "24"),
+        versions=("16", "18", "20", "22", "24", "26"),
     ),
-    "Go": BaseImages(build=f"golang:{{version}}-{DEBIAN}", run=SLIM, default="1.25", at_least=True),
+    "Go": BaseImages(build=f"golang:{{version}}-{DEBIAN}", run=SLIM, default="1.26", at_least=True),
     "Rust": BaseImages(build=f"rust:{{version}}-{DEBIAN}", run=SLIM, default="1", at_least=True),
     "Java": BaseImages(
         build="eclipse-temurin:{version}-jdk",
@@ -121,14 +121,14 @@ BASE_IMAGES: Final = {
         build=f"ruby:{{version}}-{DEBIAN}",
         run=f"ruby:{{version}}-slim-{DEBIAN}",
         default="3.4",
-        versions=("3.1", "3.2", "3.3", "3.4"),
+        versions=("3.1", "3.2", "3.3", "3.4", "4.0"),
         takes_patches=True,
     ),
     "PHP": BaseImages(
         build=f"php:{{version}}-cli-{DEBIAN}",
         run=f"php:{{version}}-cli-{DEBIAN}",
         default="8.4",
-        versions=("8.1", "8.2", "8.3", "8.4"),
+        versions=("8.1", "8.2", "8.3", "8.4", "8.5"),
     ),
     "Deno": BaseImages(
         build="denoland/deno:debian-{version}",
@@ -146,7 +146,7 @@ BASE_IMAGES: Final = {
         build="elixir:{version}",
         run="elixir:{version}-slim",
         default="1.18",
-        versions=("1.15", "1.16", "1.17", "1.18"),
+        versions=("1.15", "1.16", "1.17", "1.18", "1.19"),
     ),
     "Perl": BaseImages(
         build=f"perl:{{version}}-{DEBIAN}",

@@ -35,6 +35,8 @@ _SETTINGS: Final = {
     "yarn": {"YARN_CACHE_FOLDER": "/root/.yarn", "YARN_NODE_LINKER": "node-modules"},
 }
 _PACKAGES: Final = {"pnpm": "pnpm", "bun": "bun", "yarn": "@yarnpkg/cli-dist"}
+_LAST_WITH_YARN: Final = 24
+"""The last version of Node whose images contain Yarn 1."""
 _WITHOUT_TOOLS: Final = {
     "npm ci": "--omit=dev",
     "npm install": "--omit=dev",
@@ -86,9 +88,8 @@ def plan(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
         check=CHECK,
     )
     managers = names_any(recipe, *_CACHES)
-    stages.tools = _tools(
-        [manager for manager in managers if manager in stages.start.split()], files, package
-    )
+    started = [manager for manager in managers if manager in stages.start.split()]
+    stages.tools = _tools(started, files, package, has_yarn=_has_yarn(run))
     if recipe.install or recipe.build:
         stages.builds = [_build_stage(recipe, files, build, options, managers)]
     return stages
@@ -106,7 +107,7 @@ def _build_stage(
     stage = BuildStage(image=image, environment={"PATH": _path(options)})
     for manager in managers:
         stage.environment |= _SETTINGS.get(manager, {})
-    stage.tools = _tools(managers, files, package)
+    stage.tools = _tools(managers, files, package, has_yarn=_has_yarn(image))
     if recipe.install:
         only_used = "" if _needs_tools(recipe, package) else _WITHOUT_TOOLS.get(recipe.install, "")
         caches = tuple(_CACHES[manager] for manager in managers) or (_CACHES["npm"],)
@@ -131,20 +132,28 @@ def _needs_tools(recipe: Recipe, package: dict[str, object]) -> bool:
     return bool(recipe.build) or needs_development(commands, table(package, "devDependencies"), scripts)
 
 
-def _tools(managers: list[str], files: KnownFiles, package: dict[str, object]) -> list[RunStep]:
+def _has_yarn(image: str) -> bool:
+    """Returns whether an image of Node contains Yarn 1."""
+    major = re.match(r"node:(\d+)-", image)
+    return major is not None and int(major[1]) <= _LAST_WITH_YARN
+
+
+def _tools(
+    managers: list[str], files: KnownFiles, package: dict[str, object], *, has_yarn: bool
+) -> list[RunStep]:
     """Returns the steps that install the package managers that the image lacks, in the lock file's
     version."""
     named = _MANAGER.match(text_in(package, "packageManager"))
     steps: list[RunStep] = []
     for manager in managers:
         version = named[2] if named and named[1] == manager else _version(manager, files)
-        if manager == "npm" or (manager == "yarn" and version.startswith("1")):
+        program = _PACKAGES.get(manager, manager)
+        # Yarn 1 starts the Yarn release in the repository.
+        if manager == "yarn" and (version.startswith("1") or "yarnPath" in files.text(".yarnrc.yml")):
+            program, version = "yarn", version if version.startswith("1") else "1"
+        if manager == "npm" or (program == "yarn" and has_yarn):
             continue
-        if manager == "yarn" and "yarnPath" in files.text(".yarnrc.yml"):
-            continue  # the image's yarn starts the yarn release in the repository
-        steps.append(
-            RunStep(f"npm install --global --force {_PACKAGES[manager]}@{version}", (_CACHES["npm"],))
-        )
+        steps.append(RunStep(f"npm install --global --force {program}@{version}", (_CACHES["npm"],)))
     return steps
 
 
