@@ -113,6 +113,7 @@ async def sealed_installation(database_url: str, folder: Path) -> Settings:
         await world.post(f"/organization/{world.org}/apiToken", body, headers=UNDER)
         person = await new_person(world, "ada@example.com")
         assert (await person.call("POST", "/account/secondFactor", {"password": PASSWORD})).status == 201
+        await world.post(f"/service/{await world.application()}/gitWebhook")
         return settings_of(world)
 
 

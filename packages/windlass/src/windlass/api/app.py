@@ -31,6 +31,7 @@ from windlass.api.answers import (
 from windlass.api.body import PAGING, PATCHES, NoBody, parse_body, parse_query
 from windlass.api.callers import Callers
 from windlass.api.executions import ExecutionSockets
+from windlass.api.git_webhooks import GitWebhookRequests
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Pages, ServedPage
 from windlass.api.quota import StreamQuota
@@ -113,6 +114,7 @@ class App:
         self._executions = ExecutionSockets(ctx, callers, self._streams)
         self._uploads = UploadRequests(ctx, callers)
         self._runs = RunRequests(ctx, callers, (kind.run_api for kind in ctx.kinds.values() if kind.run_api))
+        self._git_webhooks = GitWebhookRequests(ctx, callers)
         self._account = AccountRequests(ctx, callers, callers.authenticator)
         metrics.gauge("streams", "Open event streams and websockets", lambda: len(self._streams))
         self.access_log = access_log_of(ctx.settings)
@@ -208,6 +210,8 @@ class App:
             return await self._uploads.answer(request, receive)
         if self._runs.has(request.path):
             return await self._runs.answer(request, receive)
+        if self._git_webhooks.has(request.path):
+            return await self._git_webhooks.answer(request, receive)
         if self._account.has(request.path):
             return await self._account.answer(request, receive)
         if request.method == "OPTIONS":

@@ -21,6 +21,8 @@ from windlass.store.tables.deliveries import DeliveryChanges, DeliveryTable
 from windlass.store.tables.deployments import DeploymentChanges, DeploymentTable
 from windlass.store.tables.events import EventChanges, EventTable
 from windlass.store.tables.facts import FactChanges, FactTable
+from windlass.store.tables.git_pushes import GitPushChanges, GitPushTable
+from windlass.store.tables.git_webhooks import GitWebhookChanges, GitWebhookTable
 from windlass.store.tables.idempotency import IdempotentAnswerChanges, IdempotentAnswerTable
 from windlass.store.tables.identities import IdentityChanges, IdentityTable
 from windlass.store.tables.job_outputs import JobOutputChanges, JobOutputTable
@@ -53,8 +55,9 @@ class Reads:
 
     __slots__ = (
         "audit", "branch_heads", "browser_sessions", "budgets", "counters", "deletions", "deliveries",
-        "deployments", "events", "facts", "idempotency", "identities", "job_outputs", "key_holders", "links",
-        "lists", "names", "owners", "people", "receivers", "resources", "runs", "sealed", "second_factors",
+        "deployments", "events", "facts", "git_pushes", "git_webhooks", "idempotency", "identities",
+        "job_outputs", "key_holders", "links", "lists", "names", "owners", "people", "receivers", "resources",
+        "runs", "sealed", "second_factors",
         "session", "statuses", "terraform", "timetables", "tokens", "tree", "volumes", "work",
     )  # fmt: skip
 
@@ -70,6 +73,8 @@ class Reads:
         self.deployments = DeploymentTable(session)
         self.events = EventTable(session)
         self.facts = FactTable(session)
+        self.git_pushes = GitPushTable(session)
+        self.git_webhooks = GitWebhookTable(session)
         self.idempotency = IdempotentAnswerTable(session)
         self.identities = IdentityTable(session)
         self.job_outputs = JobOutputTable(session)
@@ -111,6 +116,8 @@ class Tx(Reads):
     deployments: DeploymentChanges
     events: EventChanges
     facts: FactChanges
+    git_pushes: GitPushChanges
+    git_webhooks: GitWebhookChanges
     idempotency: IdempotentAnswerChanges
     identities: IdentityChanges
     job_outputs: JobOutputChanges
@@ -146,6 +153,8 @@ class Tx(Reads):
         self.deployments = DeploymentChanges(changing)
         self.events = EventChanges(changing)
         self.facts = FactChanges(changing)
+        self.git_pushes = GitPushChanges(changing)
+        self.git_webhooks = GitWebhookChanges(changing)
         self.idempotency = IdempotentAnswerChanges(changing)
         self.identities = IdentityChanges(changing)
         self.job_outputs = JobOutputChanges(changing)
@@ -235,7 +244,7 @@ class Tx(Reads):
         for table in (
             self.resources, self.lists, self.links, self.deployments, self.work, self.deletions,
             self.identities, self.volumes, self.names, self.tokens, self.branch_heads, self.terraform,
-            self.timetables, self.runs, self.job_outputs,
+            self.timetables, self.runs, self.job_outputs, self.git_pushes,
         ):  # fmt: skip
             await table.forget(id)
         cluster = await self.statuses.remove(id)

@@ -24,14 +24,17 @@ from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
 from windlass.control.records.branch_watches import NEXT_COMMIT, service_of_work
 from windlass.control.records.deployments import accept, particulars
+from windlass.control.records.git_pushes import LookedAt, record_look
 from windlass.control.services.deployment_restrictions import restrictions_of
 from windlass.control.workloads.repositories import source_of
 from windlass.core.access import SYSTEM
 from windlass.core.deploy.progress import Particulars
 from windlass.core.deploy.states import BUILDS, OPEN, RELEASES
+from windlass.core.words.git_pushes import PushResult
 from windlass.families.deployment_restriction import DeploymentRestriction
 from windlass.sources.git import GitError, GitSource
 from windlass.store import Claim, Reads, Row, Tx
+from windlass.store.tables.git_pushes import GitPushRow
 
 HEAD_SECONDS, COMPARISON_SECONDS = 20.0, 60.0
 """Time limits in seconds for responses of a git server. Without a limit, a few slow servers could occupy all
@@ -62,9 +65,18 @@ class WatchSettings(Struct):
 class CommitStep(Enum):
     DEPLOY = auto()
     NOTE = auto()
-    """Store the commit as seen without deploying it: it was deployed before, or the service must not run."""
+    """Store the commit as seen without deploying it: it was deployed before."""
+    NOT_RUNNING = auto()
+    """The same, because the service must not run."""
     WAIT = auto()
     """Check again later: a deployment in progress may be of this commit, but has not fetched it yet."""
+
+
+_RESULTS: Final = {
+    CommitStep.DEPLOY: PushResult.DEPLOYED,
+    CommitStep.NOTE: PushResult.ALREADY_KNOWN,
+    CommitStep.NOT_RUNNING: PushResult.NOT_RUNNING,
+}
 
 
 async def deploy_new_commit(ctx: Context, claim: Claim) -> None:
@@ -75,11 +87,13 @@ async def deploy_new_commit(ctx: Context, claim: Claim) -> None:
         return
     pause = ctx.settings.auto_deploy_seconds * SECOND
     limit, began = _look_timeout(claim.attempts), ctx.clock.now()
+    pending = await ctx.store.reads.git_pushes.pending(service.id)
     try:
         source = await source_of(ctx, ctx.store.reads, service, None)
         async with asyncio.timeout(limit):
             branch, head = await ctx.git.head(source)
-        message = await _deploy_if_new(ctx, claim, service, source, head)
+        look = BranchLook(claim, service, branch, head, pending)
+        message = await _deploy_if_new(ctx, look, source)
     except (GitError, Conflict, TimeoutError) as failure:
         if claim.attempts == 1:
             reason = str(failure) or f"{source.url} did not answer within {limit:g} seconds"
@@ -104,21 +118,40 @@ def _pause_after(took: int, usual: int) -> int:
 async def _end(tx: Tx, claim: Claim) -> None:
     """Removes the work item and the last seen commit. If automatic deployments are enabled again, the last
     deployed commit is the last seen one."""
-    await tx.branch_heads.forget(service_of_work(claim.id))
+    service = service_of_work(claim.id)
+    await tx.branch_heads.forget(service)
+    await tx.git_pushes.settle(await tx.git_pushes.pending(service), PushResult.AUTO_DEPLOY_OFF)
     await tx.work.done(claim)
 
 
-async def _deploy_if_new(ctx: Context, claim: Claim, service: Row, source: GitSource, head: str) -> str:
+class BranchLook(NamedTuple):
+    """What a look at the branch of a service has found."""
+
+    claim: Claim
+    service: Row
+    branch: str
+    head: str
+    pending: Sequence[GitPushRow]
+    """The pushes that came to a webhook before the look."""
+
+    async def record(self, tx: Tx, result: PushResult) -> None:
+        await record_look(tx, self.service, self.pending, LookedAt(self.branch, self.head, result))
+
+
+async def _deploy_if_new(ctx: Context, look: BranchLook, source: GitSource) -> str:
     """Deploys a commit that is new and changes a watched path. Returns a log line; empty if there is nothing
     to log."""
+    service, head = look.service, look.head
     seen = await _find_seen(ctx.store.reads, service)
     if head == seen:
+        if look.pending:
+            await ctx.store.write(lambda tx: look.record(tx, PushResult.ALREADY_KNOWN))
         return ""
     filters = await _read_filters(ctx.store.reads, service)
     is_watched = not seen or await _changes_watched(ctx, source, filters, seen, head)
 
     async def change(tx: Tx) -> str:
-        await fence(tx, claim)
+        await fence(tx, look.claim)
         current = await tx.resources.get(service.id)
         if current is None or current.tag != service.tag or await _read_filters(tx, service) != filters:
             return ""  # the settings changed meanwhile
@@ -126,6 +159,7 @@ async def _deploy_if_new(ctx: Context, claim: Claim, service: Row, source: GitSo
         if step is CommitStep.WAIT:
             return ""
         await tx.branch_heads.note(service.id, head)
+        await look.record(tx, PushResult.NO_WATCHED_PATH if not is_watched else _RESULTS[step])
         if step is CommitStep.DEPLOY:
             kind = ctx.kinds[service.family]
             version = kind.new_commit(service, head)
@@ -156,7 +190,7 @@ async def _choose_step(tx: Tx, service: str, seen: str, head: str) -> CommitStep
         if not (details := particulars(deployment)).command
     ]
     if not past or past[0][0].action not in RELEASES | BUILDS:
-        return CommitStep.NOTE
+        return CommitStep.NOT_RUNNING
     if any(_is_of(details, head) for details in _since_seen([details for _, details in past], seen)):
         return CommitStep.NOTE
     if any(row.status in OPEN and row.action in BUILDS and not details.commit_id for row, details in past):

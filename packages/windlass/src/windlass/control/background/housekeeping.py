@@ -51,6 +51,8 @@ async def sweep(ctx: Context, claim: Claim) -> None:
         await tx.budgets.sweep(tx.now - 2 * HOUR)
         await tx.deliveries.sweep(tx.now - KEPT)
         await tx.receivers.sweep()
+        await tx.git_webhooks.sweep()
+        await tx.git_pushes.sweep()
         await tx.browser_sessions.sweep()
         await tx.people.sweep(PEOPLE, tx.now - DAY)
         await tx.work.reschedule(claim, tx.now + HOUR)

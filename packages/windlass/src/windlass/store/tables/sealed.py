@@ -71,6 +71,7 @@ PLAN: Final = SealedColumn(
 )
 OUTPUTS: Final = SealedColumn("job_output", "sealed", ("job",), ("org", "job", ":outputs"))
 SECOND_FACTOR: Final = SealedColumn("second_factor", "sealed", ("person",), ("person", ":second factor"))
+GIT_WEBHOOK: Final = SealedColumn("git_webhook", "sealed", ("id",), ("org", "id", ":git webhook"))
 COLUMNS: Final = (
     RESOURCE,
     DEPLOYMENT,
@@ -82,6 +83,7 @@ COLUMNS: Final = (
     PLAN,
     OUTPUTS,
     SECOND_FACTOR,
+    GIT_WEBHOOK,
 )
 
 

@@ -1,0 +1,128 @@
+"""The addresses to which git servers send pushes.
+
+They need no token: a delivery is signed with the secret of the webhook. An unknown address and a wrong
+signature get the same answer. The bodies are hashed as they arrive, and do not count against the budget of
+the sender's address, because one address sends for all repositories of a git server.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Final
+
+from windlass.api.answers import HttpAnswer
+from windlass.api.callers import Callers
+from windlass.api.requests import Receive, Request
+from windlass.api.wrong_paths import not_allowed
+from windlass.base.errors import Invalid, TooLarge, Unauthorized
+from windlass.control.context.call import encode
+from windlass.control.context.context import Context
+from windlass.control.records.git_webhooks import PATH, is_webhook_id, secret_of
+from windlass.control.services.push_intake import KEPT, LARGEST, SMALL, PushIntake, TakenDelivery, result_of
+from windlass.core.words.git_pushes import SENTENCES, PushResult
+from windlass.sources.git_servers.payloads import (
+    DeliveryHead,
+    EventKind,
+    PushedBranch,
+    read_head,
+    read_pushes,
+)
+from windlass.sources.git_servers.signatures import SignatureCheck, SignatureVerdict
+from windlass.store.tables.git_webhooks import GitWebhookRow
+
+_ALLOW: Final = "POST"
+_FORM: Final = b"application/x-www-form-urlencoded"
+_REFUSAL: Final = (
+    "Check address and secret of the webhook: there is none here, or its signature does not match"
+)
+_RESULTS: Final = {
+    SignatureVerdict.WRONG: PushResult.WRONG_SIGNATURE,
+    SignatureVerdict.MISSING: PushResult.NO_SIGNATURE,
+}
+
+
+class GitWebhookRequests:
+    def __init__(self, ctx: Context, callers: Callers) -> None:
+        self._ctx, self._callers = ctx, callers
+        self._intake = PushIntake(ctx)
+
+    def has(self, path: str) -> bool:
+        return path.startswith(PATH)
+
+    async def answer(self, request: Request, receive: Receive) -> HttpAnswer:
+        request.operation = "receiveGitWebhook"
+        if request.method != "POST":
+            self._callers.count_failure(request)
+            raise not_allowed(request.method, _ALLOW)
+        webhook = await self._find(request.path.removeprefix(PATH))
+        if webhook is None:
+            self._callers.count_failure(request)
+            raise Unauthorized(_REFUSAL)
+        self._callers.exempt(request)
+        with self._intake.place(webhook.id):
+            return await self._take(request, receive, webhook)
+
+    async def _find(self, id: str) -> GitWebhookRow | None:
+        return await self._ctx.store.reads.git_webhooks.get(id) if is_webhook_id(id) else None
+
+    async def _take(self, request: Request, receive: Receive, webhook: GitWebhookRow) -> HttpAnswer:
+        head = read_head(request.headers)
+        check = SignatureCheck(request.headers, secret_of(self._ctx, webhook).encode())
+        body, is_whole = b"", False
+        if not check.is_decided:
+            with ExitStack() as places:
+                body, is_whole = await self._receive(request, receive, webhook, check, places)
+        verdict = check.verdict()
+        if verdict is not SignatureVerdict.RIGHT:
+            await self._intake.store(TakenDelivery(webhook, head, _RESULTS[verdict]))
+            raise Unauthorized(_REFUSAL)
+        pushes = await self._store(request, webhook, head, body, is_whole=is_whole)
+        result = result_of(head.kind, pushes)
+        status = 202 if result is PushResult.RECEIVED else 200
+        return HttpAnswer(status, encode({"result": result, "message": SENTENCES[result]}))
+
+    async def _store(
+        self, request: Request, webhook: GitWebhookRow, head: DeliveryHead, body: bytes, *, is_whole: bool
+    ) -> list[PushedBranch]:
+        is_form = request.headers.get(b"content-type", b"").startswith(_FORM)
+        is_push = head.kind is EventKind.PUSH
+        pushes = [*read_pushes(body, is_form=is_form, is_whole=is_whole)] if is_push else []
+        result = result_of(head.kind, pushes)
+        for number, push in enumerate(pushes or [PushedBranch("", "")]):
+            # A delivery of Bitbucket may contain several branches, which are different pushes.
+            part = head._replace(id=f"{head.id}:{number}") if number and head.id else head
+            await self._intake.store(TakenDelivery(webhook, part, result, push))
+        return pushes
+
+    async def _receive(
+        self,
+        request: Request,
+        receive: Receive,
+        webhook: GitWebhookRow,
+        check: SignatureCheck,
+        places: ExitStack,
+    ) -> tuple[bytes, bool]:
+        """Receives and hashes a body. Returns its beginning, and whether that is the whole body."""
+        announced = request.headers.get(b"content-length")
+        if announced is not None and int(announced) > LARGEST:
+            raise _too_large()
+        kept, length, is_large = bytearray(), 0, False
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Invalid("The request ended before its body did")
+            data = message.get("body", b"")
+            check.feed(data)
+            length += len(data)
+            if length > LARGEST:
+                raise _too_large()
+            if length > SMALL and not is_large:
+                is_large = True
+                places.enter_context(self._intake.large_place(webhook.id))
+            kept += data[: KEPT - len(kept)]
+            if not message.get("more_body", False):
+                return bytes(kept), length == len(kept)
+
+
+def _too_large() -> TooLarge:
+    return TooLarge(f"The body is larger than {LARGEST} bytes", {"connection": "close"})

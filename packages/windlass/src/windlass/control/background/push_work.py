@@ -1,0 +1,74 @@
+"""Passes the pushes that came to a webhook on to the services of the repository: the branch of each service
+that it may concern is looked at now, instead of at the next regular look.
+
+This is the only effect of a webhook. What is deployed is decided by the look, from what the repository says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from windlass.base import ids
+from windlass.control.context.context import Context
+from windlass.control.deploying.ledger import fence
+from windlass.control.records.branch_watches import watch_branch
+from windlass.control.records.git_webhooks import webhook_of_work
+from windlass.control.services.git_webhooks import services_of_repository
+from windlass.core.words.git_pushes import PushResult
+from windlass.store import Claim, Row, Tx
+from windlass.store.tables.git_pushes import GitPushRow
+from windlass.store.tables.git_webhooks import GitWebhookRow
+
+
+async def pass_on_pushes(ctx: Context, claim: Claim) -> None:
+    reads = ctx.store.reads
+    webhook = await reads.git_webhooks.get(webhook_of_work(claim.id))
+    if webhook is None:
+        await ctx.store.write(lambda tx: tx.work.done(claim))
+        return
+    waiting = await reads.git_pushes.waiting(webhook.id)
+    services = await services_of_repository(ctx, reads, webhook.org, webhook.repository)
+    rows = [*_rows_of(ctx, webhook, waiting, services)]
+
+    async def change(tx: Tx) -> None:
+        await fence(tx, claim)
+        await tx.git_pushes.settle(waiting, PushResult.PASSED_ON if services else PushResult.NO_SERVICE)
+        await tx.git_pushes.add(rows)
+        concerned = {row.service for row in rows if row.result == PushResult.RECEIVED}
+        for service in services:
+            if service.id in concerned:
+                await watch_branch(tx, service.id, service.org, service.parent, tx.now)
+        await tx.work.done(claim)
+
+    await ctx.store.write(change)
+
+
+def _rows_of(
+    ctx: Context, webhook: GitWebhookRow, waiting: Sequence[GitPushRow], services: Sequence[Row]
+) -> Iterator[GitPushRow]:
+    """Yields what each push means for each service: only the newest push of a branch is looked at."""
+    newest = {push.branch: push for push in waiting}
+    for push in newest.values():
+        for service in services:
+            yield GitPushRow(
+                ids.new_id(),
+                webhook.id,
+                service.id,
+                push.delivery,
+                push.arrived,
+                push.event,
+                push.branch,
+                push.commit_id,
+                _result_for(ctx, service, push),
+                times=sum(other.times for other in waiting if other.branch == push.branch),
+            )
+
+
+def _result_for(ctx: Context, service: Row, push: GitPushRow) -> PushResult:
+    kind = ctx.kinds[service.family]
+    repository = kind.repository(service)
+    if not kind.deploys_new_commits(service):
+        return PushResult.AUTO_DEPLOY_OFF
+    # Without a branch, the service follows the default branch, which the look finds out.
+    is_other = push.branch and repository and repository.branch and repository.branch != push.branch
+    return PushResult.OTHER_BRANCH if is_other else PushResult.RECEIVED

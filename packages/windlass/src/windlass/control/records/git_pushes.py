@@ -1,0 +1,40 @@
+"""Records what a look at a branch meant for the pushes that it was for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from windlass.base import ids
+from windlass.core.words.git_pushes import PushResult
+from windlass.store import Row, Tx
+from windlass.store.tables.git_pushes import GitPushRow
+
+_TOLD: Final = frozenset({PushResult.DEPLOYED, PushResult.NO_WATCHED_PATH, PushResult.NOT_RUNNING})
+"""Results of looks that are recorded even if no webhook has announced the commit."""
+
+
+class LookedAt(NamedTuple):
+    branch: str
+    head: str
+    result: PushResult
+
+
+async def record_look(tx: Tx, service: Row, pending: Sequence[GitPushRow], look: LookedAt) -> None:
+    """Sets the results of the pushes that were there before the look. A commit that none of them announced
+    was found by looking."""
+    elsewhere = [push for push in pending if push.branch not in {"", look.branch}]
+    here = [push for push in pending if push.branch in {"", look.branch}]
+    of_head = [push for push in here if push.commit_id in {"", look.head}]
+    others = [push for push in here if push.commit_id not in {"", look.head}]
+    await tx.git_pushes.settle(of_head[:1], look.result)
+    # The newest push has caused what was done; earlier ones announced the same commit.
+    await tx.git_pushes.settle(of_head[1:], PushResult.ALREADY_KNOWN)
+    await tx.git_pushes.settle(others, PushResult.OTHER_COMMIT, f"it is at {look.head[:12]}")
+    await tx.git_pushes.settle(elsewhere, PushResult.OTHER_BRANCH)
+    if not of_head and look.result in _TOLD:
+        webhook = others[0].webhook if others else ""
+        row = GitPushRow(
+            ids.new_id(), webhook, service.id, "", tx.now, "", look.branch, look.head, look.result
+        )
+        await tx.git_pushes.add([row])

@@ -1,0 +1,136 @@
+"""The webhook of a service's repository, and the account of its pushes."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from windlass.base.clock import stamp
+from windlass.base.errors import Conflict
+from windlass.control.context.call import Call, Reply, encode, reads, results, writes
+from windlass.control.context.context import Context
+from windlass.control.records.deployments import name_of
+from windlass.control.records.git_webhooks import address_of, find_or_add_webhook, renew_secret
+from windlass.control.records.recording import emit_asked
+from windlass.control.request.paths import target
+from windlass.core.declare.document import Document
+from windlass.core.words.events import Event
+from windlass.core.words.git_pushes import FOUND_BY_LOOKING, SENTENCES, PushResult
+from windlass.sources.git import GitError
+from windlass.sources.git_servers.repositories import repository_key
+from windlass.store import Reads, Row, Tx
+from windlass.store.tables.git_pushes import KEPT, GitPushRow
+from windlass.store.tables.git_webhooks import GitWebhookRow
+
+_LOCAL: Final = "localhost"
+
+
+async def services_of_repository(ctx: Context, source: Reads, org: str, repository: str) -> list[Row]:
+    """Returns the services of an organization that are built from a repository."""
+    return [
+        row
+        for family in ctx.kinds
+        for row in await source.resources.of_org(org, family)
+        if key_of_service(ctx, row) == repository
+    ]
+
+
+def key_of_service(ctx: Context, service: Row) -> str:
+    """Returns the key of a service's repository; empty without one."""
+    repository = ctx.kinds[service.family].repository(service)
+    if repository is None or not repository.url:
+        return ""
+    try:
+        return repository_key(repository.url)
+    except GitError:
+        return ""
+
+
+def require_repository(ctx: Context, service: Row) -> str:
+    if key := key_of_service(ctx, service):
+        return key
+    raise Conflict(f"Choose a service that is built from a repository: {name_of(service)} has none")
+
+
+@reads("service.gitWebhook")
+async def read_webhook(ctx: Context, call: Call) -> Reply:
+    service = await target(ctx.store.reads, call)
+    repository = require_repository(ctx, service)
+    webhook = await ctx.store.reads.git_webhooks.of_repository(service.org, repository)
+    return Reply(encode(_shown_webhook(ctx, repository, webhook)))
+
+
+@writes("service.renewGitWebhook")
+async def renew_webhook(ctx: Context, tx: Tx, call: Call) -> Reply:
+    service = await target(tx, call)
+    repository = require_repository(ctx, service)
+    webhook = await find_or_add_webhook(ctx, tx, service.org, repository)
+    secret = await renew_secret(ctx, tx, webhook)
+    await emit_asked(ctx, tx, Event.GIT_WEBHOOK_RENEWED, service, call, {"repository": repository})
+    return Reply(encode({**_shown_webhook(ctx, repository, webhook), "secret": secret}))
+
+
+@writes("service.removeGitWebhook")
+async def remove_webhook(ctx: Context, tx: Tx, call: Call) -> Reply:
+    service = await target(tx, call)
+    repository = require_repository(ctx, service)
+    webhook = await tx.git_webhooks.of_repository(service.org, repository)
+    if webhook is not None:
+        await tx.git_webhooks.forget(webhook.id)
+        await tx.git_pushes.forget_webhook(webhook.id)
+    await emit_asked(ctx, tx, Event.GIT_WEBHOOK_REMOVED, service, call, {"repository": repository})
+    return Reply()
+
+
+def _shown_webhook(ctx: Context, repository: str, webhook: GitWebhookRow | None) -> Document:
+    shown: Document = {"repository": repository, "events": ["push"], "content_type": "application/json"}
+    if webhook is not None:
+        shown |= {"url": address_of(ctx, webhook), "created_at": stamp(webhook.created)}
+    if warning := unreachable_address(ctx):
+        shown["warning"] = warning
+    return shown
+
+
+def unreachable_address(ctx: Context) -> str:
+    """Returns why a git server elsewhere cannot reach this server; empty if nothing is known against it."""
+    host = urlsplit(ctx.settings.url).hostname or ""
+    try:
+        is_local = not ip_address(host).is_global
+    except ValueError:
+        is_local = host == _LOCAL or host.endswith(f".{_LOCAL}")
+    if not is_local:
+        return ""
+    return (
+        f"Set public_url to the address under which the git server reaches Windlass: {ctx.settings.url} is "
+        "an address of this machine or its network alone"
+    )
+
+
+@reads("service.gitPush")
+async def list_pushes(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    service = await target(source, call)
+    repository = key_of_service(ctx, service)
+    webhook = await source.git_webhooks.of_repository(service.org, repository) if repository else None
+    rows = await source.git_pushes.of_service(service.id, webhook.id if webhook else "", KEPT)
+    return Reply(results([encode(_shown_push(row)) for row in rows]))
+
+
+def _shown_push(row: GitPushRow) -> Document:
+    sentence = SENTENCES[row.result]
+    notes = [row.note] if row.note else []
+    if not row.webhook:
+        notes.append(FOUND_BY_LOOKING)
+    return {
+        # Rows that count deliveries of one kind have no id of their own.
+        "id": row.id if ":" not in row.id else row.webhook,
+        "arrived_at": stamp(row.arrived),
+        "found_by": "WEBHOOK" if row.webhook else "LOOKING",
+        "event": row.event,
+        "branch": row.branch,
+        "commit_id": row.commit_id,
+        "result": PushResult(row.result).value,
+        "message": f"{sentence} ({'; '.join(notes)})" if notes else sentence,
+        "times": row.times,
+    }

@@ -1,0 +1,179 @@
+"""Takes deliveries of git servers: what came is stored in batches, and passed on to the services as work.
+
+Anyone who knows the address of a webhook can send to it. So the number of deliveries in progress is limited
+in total and for each webhook, and so are large bodies, of which more is kept in memory. Deliveries that are
+stored together and have the same meaning are one row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from windlass.base import ids
+from windlass.base.clock import SECOND
+from windlass.base.errors import TooMany
+from windlass.control.context.context import Context
+from windlass.control.records.git_webhooks import PUSH_WORK, work_of
+from windlass.core.words.git_pushes import PushResult
+from windlass.sources.git_servers.payloads import DeliveryHead, EventKind, PushedBranch
+from windlass.store import Tx
+from windlass.store.tables.git_pushes import GitPushRow
+from windlass.store.tables.git_webhooks import GitWebhookRow
+
+LARGEST: Final = 25 * 1024 * 1024
+"""The largest body. GitHub sends none that is larger."""
+SMALL: Final = 64 * 1024
+KEPT: Final = 1024 * 1024
+"""How much of a large body is kept in memory. The rest is hashed as it arrives."""
+AT_ONCE, AT_ONCE_OF_ONE = 512, 256
+"""The number of deliveries in progress: in total, and of one webhook."""
+LARGE_AT_ONCE, LARGE_AT_ONCE_OF_ONE = 32, 8
+QUIET: Final = 1 * SECOND
+"""The time between two looks at the branches of a repository. A first push is passed on at once."""
+_MOST_REMEMBERED: Final = 10_000
+_COUNTED: Final = frozenset({PushResult.WRONG_SIGNATURE, PushResult.NO_SIGNATURE, PushResult.OTHER_EVENT})
+"""Results whose deliveries are counted in one row of the webhook, so that they displace no others."""
+
+
+class TakenDelivery(Struct, frozen=True):
+    webhook: GitWebhookRow
+    head: DeliveryHead
+    result: PushResult
+    push: PushedBranch = PushedBranch("", "")
+
+    @property
+    def row(self) -> GitPushRow:
+        is_counted = self.result in _COUNTED
+        is_signed = self.result not in {PushResult.WRONG_SIGNATURE, PushResult.NO_SIGNATURE}
+        return GitPushRow(
+            f"{self.webhook.id}:{self.result}" if is_counted else ids.new_id(),
+            self.webhook.id,
+            "",
+            self.head.id if is_signed and not is_counted else "",
+            0,
+            self.head.event if is_signed else "?",
+            self.push.branch,
+            self.push.commit,
+            self.result,
+        )
+
+
+class _DeliveryBatch(Struct):
+    """Deliveries that are stored in one change."""
+
+    deliveries: list[TakenDelivery] = field(default_factory=list)
+    task: asyncio.Task[None] | None = None
+
+
+class PushIntake:
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._in_progress: Counter[str] = Counter()
+        self._large: Counter[str] = Counter()
+        self._open: _DeliveryBatch | None = None
+        """The batch that is stored next."""
+        self._storing = asyncio.Lock()
+        self._passed_on: dict[str, int] = {}
+        """When the pushes of a webhook are passed on next, or were last."""
+
+    @contextmanager
+    def place(self, webhook: str) -> Iterator[None]:
+        """Counts a delivery in progress. Raises TooMany if there are too many."""
+        with _counted(self._in_progress, webhook, AT_ONCE, AT_ONCE_OF_ONE):
+            yield
+
+    @contextmanager
+    def large_place(self, webhook: str) -> Iterator[None]:
+        with _counted(self._large, webhook, LARGE_AT_ONCE, LARGE_AT_ONCE_OF_ONE):
+            yield
+
+    async def store(self, delivery: TakenDelivery) -> None:
+        """Stores a delivery, together with all that wait. Returns once it is stored."""
+        batch = self._open
+        if batch is None:
+            batch = self._open = _DeliveryBatch()
+            batch.task = asyncio.create_task(self._store_batch(batch))
+        batch.deliveries.append(delivery)
+        assert batch.task is not None
+        await asyncio.shield(batch.task)
+
+    async def _store_batch(self, batch: _DeliveryBatch) -> None:
+        async with self._storing:
+            self._open = None
+            await self._ctx.store.write(partial(self._write, deliveries=batch.deliveries))
+
+    async def _write(self, tx: Tx, deliveries: Sequence[TakenDelivery]) -> None:
+        fresh = [
+            delivery
+            for delivery in deliveries
+            if delivery.result in _COUNTED
+            or not await tx.git_pushes.is_repeated(delivery.webhook.id, delivery.head.id)
+        ]
+        await tx.git_pushes.add([replace(row, arrived=tx.now) for row in _merged(fresh)])
+        for webhook in {delivery.webhook for delivery in fresh if delivery.result is PushResult.RECEIVED}:
+            due = self._due(webhook.id, tx.now)
+            await tx.work.schedule(PUSH_WORK, work_of(webhook.id), due, webhook.org)
+        providers = {
+            delivery.webhook.id: delivery.head.provider
+            for delivery in fresh
+            if delivery.result in {PushResult.RECEIVED, PushResult.PING}
+            and delivery.head.provider != delivery.webhook.provider
+        }
+        for id, provider in providers.items():
+            await tx.git_webhooks.set_provider(id, provider)
+
+    def _due(self, webhook: str, now: int) -> int:
+        due = max(now, self._passed_on.get(webhook, 0) + QUIET)
+        if due > now:
+            return due
+        if len(self._passed_on) >= _MOST_REMEMBERED:
+            self._passed_on = {id: at for id, at in self._passed_on.items() if at + QUIET > now}
+        self._passed_on[webhook] = now
+        return now
+
+
+def result_of(kind: EventKind, pushes: Sequence[PushedBranch]) -> PushResult:
+    """Returns the first result of a signed delivery."""
+    match kind:
+        case EventKind.PUSH:
+            return PushResult.RECEIVED if pushes else PushResult.NO_BRANCH
+        case EventKind.TAG:
+            return PushResult.NO_BRANCH
+        case EventKind.PING:
+            return PushResult.PING
+        case EventKind.OTHER:
+            return PushResult.OTHER_EVENT
+
+
+def _merged(deliveries: Sequence[TakenDelivery]) -> list[GitPushRow]:
+    """Returns the rows of deliveries: one for each webhook, branch and result, with the newest commit."""
+    rows: dict[tuple[str, str, str], GitPushRow] = {}
+    for delivery in deliveries:
+        row = delivery.row
+        key = (row.webhook, row.branch, row.result)
+        before = rows.pop(key, None)
+        rows[key] = replace(row, times=before.times + 1) if before else row
+    return [*rows.values()]
+
+
+@contextmanager
+def _counted(counter: Counter[str], webhook: str, most: int, most_of_one: int) -> Iterator[None]:
+    if counter.total() >= most or counter[webhook] >= most_of_one:
+        raise TooMany(
+            "Send it again in a few seconds: too many deliveries are in progress", {"retry-after": "5"}
+        )
+    counter[webhook] += 1
+    try:
+        yield
+    finally:
+        counter[webhook] -= 1
+        if not counter[webhook]:
+            del counter[webhook]

@@ -1,0 +1,162 @@
+"""Reads deliveries of git servers: the kind of event, and for a push its branches and commits.
+
+A payload is only a hint. A branch that cannot be read is empty, and stands for every branch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
+from typing import Final, NamedTuple
+from urllib.parse import parse_qs
+
+from msgspec import Struct, field
+
+from windlass.base.foreign_json import BadJson, read_json
+
+GITHUB, GITLAB, GITEA, BITBUCKET = "GITHUB", "GITLAB", "GITEA", "BITBUCKET"
+MOST_PUSHES: Final = 50
+_EVENTS: Final = (
+    # Gitea and Forgejo also send the header of GitHub.
+    (b"x-forgejo-event", GITEA),
+    (b"x-gitea-event", GITEA),
+    (b"x-gitlab-event", GITLAB),
+    (b"x-event-key", BITBUCKET),
+    (b"x-github-event", GITHUB),
+)
+_IDS: Final = (
+    b"x-forgejo-delivery",
+    b"x-gitea-delivery",
+    b"x-github-delivery",
+    b"idempotency-key",
+    b"x-gitlab-event-uuid",
+    b"x-request-uuid",
+    b"x-request-id",
+)
+_PUSHES: Final = {"push", "Push Hook", "repo:push", "repo:refs_changed"}
+_TAGS: Final = {"Tag Push Hook"}
+_PINGS: Final = {"ping", "diagnostics:ping"}
+_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 :_.{}-]{0,99}\Z")
+_COMMIT: Final = re.compile(r"[0-9a-f]{7,64}\Z")
+_NOTHING: Final = re.compile(r"0{40,64}\Z")
+_HEADS: Final = "refs/heads/"
+_LONGEST_BRANCH: Final = 255
+_REF: Final = re.compile(rb'"ref"\s*:\s*"(refs/(?:heads|tags)/[^"\\]{1,255})"')
+_AFTER: Final = re.compile(rb'"after"\s*:\s*"([0-9a-f]{40,64})"')
+
+
+class EventKind(Enum):
+    PUSH = auto()
+    TAG = auto()
+    PING = auto()
+    OTHER = auto()
+
+
+class DeliveryHead(NamedTuple):
+    """What the headers of a delivery say."""
+
+    provider: str
+    event: str
+    kind: EventKind
+    id: str
+
+
+class PushedBranch(NamedTuple):
+    branch: str
+    commit: str
+
+
+class _Target(Struct):
+    hash: str = ""
+
+
+class _BitbucketRef(Struct):
+    type: str = ""
+    name: str = ""
+    target: _Target = field(default_factory=_Target)
+
+
+class _ServerRef(Struct):
+    id: str = ""
+
+
+class _BitbucketChange(Struct):
+    new: _BitbucketRef | None = None
+    ref: _ServerRef | None = None
+    to_hash: str = field(default="", name="toHash")
+
+
+class _BitbucketPush(Struct):
+    changes: list[_BitbucketChange] = []
+
+
+class _Payload(Struct):
+    ref: str = ""
+    after: str = ""
+    push: _BitbucketPush | None = None
+    changes: list[_BitbucketChange] = []
+
+
+def read_head(headers: Mapping[bytes, bytes]) -> DeliveryHead:
+    for name, provider in _EVENTS:
+        if name in headers:
+            event = headers[name].decode("latin-1")
+            event = event if _WORD.match(event) else "?"
+            return DeliveryHead(provider, event, _kind(event), _delivery_id(headers))
+    return DeliveryHead("", "?", EventKind.OTHER, _delivery_id(headers))
+
+
+def _kind(event: str) -> EventKind:
+    kinds = ((_PUSHES, EventKind.PUSH), (_TAGS, EventKind.TAG), (_PINGS, EventKind.PING))
+    return next((kind for events, kind in kinds if event in events), EventKind.OTHER)
+
+
+def _delivery_id(headers: Mapping[bytes, bytes]) -> str:
+    sent = next((headers[name] for name in _IDS if headers.get(name)), b"").decode("latin-1")
+    return sent if _WORD.match(sent) else ""
+
+
+def read_pushes(body: bytes, *, is_form: bool, is_whole: bool) -> Sequence[PushedBranch]:
+    """Returns the pushed branches with their commits; empty if only tags were pushed or branches removed.
+
+    `is_form`: GitHub sends JSON inside a form, unless told otherwise. `is_whole`: whether `body` is the whole
+    body, and not its beginning.
+    """
+    if is_form and is_whole:
+        values = parse_qs(body.decode("latin-1"), encoding="utf-8", max_num_fields=10).get("payload")
+        body = values[0].encode() if values else b""
+    if is_whole:
+        try:
+            return _pushes_in(read_json(body, _Payload))
+        except (BadJson, ValueError):
+            return [PushedBranch("", "")]
+    ref, after = _REF.search(body), _AFTER.search(body)
+    if ref is None or is_form:
+        return [PushedBranch("", "")]
+    name = ref[1].decode("utf-8", "replace")
+    return _of_ref(name, after[1].decode() if after else "")
+
+
+def _pushes_in(payload: _Payload) -> Sequence[PushedBranch]:
+    changes = payload.push.changes if payload.push else payload.changes
+    if changes:
+        return [push for change in changes[:MOST_PUSHES] for push in _of_change(change)]
+    return _of_ref(payload.ref, payload.after) if payload.ref else [PushedBranch("", "")]
+
+
+def _of_change(change: _BitbucketChange) -> Sequence[PushedBranch]:
+    if change.ref is not None:
+        return _of_ref(change.ref.id, change.to_hash)
+    if change.new is None or change.new.type not in {"branch", "named_branch"}:
+        return []
+    return _of_ref(f"{_HEADS}{change.new.name}", change.new.target.hash)
+
+
+def _of_ref(ref: str, commit: str) -> Sequence[PushedBranch]:
+    if not ref.startswith(_HEADS) or _NOTHING.match(commit):
+        return []
+    branch = ref.removeprefix(_HEADS)
+    if len(branch) > _LONGEST_BRANCH or not branch.isprintable():
+        return [PushedBranch("", "")]
+    return [PushedBranch(branch, commit if _COMMIT.match(commit) else "")]
