@@ -62,10 +62,11 @@ def serves(by: Authority, name: str) -> ssl.SSLContext:
     return context
 
 
-def write_pair(by: Authority, name: str, *addresses: str) -> tuple[Path, Path]:
-    """Writes a certificate for these addresses, or of a client, and its key; returns both files."""
+def write_pair(by: Authority, name: str, *hosts: str) -> tuple[Path, Path]:
+    """Writes a certificate for these names and addresses, or of a client, and its key; returns both
+    files."""
     key = ec.generate_private_key(ec.SECP256R1())
-    names: list[x509.GeneralName] = [x509.IPAddress(ip_address(address)) for address in addresses]
+    names = [host_name(host) for host in hosts]
     made = by.signed(named(name), key, x509.SubjectAlternativeName(names or [x509.DNSName(name)]))
     certificate, secret = by.folder / f"{name}-cert.pem", by.folder / f"{name}-key.pem"
     certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
@@ -75,6 +76,13 @@ def write_pair(by: Authority, name: str, *addresses: str) -> tuple[Path, Path]:
         )
     )
     return certificate, secret
+
+
+def host_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def named(name: str) -> x509.Name:
