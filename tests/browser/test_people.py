@@ -40,7 +40,7 @@ def join(page: Page, link: str, name: str) -> None:
 def sign_in(page: Page, email: str, password: str) -> None:
     page.get_by_label("E-mail").fill(email)
     page.get_by_label("Password", exact=True).fill(password)
-    page.locator("form").first.get_by_role("button", name="Sign in").click()
+    page.locator("form").first.get_by_role("button", name="Sign in", exact=True).click()
 
 
 def test_two_people_join_by_links_and_one_forgets_the_password(
@@ -145,10 +145,10 @@ def test_a_person_with_a_lost_second_factor_gets_in_with_a_recovery_code_or_an_a
 
     sign_in(page, "rosa@example.com", PASSWORD)
     page.get_by_label("Code").fill("not a code")
-    page.locator("form").first.get_by_role("button", name="Sign in").click()
+    page.locator("form").first.get_by_role("button", name="Sign in", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("Check the code")
     page.get_by_label("Code").fill(codes[0])
-    page.locator("form").first.get_by_role("button", name="Sign in").click()
+    page.locator("form").first.get_by_role("button", name="Sign in", exact=True).click()
     expect(page.locator(".who")).to_have_text("rosa@example.com")
 
     admin.goto(f"{server.url}/console/organization/{server.org}/member")

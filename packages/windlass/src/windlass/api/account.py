@@ -10,12 +10,16 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
 from urllib.parse import parse_qs
 
+import msgspec
 from msgspec import Meta
 
 from windlass.api.account_document import (
     ANSWER,
     BROWSER_SESSION,
     LINK,
+    PASSKEY,
+    PASSKEY_CHALLENGE,
+    PASSKEYS,
     PASSWORD,
     PASSWORD_LINK,
     PASSWORD_RESET,
@@ -49,8 +53,15 @@ from windlass.control.people.browser_sessions import (
     open_with_link,
     sessions_of,
 )
+from windlass.control.people.passkey_sign_in import PasskeySignIn
+from windlass.control.people.passkeys import PasskeyAnswer, Passkeys, origin_of_passkeys
 from windlass.control.people.password_hashes import LONGEST
-from windlass.control.people.password_sign_in import NextStep, PasswordSignIn, SignedIn
+from windlass.control.people.password_sign_in import (
+    NextStep,
+    PasswordSignIn,
+    SecondProof,
+    SignedIn,
+)
 from windlass.control.people.provider_protocol import SignInFailed, shown_providers
 from windlass.control.people.sign_in import ProviderAnswer, SignIn
 from windlass.core.access import Actor
@@ -67,6 +78,25 @@ _Password = Annotated[str, Meta(max_length=LONGEST)]
 _Name = Annotated[str, Meta(max_length=255)]
 
 
+_Base64 = Annotated[str, Meta(max_length=16_384)]
+
+
+class SentPasskey(Spec):
+    """What an authenticator has answered, in Base64url, with the challenge as it was sent."""
+
+    challenge: _Base64
+    credential: _Base64
+    client_data: _Base64
+    attestation: _Base64 = ""
+    authenticator_data: _Base64 = ""
+    signature: _Base64 = ""
+
+
+class NewPasskey(Spec):
+    passkey: SentPasskey
+    name: _Name = ""
+
+
 class SignInCode(Spec):
     """The body of a request that opens a browser session. Without a code and a password, the request must
     carry an API token."""
@@ -75,6 +105,7 @@ class SignInCode(Spec):
     email: _Address = ""
     password: _Password = ""
     second_factor: _Code = ""
+    passkey: SentPasskey | None = None
 
 
 class LinkCode(Spec):
@@ -86,6 +117,7 @@ class UsedLink(Spec):
     password: _Password
     name: _Name = ""
     second_factor: _Code = ""
+    passkey: SentPasskey | None = None
 
 
 class PresentPassword(Spec):
@@ -113,7 +145,9 @@ class AccountRequests:
     def __init__(self, ctx: Context, callers: Callers, authenticator: Authenticator) -> None:
         self._ctx, self._callers = ctx, callers
         self._sign_in = SignIn(ctx, authenticator)
-        self._passwords = PasswordSignIn(ctx, authenticator)
+        passkeys = Passkeys(ctx)
+        self._passwords = PasswordSignIn(ctx, authenticator, passkeys)
+        self._passkeys = PasskeySignIn(ctx, authenticator, passkeys, self._passwords)
         self._cookies = Cookies(ctx.settings.url)
         self._routes: dict[str, dict[str, tuple[str, Answering]]] = {
             "/account": {
@@ -130,6 +164,15 @@ class AccountRequests:
                 "PUT": ("confirmSecondFactor", self._confirm_factor),
                 "DELETE": ("removeSecondFactor", self._remove_factor),
             },
+            PASSKEYS: {
+                "POST": ("beginPasskey", self._begin_passkey),
+                "PUT": ("addPasskey", self._add_passkey),
+            },
+            PASSKEY: {
+                "PATCH": ("renamePasskey", self._rename_passkey),
+                "DELETE": ("removePasskey", self._remove_passkey),
+            },
+            PASSKEY_CHALLENGE: {"POST": ("askForPasskey", self._ask_for_passkey)},
             PASSWORD_RESET: {"POST": ("askForPasswordReset", self._ask_for_reset)},
             BROWSER_SESSION: {
                 "GET": ("listBrowserSessions", self._list_sessions),
@@ -214,6 +257,8 @@ class AccountRequests:
 
     async def _open_session(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
         sent = await self._sent_by_page(request, receive, SignInCode)
+        if sent.passkey is not None and not sent.email:
+            return await self._open_with_passkey(request, sent, sent.passkey)
         if sent.email or sent.password:
             return await self._open_with_password(request, sent)
         if not sent.code:
@@ -269,7 +314,7 @@ class AccountRequests:
         browser = read_browser(self._ctx, self._cookies.known_of(request))
         client = subject_of_address(request.client)
         opened = await self._passwords.sign_in(
-            sent.email, sent.password, sent.second_factor, client, browser, request.source
+            sent.email, sent.password, _second_of(sent), client, browser, request.source
         )
         return self._signed_in_with_password(request, opened, browser, "password")
 
@@ -293,7 +338,7 @@ class AccountRequests:
         browser = read_browser(self._ctx, self._cookies.known_of(request))
         client = subject_of_address(request.client)
         opened = await self._passwords.use_link(
-            sent.code, sent.name, sent.password, sent.second_factor, client, request.source
+            sent.code, sent.name, sent.password, _second_of(sent), client, request.source
         )
         return self._signed_in_with_password(request, opened, browser, "password link")
 
@@ -327,6 +372,48 @@ class AccountRequests:
         await self._passwords.remove_factor(actor, sent.password, request.source)
         return HttpAnswer(204, b"")
 
+    # Passkeys
+
+    async def _ask_for_passkey(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
+        self._callers.count_failure(request)
+        return HttpAnswer(201, encode(self._passkeys.challenge()))
+
+    async def _open_with_passkey(
+        self, request: Request, sent: SignInCode, passkey: SentPasskey
+    ) -> HttpAnswer:
+        if sent.code or sent.password or request.headers.get(b"authorization") is not None:
+            raise Invalid(
+                "passkey: must be sent alone or with email and password, without the header Authorization"
+            )
+        self._callers.count_failure(request)
+        browser = read_browser(self._ctx, self._cookies.known_of(request))
+        client = subject_of_address(request.client)
+        opened = await self._passkeys.sign_in(_answer_of(passkey), client, request.source)
+        return self._signed_in_with_password(request, opened, browser, "passkey")
+
+    async def _begin_passkey(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
+        actor = await self._caller(request)
+        sent = await self._sent(request, receive, PresentPassword)
+        return HttpAnswer(201, encode(await self._passkeys.begin_adding(actor, sent.password)))
+
+    async def _add_passkey(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
+        actor = await self._caller(request)
+        sent = await self._sent(request, receive, NewPasskey)
+        codes = await self._passkeys.add(actor, sent.name, _answer_of(sent.passkey), request.source)
+        return HttpAnswer(200, encode({"recovery_codes": codes}))
+
+    async def _rename_passkey(self, request: Request, id: str, receive: Receive) -> HttpAnswer:
+        actor = await self._caller(request)
+        sent = await self._sent(request, receive, AccountName)
+        await self._passkeys.rename(actor, id, sent.name)
+        return HttpAnswer(204, b"")
+
+    async def _remove_passkey(self, request: Request, id: str, receive: Receive) -> HttpAnswer:
+        actor = await self._caller(request)
+        sent = await self._sent(request, receive, PresentPassword)
+        await self._passkeys.remove(actor, id, sent.password, request.source)
+        return HttpAnswer(204, b"")
+
     async def _edit_account(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
         actor = await self._caller(request)
         sent = await self._sent(request, receive, AccountName)
@@ -345,6 +432,7 @@ class AccountRequests:
             "results": [provider for provider in shown if provider.is_set_up],
             "further": [provider for provider in shown if not provider.is_set_up],
             "password": self._passwords.is_offered,
+            "passkey_origin": origin_of_passkeys(self._ctx.settings),
             "password_reset": self._passwords.sends_mail,
             "can_invite": self._passwords.is_offered or self._ctx.settings.has_provider,
         }
@@ -383,6 +471,14 @@ def _note_sign_in(request: Request, opened: NewBrowserSession, way: str) -> None
 
 def _log_fields(request: Request, name: str) -> dict[str, str]:
     return {"caller": name, "address": request.client, "request_id": request.id.decode()}
+
+
+def _answer_of(sent: SentPasskey) -> PasskeyAnswer:
+    return PasskeyAnswer(**msgspec.structs.asdict(sent))
+
+
+def _second_of(sent: SignInCode | UsedLink) -> SecondProof:
+    return SecondProof(sent.second_factor, _answer_of(sent.passkey) if sent.passkey else None)
 
 
 def _is_sent_by_another_site(request: Request) -> bool:

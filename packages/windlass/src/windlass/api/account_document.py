@@ -10,6 +10,9 @@ LINK: Final = "/account/signInLink"
 PASSWORD: Final = "/account/password"  # noqa: S105 (a path)
 PASSWORD_LINK: Final = "/account/passwordLink"  # noqa: S105 (a path)
 SECOND_FACTOR: Final = "/account/secondFactor"
+PASSKEYS: Final = "/account/passkey"
+PASSKEY: Final = "/account/passkey/{id}"
+PASSKEY_CHALLENGE: Final = "/account/passkeyChallenge"
 PASSWORD_RESET: Final = "/account/passwordReset"  # noqa: S105 (a path)
 PROVIDERS: Final = "/account/signInProvider"
 PROVIDER: Final = "/account/signInProvider/{id}"
@@ -32,12 +35,34 @@ _SENT: Final = {
     "beginSecondFactor",
     "confirmSecondFactor",
     "removeSecondFactor",
+    "beginPasskey",
+    "addPasskey",
+    "renamePasskey",
+    "removePasskey",
 }
 """Operations with a body, or with rules on who may call them."""
 
 _PROVIDER: Final = {
     "type": "object",
     "properties": {"name": _TEXT, "title": _TEXT, "callback_url": _TEXT, "is_set_up": _FLAG},
+}
+
+_CHALLENGE: Final = {
+    "type": "object",
+    "properties": {"challenge": _TEXT, "options": {"type": "object"}},
+}
+_BASE64: Final = {"type": "string", "maxLength": 16_384}
+_SENT_PASSKEY: Final = {
+    "type": "object",
+    "properties": {
+        "challenge": _BASE64,
+        "credential": _BASE64,
+        "client_data": _BASE64,
+        "attestation": _BASE64,
+        "authenticator_data": _BASE64,
+        "signature": _BASE64,
+    },
+    "required": ["challenge", "credential", "client_data"],
 }
 
 
@@ -98,6 +123,7 @@ def paths(headers: Document) -> dict[str, Document]:
                 password=_limited(256),
                 name=_limited(255),
                 second_factor=_limited(255),
+                passkey={**_SENT_PASSKEY, "nullable": True},
             ),
         },
         SECOND_FACTOR: {
@@ -128,6 +154,58 @@ def paths(headers: Document) -> dict[str, Document]:
                 password=_limited(256),
             ),
         },
+        PASSKEYS: {
+            "post": _with_body(
+                _operation(
+                    "beginPasskey",
+                    "Begin to add a passkey",
+                    headers,
+                    _CHALLENGE,
+                    status="201",
+                    about="For people who sign in with a password here. `options` are for "
+                    "`navigator.credentials.create`.",
+                ),
+                password=_limited(256),
+            ),
+            "put": _with_body(
+                _operation(
+                    "addPasskey",
+                    "Add a passkey with the answer of its authenticator",
+                    headers,
+                    _object(recovery_codes=_LIST),
+                    about="The first second factor brings recovery codes, which are shown only in this "
+                    "answer. All your other sessions end.",
+                ),
+                passkey=_SENT_PASSKEY,
+                name=_limited(255),
+            ),
+        },
+        PASSKEY: {
+            "patch": _with_body(
+                _operation(
+                    "renamePasskey", "Rename a passkey", headers, status="204", word="Id of the passkey"
+                ),
+                name=_limited(255),
+            ),
+            "delete": _with_body(
+                _operation(
+                    "removePasskey", "Remove a passkey", headers, status="204", word="Id of the passkey"
+                ),
+                password=_limited(256),
+            ),
+        },
+        PASSKEY_CHALLENGE: {
+            "post": _operation(
+                "askForPasskey",
+                "Ask for a challenge to sign in with a passkey",
+                headers,
+                _CHALLENGE,
+                status="201",
+                about="`options` are for `navigator.credentials.get`. The answer of the authenticator opens "
+                "a session, once, within five minutes.",
+                is_public=True,
+            )
+        },
         PASSWORD_RESET: {
             "post": _with_body(
                 _operation(
@@ -154,13 +232,14 @@ def paths(headers: Document) -> dict[str, Document]:
                         _OPENED,
                         status="201",
                         about="With the code of a link, with the e-mail address and the password of a "
-                        "person, or with an API token in Authorization. The answer sets the cookie of the "
-                        "session; requests send it with the key in X-Windlass-Page-Key.",
+                        "person, with a passkey, or with an API token in Authorization. The answer sets the "
+                        "cookie of the session; requests send it with the key in X-Windlass-Page-Key.",
                     ),
                     code=_limited(255),
                     email=_limited(254),
                     password=_limited(256),
                     second_factor=_limited(255),
+                    passkey={**_SENT_PASSKEY, "nullable": True},
                 ),
                 "security": [{}, {"Token": []}],
             },
@@ -199,6 +278,7 @@ def paths(headers: Document) -> dict[str, Document]:
                     results=_array_of(_PROVIDER),
                     further=_array_of(_PROVIDER),
                     password=_FLAG,
+                    passkey_origin=_TEXT,
                     password_reset=_FLAG,
                     can_invite=_FLAG,
                 ),
@@ -318,7 +398,11 @@ _SESSION: Final = _object(
     is_this_one={"type": "boolean"},
 )
 _OPENED: Final = _object(page_key=_TEXT, ends_at=_TIME, recovery_codes=_LIST)
-_NEXT: Final = _object(next=_TEXT, setup={**_object(secret=_TEXT, uri=_TEXT), "nullable": True})
+_NEXT: Final = _object(
+    next=_TEXT,
+    setup={**_object(secret=_TEXT, uri=_TEXT), "nullable": True},
+    passkey={**_CHALLENGE, "nullable": True},
+)
 _LINK_SHOWN: Final = _object(
     purpose=_TEXT,
     email=_TEXT,
@@ -341,6 +425,10 @@ _ACCOUNT: Final = _object(
             name=_TEXT,
             password_changed_at=_TIME,
             has_second_factor=_FLAG,
+            has_authenticator_app=_FLAG,
+            passkeys=_array_of(
+                _object(id=_TEXT, name=_TEXT, created_at=_TIME, last_used_at={**_TIME, "nullable": True})
+            ),
             recovery_codes_left={"type": "integer"},
         ),
         "nullable": True,

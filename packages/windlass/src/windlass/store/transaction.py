@@ -31,6 +31,7 @@ from windlass.store.tables.links import LinkChanges, LinkTable
 from windlass.store.tables.lists import ListChanges, ListTable
 from windlass.store.tables.names import NameChanges, NameTable
 from windlass.store.tables.owners import OwnerChanges, OwnerTable
+from windlass.store.tables.passkeys import PasskeyChanges, PasskeyTable
 from windlass.store.tables.people import PeopleChanges, PeopleTable
 from windlass.store.tables.receivers import ReceiverChanges, ReceiverTable
 from windlass.store.tables.resources import ResourceChanges, ResourceTable, Row
@@ -56,9 +57,9 @@ class Reads:
     __slots__ = (
         "audit", "branch_heads", "browser_sessions", "budgets", "counters", "deletions", "deliveries",
         "deployments", "events", "facts", "git_pushes", "git_webhooks", "idempotency", "identities",
-        "job_outputs", "key_holders", "links", "lists", "names", "owners", "people", "receivers", "resources",
-        "runs", "sealed", "second_factors",
-        "session", "statuses", "terraform", "timetables", "tokens", "tree", "volumes", "work",
+        "job_outputs", "key_holders", "links", "lists", "names", "owners", "passkeys", "people", "receivers",
+        "resources", "runs", "sealed", "second_factors", "session", "statuses", "terraform", "timetables",
+        "tokens", "tree", "volumes", "work",
     )  # fmt: skip
 
     def __init__(self, session: DatabaseSession) -> None:
@@ -83,6 +84,7 @@ class Reads:
         self.lists = ListTable(session)
         self.names = NameTable(session)
         self.owners = OwnerTable(session)
+        self.passkeys = PasskeyTable(session)
         self.people = PeopleTable(session)
         self.receivers = ReceiverTable(session)
         self.resources = ResourceTable(session)
@@ -126,6 +128,7 @@ class Tx(Reads):
     lists: ListChanges
     names: NameChanges
     owners: OwnerChanges
+    passkeys: PasskeyChanges
     people: PeopleChanges
     receivers: ReceiverChanges
     resources: ResourceChanges
@@ -163,6 +166,7 @@ class Tx(Reads):
         self.lists = ListChanges(changing)
         self.names = NameChanges(changing)
         self.owners = OwnerChanges(changing)
+        self.passkeys = PasskeyChanges(changing)
         self.people = PeopleChanges(changing)
         self.receivers = ReceiverChanges(changing)
         self.resources = ResourceChanges(changing)

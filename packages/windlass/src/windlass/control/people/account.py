@@ -7,7 +7,7 @@ from msgspec import Struct
 from windlass.base.clock import stamp
 from windlass.control.context.context import Context
 from windlass.control.people.people import person_id_of
-from windlass.control.people.second_factors import has_factor
+from windlass.control.people.second_factors import has_app
 from windlass.control.request.permissions import scopes_throughout
 from windlass.core.access import Actor, scopes_somewhere, words_of
 from windlass.core.declare.stored import NamedDocument
@@ -25,6 +25,13 @@ class OwnOrganization(Struct, frozen=True):
     """The scopes that the caller has for at least a part of the organization."""
 
 
+class OwnPasskey(Struct, frozen=True):
+    id: str
+    name: str
+    created_at: str
+    last_used_at: str | None
+
+
 class OwnPerson(Struct, frozen=True):
     """A person who signs in with a password of this installation."""
 
@@ -32,6 +39,8 @@ class OwnPerson(Struct, frozen=True):
     name: str
     password_changed_at: str
     has_second_factor: bool
+    has_authenticator_app: bool
+    passkeys: list[OwnPasskey]
     recovery_codes_left: int
 
 
@@ -69,5 +78,12 @@ async def account_of(ctx: Context, actor: Actor) -> OwnAccount:
 
 
 async def _own_person(source: Reads, person: Person) -> OwnPerson:
-    has, left = await has_factor(source, person.id), await source.second_factors.codes(person.id)
-    return OwnPerson(person.email, person.name, stamp(person.changed), has, left)
+    has, left = await has_app(source, person.id), await source.second_factors.codes(person.id)
+    passkeys = [
+        OwnPasskey(
+            passkey.id, passkey.name, stamp(passkey.created), stamp(passkey.used) if passkey.used else None
+        )
+        for passkey in await source.passkeys.of(person.id)
+    ]
+    is_there = has or bool(passkeys)
+    return OwnPerson(person.email, person.name, stamp(person.changed), is_there, has, passkeys, left)

@@ -36,6 +36,7 @@ from windlass.control.people.browser_sessions import NewBrowserSession, open_for
 from windlass.control.people.callers import PEOPLE, subject_of_person
 from windlass.control.people.members import Invitee, IssuerIdentity, invitee_of, join
 from windlass.control.people.operator_links import adopt_operator_link
+from windlass.control.people.passkeys import SECOND, CheckedPasskey, PasskeyAnswer, PasskeyChallenge, Passkeys
 from windlass.control.people.password_hashes import PasswordHashes, check_password, is_outdated
 from windlass.control.people.password_links import (
     INVITATION,
@@ -51,7 +52,8 @@ from windlass.control.people.second_factors import (
     begin_factor,
     confirm_factor,
     has_factor,
-    remove_factor,
+    remove_app,
+    remove_factors,
     require_code,
 )
 from windlass.control.reporting.security_events import UnusualCaller
@@ -87,6 +89,19 @@ class NextStep(Struct, frozen=True):
     next: str
     setup: FactorSetup | None = None
     """What the authenticator app needs, if a second factor is required and the person has none yet."""
+    passkey: PasskeyChallenge | None = None
+    """The challenge for the passkeys of the person, which take the place of a code."""
+
+
+class SecondProof(Struct, frozen=True):
+    """What a client has sent as the second factor."""
+
+    code: str = ""
+    passkey: PasskeyAnswer | None = None
+
+    @property
+    def is_sent(self) -> bool:
+        return bool(self.code) or self.passkey is not None
 
 
 class DescribedLink(Struct, frozen=True):
@@ -110,8 +125,8 @@ class _OpenedLink(Struct, frozen=True):
 
 
 class PasswordSignIn:
-    def __init__(self, ctx: Context, authenticator: Authenticator) -> None:
-        self._ctx, self._authenticator = ctx, authenticator
+    def __init__(self, ctx: Context, authenticator: Authenticator, passkeys: Passkeys) -> None:
+        self._ctx, self._authenticator, self._passkeys = ctx, authenticator, passkeys
         self._hashes = PasswordHashes()
         self._mails: set[asyncio.Task[None]] = set()
 
@@ -124,13 +139,19 @@ class PasswordSignIn:
         return self.is_offered and bool(self._ctx.settings.smtp_host)
 
     async def sign_in(
-        self, email: str, password: str, code: str, client: str, browser: KnownBrowser, origin: Origin
+        self,
+        email: str,
+        password: str,
+        second: SecondProof,
+        client: str,
+        browser: KnownBrowser,
+        origin: Origin,
     ) -> SignedIn | NextStep:
-        """Opens a session with the password, and with a code if the person has a second factor.
+        """Opens a session with the password, and with a code or a passkey if the person has a second factor.
 
         `client`: the address of the client, as the limits count it.
         """
-        self._require_offered()
+        self.require_offered()
         ctx, address = self._ctx, address_of(email.strip())
         account = account_subject(ctx, address)
         limits = limits_of(account, client, browser.id if account in browser.people else "")
@@ -146,54 +167,73 @@ class PasswordSignIn:
                 self._authenticator.security_events.record_denied(caller, why, origin)
             raise Unauthorized(_WRONG)
         await self._authenticator.member_with_password(person.id)  # raises NoMember
-        if missing := await self._missing(person, code):
+        if missing := await self._missing(person, second):
             return missing
-        if code:
-            await take_or_refuse(ctx, [Limit(f"{account}:code", FOR_ACCOUNT_FROM_ADDRESS)])
+        checked = await self._check_second(person, account, second)
         fresh = await self._hashes.hash(password) if is_outdated(person.password) else ""
-        session, codes = await ctx.store.write(lambda tx: self._open(tx, person, code, limits, fresh, origin))
+        session, codes = await ctx.store.write(
+            lambda tx: self._open(tx, person, second.code, checked, limits, fresh, origin)
+        )
         return SignedIn(session, account, codes)
 
-    async def _missing(self, person: Person, code: str) -> NextStep | None:
+    async def _missing(self, person: Person, second: SecondProof) -> NextStep | None:
         """Returns what is missing for a session of a person with the right password."""
         ctx = self._ctx
-        if code:
+        if second.is_sent:
             return None
         if await has_factor(ctx.store.reads, person.id):
-            return NextStep("SECOND_FACTOR")
+            return NextStep("SECOND_FACTOR", passkey=await self._passkeys.second_challenge(person))
         if not ctx.settings.require_second_factor:
             return None
         setup = await ctx.store.write(lambda tx: begin_factor(ctx, tx, person))
         return NextStep("SECOND_FACTOR", setup)
 
-    async def _check_code(self, tx: Tx, person: Person, code: str, origin: Origin) -> list[str]:
-        """Uses up the code, if the person needs one. Returns the recovery codes of a second factor that
-        becomes valid with it."""
-        if await has_factor(tx, person.id):
+    async def _check_second(self, person: Person, account: str, second: SecondProof) -> CheckedPasskey | None:
+        """Counts an attempt with a second factor, and checks the passkey, if one was sent."""
+        if not second.is_sent:
+            return None
+        await take_or_refuse(self._ctx, [Limit(f"{account}:code", FOR_ACCOUNT_FROM_ADDRESS)])
+        return await self._passkeys.check(second.passkey, SECOND, person) if second.passkey else None
+
+    async def _use_second(
+        self, tx: Tx, person: Person, code: str, checked: CheckedPasskey | None, origin: Origin
+    ) -> list[str]:
+        """Uses up the code or the passkey, if the person needs one. Returns the recovery codes of a second
+        factor that becomes valid with it."""
+        if checked is not None:
+            await self._passkeys.use(tx, checked)
+        elif await has_factor(tx, person.id):
             await require_code(self._ctx, tx, person, code, origin)
         elif self._ctx.settings.require_second_factor:
             return await confirm_factor(self._ctx, tx, person, code, origin)
         return []
 
     async def _open(
-        self, tx: Tx, person: Person, code: str, limits: list[Limit], fresh: str, origin: Origin
+        self,
+        tx: Tx,
+        person: Person,
+        code: str,
+        checked: CheckedPasskey | None,
+        limits: list[Limit],
+        fresh: str,
+        origin: Origin,
     ) -> tuple[NewBrowserSession, list[str]]:
         now = await tx.people.get(person.id)
         if now is None or now.password != person.password:
             raise Unauthorized(_WRONG)  # the password was changed meanwhile
         if fresh:
             await tx.people.rehash(person, fresh)
-        codes = await self._check_code(tx, person, code, origin)
+        codes = await self._use_second(tx, person, code, checked, origin)
         await forgive(tx, limits)
-        return await self._session(tx, person, origin), codes
+        return await self.open_session(tx, person, origin), codes
 
-    async def _session(self, tx: Tx, person: Person, origin: Origin) -> NewBrowserSession:
+    async def open_session(self, tx: Tx, person: Person, origin: Origin) -> NewBrowserSession:
         return await open_for(self._ctx, tx, subject_of_person(PEOPLE, person.id), person.email, origin)
 
     # Links
 
     async def describe_link(self, code: str) -> DescribedLink:
-        self._require_offered()
+        self.require_offered()
         opened = await self._find_link(code)
         person, invitee = opened.person, opened.invitee
         return DescribedLink(
@@ -207,14 +247,14 @@ class PasswordSignIn:
         )
 
     async def use_link(
-        self, code: str, name: str, password: str, second: str, client: str, origin: Origin
+        self, code: str, name: str, password: str, second: SecondProof, client: str, origin: Origin
     ) -> SignedIn | NextStep:
         """Accepts an invitation or sets a new password, and opens a session. The link is used up.
 
-        `second`: a code of the second factor. A person who has one must send it here too: otherwise who
+        `second`: a code or a passkey. A person who has one must send it here too: otherwise who
         reads the mails of a person would need nothing else.
         """
-        self._require_offered()
+        self.require_offered()
         ctx, opened = self._ctx, await self._find_link(code)
         person = opened.person
         account = account_subject(ctx, address_of(opened.email))
@@ -233,20 +273,21 @@ class PasswordSignIn:
             and opened.link.purpose != RESET_ALL
             and await has_factor(ctx.store.reads, person.id)
         )
-        if needs_code and not second:
-            return NextStep("SECOND_FACTOR")
-        if needs_code:
-            await take_or_refuse(ctx, [Limit(f"{account}:code", FOR_ACCOUNT_FROM_ADDRESS)])
+        checked = None
+        if person is not None and needs_code:
+            if not second.is_sent:
+                return NextStep("SECOND_FACTOR", passkey=await self._passkeys.second_challenge(person))
+            checked = await self._check_second(person, account, second)
         name = visible(name.strip())[:_LONGEST_NAME] or opened.email.partition("@")[0]
         use = self._accept if opened.invitee is not None else self._reset
 
         async def change(tx: Tx) -> NewBrowserSession | None:
             owner = await use(tx, opened, name, hash, origin)
             if await has_factor(tx, owner.id):
-                await require_code(ctx, tx, owner, second, origin)
+                await self._use_second(tx, owner, second.code, checked, origin)
             elif ctx.settings.require_second_factor:
                 return None
-            return await self._session(tx, owner, origin)
+            return await self.open_session(tx, owner, origin)
 
         session = await ctx.store.write(change)
         return SignedIn(session, account) if session else NextStep("SIGN_IN")
@@ -302,7 +343,7 @@ class PasswordSignIn:
         assert person is not None
         await self._set_password(tx, person, hash, origin, keep="")
         if before.link.purpose == RESET_ALL:
-            await remove_factor(self._ctx, tx, person, origin)
+            await remove_factors(self._ctx, tx, person, origin)
         return person
 
     async def _set_password(self, tx: Tx, person: Person, hash: str, origin: Origin, *, keep: str) -> None:
@@ -318,7 +359,7 @@ class PasswordSignIn:
     async def ask_for_reset(self, email: str, client: str, origin: Origin) -> None:
         """Sends a link to a person who has forgotten the password. Returns before it is known whether
         there is such a person, so that neither the answer nor its time reveals it."""
-        self._require_offered()
+        self.require_offered()
         if not self.sends_mail:
             raise Conflict(
                 "Ask an admin of your organization for a link to choose a password: no mail is sent from here"
@@ -365,7 +406,7 @@ class PasswordSignIn:
 
     async def change_password(self, actor: Actor, password: str, new_password: str, origin: Origin) -> None:
         """Changes the password of the caller, and ends all sessions but the present one."""
-        ctx, person = self._ctx, await self._own_with_password(actor, password)
+        ctx, person = self._ctx, await self.own_with_password(actor, password)
         check_password(new_password, person.email, "new_password")
         hash = await self._hashes.hash(new_password)
 
@@ -380,11 +421,11 @@ class PasswordSignIn:
     async def begin_factor(self, actor: Actor, password: str) -> FactorSetup:
         """Begins to add a second factor to the caller. A session alone is not enough, because it may be
         stolen."""
-        person = await self._own_with_password(actor, password)
+        person = await self.own_with_password(actor, password)
         return await self._ctx.store.write(lambda tx: begin_factor(self._ctx, tx, person))
 
     async def confirm_factor(self, actor: Actor, code: str, origin: Origin) -> list[str]:
-        ctx, person = self._ctx, await self._own(actor)
+        ctx, person = self._ctx, await self.own(actor)
         account = account_subject(ctx, person.address)
         await take_or_refuse(ctx, [Limit(f"{account}:change", FOR_ACCOUNT_FROM_ADDRESS)])
 
@@ -397,14 +438,22 @@ class PasswordSignIn:
         return await ctx.store.write(change)
 
     async def remove_factor(self, actor: Actor, password: str, origin: Origin) -> None:
-        person = await self._own_with_password(actor, password)
-        if self._ctx.settings.require_second_factor:
-            raise Conflict("Ask the operator: a second factor is required here (require_second_factor)")
-        await self._ctx.store.write(lambda tx: remove_factor(self._ctx, tx, person, origin))
+        person = await self.own_with_password(actor, password)
 
-    async def _own_with_password(self, actor: Actor, password: str) -> Person:
-        self._require_offered()
-        ctx, person = self._ctx, await self._own(actor)
+        async def change(tx: Tx) -> None:
+            await remove_app(self._ctx, tx, person, origin)
+            await self.require_left_factor(tx, person)
+
+        await self._ctx.store.write(change)
+
+    async def require_left_factor(self, tx: Tx, person: Person) -> None:
+        """Raises Conflict if a change has removed the last second factor where one is required."""
+        if self._ctx.settings.require_second_factor and not await has_factor(tx, person.id):
+            raise Conflict("Add another second factor first: one is required here (require_second_factor)")
+
+    async def own_with_password(self, actor: Actor, password: str) -> Person:
+        self.require_offered()
+        ctx, person = self._ctx, await self.own(actor)
         account = account_subject(ctx, person.address)
         await take_or_refuse(ctx, [Limit(f"{account}:change", FOR_ACCOUNT_FROM_ADDRESS)])
         if not await self._hashes.matches(password, person.password):
@@ -412,20 +461,20 @@ class PasswordSignIn:
         return person
 
     async def rename(self, actor: Actor, name: str, origin: Origin) -> None:
-        person = await self._own(actor)
+        person = await self.own(actor)
         name = visible(name.strip())[:_LONGEST_NAME]
         if not name:
             raise Invalid("name: must not be empty")
         await self._ctx.store.write(lambda tx: rename_person(self._ctx, tx, person, name, origin))
 
-    async def _own(self, actor: Actor) -> Person:
+    async def own(self, actor: Actor) -> Person:
         id = person_id_of(actor)
         person = await self._ctx.store.reads.people.get(id) if id else None
         if person is None or not actor.session:
             raise Forbidden("Sign in with an e-mail address and a password: only such people have one here")
         return person
 
-    def _require_offered(self) -> None:
+    def require_offered(self) -> None:
         if not self.is_offered:
             raise Missing(
                 "Sign in another way: passwords are taken only over https, on the machine of the server, "

@@ -1,4 +1,5 @@
 """The second factor: codes of an authenticator app (TOTP, RFC 6238), and recovery codes for who has lost it.
+Passkeys are second factors too; see `passkeys`.
 
 A code is used in the change that opens the session, and only if no code of the same or a later step of
 time was used before. So a code that somebody has seen does not work again.
@@ -47,6 +48,10 @@ class FactorSetup(Struct, frozen=True):
 
 
 async def has_factor(source: Reads, person: str) -> bool:
+    return await has_app(source, person) or await source.passkeys.has(person)
+
+
+async def has_app(source: Reads, person: str) -> bool:
     factor = await source.second_factors.get(person)
     return factor is not None and bool(factor.is_confirmed)
 
@@ -81,16 +86,22 @@ async def confirm_factor(ctx: Context, tx: Tx, person: Person, code: str, origin
         raise Conflict("Add the second factor again: none waits for a code")
     if not await _use_step(ctx, tx, factor, code):
         raise Invalid("second_factor: is not the present code of the authenticator app")
-    codes = ["-".join(_word() for _ in range(2)) for _ in range(_CODES)]
-    await tx.second_factors.confirm(person.id, [_digest(ctx, person.id, code) for code in codes])
+    await tx.second_factors.confirm(person.id)
     await record_about_person(ctx, tx, Event.SECOND_FACTOR_ADDED, person, origin, {})
+    return await new_recovery_codes(ctx, tx, person)
+
+
+async def new_recovery_codes(ctx: Context, tx: Tx, person: Person) -> list[str]:
+    """Makes recovery codes, which replace earlier ones."""
+    codes = ["-".join(_word() for _ in range(2)) for _ in range(_CODES)]
+    await tx.second_factors.replace_codes(person.id, [_digest(ctx, person.id, code) for code in codes])
     return codes
 
 
 async def require_code(ctx: Context, tx: Tx, person: Person, code: str, origin: Origin) -> None:
     """Uses up a code of the app, or a recovery code. Raises Unauthorized."""
     factor = await tx.second_factors.get(person.id)
-    if factor is not None and await _use_step(ctx, tx, factor, code):
+    if factor is not None and factor.is_confirmed and await _use_step(ctx, tx, factor, code):
         return
     if not await tx.second_factors.take_code(person.id, _digest(ctx, person.id, code)):
         raise Unauthorized(WRONG_CODE)
@@ -98,10 +109,24 @@ async def require_code(ctx: Context, tx: Tx, person: Person, code: str, origin: 
     await record_about_person(ctx, tx, Event.RECOVERY_CODE_USED, person, origin, {"left": left})
 
 
-async def remove_factor(ctx: Context, tx: Tx, person: Person, origin: Origin) -> None:
+async def remove_app(ctx: Context, tx: Tx, person: Person, origin: Origin) -> None:
+    """Removes the authenticator app. The recovery codes stay as long as there are passkeys."""
     if await tx.second_factors.get(person.id) is not None:
-        await tx.second_factors.forget(person.id)
+        await tx.second_factors.forget_app(person.id)
+        await forget_unneeded_codes(tx, person)
         await record_about_person(ctx, tx, Event.SECOND_FACTOR_REMOVED, person, origin, {})
+
+
+async def remove_factors(ctx: Context, tx: Tx, person: Person, origin: Origin) -> None:
+    """Removes the authenticator app and all passkeys."""
+    if await has_factor(tx, person.id):
+        await record_about_person(ctx, tx, Event.SECOND_FACTOR_REMOVED, person, origin, {})
+    await tx.second_factors.forget(person.id)
+
+
+async def forget_unneeded_codes(tx: Tx, person: Person) -> None:
+    if not await has_factor(tx, person.id):
+        await tx.second_factors.forget_codes(person.id)
 
 
 async def _use_step(ctx: Context, tx: Tx, factor: SecondFactor, code: str) -> bool:

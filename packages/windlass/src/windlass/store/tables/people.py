@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from windlass.store.tables import second_factors
+from windlass.store.tables import passkeys, second_factors
 from windlass.store.tables.table import ChangeSession, Table, columns, places
 
 
@@ -48,7 +48,7 @@ DELETE FROM person WHERE created < $1 AND NOT EXISTS (
     SELECT 1 FROM identity WHERE identity.issuer = $2 AND identity.subject = person.id)"""
 SWEEP_FACTORS: Final = tuple(
     f"DELETE FROM {table} WHERE NOT EXISTS (SELECT 1 FROM person WHERE person.id = {table}.person)"
-    for table in ("second_factor", "recovery_code")
+    for table in ("second_factor", "recovery_code", "passkey")
 )
 LINK: Final = f"SELECT {_LINK} FROM password_link WHERE digest = $1 AND ends > $2"
 ADD_LINK: Final = f"""
@@ -100,7 +100,7 @@ class PeopleChanges(PeopleTable):
     async def forget(self, id: str) -> None:
         """Removes a person, with the second factor and the links to choose a password."""
         await self._session.all(FORGET, id)
-        for statement in (second_factors.FORGET, second_factors.FORGET_CODES):
+        for statement in (second_factors.FORGET, second_factors.FORGET_CODES, passkeys.FORGET):
             await self._session.all(statement, id)
         await self.forget_links(id)
 

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from windlass.store.tables import passkeys
 from windlass.store.tables.table import ChangeSession, Table, columns, places
 
 
@@ -53,13 +54,15 @@ class SecondFactorChanges(SecondFactorTable):
     _session: ChangeSession
 
     async def replace(self, factor: SecondFactor) -> None:
-        """Stores a new secret instead of the former one, whose recovery codes end."""
-        await self.forget(factor.person)
+        """Stores a new secret instead of the former one. Recovery codes stay."""
+        await self.forget_app(factor.person)
         await self._session.all(ADD, *msgspec.structs.astuple(factor))
 
-    async def confirm(self, person: str, digests: Iterable[str]) -> None:
-        """Makes the factor valid, with its recovery codes."""
+    async def confirm(self, person: str) -> None:
         await self._session.all(CONFIRM, person)
+
+    async def replace_codes(self, person: str, digests: Iterable[str]) -> None:
+        await self._session.all(FORGET_CODES, person)
         for digest in digests:
             await self._session.all(ADD_CODE, person, digest)
 
@@ -72,6 +75,13 @@ class SecondFactorChanges(SecondFactorTable):
         """Uses up a recovery code. Returns False if the person has no such code."""
         return bool(await self._session.all(TAKE_CODE, person, digest))
 
-    async def forget(self, person: str) -> None:
+    async def forget_app(self, person: str) -> None:
         await self._session.all(FORGET, person)
+
+    async def forget(self, person: str) -> None:
+        """Removes the app, the recovery codes and the passkeys of a person."""
+        for statement in (FORGET, FORGET_CODES, passkeys.FORGET):
+            await self._session.all(statement, person)
+
+    async def forget_codes(self, person: str) -> None:
         await self._session.all(FORGET_CODES, person)

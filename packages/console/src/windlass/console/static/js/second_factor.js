@@ -17,6 +17,9 @@ export function setupPart({ secret, uri }) {
   return [h("p", {}, text.key), code(secret.replace(/(.{4})(?=.)/g, "$1 ")), h("p", {}, h("a", { href: uri, target: "_blank", rel: "noreferrer" }, text.openApp))];
 }
 
+/** The button that takes a passkey in place of a code. */
+export const passkeyPart = (run) => [h("div", { class: "actions" }, button(people.passkey.use, run, { main: true })), h("p", { class: "muted" }, people.passkey.alone)];
+
 /** Shows recovery codes until the person says that they are kept. */
 export function showRecoveryCodes(codes) {
   return dialog(text.codesTitle, (finish) => [h("p", {}, text.codesWill), codeBlock(codes.join("\n")), h("div", { class: "dialog-actions" }, button(text.kept, () => finish(true), { main: true }))]);

@@ -5,6 +5,7 @@ import { h } from "../dom.js";
 import { mayLeave } from "../edits.js";
 import { ago, exactTime } from "../format.js";
 import { button, confirm, dialog, facts, field, head, link, panel, say, showError, table } from "../parts.js";
+import { canUsePasskeys, createPasskey } from "../passkeys.js";
 import { codeField, setupPart, showRecoveryCodes } from "../second_factor.js";
 import { people } from "../words_of_people.js";
 import { words } from "../words.js";
@@ -15,8 +16,8 @@ const own = people.account;
 export async function load() {
   const state = { path: "/account", title: text.title };
   const read = async () => {
-    const [account, { results }] = await Promise.all([api.get("/account"), api.get("/account/browserSession")]);
-    Object.assign(state, { account, sessions: results, tokens: account.is_person ? await tokensOf(account) : null });
+    const [account, { results }, ways] = await Promise.all([api.get("/account"), api.get("/account/browserSession"), api.get("/account/signInProvider")]);
+    Object.assign(state, { account, ways, sessions: results, tokens: account.is_person ? await tokensOf(account) : null });
   };
   await read();
   return Object.assign(state, { refreshing: { refresh: read } });
@@ -36,11 +37,13 @@ export function render(state, place) {
       [words.columns.name, account.name],
       person && [own.name, [person.name, button(own.change, () => rename(state, place), { small: true })]],
       person && [own.passwordAge, [ago(person.password_changed_at), button(own.change, () => changePassword(state, place), { small: true })]],
-      person && [own.factor, person.has_second_factor ? [own.factorOn(person.recovery_codes_left), button(own.factorRemove, () => removeFactor(state, place), { small: true })] : [own.factorOff, button(own.factorAdd, () => addFactor(state, place), { small: true })]],
+      person && [own.factor, person.has_authenticator_app ? [own.factorOn, button(own.factorRemove, () => removeFactor(state, place), { small: true })] : [own.factorOff, button(own.factorAdd, () => addFactor(state, place), { small: true })]],
+      person && person.has_second_factor && [own.codesLeft, own.left(person.recovery_codes_left)],
       [text.kind, account.is_person ? text.person : text.token],
       ...account.organizations.map((org) => [text.organization, [`${org.name} (${org.scopes.join(", ")})`, org.id !== place.org.id && button(text.switchTo, () => place.chooseOrganization(org.id), { small: true })]]),
       [text.ends, account.expires_at && exactTime(account.expires_at)],
     ])),
+    person && passkeysPanel(state, place),
     panel(text.sessions, h("p", { class: "muted" }, text.sessionsAbout), table([
       { title: text.browser, wide: true, cell: (session) => [browserOf(session.user_agent), " ", session.is_this_one && h("span", { class: "tag" }, text.thisOne)] },
       { title: words.columns.address, cell: (session) => session.address },
@@ -112,6 +115,53 @@ async function removeFactor(state, place) {
   if (!(await ask(own.factorRemoveTitle, own.factorRemoveWill, passwordField(present), own.factorRemove, () => api.delete("/account/secondFactor", { body: { password: present.value } })))) return;
   await state.refreshing.refresh();
   say(own.factorRemoved);
+  place.update();
+}
+
+function passkeysPanel(state, place) {
+  const { passkey: text } = people;
+  const { account: { person: { passkeys } }, ways } = state;
+  return panel(text.title, h("p", { class: "muted" }, text.about),
+    passkeys.length ? table([
+      { title: words.columns.name, wide: true, cell: (passkey) => passkey.name },
+      { title: words.columns.created, cell: (passkey) => ago(passkey.created_at) },
+      { title: text.used, cell: (passkey) => (passkey.last_used_at ? ago(passkey.last_used_at) : text.never) },
+      { title: "", cell: (passkey) => [button(text.rename, () => renamePasskey(state, place, passkey), { small: true, plain: true }), button(text.remove, () => removePasskey(state, place, passkey), { small: true, plain: true, danger: true })] },
+    ], passkeys, { label: text.title }) : h("p", {}, text.none),
+    canUsePasskeys(ways) ? h("div", { class: "actions" }, button(text.add, () => addPasskey(state, place))) : ways.passkey_origin && h("p", { class: "muted" }, text.elsewhere(ways.passkey_origin)));
+}
+
+async function addPasskey(state, place) {
+  const { passkey: text } = people;
+  const present = h("input", { type: "password", autocomplete: "current-password" });
+  const name = h("input", { type: "text", autocomplete: "off" });
+  let codes;
+  const run = async () => {
+    const passkey = await createPasskey(await api.post("/account/passkey", { password: present.value }));
+    codes = (await api.put("/account/passkey", { passkey, name: name.value.trim() })).data.recovery_codes;
+  };
+  if (!(await ask(text.add, text.addWill, [field(text.name, name, text.nameHelp, { name: "name" }), passwordField(present)], text.next, run))) return;
+  if (codes.length) await showRecoveryCodes(codes);
+  await state.refreshing.refresh();
+  say(text.added);
+  place.update();
+}
+
+async function renamePasskey(state, place, { id, name }) {
+  const { passkey: text } = people;
+  const input = h("input", { type: "text", autocomplete: "off", value: name });
+  if (!(await ask(text.rename, "", field(text.name, input, text.nameHelp, { name: "name" }), text.save, () => api.patch(`/account/passkey/${id}`, { name: input.value.trim() })))) return;
+  await state.refreshing.refresh();
+  say(text.renamed);
+  place.update();
+}
+
+async function removePasskey(state, place, { id, name }) {
+  const { passkey: text } = people;
+  const present = h("input", { type: "password", autocomplete: "current-password" });
+  if (!(await ask(text.removeTitle(name), text.removeWill, passwordField(present), text.remove, () => api.delete(`/account/passkey/${id}`, { body: { password: present.value } })))) return;
+  await state.refreshing.refresh();
+  say(text.removed);
   place.update();
 }
 

@@ -3,7 +3,8 @@
 import { api, hasKey, keepKey } from "../api.js";
 import { fill, h, prose } from "../dom.js";
 import { button, errorText, field } from "../parts.js";
-import { codeField } from "../second_factor.js";
+import { usePasskey } from "../passkeys.js";
+import { codeField, passkeyPart } from "../second_factor.js";
 import { people } from "../words_of_people.js";
 
 const text = people.link;
@@ -28,14 +29,15 @@ export async function drawPasswordLink(app, { secret, done, leave }) {
   const password = h("input", { type: "password", name: "password", autocomplete: link.has_password ? "current-password" : "new-password", required: true });
   const second = h("div", {});
   let factor;
-  const run = async () => {
+  const run = async (passkey) => {
     fill(trouble);
     try {
-      const answer = await api.quietly("PUT", "/account/passwordLink", { code: secret, password: password.value, name: name.value.trim(), second_factor: factor?.input.value.trim() });
+      const proof = passkey ? { passkey: await usePasskey(passkey) } : { second_factor: factor?.input.value.trim() };
+      const answer = await api.quietly("PUT", "/account/passwordLink", { code: secret, password: password.value, name: name.value.trim(), ...proof });
       if (answer.next === "SIGN_IN") return leave(text.signInNow);
       if (answer.next) {
         factor = codeField();
-        fill(second, h("p", { class: "muted" }, people.factor.lost), factor.node);
+        fill(second, answer.passkey && passkeyPart(() => run(answer.passkey)), h("p", { class: "muted" }, people.factor.lost), factor.node);
         return factor.input.focus();
       }
       keepKey(answer.page_key);

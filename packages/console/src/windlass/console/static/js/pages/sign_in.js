@@ -3,7 +3,8 @@
 import { api, beginSignIn, keepKey } from "../api.js";
 import { fill, h, prose } from "../dom.js";
 import { button, code, errorText, field } from "../parts.js";
-import { codeField, setupPart, showRecoveryCodes } from "../second_factor.js";
+import { canUsePasskeys, usePasskey } from "../passkeys.js";
+import { codeField, passkeyPart, setupPart, showRecoveryCodes } from "../second_factor.js";
 import { people } from "../words_of_people.js";
 import { words } from "../words.js";
 
@@ -61,19 +62,25 @@ function passwordForm({ ways, attempt, told, done }) {
   const password = h("input", { type: "password", name: "password", autocomplete: "current-password", required: true });
   const second = h("div", {});
   let factor;
-  const run = () => attempt(async () => {
+  const run = (passkey) => attempt(async () => {
     if (!form.reportValidity()) return;
-    const sent = { email: email.value.trim(), password: password.value, second_factor: factor?.input.value.trim() };
-    const answer = await api.quietly("POST", "/account/browserSession", sent);
-    if (answer.next) return askForCode(answer.setup);
+    const sent = { email: email.value.trim(), password: password.value, second_factor: passkey ? "" : factor?.input.value.trim(), passkey: passkey && (await usePasskey(passkey)) };
+    await finish(await api.quietly("POST", "/account/browserSession", sent));
+  });
+  const withPasskey = () => attempt(async () => {
+    const passkey = await usePasskey(await api.quietly("POST", "/account/passkeyChallenge"));
+    await finish(await api.quietly("POST", "/account/browserSession", { passkey }));
+  });
+  const finish = async (answer) => {
+    if (answer.next) return askForCode(answer);
     keepKey(answer.page_key);
     password.value = "";
     if (answer.recovery_codes) await showRecoveryCodes(answer.recovery_codes);
     await done();
-  });
-  const askForCode = (setup) => {
+  };
+  const askForCode = ({ setup, passkey }) => {
     factor = codeField();
-    fill(second, setup ? [h("p", {}, people.factor.setup), setupPart(setup)] : h("p", { class: "muted" }, people.factor.lost), factor.node);
+    fill(second, passkey && canUsePasskeys(ways) && passkeyPart(() => run(passkey)), setup ? [h("p", {}, people.factor.setup), setupPart(setup)] : h("p", { class: "muted" }, people.factor.lost), factor.node);
     factor.input.focus();
   };
   for (const input of [email, password]) input.addEventListener("input", () => fill(second, (factor = undefined)));
@@ -84,7 +91,7 @@ function passwordForm({ ways, attempt, told, done }) {
   });
   const form = h("form", { class: "panel", novalidate: true, onsubmit: (event) => (event.preventDefault(), run()) },
     field(signIn.email, email), field(signIn.password, password), second,
-    h("div", { class: "actions" }, h("button", { type: "submit", class: "button main" }, text.button)));
+    h("div", { class: "actions" }, h("button", { type: "submit", class: "button main" }, text.button), canUsePasskeys(ways) && button(people.passkey.signIn, withPasskey)));
   const forgotten = h("details", { class: "panel" }, h("summary", {}, signIn.forgot),
     ways.password_reset ? [h("p", { class: "muted" }, signIn.forgotMail), button(signIn.send, askForMail)] : [h("p", { class: "muted" }, signIn.forgotAdmin), code("windlass user reset EMAIL")]);
   return [form, forgotten];
