@@ -51,6 +51,8 @@ from windlass.core.declare.traits import (
     has_logs,
     has_variables,
 )
+from windlass.core.settings.operations import default_advanced_settings, has_advanced_settings
+from windlass.core.settings.service_settings import OF_APPLICATIONS
 from windlass.families.environment import environment
 
 GIT = "GIT"
@@ -232,6 +234,9 @@ application = Family(
         has_variables,
         runs_commands,
         has_one_off_runs,
+        has_advanced_settings(OF_APPLICATIONS),
     ),
     about="cpu is in millicores, memory in MB, storage in GB.",
 )
+
+defaults = default_advanced_settings(OF_APPLICATIONS, "Applications")

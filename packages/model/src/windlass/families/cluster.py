@@ -14,6 +14,7 @@ from windlass.core.access import Scope
 from windlass.core.declare.actions import get
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
+    ChangedSettings,
     Count,
     Description,
     Id,
@@ -31,6 +32,8 @@ from windlass.core.declare.fields import (
     shaped,
 )
 from windlass.core.declare.resource import Family, Owner, Shown, Spec, clash
+from windlass.core.settings.cluster_settings import OF_CLUSTERS
+from windlass.core.settings.operations import default_advanced_settings, has_advanced_settings
 from windlass.core.words.naming import PLACE_NAME
 from windlass.families.organization import organization
 
@@ -160,6 +163,7 @@ class ClusterShown(Shown):
     is_default: bool = False
     is_demo: bool = False
     version: str = ""
+    advanced_settings: ChangedSettings = absent
 
 
 class ClusterStatus(Shown):
@@ -293,6 +297,7 @@ cluster = Family(
     write_need=Scope.ADMIN,
     normalise=normalise,
     in_full=in_full,
+    traits=(has_advanced_settings(OF_CLUSTERS, need=Scope.ADMIN),),
     actions=(
         get("status", ClusterStatus, "Read whether the engine of a cluster answers", outside=True),
         get(
@@ -303,3 +308,5 @@ cluster = Family(
         ),
     ),
 )
+
+defaults = default_advanced_settings(OF_CLUSTERS, "Clusters")

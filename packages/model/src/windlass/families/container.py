@@ -31,6 +31,8 @@ from windlass.core.declare.traits import (
     has_logs,
     has_variables,
 )
+from windlass.core.settings.operations import default_advanced_settings, has_advanced_settings
+from windlass.core.settings.service_settings import OF_CONTAINERS
 from windlass.engines.image_names import NOT_ITS_OWN, is_ours, names_an_id
 from windlass.families.container_registry import Kind
 from windlass.families.environment import environment
@@ -180,6 +182,7 @@ container = Family(
         has_variables,
         runs_commands,
         has_one_off_runs,
+        has_advanced_settings(OF_CONTAINERS),
     ),
     actions=(
         get(
@@ -233,3 +236,5 @@ check = Actions(
         ),
     ),
 )
+
+defaults = default_advanced_settings(OF_CONTAINERS, "Containers")

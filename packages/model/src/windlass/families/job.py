@@ -8,6 +8,7 @@ from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
+    ChangedSettings,
     Count,
     Description,
     Icon,
@@ -49,6 +50,8 @@ from windlass.core.declare.traits import (
     has_logs,
     has_variables,
 )
+from windlass.core.settings.operations import default_advanced_settings, has_advanced_settings
+from windlass.core.settings.service_settings import OF_JOBS
 from windlass.families.container import (
     AutoDeployment,
     ImageName,
@@ -179,6 +182,7 @@ class JobShown(Shown):
     maximum_cpu: int = 0
     maximum_memory: int = 0
     maximum_gpu: int = 0
+    advanced_settings: ChangedSettings = absent
 
 
 class JobDeployRequest(Spec):
@@ -300,6 +304,7 @@ job = Family(
         has_commits,
         has_logs,
         has_variables,
+        has_advanced_settings(OF_JOBS),
     ),
     actions=(
         post("run", JobRun, "Run it once", _RUN, need=Scope.DEPLOY, body=JobRunRequest, also=(409,)),
@@ -334,3 +339,5 @@ deploy_jobs = Actions(
         ),
     ),
 )
+
+defaults = default_advanced_settings(OF_JOBS, "Jobs")

@@ -69,6 +69,10 @@ class Action(Struct, frozen=True, kw_only=True):
     query."""
     starts: bool = False
     """Returns whether the operation starts work in services that continues after the response."""
+    tagged: bool = False
+    """Returns whether the response has the ETag of the resource, although it is not the resource itself."""
+    conditional: bool = False
+    """Returns whether the operation supports `If-Match`."""
     status: int = 200
     also: tuple[int, ...] = ()
     """Additional response statuses: a success without a body, or an error that similar operations do not
@@ -129,6 +133,8 @@ class ActionOptions(TypedDict, total=False):
     outside: bool
     only_reads: bool
     starts: bool
+    tagged: bool
+    conditional: bool
     status: int
     also: tuple[int, ...]
     on_collection: bool

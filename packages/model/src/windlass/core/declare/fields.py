@@ -155,6 +155,13 @@ WITHOUT_EFFECT: Final = Meta(
 )
 """Marks a field that is stored and returned but has no effect."""
 
+# Any: the values have different types; the body of the operation checks them.
+ChangedSettings = Annotated[
+    Maybe[dict[str, Any]],
+    Meta(description="The advanced settings that differ from their defaults"),
+]
+"""The field of a resource with its changed advanced settings, by key."""
+
 
 def visible(text: str) -> str:
     """Removes characters that names and descriptions do not allow, for text from a third party."""

@@ -11,6 +11,7 @@ from msgspec import Meta, UnsetType, field
 
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
+    ChangedSettings,
     Count,
     Description,
     Icon,
@@ -115,6 +116,7 @@ class ProgramShown(Shown):
     maximum_cpu: int = 0
     maximum_memory: int = 0
     maximum_gpu: int = 0
+    advanced_settings: ChangedSettings = absent
 
 
 def normalise_program(spec: Program, *, may_get_port: bool = False) -> None:

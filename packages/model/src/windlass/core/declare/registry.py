@@ -150,7 +150,7 @@ class Registry:
 
     def _standalone(self, declared: StandaloneOperation) -> Operation:
         action = declared.action
-        operation = of_action(action, declared.path, action.name, action.name, declared.group)
+        operation = of_action(action, declared.path, action.id or action.name, action.name, declared.group)
         return self._with_ids(operation, action.ids)
 
     def _of_union(self, union: AnyOf) -> Iterator[Operation]:

@@ -75,9 +75,7 @@ def explain(error: Exception, wanted: Any = None) -> str:
         match = pattern.match(text)
         if match is None:
             continue
-        if text.startswith(_CHOICE) and (
-            choices := _choices(path, _struct_at(path.rpartition(".")[0], wanted))
-        ):
+        if text.startswith(_CHOICE) and (choices := _choices(path, wanted)):
             value = text.removeprefix(_CHOICE).strip("'")
             meant = did_you_mean(get_close_matches(value.upper(), choices, 1))
             return f"{path}: must be one of {', '.join(choices)}{meant}"
@@ -88,7 +86,7 @@ def explain(error: Exception, wanted: Any = None) -> str:
             form += hint.replace("{", "{{").replace("}", "}}")
         if "field `" in text:
             path = f"{path}.{match[1]}" if path else match[1]
-        if form == _REQUIRED and (choices := _choices(path, _struct_at(path.rpartition(".")[0], wanted))):
+        if form == _REQUIRED and (choices := _choices(path, wanted)):
             return f"{path}: {form}; it must be one of {', '.join(choices)}"
         if (shape := FORMS.get(_pattern_of(text))) is not None:
             return f"{path or 'The body'}: {shape}"
@@ -190,9 +188,12 @@ def did_you_mean(similar: Sequence[str]) -> str:
     return f"; did you mean {' or '.join(similar)}?" if similar else ""
 
 
-def _choices(path: str, shape: type[Struct] | None) -> list[str]:
-    """Returns the allowed values of the field at the end of a path."""
-    name = re.sub(r"\[.*", "", path.rpartition(".")[2])
+def _choices(path: str, wanted: Any) -> list[str]:
+    """Returns the allowed values of the field at a path. The name of a field may have dots itself."""
+    shape, name = struct_of(wanted), path
+    if shape is None or path not in shape.__struct_encode_fields__:
+        above, _, last = path.rpartition(".")
+        shape, name = _struct_at(above, wanted), re.sub(r"\[.*", "", last)
     types = [field.type for field in fields_of(shape) if field.encode_name == name] if shape else []
     return [str(value) for type in types for value in _literals(msgspec.inspect.type_info(type))]
 

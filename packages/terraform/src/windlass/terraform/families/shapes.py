@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta
 
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
+    ChangedSettings,
     Count,
     Id,
     Line,
@@ -234,6 +235,7 @@ class TerraformShown(Shown):
     service_type: str = "TERRAFORM"
     auto_deploy: bool = False
     terraform_files_source: Annotated[FilesSourceShown, shown_in_examples()]
+    advanced_settings: ChangedSettings = absent
 
 
 def check_backend(backend: StateBackend) -> None:

@@ -28,6 +28,9 @@ from windlass.core.declare.traits import (
     has_logs,
     has_variables,
 )
+from windlass.core.settings.operations import default_advanced_settings, has_advanced_settings
+from windlass.core.settings.service_settings import rows_of
+from windlass.core.settings.setting import settings_of_kind
 from windlass.families.environment import environment
 from windlass.terraform.families.shapes import (
     AutoDeployConfig,
@@ -112,6 +115,7 @@ _OUTPUT: Final = "Each with the variable by which the services of the environmen
 _PLAN: Final = "Newest first, of the last 20 runs. A deploy with `plan_id` applies exactly that plan."
 _STATE: Final = "Newest first. Only of a state that Windlass keeps (`backend.kubernetes`)."
 
+OF_TERRAFORM: Final = settings_of_kind("Terraform", rows_of("T"))
 terraform = Family(
     "terraform",
     Terraform,
@@ -150,6 +154,7 @@ terraform = Family(
         has_commits,
         has_logs,
         has_variables,
+        has_advanced_settings(OF_TERRAFORM),
     ),
     actions=(
         get(
@@ -199,3 +204,5 @@ terraform = Family(
     ),
     about="400 if this place does not have the program.",
 )
+
+defaults = default_advanced_settings(OF_TERRAFORM, "Terraform")

@@ -25,6 +25,7 @@ from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DeployRequest
 from windlass.core.deploy.automatic_port import marked_as_automatic
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
+from windlass.core.settings.values import AdvancedValues
 from windlass.engines.workload import Artifact, Workload
 from windlass.families.application import GIT, Application, ApplicationShown, ChosenApplication, application
 from windlass.store import Row, Tx
@@ -77,7 +78,7 @@ class ApplicationKind(ProgramKind[Application]):
 
     async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
         spec = with_automatic_port(service.read(Application), usual)
-        workload = with_settings(spec, program(spec, usual))
+        workload = with_settings(spec, program(spec, usual, AdvancedValues(service.body)))
         return marked_as_automatic(workload) if spec.automatic_port else workload
 
     def frozen(self, service: Row, workload: Workload) -> Mapping[str, object]:

@@ -30,6 +30,7 @@ from windlass.core.declare.shapes import (
     TriggerAuthenticationShown,
 )
 from windlass.core.deploy.automatic_port import name_of
+from windlass.core.settings.values import AdvancedValues
 from windlass.core.words.variables import UnresolvableVariable
 from windlass.engines.workload import Artifact, HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
 from windlass.store import Row, Tx
@@ -67,10 +68,10 @@ class ProgramKind(ServiceKind[P]):
             change.extras["autoscaling"] = msgspec.to_builtins(scaling.policy(spec.autoscaling, former))
 
     async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
-        return program(service.read(Program), usual)
+        return program(service.read(Program), usual, AdvancedValues(service.body))
 
 
-def program(spec: Program, usual: Workload) -> Workload:
+def program(spec: Program, usual: Workload, advanced: AdvancedValues) -> Workload:
     ports = tuple(_port(port) for port in spec.ports or ())
     checks = spec.healthchecks
     asked = probes(checks.readiness_probe or None, ports)
@@ -91,7 +92,7 @@ def program(spec: Program, usual: Workload) -> Workload:
         command=arguments if image else (*entrypoint, *arguments),
         ports=ports,
         volumes=volumes,
-        alone=bool(volumes),
+        alone=bool(volumes) or advanced["deployment.update_strategy.type"] == "Recreate",
         instances=spec.min_running_instances,
         most=MANY if most == -1 else most,
         ready=asked or derived_probes(ports),

@@ -37,6 +37,7 @@ from windlass.core.deploy.injected_variables import (
 )
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.states import Do
+from windlass.core.settings.values import AdvancedValues
 from windlass.core.words.naming import enum_value
 from windlass.engines.engine import Demand
 from windlass.engines.findings import Finding
@@ -232,7 +233,8 @@ class ServiceKind(Generic[S]):
     def _usual_workload(self, ctx: Context, build_input: BuildInput, artifact: Artifact) -> Workload:
         """Returns a workload with the fields that all kinds have in common."""
         service, deployment, inputs = build_input.service, build_input.deployment, build_input.inputs
-        settings = self.size(service)
+        settings, advanced = self.size(service), AdvancedValues(service.body)
+        grace = advanced.changed("deployment.termination_grace_period_seconds")
         return Workload(
             service=service.id,
             family=service.family,
@@ -249,7 +251,7 @@ class ServiceKind(Generic[S]):
             memory=settings.memory,
             settle=ctx.settings.settle_seconds,
             patience=ctx.settings.ready_seconds,
-            grace=ctx.settings.stop_seconds,
+            grace=ctx.settings.stop_seconds if grace is None else grace,
             time_limit=ctx.settings.run_seconds,
         )
 

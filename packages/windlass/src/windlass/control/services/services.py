@@ -46,6 +46,7 @@ from windlass.core.declare.traits import DEPLOYABLE, Rollback
 from windlass.core.deploy.hosts import label
 from windlass.core.deploy.progress import ChosenVersion
 from windlass.core.deploy.states import Do, Progress, State
+from windlass.core.settings.values import FIELD, changed_in
 from windlass.engines.engine import unmet
 from windlass.sources.git import GitCommit, GitError
 from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx
@@ -63,6 +64,8 @@ class Services(Behaviour[Spec]):
         place = await ctx.places.of_environment(tx, draft.parent.id)
         _check_engine_support(kind, place, draft.spec)
         await kind.creating(ctx, tx, draft)
+        if draft.copy_of and (changed := changed_in(draft.copy_of.body)):
+            draft.give(**{FIELD: changed})
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft[Spec]) -> None:
         assert draft.parent is not None

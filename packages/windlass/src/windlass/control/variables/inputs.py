@@ -20,6 +20,7 @@ from windlass.core.declare.resource import Family
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.declare.traits import has_variables
 from windlass.core.deploy.injected_variables import identity
+from windlass.core.settings.values import changed_in, deployed_part
 from windlass.core.words.variables import DeclaredVariable, Inputs, resolve
 from windlass.families.variable import OriginalVariable, secret, variable
 from windlass.store import Reads, Row
@@ -207,7 +208,12 @@ def former_sha(ctx: Context, service: Row, marks: Iterable[Mark]) -> str:
 
 def _hash(ctx: Context, service: Row, *parts: tuple[str, str | None]) -> str:
     document = _without_choices(msgspec.json.decode(service.body))
-    hashed = [_strip(_shape(ctx.registry[service.family]), document), parts]
+    settings = deployed_part(changed_in(service.body))
+    hashed = [
+        _strip(_shape(ctx.registry[service.family]), document),
+        parts,
+        *([settings] if settings else []),
+    ]
     return hashlib.sha256(msgspec.json.encode(hashed, order="deterministic")).hexdigest()
 
 

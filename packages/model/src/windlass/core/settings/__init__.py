@@ -1,0 +1,1 @@
+"""Advanced settings: one table of all keys, and everything that is derived from it."""

@@ -1,0 +1,63 @@
+"""The operations that read and replace advanced settings."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from windlass.core.access import Scope
+from windlass.core.declare.actions import Action, Trait, get, put
+from windlass.core.declare.registry import StandaloneOperation
+from windlass.core.settings.setting import SettingsOfKind
+
+READ, REPLACE, DEFAULTS = "advancedSettings", "editAdvancedSettings", "defaultAdvancedSettings"
+"""The names of the handlers."""
+_ABOUT: Final = "All keys, each with its value or its default."
+_REPLACES: Final = (
+    "Keys that are left out get their defaults. The schema says of each key whether a change acts at once, "
+    "with the next build, or with the next deployment: the service is then OUT_OF_DATE until it is deployed."
+)
+
+
+def has_advanced_settings(settings: SettingsOfKind, *, need: Scope = Scope.WRITE) -> Trait:
+    """Returns the trait of resources with these advanced settings."""
+    return Trait(name="has_advanced_settings", actions=(_read(settings), _replace(settings, need)))
+
+
+def _read(settings: SettingsOfKind) -> Action:
+    return get(
+        READ,
+        settings.answer,
+        "Read the advanced settings",
+        _ABOUT,
+        id=f"get{settings.title}AdvancedSettings",
+        tagged=True,
+    )
+
+
+def _replace(settings: SettingsOfKind, need: Scope) -> Action:
+    return put(
+        REPLACE,
+        settings.answer,
+        "Replace the advanced settings",
+        _REPLACES,
+        id=f"edit{settings.title}AdvancedSettings",
+        suffix="/advancedSettings",
+        body=settings.body,
+        need=need,
+        status=201,
+        tagged=True,
+        conditional=True,
+    )
+
+
+def default_advanced_settings(settings: SettingsOfKind, group: str) -> StandaloneOperation:
+    """Returns the operation that reads the defaults, at `/defaultApplicationAdvancedSettings` and such."""
+    title = settings.title
+    action = get(
+        f"{title[0].lower()}{title[1:]}.{DEFAULTS}",
+        settings.answer,
+        f"Read the default advanced settings ({title.lower()})",
+        _ABOUT,
+        id=f"getDefault{title}AdvancedSettings",
+    )
+    return StandaloneOperation(path=f"/default{title}AdvancedSettings", group=group, action=action)

@@ -1,0 +1,266 @@
+"""The advanced settings of services."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta
+
+from windlass.core.declare.fields import Line, Text
+from windlass.core.settings.setting import AdvancedSetting, Effect, settings_of_kind
+
+_Seconds = Annotated[int, Meta(ge=0, le=86_400)]
+_FromOne = Annotated[int, Meta(ge=1, le=86_400)]
+_Percent = Annotated[int, Meta(ge=0, le=100)]
+_Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+_Map = Annotated[dict[str, Line], Meta(max_length=100)]
+_Command = Annotated[list[Text], Meta(max_length=100)]
+_Text = Annotated[str, Meta(max_length=65_536)]
+
+_PROGRAMS, _ROUTED, _BUILT, _ALL = "AC", "ACH", "AJ", "ACJT"
+"""The letters of kinds of service: applications, containers, Helm charts, jobs, and T for modules."""
+
+
+def _row(
+    name: str, of: str, type: Any, default: Any, about: str, effect: Effect = Effect.NONE, **more: str
+) -> AdvancedSetting:
+    return AdvancedSetting(name=name, type=type, default=default, about=about, effect=effect, of=of, **more)
+
+
+_KUBERNETES: Final = Effect.KUBERNETES
+TABLE: Final = (
+    _row(
+        "deployment.custom_domain_check_enabled", _ROUTED, bool, True,
+        "Whether a deployment checks that the custom domains lead here",
+    ),
+    _row(
+        "deployment.termination_grace_period_seconds", _ALL, _Count, 10,
+        "Seconds between the signal to stop and the end by force",
+        Effect.DEPLOYMENT, unit="seconds", operator="stop_seconds",
+    ),
+    _row(
+        "deployment.affinity.node.required", _ALL, _Map, {},
+        "Labels of the nodes that may run it", _KUBERNETES,
+    ),
+    _row(
+        "deployment.antiaffinity.pod", _PROGRAMS, Literal["Preferred", "Requirred"], "Preferred",
+        "Whether instances should or must run on different nodes", _KUBERNETES,
+    ),
+    _row(
+        "deployment.topology_spread.zone", _PROGRAMS,
+        Literal["Disabled", "ScheduleAnyway", "DoNotSchedule"], "Disabled",
+        "Whether instances are spread over zones", _KUBERNETES,
+    ),
+    _row(
+        "deployment.lifecycle.post_start_exec_command", "A", _Command, [],
+        "Command that runs in each instance after its start",
+    ),
+    _row(
+        "deployment.lifecycle.pre_stop_exec_command", "A", _Command, [],
+        "Command that runs in each instance before it gets the signal to stop",
+    ),
+    _row(
+        "deployment.update_strategy.type", _PROGRAMS, Literal["RollingUpdate", "Recreate"],
+        "RollingUpdate",
+        "RollingUpdate starts the new version beside the old one; Recreate ends the old one first",
+        Effect.DEPLOYMENT,
+        note="A service with storage is always recreated",
+    ),
+    _row(
+        "deployment.update_strategy.rolling_update.max_unavailable_percent", _PROGRAMS, _Percent, 25,
+        "Share of the instances that may be missing during an update", unit="percent",
+        note="All instances of the old version stay until the new version is ready",
+    ),
+    _row(
+        "deployment.update_strategy.rolling_update.max_surge_percent", _PROGRAMS, _Percent, 25,
+        "Share of the instances that may run in addition during an update", unit="percent",
+        note="All instances of the new version start at once",
+    ),
+    _row(
+        "build.timeout_max_sec", "AJT", _FromOne, 1800, "Seconds that a build may take",
+        unit="seconds",
+    ),
+    _row(
+        "build.cpu_max_in_milli", "AJT", Annotated[int, Meta(ge=1, le=1_000_000)], 2000,
+        "Processor time of a build, in thousandths of a core", unit="thousandths of a core",
+    ),
+    _row(
+        "build.ram_max_in_gib", "AJT", Annotated[int, Meta(ge=1, le=16_384)], 2,
+        "Memory of a build, in GiB", unit="GiB",
+    ),
+    _row(
+        "build.ephemeral_storage_in_gib", "T", Annotated[int, Meta(ge=0, le=16_384)], 0,
+        "Temporary disk space of a build, in GiB", unit="GiB",
+    ),
+    _row(
+        "build.disable_buildkit_cache", _BUILT, bool, False,
+        "Whether a build ignores the steps that earlier builds kept",
+    ),
+    _row(
+        "build.skip_git_submodules", "AJT", bool, False,
+        "Whether the submodules of a repository are left out",
+        note="Submodules are never fetched",
+    ),
+    _row(
+        "job.delete_ttl_seconds_after_finished", "J", Annotated[int, Meta(ge=0, le=2**31 - 1)] | None,
+        None, "Seconds after its end at which a run leaves the list; null keeps it",
+        unit="seconds",
+    ),
+    _row(
+        "cronjob.concurrency_policy", "J", Literal["Forbid", "Allow", "Replace"], "Forbid",
+        "What happens at a due time while a run is under way: Forbid leaves the new run out, Allow runs "
+        "both, Replace ends the earlier run",
+    ),
+    _row(
+        "cronjob.failed_jobs_history_limit", "J", _Count, 1,
+        "Number of failed runs that stay in the list",
+    ),
+    _row(
+        "cronjob.success_jobs_history_limit", "J", _Count, 1,
+        "Number of successful runs that stay in the list",
+    ),
+    _row(
+        "network.ingress.proxy_body_size_mb", _ROUTED, _Count, 0,
+        "Largest body of a request, in MB; 0 is no limit", unit="MB",
+    ),
+    _row(
+        "network.ingress.force_ssl_redirect", _ROUTED, bool, True,
+        "Whether requests by HTTP are sent to HTTPS, for names with a certificate",
+    ),
+    _row(
+        "network.ingress.enable_cors", _ROUTED, bool, False,
+        "Whether the gateway answers browsers that ask for permission to use it from another site (CORS)",
+    ),
+    _row(
+        "network.ingress.cors_allow_origin", _ROUTED, _Text, "*",
+        "Sites that may use it, separated by commas, if CORS is on",
+    ),
+    _row(
+        "network.ingress.cors_allow_methods", _ROUTED, _Text, "GET, PUT, POST, DELETE, PATCH, OPTIONS",
+        "Methods that other sites may use, if CORS is on",
+    ),
+    _row(
+        "network.ingress.cors_allow_headers", _ROUTED, _Text,
+        "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,"
+        "Authorization",
+        "Headers that other sites may send, if CORS is on",
+    ),
+    _row(
+        "network.ingress.proxy_buffer_size_kb", _ROUTED, _Count, 4,
+        "Size of the buffer for the head of an answer, in kB", unit="kB",
+    ),
+    _row(
+        "network.ingress.keepalive_time_seconds", _ROUTED, _Seconds, 3600,
+        "Seconds for which a connection takes further requests", unit="seconds",
+    ),
+    _row(
+        "network.ingress.keepalive_timeout_seconds", _ROUTED, _Seconds, 60,
+        "Seconds for which a connection without requests stays open", unit="seconds",
+    ),
+    _row(
+        "network.ingress.send_timeout_seconds", _ROUTED, _Seconds, 60,
+        "Seconds for which a client may take nothing of an answer", unit="seconds",
+    ),
+    _row(
+        "network.ingress.proxy_connect_timeout_seconds", _ROUTED, _Seconds, 60,
+        "Seconds until an instance has to accept a connection", unit="seconds",
+    ),
+    _row(
+        "network.ingress.proxy_send_timeout_seconds", _ROUTED, _Seconds, 60,
+        "Seconds for which an instance may take nothing of a request", unit="seconds",
+    ),
+    _row(
+        "network.ingress.proxy_read_timeout_seconds", _ROUTED, _Seconds, 60,
+        "Seconds for which an instance may send nothing of an answer", unit="seconds",
+    ),
+    _row(
+        "network.ingress.proxy_buffering", _ROUTED, Literal["on", "off"], "on",
+        "Whether answers are buffered", note="The gateway passes answers on as they come",
+    ),
+    _row(
+        "network.ingress.proxy_request_buffering", "CH", Literal["on", "off"], "on",
+        "Whether requests are buffered", note="The gateway passes requests on as they come",
+    ),
+    _row(
+        "network.ingress.grpc_send_timeout_seconds", _ROUTED, _Seconds, 60,
+        "Seconds for which an instance may take nothing of a gRPC call", unit="seconds",
+    ),
+    _row(
+        "network.ingress.grpc_read_timeout_seconds", _ROUTED, _Seconds, 60,
+        "Seconds for which an instance may send nothing of a gRPC call", unit="seconds",
+    ),
+    _row(
+        "network.ingress.whitelist_source_range", _ROUTED, _Text, "0.0.0.0/0",
+        "Networks whose clients may use it, separated by commas",
+    ),
+    _row(
+        "network.ingress.denylist_source_range", _ROUTED, _Text, "",
+        "Networks whose clients may not use it, separated by commas",
+    ),
+    _row(
+        "network.ingress.extra_headers", _ROUTED, _Text, "{}",
+        "Headers that are added to each answer, as a JSON object",
+    ),
+    _row(
+        "network.ingress.basic_auth_env_var", _ROUTED, _Text, "",
+        "Name of the variable with the users and passwords that visitors have to give",
+    ),
+    _row(
+        "network.ingress.enable_sticky_session", _ROUTED, bool, False,
+        "Whether requests of one browser go to one instance",
+    ),
+    _row(
+        "network.gateway_api.http_request_timeout_seconds", _ROUTED, _Seconds | None, None,
+        "Seconds that a request may take in all", unit="seconds",
+    ),
+    _row(
+        "network.gateway_api.http_connection_idle_timeout_seconds", _ROUTED, _Seconds | None, None,
+        "Seconds for which a connection without requests stays open", unit="seconds",
+    ),
+    _row(
+        "network.gateway_api.retry.num_retries", _ROUTED, Annotated[int, Meta(ge=0, le=100)] | None, None,
+        "Number of further tries of a request that failed",
+    ),
+    _row(
+        "network.gateway_api.retry.retry_on", _ROUTED, _Text | None, None,
+        "Failures after which a request is tried again, separated by commas",
+    ),
+    _row(
+        "network.gateway_api.retry.http_status_codes", _ROUTED, _Text | None, None,
+        "Statuses after which a request is tried again, separated by commas",
+    ),
+    _row(
+        "network.gateway_api.retry.per_try_timeout_seconds", _ROUTED, _FromOne | None, None,
+        "Seconds that one try may take", unit="seconds",
+    ),
+    _row(
+        "hpa.cpu.average_utilization_percent", _PROGRAMS, _Percent, 60,
+        "Processor load above which instances are added", unit="percent",
+    ),
+    _row(
+        "hpa.memory.average_utilization_percent", _PROGRAMS, _Percent | None, None,
+        "Memory use above which instances are added", unit="percent",
+    ),
+    _row(
+        "security.service_account_name", _ALL, Line, "", "Service account of its instances", _KUBERNETES,
+    ),
+    _row(
+        "security.automount_service_account_token", "ACJ", bool, False,
+        "Whether instances get the token of their service account", _KUBERNETES,
+    ),
+    _row(
+        "security.read_only_root_filesystem", _ALL, bool, False,
+        "Whether instances can write to nothing but their storage and temporary folders",
+    ),
+)  # fmt: skip
+
+
+def rows_of(letter: str) -> tuple[AdvancedSetting, ...]:
+    """Returns the settings of a kind of service."""
+    return tuple(row for row in TABLE if letter in row.of)
+
+
+OF_APPLICATIONS: Final = settings_of_kind("Application", rows_of("A"))
+OF_CONTAINERS: Final = settings_of_kind("Container", rows_of("C"))
+OF_JOBS: Final = settings_of_kind("Job", rows_of("J"))
+OF_HELM_CHARTS: Final = settings_of_kind("Helm", rows_of("H"))

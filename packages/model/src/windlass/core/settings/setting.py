@@ -1,0 +1,105 @@
+"""A row of the table of advanced settings, and the structs that are derived from rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from windlass.core.declare.resource import Shown, Spec
+from windlass.core.declare.structs import build_struct
+
+
+class Effect(StrEnum):
+    """The time at which a changed value acts, or the reason why it does not."""
+
+    AT_ONCE = "AT_ONCE"
+    BUILD = "BUILD"
+    DEPLOYMENT = "DEPLOYMENT"
+    """The service is OUT_OF_DATE until it is deployed."""
+    NONE = "NONE"
+    KUBERNETES = "KUBERNETES"
+    """The setting has a meaning on Kubernetes only."""
+
+
+TOLD: Final[Mapping[Effect, str]] = {
+    Effect.AT_ONCE: "Acts at once",
+    Effect.BUILD: "Acts with the next build",
+    Effect.DEPLOYMENT: "Acts with the next deployment",
+    Effect.NONE: "Stored for other clients of this interface; has no effect here",
+    Effect.KUBERNETES: "Stored for other clients of this interface; has a meaning on Kubernetes only",
+}
+ACTING: Final = frozenset({Effect.AT_ONCE, Effect.BUILD, Effect.DEPLOYMENT})
+
+
+class AdvancedSetting(Struct, frozen=True, kw_only=True):
+    name: str
+    type: Any
+    """The annotation of the value."""
+    default: Any
+    about: str
+    """A sentence without its full stop."""
+    unit: str = ""
+    effect: Effect = Effect.NONE
+    note: str = ""
+    """An exception, such as an engine on which the setting does not act."""
+    operator: str = ""
+    """The server's setting that is the default, so that `default` is the default of that setting."""
+    of: str = ""
+    """The kinds of resource that have the setting, by their letters."""
+
+    @property
+    def acts(self) -> bool:
+        return self.effect in ACTING
+
+    @property
+    def meaning(self) -> str:
+        sentences = [self.about, TOLD[self.effect], *([self.note] if self.note else [])]
+        if self.operator:
+            sentences.append(f"The default is the server's setting {self.operator}")
+        return ". ".join(sentences)
+
+    @property
+    def annotation(self) -> Any:
+        marks = {"x-acts": self.effect} if self.acts else {"x-without-effect": True}
+        return Annotated[self.type, Meta(description=self.meaning, extra_json_schema=marks)]
+
+
+class SettingsOfKind(Struct, frozen=True, eq=False):
+    """All advanced settings of one kind of resource."""
+
+    title: str
+    """The name of the kind in schemas and operations, such as `Application`."""
+    rows: Sequence[AdvancedSetting]
+    body: type[Spec]
+    answer: type[Shown]
+
+
+_BY_ANSWER: Final[dict[type[Struct], SettingsOfKind]] = {}
+
+
+def kind_of(answer: type[Struct] | None) -> SettingsOfKind:
+    """Returns the settings that an operation answers."""
+    return _BY_ANSWER[answer]  # type: ignore[index]
+
+
+def settings_of_kind(title: str, rows: Sequence[AdvancedSetting]) -> SettingsOfKind:
+    name = f"{title}AdvancedSettings"
+    body = build_struct(f"{name}Request", [_declared(row, is_sent=True) for row in rows], Spec)
+    answer = build_struct(name, [_declared(row, is_sent=False) for row in rows], Shown)
+    body.__doc__ = answer.__doc__ = f"The advanced settings of {title.lower()} resources."
+    kind = _BY_ANSWER[answer] = SettingsOfKind(title, rows, body, answer)
+    return kind
+
+
+def _declared(row: AdvancedSetting, *, is_sent: bool) -> tuple[str, Any, Any]:
+    annotation, default = row.annotation, row.default
+    if is_sent and row.operator:
+        annotation, default = annotation | UnsetType, UNSET
+    field = row.name.replace(".", "__")
+    if isinstance(default, list | dict):
+        return field, annotation, msgspec.field(default_factory=type(default), name=row.name)
+    return field, annotation, msgspec.field(default=default, name=row.name)

@@ -1,0 +1,52 @@
+"""Reads advanced settings from the document of a resource, which contains those that were changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from windlass.core.settings.service_settings import TABLE
+from windlass.core.settings.setting import AdvancedSetting, Effect
+
+FIELD: Final = "advanced_settings"
+_MARK: Final = b'"advanced_settings":{'
+_ROWS: Final[Mapping[str, AdvancedSetting]] = {row.name: row for row in TABLE}
+_OF_DEPLOYMENT: Final = frozenset(row.name for row in TABLE if row.effect is Effect.DEPLOYMENT)
+_AT_ONCE: Final = frozenset(row.name for row in TABLE if row.effect is Effect.AT_ONCE)
+
+
+class _StoredChanges(Struct):
+    # Any: the values have different types.
+    advanced_settings: dict[str, Any] = {}
+
+
+def changed_in(body: bytes) -> dict[str, Any]:
+    """Returns the changed settings in a document. Fast for a document without any."""
+    return msgspec.json.decode(body, type=_StoredChanges).advanced_settings if _MARK in body else {}
+
+
+class AdvancedValues:
+    """The advanced settings of a service, by key. Settings that were not changed have their defaults."""
+
+    def __init__(self, body: bytes) -> None:
+        self._changed = changed_in(body)
+
+    def changed(self, name: str) -> Any:
+        """Returns the value of a setting, or None if it has its default."""
+        _ROWS[name]
+        return self._changed.get(name)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._changed.get(name, _ROWS[name].default)
+
+
+def deployed_part(changed: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings that act with a deployment, so that a changed one makes a service out of date."""
+    return {name: value for name, value in changed.items() if name in _OF_DEPLOYMENT}
+
+
+def acting_at_once(changed: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in changed.items() if name in _AT_ONCE}
