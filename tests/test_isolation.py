@@ -379,6 +379,12 @@ def test_ports_listening_only_on_loopback_are_not_opened_to_instances(tmp_path, 
     assert isolation_of(given).trunk("").get("ports") == [*ports]
 
 
+def test_the_https_port_is_open_to_instances_as_the_gateway_port_is(tmp_path, machine):
+    machine(ALL)
+    given = settings(tmp_path, gateway_host="0.0.0.0", https_port=8443)
+    assert isolation_of(given).trunk("").get("ports") == [8081, 8443]
+
+
 @pytest.mark.parametrize(
     ("table", "limits"),
     [

@@ -20,10 +20,17 @@ from windlass.gateway.starting import start_gateway
 class GatewayTown(Town):
     """Applications and clients around a gateway, and the server that tells it routes."""
 
-    def __init__(self, folder: Path, stack: contextlib.AsyncExitStack) -> None:
+    def __init__(self, folder: Path, stack: contextlib.AsyncExitStack, https_port: int = 0) -> None:
         self.folder = folder
+        self.https_port = https_port
         self.link = GatewayLink(folder)
-        super().__init__(GatewayRouter(self.link, "local", "127.0.0.1", 0), stack)  # type: ignore[arg-type]
+        super().__init__(self._new_router(), stack)  # type: ignore[arg-type]
+
+    def _new_router(self) -> GatewayRouter:
+        return GatewayRouter(self.link, "local", "127.0.0.1", 0, https_port=self.https_port)
+
+    def start_gateway(self) -> None:
+        start_gateway(self.folder)
 
     async def process(self) -> int:
         return (await self.link.call(Ask())).process
@@ -32,7 +39,7 @@ class GatewayTown(Town):
         """A server that has started again, and knows nothing."""
         await self.router.stop()
         self.link = GatewayLink(self.folder)
-        self.router = GatewayRouter(self.link, "local", "127.0.0.1", 0)  # type: ignore[assignment]
+        self.router = self._new_router()  # type: ignore[assignment]
         await self.router.start()
 
     @contextlib.asynccontextmanager
@@ -68,10 +75,10 @@ def processes_of(folder: Path) -> list[int]:
 
 
 @contextlib.asynccontextmanager
-async def make_gateway_town(within: Path) -> AsyncIterator[GatewayTown]:
+async def make_gateway_town(within: Path, https_port: int = 0) -> AsyncIterator[GatewayTown]:
     folder = within / ("long" * 30) / "gateway"
     async with contextlib.AsyncExitStack() as stack:
-        made = GatewayTown(folder, stack)
+        made = GatewayTown(folder, stack, https_port)
         await made.router.start()
         try:
             yield made

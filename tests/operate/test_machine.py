@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.free_ports import free_port
 from tests.operate.test_commands import FREE, findings, run
 from tests.schemathesis.serving import served
 from tests.world import make_world
@@ -234,6 +235,24 @@ async def test_a_gateway_without_a_server_passes_the_doctor(found):
     where = f"127.0.0.1, port {gateway.port}"
     assert told["Gateway"] == ("ok", f"{where}: the gateway of a Windlass is there, without its server")
     assert other["API"][0] == "fail"
+
+
+async def test_the_doctor_reports_the_https_port(found):
+    gateway = BuiltinRouter("127.0.0.1", 0, https_port=free_port())
+    await gateway.start()
+    port = gateway._shared.https_port
+    try:
+        told = await asyncio.to_thread(found, gateway_port="0", https_port=str(port))
+    finally:
+        await gateway.stop()
+    where = f"127.0.0.1, port {port}"
+    assert told["HTTPS"] == ("ok", f"{where}: the gateway of a Windlass is there, without its server")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        level, text = (await asyncio.to_thread(found, gateway_port="0", https_port=str(port)))["HTTPS"]
+    assert level == "fail"
+    assert text.startswith(f"127.0.0.1, port {port} is taken by process {os.getpid()} (")
+    assert "HTTPS" not in await asyncio.to_thread(found, gateway_port="0")
 
 
 def test_for_people_long_lines_wrap_below_themselves(tmp_path):

@@ -226,9 +226,15 @@ class Town:
 
 @contextlib.asynccontextmanager
 async def make_town(
-    limits: Bounds | None = None, *, trusts: Callable[[str], bool] = lambda network: False, **bounds: Any
+    limits: Bounds | None = None,
+    *,
+    trusts: Callable[[str], bool] = lambda network: False,
+    https_port: int = 0,
+    **bounds: Any,
 ) -> AsyncIterator[Town]:
-    router = BuiltinRouter("127.0.0.1", 0, bounds=limits or Bounds(**bounds), trusts=trusts)
+    router = BuiltinRouter(
+        "127.0.0.1", 0, bounds=limits or Bounds(**bounds), trusts=trusts, https_port=https_port
+    )
     await router.start()
     try:
         async with contextlib.AsyncExitStack() as stack:

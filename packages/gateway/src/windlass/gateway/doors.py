@@ -95,7 +95,7 @@ class Doors:
         gateway has handed over, if any."""
         for opened in list(self._journal.told.doors.values()):
             try:
-                await self._open(opened, inherited)
+                await self._open(opened, inherited, is_restored=True)
             except RouteError as error:
                 _log.error("a door cannot be opened", extra={"door": opened.door, "reason": str(error)})
         for listening in inherited.values():
@@ -195,6 +195,7 @@ class Doors:
         if router is None or opened is None:
             await self._open_soon(wanted)
         elif is_same_place(opened, wanted):
+            router.set_https_port(wanted.https_port)
             router.trust(trust_check(wanted.trusted))
             await router.log_to(wanted.access_log)
         else:
@@ -228,7 +229,8 @@ class Doors:
             await self._open_soon(opened)
             raise
 
-    async def _open(self, wanted: Open, inherited: Sockets) -> None:
+    async def _open(self, wanted: Open, inherited: Sockets, *, is_restored: bool = False) -> None:
+        """Opens a door. `is_restored`: no server waits for the result, and HTTP is served in any case."""
         own = {at[1:]: inherited.pop(at) for at in list(inherited) if at[0] == wanted.door}
         router = BuiltinRouter(
             wanted.host,
@@ -239,6 +241,13 @@ class Doors:
             store=SealedFolder(self._folder, wanted.door),
         )
         await router.start()
+        try:
+            router.set_https_port(wanted.https_port)
+        except RouteError as error:
+            if not is_restored:
+                await router.stop()
+                raise
+            _log.error("HTTPS is not served", extra={"door": wanted.door, "reason": str(error)})
         await router.log_to(wanted.access_log)
         for change in list(self._journal.told.of(wanted.door)):
             await self._repeat(router, change)

@@ -18,6 +18,7 @@ class ProcessSettings(OwnProcessSettings, frozen=True, kw_only=True):
     port: int
     gateway_host: str
     gateway_port: int
+    https_port: int
     trusted_proxies: tuple[str, ...]
     isolation_users: str
     share_machine: bool
@@ -75,8 +76,12 @@ def _network_rules(settings: ProcessSettings) -> NetworkRules | None:
             ) from error
     # If the server listens only on the loopback address, another program may use its ports on other
     # addresses.
-    places = (settings.host, settings.port), (settings.gateway_host, settings.gateway_port)
-    ports = tuple(port for host, port in places if not _is_loopback(host))
+    places = (
+        (settings.host, settings.port),
+        (settings.gateway_host, settings.gateway_port),
+        (settings.gateway_host, settings.https_port),
+    )
+    ports = tuple(port for host, port in places if port and not _is_loopback(host))
     return NetworkRules(open=tuple(settings.network_allow), ports=ports)
 
 

@@ -139,7 +139,8 @@ class ClusterConnector:
 
     async def check_port(self, access: EngineAccess, local: Place) -> None:
         port = access.router_port
-        if port < FIRST_OPEN or port in {self._settings.port, self._settings.gateway_port, local.router.port}:
+        own = {self._settings.port, self._settings.gateway_port, self._settings.https_port, local.router.port}
+        if port < FIRST_OPEN or port in own:
             raise Invalid(
                 f"router_port: choose another port, from {FIRST_OPEN} on: {port} is below that, or used by "
                 "Windlass"

@@ -62,7 +62,7 @@ def is_gateway(host: str, port: int) -> bool:
         connection.request("GET", "/", headers={"Host": _NO_HOST})
         answer = connection.getresponse()
         text = answer.read(10_000)
-        own = (pages.unknown(_NO_HOST), pages.starting())
+        own = (pages.unknown(_NO_HOST), pages.starting(), pages.only_https())
         return any(answer.status == page.status and page.title.encode() in text for page in own)
     except (OSError, http.client.HTTPException):
         return False

@@ -86,6 +86,8 @@ def _node(settings: Settings, *, has_images: bool) -> Finding:
 def ports(settings: Settings) -> Iterator[Finding]:
     yield _port("API", settings.host, settings.port, "", settings)
     yield _port("Gateway", settings.gateway_host, settings.gateway_port, "gateway-", settings)
+    if settings.https_port:
+        yield _port("HTTPS", settings.gateway_host, settings.https_port, "https-", settings)
 
 
 def _port(what: str, host: str, port: int, prefix: str, settings: Settings) -> Finding:
@@ -98,7 +100,7 @@ def _port(what: str, host: str, port: int, prefix: str, settings: Settings) -> F
             return ok(what, f"{host}, port {port}: a Windlass runs there")
         if error.errno == errno.EADDRINUSE and (is_gateway(host, port) if prefix else is_kept(settings)):
             return ok(what, f"{host}, port {port}: the gateway of a Windlass is there, without its server")
-        flags = f"--{prefix}port, or another address with --{prefix}host"
+        flags = f"--{prefix}port, or another address with --{'gateway-' if prefix else ''}host"
         why = f": {error.strerror or error}"
         if error.errno == errno.EADDRINUSE:
             why = f"is taken by {holder_of(port, settings) or 'another program'}"

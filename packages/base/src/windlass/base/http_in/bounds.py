@@ -43,6 +43,10 @@ class Bounds(Struct, frozen=True, kw_only=True):
     """The time for which an endpoint that refused a connection is skipped if there are others."""
     connections: int = 10_000
     """The maximum number of client connections of one port. The limit of open files may lower it."""
+    handshakes: int = 1000
+    """The maximum number of TLS handshakes under way at one port, in addition to its connections."""
+    handshake_seconds: float = 10.0
+    """The time limit of a TLS handshake, from the start of the connection."""
     unsent_bytes: int = 128 * 1024 * 1024
     """The maximum number of bytes in unread responses of one port."""
     log_seconds: float = 60.0

@@ -81,6 +81,17 @@ class AnswerHead:
         return self._before + b"\r\nConnection: Upgrade\r\nUpgrade: " + self.upgrade + b"\r\n\r\n"
 
 
+def with_lines(answer: bytes, lines: bytes) -> bytes:
+    """Adds header lines to an answer that begins with its head, unless it has the first of them already."""
+    if not lines:
+        return answer
+    end = answer.find(b"\r\n\r\n") + 2
+    if lines[: lines.find(b":") + 1].lower() in answer[:end].lower():
+        return answer  # an application knows better
+    first = answer.find(b"\r\n")
+    return answer[:first] + lines + answer[first:]
+
+
 def _fields(block: bytes) -> tuple[dict[bytes, bytes], bytes]:
     low = block.lower()
     fields: dict[bytes, bytes] = {}

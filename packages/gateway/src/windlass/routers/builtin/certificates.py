@@ -236,9 +236,9 @@ def check_certificate(certificate: Certificate) -> CertificateFacts:
         make_context(certificate)
         leaf = x509.load_pem_x509_certificates(certificate.chain)[0]
     except (OSError, ValueError) as error:
-        named = ", ".join(certificate.names)
+        names, reason = ", ".join(certificate.names), str(error)
         raise RouteError(
-            f"replace the certificate for {named}, or its key: TLS does not take them ({error})"
+            f"replace the certificate for {names}, or its key: TLS does not take them ({reason})"
         ) from error
     return CertificateFacts(
         tuple(name.lower() for name in certificate.names),

@@ -24,6 +24,8 @@ from windlass.routers.router import Route
 
 
 class ClientConnection(InstanceClient):
+    is_last: bool = False
+    """Whether the connection closes after the next answer, in any case."""
     __slots__ = (
         "_backend",
         "_began",
@@ -53,7 +55,7 @@ class ClientConnection(InstanceClient):
 
     def _route(self, method: bytes, target: bytes, body: bytes) -> None:
         fields = self._fields
-        self.close = fields.close
+        self.close = fields.close or self.is_last
         self.head_only = method == b"HEAD"
         shared = self._shared
         if shared.certificates.http_answers and target.startswith(PREFIX):
@@ -71,7 +73,7 @@ class ClientConnection(InstanceClient):
             page = pages.no_path(fields.host.decode(), target.partition(b"?")[0].decode("latin-1"))
             self._say_unrouted(page, method, target)
             return
-        request_id = fields.id or self._shared.request_id()
+        request_id = fields.id or shared.request_id()
         self._backend = backend
         traffic = backend.traffic
         traffic.requests += 1
@@ -79,10 +81,17 @@ class ClientConnection(InstanceClient):
         if not traffic.requests & traffic.mask:
             self._weight = traffic.mask + 1
             self._began = traffic.begin()
-            if self._shared.access_log is not None:
+            if shared.access_log is not None:
                 self._entry = self._begin_entry(backend.route, method, target, request_id)
         self._phase = BUSY
         self._served = True
+        if self.is_secure:
+            self.added = backend.added
+        elif shared.https_port and backend.route.redirect and self._port == shared.http_port:
+            location = shared.secure_location(fields.host, target, self.network)
+            if location:
+                self._fail(pages.https_only(backend.title, location))
+                return
         passed = target
         if backend.is_special:
             passed = backend.rewritten(target)

@@ -89,7 +89,7 @@ class RequestReader(GatewaySocket):
             return False
         try:
             self._fields = check_headers(
-                data[first:], data[first - 1] == _ZERO, self._address, self._shared.bounds
+                data[first:], data[first - 1] == _ZERO, self._address, self._shared.bounds, self.scheme
             )
         except Bad:
             return False
@@ -136,7 +136,7 @@ class RequestReader(GatewaySocket):
         fields = self._fields
         raw = data[first:end]
         if raw != fields.raw or line.old is not fields.old:
-            fields = self._fields = check_headers(raw, line.old, self._address, bounds)
+            fields = self._fields = check_headers(raw, line.old, self._address, bounds, self.scheme)
         check_authority(line.authority, fields.host)
         if len(data) > end:
             self._held.add(data[end:])

@@ -11,6 +11,7 @@ from typing import Final
 
 from windlass.base.log import log
 from windlass.routers.builtin import pages
+from windlass.routers.builtin.answers import with_lines
 from windlass.routers.builtin.client_requests import RequestReader
 from windlass.routers.builtin.client_socket import PARTING
 from windlass.routers.builtin.pages import ErrorPage
@@ -30,7 +31,7 @@ _UNREADABLE: Final = (OSError, RuntimeError)
 
 
 class SiteClient(RequestReader):
-    __slots__ = ("_sent", "close", "status")
+    __slots__ = ("_sent", "added", "close", "status")
 
     def __init__(self, shared: SharedState, port: int) -> None:
         super().__init__(shared, port)
@@ -41,6 +42,8 @@ class SiteClient(RequestReader):
         """The status of the answer, once it is known."""
         self.close = False
         """Whether the connection closes after the answer."""
+        self.added = b""
+        """Header lines that are added to the answer. Each line begins with its line break."""
 
     # Left to `client`
 
@@ -67,7 +70,7 @@ class SiteClient(RequestReader):
             answer = self._shared.sites.ready(backend.site, target, self._fields.raw)
             if answer is not None:
                 self.status = 200
-                self.transport.write(answer)
+                self.transport.write(with_lines(answer, self.added) if self.added else answer)
                 self._end_request()
                 return
         self._load_answer(backend, method, target)
@@ -94,7 +97,7 @@ class SiteClient(RequestReader):
             return
         self.status = answer.status
         close = self._closes()
-        head = self._shared.sites.head(answer, close=close)
+        head = with_lines(self._shared.sites.head(answer, close=close), self.added)
         if answer.file is not None:
             self.transport.write(head)
             stream = self._upstream = SiteStream(self, self._shared)

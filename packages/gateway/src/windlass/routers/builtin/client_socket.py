@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from enum import Enum
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from windlass.base.http_in.bounds import ROOM
 from windlass.base.http_in.connections import Admission, network_of
@@ -33,6 +33,9 @@ LOST: Final = RequestPhase.LOST
 
 
 class GatewaySocket(asyncio.Protocol):
+    scheme: ClassVar[bytes] = b"http"
+    is_secure: ClassVar[bool] = False
+
     __slots__ = (
         "_address",
         "_blocked",
@@ -96,8 +99,7 @@ class GatewaySocket(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
-        peer = transport.get_extra_info("peername")
-        host = str(peer[0]) if peer else "unknown"
+        host = self._peer_address(transport)
         self._address = host.encode()
         self.network = network_of(host)
         shared = self._shared
@@ -107,6 +109,10 @@ class GatewaySocket(asyncio.Protocol):
         elif admission is Admission.FULL:
             transport.write(pages.too_many_connections().rendered(b"", head_only=False, close=True))
             self._hang_up()
+
+    def _peer_address(self, transport: Any) -> str:
+        peer = transport.get_extra_info("peername")
+        return str(peer[0]) if peer else "unknown"
 
     def connection_lost(self, exc: Exception | None) -> None:
         was_busy = self._phase is BUSY
@@ -133,14 +139,18 @@ class GatewaySocket(asyncio.Protocol):
         answer."""
         if self._phase is LOST or self._phase is PARTING or self.transport.is_closing():
             return
-        self._phase = PARTING
-        self._since = self._shared.now
-        self._held.take()
+        self._part()
         if self._eof:
             self.transport.close()
             return
         self.transport.write_eof()
         self._resume_reading()
+
+    def _part(self) -> None:
+        """Answers nothing more."""
+        self._phase = PARTING
+        self._since = self._shared.now
+        self._held.take()
 
     # Flow
 
@@ -211,9 +221,11 @@ class GatewaySocket(asyncio.Protocol):
         """Passes the connection to another process. Aborting the transport only closes this process's
         descriptor."""
         self.transport.pause_reading()
-        waited = ClientWait(self._served, self._shared.loop.time() - self._since)
-        give(self._port, os.dup(self.transport.get_extra_info("socket").fileno()), waited)
+        give(self._port, os.dup(self.transport.get_extra_info("socket").fileno()), self._client_wait())
         self.transport.abort()
+
+    def _client_wait(self) -> ClientWait:
+        return ClientWait(self._served, self._shared.loop.time() - self._since)
 
     # Time
 

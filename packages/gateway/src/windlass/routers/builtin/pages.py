@@ -58,6 +58,8 @@ class ErrorPage(Struct, frozen=True):
     """Value of Retry-After in seconds; 0 for no such header."""
     allow: str = ""
     """Value of Allow for a method that is not allowed; empty for no such header."""
+    location: str = ""
+    """Value of Location for a redirect; empty for no such header."""
 
     def rendered(self, fields: bytes, *, head_only: bool, close: bool) -> bytes:
         """Renders the answer. The Accept header among the request's `fields` chooses the format."""
@@ -75,6 +77,8 @@ class ErrorPage(Struct, frozen=True):
             lines.append(f"Retry-After: {self.retry}")
         if self.allow:
             lines.append(f"Allow: {self.allow}")
+        if self.location:
+            lines.append(f"Location: {self.location}")
         if close:
             lines.append("Connection: close")
         head = "\r\n".join([*lines, "", ""]).encode()
@@ -185,6 +189,25 @@ _ABSENCES: Final[Mapping[Absence, tuple[str, str, int]]] = {
 }
 """The rest of the heading (after the service's title), the message, and the value of Retry-After; 0 if a
 retry would not help."""
+
+
+def only_https() -> ErrorPage:
+    """Returns the page for a request that was sent to the HTTPS port without TLS."""
+    return ErrorPage(400, "This port is for HTTPS", "Use an address that begins with https://.")
+
+
+def misdirected(host: str) -> ErrorPage:
+    """Returns the page for a request whose host is not covered by the certificate of its connection. A
+    client then connects again (RFC 9110, section 15.5.20)."""
+    return ErrorPage(
+        421,
+        f"{host or 'This host'} is not served on this connection",
+        "The certificate of this connection is not valid for this name: connect again, with this name.",
+    )
+
+
+def https_only(title: str, location: str) -> ErrorPage:
+    return ErrorPage(308, f"{title} is reached by HTTPS", f"Its address is {location}.", location=location)
 
 
 def served_elsewhere(title: str, at: ServedElsewhere) -> ErrorPage:

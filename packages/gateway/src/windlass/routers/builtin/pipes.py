@@ -82,7 +82,8 @@ class PipeEnd(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self.eof = True
-        return self.other is None or self._pass_eof()
+        stays_open = self.other is None or self._pass_eof()
+        return stays_open and bool(self.transport.can_write_eof())  # TLS closes both directions
 
     def _pass_eof(self) -> bool:
         """Passes an EOF to the other end. Returns whether this end stays open, because the other end may
@@ -90,7 +91,10 @@ class PipeEnd(asyncio.Protocol):
         other = self.other
         assert other is not None
         if not other.lost and not other.transport.is_closing():
-            other.transport.write_eof()
+            if other.transport.can_write_eof():
+                other.transport.write_eof()
+            else:  # TLS: it sends what is left, and closes both directions
+                other.transport.close()
         if other.eof:  # neither end sends any more
             other.transport.close()
             return False

@@ -147,9 +147,9 @@ def _split_around(lines: list[bytes], place: int, name: bytes) -> tuple[bytes, b
     return LINE_END.join([*lines[:place], name]), LINE_END.join([b"", *lines[place + 1 :]])
 
 
-def check_headers(raw: bytes, old: bool, client: bytes, bounds: Bounds) -> Fields:
+def check_headers(raw: bytes, old: bool, client: bytes, bounds: Bounds, scheme: bytes = b"http") -> Fields:
     """Parses and validates the headers of a request. `raw` is the head without the request line; `client` is
-    the client's address."""
+    the client's address, `scheme` that of the connection: `http` or `https`."""
     block = raw[:-4]
     check_fields(block, bounds)
     fields = Fields(raw, old)
@@ -176,7 +176,7 @@ def check_headers(raw: bytes, old: bool, client: bytes, bounds: Bounds) -> Field
         _set_upgrade(fields, meant, tokens)
     if b"x-request-id" in meant and _ID.fullmatch(meant[b"x-request-id"]):
         fields.id = meant[b"x-request-id"]
-    _set_passed(fields, meant, rest, client)
+    _set_passed(fields, meant, rest, client, scheme)
     return fields
 
 
@@ -203,7 +203,7 @@ def _remove_fields(block: bytes, tokens: frozenset[bytes]) -> bytes:
     return without_fields(block, tokens)
 
 
-def _set_passed(fields: Fields, meant: dict[bytes, bytes], rest: bytes, client: bytes) -> None:
+def _set_passed(fields: Fields, meant: dict[bytes, bytes], rest: bytes, client: bytes, scheme: bytes) -> None:
     host = meant.get(b"host", b"")
     lines = []
     if fields.length == CHUNKED:
@@ -214,16 +214,25 @@ def _set_passed(fields: Fields, meant: dict[bytes, bytes], rest: bytes, client: 
         lines.append(b"\r\nConnection: Upgrade\r\nUpgrade: " + fields.upgrade)
     elif b"te" in meant and b"trailers" in _tokens(meant[b"te"]):
         lines.append(b"\r\nConnection: TE\r\nTE: trailers")
-    lines.append(_forwarded_fields(client, host))
+    lines.append(_forwarded_fields(client, host, scheme))
     fields.pass_on(b"\r\nHost: " + (host or b"localhost"), rest, b"".join(lines))
 
 
 @lru_cache(4096)
-def _forwarded_fields(client: bytes, host: bytes) -> bytes:
+def _forwarded_fields(client: bytes, host: bytes, scheme: bytes) -> bytes:
     """Returns the header lines with the client's address and the requested host. The last line ends before
     the value of the request id."""
     node = b'"[%b]"' % client if b":" in client else client
-    forwarded = b'\r\nX-Forwarded-Host: %b\r\nForwarded: for=%b;host="%b";proto=http' % (host, node, host)
+    forwarded = b'\r\nX-Forwarded-Host: %b\r\nForwarded: for=%b;host="%b";proto=%b' % (
+        host,
+        node,
+        host,
+        scheme,
+    )
     if not host:
-        forwarded = b"\r\nForwarded: for=%b;proto=http" % node
-    return b"\r\nX-Forwarded-For: %b\r\nX-Forwarded-Proto: http%b\r\nX-Request-Id: " % (client, forwarded)
+        forwarded = b"\r\nForwarded: for=%b;proto=%b" % (node, scheme)
+    return b"\r\nX-Forwarded-For: %b\r\nX-Forwarded-Proto: %b%b\r\nX-Request-Id: " % (
+        client,
+        scheme,
+        forwarded,
+    )

@@ -23,9 +23,11 @@ from windlass.base.metrics import Metric
 from windlass.routers.builtin.access_log import RouterAccessLog
 from windlass.routers.builtin.certificates import CertificateStore, MemoryStore
 from windlass.routers.builtin.client import ClientConnection
+from windlass.routers.builtin.https_port import HttpsPort
 from windlass.routers.builtin.pipes import Caller
-from windlass.routers.builtin.shared_state import ClientWait, GiveAway, SharedState
+from windlass.routers.builtin.shared_state import ClientWait, GiveAway, SecureOrigin, SharedState
 from windlass.routers.builtin.table import Port, RoutingTable, is_inside, port_key
+from windlass.routers.builtin.tls_client import TlsClient
 from windlass.routers.builtin.traffic import Traffic
 from windlass.routers.router import (
     Certificate,
@@ -104,14 +106,19 @@ class BuiltinRouter:
         inherited: Sockets | None = None,
         is_complete: bool = True,
         store: CertificateStore | None = None,
+        https_port: int = 0,
     ) -> None:
         """`port`: 0 chooses a free port, which the property `port` returns after the start. `trusts` returns
         whether an address belongs to a trusted proxy, which is exempt from the connection limit per address.
         `inherited`: sockets that already listen. `is_complete`: False if routes may be missing until
-        `complete` is called. `store`: where certificates are kept; in memory by default."""
+        `complete` is called. `store`: where certificates are kept; in memory by default. `https_port`: 0 for
+        no HTTPS."""
         self._host = host
         self._wanted_port = port
+        self._wanted_https_port = https_port
         self._gateway: asyncio.Server | None = None
+        self._https: HttpsPort | None = None
+        self._held_https: socket.socket | None = None
         self._held: socket.socket | None = None
         self._port = port
         self._shared = SharedState(bounds or Bounds(), trusts, store or MemoryStore())
@@ -130,7 +137,8 @@ class BuiltinRouter:
     @property
     def connections(self) -> int:
         """Number of open client connections."""
-        return len(self._shared.connections.members)
+        greetings = len(self._https.greetings.members) if self._https else 0
+        return len(self._shared.connections.members) + greetings
 
     def traffic(self) -> Mapping[str, Traffic]:
         """Returns the traffic counters of each service."""
@@ -147,9 +155,47 @@ class BuiltinRouter:
             undo.push_async_callback(self._shared.stop)
             self._gateway = await _start_server(listening, self._connection)
             undo.pop_all()
+        self._held = self._hold_other_family(self._port)
         self._shared.certificates.load()
-        at = _OTHER_FAMILY, self._port
-        self._held = self._inherited.pop(at, None) or hold_other_family(self._host, self._port)
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.stop)
+            self.set_https_port(self._wanted_https_port)
+            undo.pop_all()
+
+    def _hold_other_family(self, port: int) -> socket.socket | None:
+        at = _OTHER_FAMILY, port
+        return self._inherited.pop(at, None) or hold_other_family(self._host, port)
+
+    def set_https_port(self, port: int) -> None:
+        """Listens for HTTPS at a port, or at none if it is 0. Raises RouteError; nothing has changed then."""
+        if port == self._shared.https_port:
+            return
+        listening = None
+        if port:
+            self._check_https_port(port)
+            way_out = "stop that program, or choose another port with the setting https_port"
+            listening = self._bind(self._host, port, way_out)
+        self._release_https()
+        self._shared.https_port = port
+        if listening is not None:
+            self._https = HttpsPort(self._shared, listening, self._secure_connection)
+            self._held_https = self._hold_other_family(port)
+
+    def _check_https_port(self, port: int) -> None:
+        if port == self._port:
+            raise RouteError(f"https_port: choose another port than {port}, which is the gateway_port")
+        if any(
+            port == taken for held in self._listening.values() for host, taken in held if not is_inside(host)
+        ):
+            raise RouteError(f"https_port: choose another port than {port}, which is the port of a service")
+
+    def _release_https(self) -> None:
+        if self._https is not None:
+            self._https.stop()
+            self._https = None
+        if self._held_https is not None:
+            self._held_https.close()
+            self._held_https = None
 
     async def stop(self) -> None:
         async with self._changing:
@@ -161,6 +207,8 @@ class BuiltinRouter:
             self._release_held_port()
             for server in servers:
                 server.close()
+            self._release_https()
+            self._shared.https_port = 0
             await self._shared.stop()
             if self._log_file:
                 # Aborted connections write their log entry in the next iteration of the event loop.
@@ -173,6 +221,8 @@ class BuiltinRouter:
         if self._gateway is not None:
             self._gateway.close()
         self._release_held_port()
+        if self._https is not None:
+            self._https.close()
         self._shared.stopping = True
         try:
             await self.drain([*self._shared.peers], patience)
@@ -280,8 +330,13 @@ class BuiltinRouter:
         servers = {at: server for held in self._listening.values() for at, server in held.items()}
         if self._gateway is not None:
             servers[self._host, self._port] = self._gateway
-        held = {} if self._held is None else {(_OTHER_FAMILY, self._port): self._held}
-        return {at: server.sockets[0] for at, server in servers.items()} | held
+        sockets = {at: server.sockets[0] for at, server in servers.items()}
+        if self._https is not None:
+            sockets[self._host, self._shared.https_port] = self._https.listening
+        for port, held in ((self._port, self._held), (self._shared.https_port, self._held_https)):
+            if held is not None:
+                sockets[_OTHER_FAMILY, port] = held
+        return sockets
 
     def leave(self, give: GiveAway) -> None:
         """Stops accepting connections. Passes each client connection to `give` as soon as it is idle. Tunnels
@@ -293,9 +348,18 @@ class BuiltinRouter:
                 server.close()
         if self._gateway is not None:
             self._gateway.close()
+        if self._https is not None:
+            self._https.close()
+        for client in list(self._shared.connections.members):
+            if isinstance(client, TlsClient):
+                client.leave()
 
     def adopt(self, connection: socket.socket, port: int, waited: ClientWait) -> None:
         """Continues an idle client connection that another process has handed over."""
+        if waited.secure is not None:
+            client = self._relayed_connection(waited.secure, port)
+            self._shared.do(self._adopt_connection(connection, client, waited))
+            return
         make = self._connection if port == self._port else self._protocol_for(port)
         self._shared.do(self._adopt_connection(connection, make(), waited))
 
@@ -355,6 +419,8 @@ class BuiltinRouter:
                 f"port {self._port} is the one on which all services are reached by name "
                 f"(setting gateway_port): choose another one"
             )
+        if (port := self._shared.https_port) and port in ports:
+            raise RouteError(f"port {port} is the one for HTTPS (setting https_port): choose another one")
         for other, held in self._listening.items():
             if other == service:
                 continue
@@ -383,6 +449,12 @@ class BuiltinRouter:
 
     def _connection(self) -> ClientConnection:
         return ClientConnection(self._shared, self._table.host, self._port)
+
+    def _secure_connection(self, names: Sequence[str]) -> TlsClient:
+        return TlsClient(self._shared, self._table.host, self._shared.https_port, names)
+
+    def _relayed_connection(self, origin: SecureOrigin, port: int) -> TlsClient:
+        return TlsClient(self._shared, self._table.host, port, origin.names, origin.address)
 
     def _protocol_for(self, key: Port) -> Callable[[], asyncio.Protocol]:
         """Returns a protocol factory for an external port. The factory chooses between HTTP and TCP for each

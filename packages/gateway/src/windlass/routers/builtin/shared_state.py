@@ -10,7 +10,8 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -21,13 +22,25 @@ from windlass.base.isolation.instance_connections import connect
 from windlass.base.log import log
 from windlass.routers.builtin.access_log import RouterAccessLog
 from windlass.routers.builtin.certificates import CertificateStore, CertificateTable
+from windlass.routers.builtin.challenge_answers import PREFIX
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.site_answers import SiteServer
 from windlass.routers.router import Endpoint
 
 _log = log("router")
 
+_HTTPS: Final = 443
+_SAFE: Final = "".join(map(chr, range(0x21, 0x7F)))
 P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+
+class SecureOrigin(Struct, frozen=True):
+    """A client whose TLS is in another process, which passes decrypted bytes on."""
+
+    address: str
+    """The client's address."""
+    names: tuple[str, ...]
+    """The names of the certificate that the client has seen."""
 
 
 class ClientWait(Struct, frozen=True):
@@ -36,6 +49,8 @@ class ClientWait(Struct, frozen=True):
     served: bool = True
     """Whether the client has received an answer."""
     seconds: float = 0.0
+    secure: SecureOrigin | None = None
+    """Set if the connection is one of HTTPS; its file descriptor is then a Unix socket."""
 
 
 GiveAway = Callable[[int, int, ClientWait], None]
@@ -58,6 +73,10 @@ class SharedState:
         self.certificates = CertificateTable(store)
         self.http_port = 0
         """The port on which services are reached by host name over HTTP."""
+        self.https_port = 0
+        """The port for HTTPS; 0 for no HTTPS."""
+        self.successor = Peer(Endpoint("successor", 0))
+        """Counts the TLS connections whose decrypted bytes go to a successor."""
         self.connections = ConnectionTable("gateway", bounds, trusts, self._sweep)
         """The open client connections."""
         self.access_log: RouterAccessLog | None = None
@@ -86,6 +105,18 @@ class SharedState:
         if self.access_log is not None:
             self.access_log.trusts = trusts
 
+    def secure_location(self, host: bytes, target: bytes, network: str) -> str:
+        """Returns the HTTPS address of a request by HTTP; empty if there is no certificate, or if a proxy has
+        sent the request: its client may have used HTTPS."""
+        name = host.decode()
+        if target.startswith(PREFIX) or self.connections.trusts(network):
+            return ""
+        if not self.certificates.is_live(name):
+            return ""
+        port = "" if self.https_port == _HTTPS else f":{self.https_port}"
+        path = "/" if target == b"*" else quote(target, safe=_SAFE)
+        return f"https://{name}{port}{path}"
+
     def start(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.stopping = False
@@ -101,7 +132,7 @@ class SharedState:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for client in list(self.connections.members):
             client.abort()
-        for peer in list(self.peers.values()):
+        for peer in [*self.peers.values(), self.successor]:
             peer.cut()
             peer.let_go()
         self.sites.files.clear()

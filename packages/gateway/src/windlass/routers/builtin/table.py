@@ -33,6 +33,7 @@ class Backend:
         "_only",
         "_put",
         "_turn",
+        "added",
         "is_special",
         "path",
         "peers",
@@ -59,6 +60,8 @@ class Backend:
         self.is_special = self._put is not None or bool(self.site)
         """Whether the request target is rewritten, or a static site is served."""
         self._turn = 0
+        self.added = b"\r\nStrict-Transport-Security: max-age=%d" % route.hsts if route.hsts else b""
+        """Header lines that are added to answers by HTTPS. Each line begins with its line break."""
 
     def pick(self, tried: Sequence[Peer] = ()) -> Peer | None:
         """Returns the peer with the fewest requests in progress; round-robin among equals. Peers that

@@ -10,7 +10,7 @@ from typing import Any, Final
 from windlass.base.http_in.bounds import CHUNKS_AT_ONCE, ROOM
 from windlass.base.http_in.chunks import Chunks
 from windlass.base.http_in.wire import Bad, HeadBuffer
-from windlass.routers.builtin.answers import CHUNKED, UNTIL_CLOSE, AnswerHead
+from windlass.routers.builtin.answers import CHUNKED, UNTIL_CLOSE, AnswerHead, with_lines
 from windlass.routers.builtin.client_sites import SiteClient
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.shared_state import SharedState
@@ -268,13 +268,15 @@ class Upstream(asyncio.Protocol):
         client.status = answer.status
         length = 0 if client.head_only else answer.length
         self._keep = answer.keep
-        if answer.as_it_is and not client.close and len(data) - end == length:
+        if answer.as_it_is and not client.close and not client.added and len(data) - end == length:
             client.transport.write(data)  # the whole answer in one piece, the most frequent case
             self._end(client, clean=True)
             return
         if length == UNTIL_CLOSE:
             client.close = True
         head = answer.head(close=client.close, plain=client.old)
+        if client.added:
+            head = with_lines(head, client.added)
         self._left = length
         acknowledge_quickly(self.transport)
         if length == CHUNKED:

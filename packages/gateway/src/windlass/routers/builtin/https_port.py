@@ -1,0 +1,309 @@
+"""The HTTPS port of a router: accepts connections, chooses their certificates, and starts TLS.
+
+A connection is accepted, and its first message is read without removing it from the socket (MSG_PEEK). A
+client that asks for a name without a certificate gets the alert `unrecognized_name` before any cryptography.
+Connections until the end of their handshake are counted apart from other connections, with limits of their
+own. One handshake begins in each iteration of the event loop, so that other requests wait 0.3 ms at most for
+each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from windlass.base.http_in.connections import Admission, ConnectionTable, network_of
+from windlass.base.log import log
+from windlass.routers.builtin import pages
+from windlass.routers.builtin.certificates import CertificateTable
+from windlass.routers.builtin.client_hello import MOST_BYTES, ClientHello, Incomplete, NotTls, read_hello
+from windlass.routers.builtin.shared_state import SharedState
+from windlass.routers.builtin.tls_contexts import ACME, HTTP, make_context
+
+_log = log("router")
+_ACCEPTS: Final = 16
+"""Maximum number of connections that are accepted in one turn of the event loop."""
+_PAUSE: Final = 1.0
+"""Seconds until the next attempt to accept connections, after accepting has failed."""
+_FIRST_LOOK: Final = 4096
+"""Bytes that are looked at first. A usual ClientHello is shorter."""
+_HANDSHAKE_FAILURE, _INTERNAL_ERROR, _UNRECOGNIZED_NAME, _NO_APPLICATION_PROTOCOL = 40, 80, 112, 120
+_MOST_NAMES: Final = 100
+"""Maximum number of refused names that are counted at a time."""
+_LOGGED_NAMES: Final = 5
+_HELD_CONTEXTS: Final = 512
+"""Number of certificates whose contexts are kept in memory. One takes 18 KiB."""
+
+MakeClient = Callable[[Sequence[str]], asyncio.Protocol]
+"""Creates the protocol of a connection after its handshake, from the names of its certificate."""
+
+
+class TlsContexts:
+    """The contexts of the certificates that were used last."""
+
+    def __init__(self, certificates: CertificateTable, most: int = _HELD_CONTEXTS) -> None:
+        self._certificates = certificates
+        self._most = most
+        self._held: OrderedDict[str, tuple[str, ssl.SSLContext]] = OrderedDict()
+        """Contexts by the id of the certificate, each with the hash of the certificate."""
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def of(self, id: str) -> ssl.SSLContext:
+        """Raises LookupError, OSError or ValueError if the certificate cannot be read."""
+        digest = self._certificates.facts(id).digest
+        found = self._held.pop(id, None)
+        context = found[1] if found and found[0] == digest else make_context(self._certificates.read(id))
+        self._held[id] = digest, context
+        if len(self._held) > self._most:
+            self._held.popitem(last=False)
+        return context
+
+
+class HttpsPort:
+    def __init__(self, shared: SharedState, listening: socket.socket, make_client: MakeClient) -> None:
+        self.shared = shared
+        self.listening = listening
+        self.make_client = make_client
+        self.contexts = TlsContexts(shared.certificates)
+        self.greetings = ConnectionTable(
+            "gateway, TLS handshakes", shared.bounds, shared.connections.trusts, self._log_names
+        )
+        """The connections whose handshake is not complete."""
+        self.greetings.limit = shared.bounds.handshakes
+        self.greetings.start()
+        self._refused_names: Counter[str] = Counter()
+        self._log_at = 0.0
+        self._waiting: asyncio.TimerHandle | None = None
+        self._accept_soon()
+
+    def close(self) -> None:
+        """Stops accepting connections. Handshakes under way go on."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+        if self.listening.fileno() >= 0:
+            self.shared.loop.remove_reader(self.listening.fileno())
+            self.listening.close()
+
+    def stop(self) -> None:
+        self.close()
+        self.greetings.stop()
+        for greeting in list(self.greetings.members):
+            greeting.abort()
+
+    def _accept_soon(self) -> None:
+        self._waiting = None
+        self.shared.loop.add_reader(self.listening.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTS):
+            try:
+                connection, address = self.listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # for example, the limit of open files is reached
+                _log.warning("no HTTPS connection can be accepted", extra={"reason": str(error)})
+                self.shared.loop.remove_reader(self.listening.fileno())
+                self._waiting = self.shared.loop.call_later(_PAUSE, self._accept_soon)
+                return
+            connection.setblocking(False)
+            Greeting(self, connection, str(address[0])).begin()
+
+    # Refusals
+
+    def refuse_name(self, name: str) -> None:
+        self.greetings.refuse("no certificate for the name")
+        if name in self._refused_names or len(self._refused_names) < _MOST_NAMES:
+            self._refused_names[name] += 1
+
+    def _log_names(self, now: float) -> None:
+        if self._refused_names and now >= self._log_at:
+            self._log_at = now + self.shared.bounds.log_seconds
+            names = self._refused_names.most_common(_LOGGED_NAMES)
+            text = ", ".join(f"{name or '(none)'}: {times}" for name, times in names)
+            _log.warning("HTTPS clients asked for names without a certificate", extra={"names": text})
+            self._refused_names.clear()
+
+
+class Greeting:
+    """A connection until the end of its TLS handshake."""
+
+    __slots__ = ("_connection", "_is_watched", "_port", "_seen", "_shared", "_since", "_task", "network")
+
+    def __init__(self, port: HttpsPort, connection: socket.socket, address: str) -> None:
+        self._port, self._connection = port, connection
+        self._shared = port.shared
+        self.network = network_of(address)
+        self._since = self._shared.loop.time()
+        self._seen = 0
+        """Number of bytes at the last look at the ClientHello."""
+        self._is_watched = False
+        self._task: asyncio.Task[None] | None = None
+
+    # In the connection table
+
+    def waits_since(self) -> float | None:
+        return self._since
+
+    def age(self, now: float) -> None:
+        if now - self._since > self._shared.bounds.handshake_seconds:
+            self._port.greetings.refuse("the handshake took too long")
+            self.abort()
+        elif self._task is None and not self._is_watched and self._connection.fileno() >= 0:
+            self._look()
+
+    def abort(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        else:
+            self._close()
+
+    def begin(self) -> None:
+        if self._shared.stopping or self._port.greetings.admit(self) is not Admission.FREE:
+            self._close()
+        else:
+            self._look()
+
+    # The ClientHello
+
+    def _look(self) -> None:
+        """Reads the ClientHello without removing it from the socket."""
+        try:
+            data = self._connection.recv(
+                _FIRST_LOOK if self._seen < _FIRST_LOOK else MOST_BYTES, socket.MSG_PEEK
+            )
+        except (BlockingIOError, InterruptedError):
+            self._watch(1)
+            return
+        except OSError:
+            self._close()
+            return
+        try:
+            hello = read_hello(data)
+        except Incomplete as incomplete:
+            if not data:
+                self._close()
+            elif len(data) == self._seen:
+                # Nothing new, although the socket is readable: the client has closed it, or memory is short.
+                self._unwatch()
+            else:
+                self._seen = len(data) if incomplete.size <= _FIRST_LOOK else max(len(data), _FIRST_LOOK)
+                self._watch(incomplete.size)
+        except NotTls:
+            self._refuse_other_protocol(data)
+        else:
+            self._unwatch()
+            self._choose(hello)
+
+    def _watch(self, size: int) -> None:
+        """Looks again when this number of bytes has arrived."""
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
+        if not self._is_watched:
+            self._is_watched = True
+            self._shared.loop.add_reader(self._connection.fileno(), self._look)
+
+    def _unwatch(self) -> None:
+        if self._is_watched:
+            self._is_watched = False
+            self._shared.loop.remove_reader(self._connection.fileno())
+
+    def _choose(self, hello: ClientHello) -> None:
+        """Chooses the certificate, or refuses the client."""
+        certificates = self._shared.certificates
+        if ACME.encode() in hello.protocols:
+            challenge = certificates.challenge_certificate(hello.name)
+            if challenge is None:
+                self._port.refuse_name(hello.name)
+                self._alert(_UNRECOGNIZED_NAME)
+            else:
+                self._begin_later(lambda: make_context(challenge, ACME), Parting)
+            return
+        id = certificates.find(hello.name)
+        if id is None:
+            self._port.refuse_name(hello.name)
+            self._alert(_UNRECOGNIZED_NAME)
+        elif hello.protocols and HTTP.encode() not in hello.protocols:
+            self._port.greetings.refuse("no common protocol")
+            self._alert(_NO_APPLICATION_PROTOCOL)
+        elif hello.is_costly:
+            self._port.greetings.refuse("a costly key exchange")
+            self._alert(_HANDSHAKE_FAILURE)
+        else:
+            names = certificates.facts(id).names
+            self._begin_later(lambda: self._port.contexts.of(id), lambda: self._port.make_client(names))
+
+    def _refuse_other_protocol(self, data: bytes) -> None:
+        self._unwatch()
+        self._port.greetings.refuse("no TLS")
+        if data[:1].isalpha():
+            self._send_last(pages.only_https().rendered(b"", head_only=False, close=True))
+        else:
+            self._close()
+
+    def _alert(self, description: int) -> None:
+        """Sends a fatal alert, and closes the connection."""
+        self._send_last(bytes((21, 3, 3, 0, 2, 2, description)))
+
+    def _send_last(self, answer: bytes) -> None:
+        with suppress(OSError):
+            # Closing a socket with unread bytes would reset the connection before the client reads.
+            self._connection.recv(MOST_BYTES)
+            self._connection.send(answer)
+            self._connection.shutdown(socket.SHUT_WR)
+        self._close()
+
+    def _close(self) -> None:
+        self._port.greetings.remove(self)
+        if self._connection.fileno() >= 0:
+            self._unwatch()
+            self._connection.close()
+
+    # The handshake
+
+    def _begin_later(
+        self, make: Callable[[], ssl.SSLContext], client: Callable[[], asyncio.Protocol]
+    ) -> None:
+        self._task = self._shared.loop.create_task(self._shake(make, client))
+
+    async def _shake(
+        self, make: Callable[[], ssl.SSLContext], client: Callable[[], asyncio.Protocol]
+    ) -> None:
+        turn = asyncio.Event()
+        self._shared.connections.turns.wait(turn.set)
+        try:
+            await turn.wait()
+            try:
+                context = make()
+            except (LookupError, OSError, ValueError) as error:
+                _log.error("a certificate cannot be served", extra={"reason": str(error)})
+                self._alert(_INTERNAL_ERROR)
+                return
+            self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+            bounds = self._shared.bounds
+            await self._shared.loop.connect_accepted_socket(
+                client,
+                self._connection,
+                ssl=context,
+                ssl_handshake_timeout=2 * bounds.handshake_seconds,  # `age` checks the limit
+                ssl_shutdown_timeout=bounds.parting_seconds,
+            )
+        except OSError:  # a failed handshake, too
+            self._port.greetings.refuse("a failed handshake")
+            self._close()
+        except asyncio.CancelledError:
+            self._close()
+        finally:
+            self._port.greetings.remove(self)
+
+
+class Parting(asyncio.Protocol):
+    """Closes a connection after its handshake: a tls-alpn-01 challenge has no requests."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()

@@ -1,0 +1,108 @@
+"""An HTTPS connection of a client. TLS is below it: the transport encrypts and decrypts.
+
+A TLS connection cannot be passed to another process, because its keys are in the memory of the library. In a
+handover, this process goes on encrypting, and the successor answers: the decrypted bytes go through a pair of
+Unix sockets. The successor ends the connection with its next answer.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from windlass.routers.builtin import pages
+from windlass.routers.builtin.certificates import covers
+from windlass.routers.builtin.client import ClientConnection
+from windlass.routers.builtin.client_socket import LOST
+from windlass.routers.builtin.pipes import Pipe, PipeEnd
+from windlass.routers.builtin.shared_state import ClientWait, GiveAway, SecureOrigin, SharedState
+from windlass.routers.builtin.table import Paths
+
+
+class TlsClient(ClientConnection):
+    __slots__ = ("_covered", "_names", "_origin", "is_last")
+
+    scheme = b"https"
+    is_secure = True
+
+    def __init__(
+        self,
+        shared: SharedState,
+        find: Callable[[bytes], Paths | None],
+        port: int,
+        names: Sequence[str],
+        relayed_from: str = "",
+    ) -> None:
+        """`names`: the names of the certificate that the client has seen. `relayed_from`: the client's
+        address, if another process encrypts and decrypts."""
+        super().__init__(shared, find, port)
+        self._names = tuple(names)
+        self._origin = relayed_from
+        self._covered = b""
+        """The last host for which the certificate was found to be valid."""
+        self.is_last = bool(relayed_from)
+
+    def _peer_address(self, transport: Any) -> str:
+        return self._origin or super()._peer_address(transport)
+
+    def eof_received(self) -> bool:
+        stays_open = super().eof_received()
+        return stays_open and bool(self.transport.can_write_eof())  # TLS closes both directions
+
+    def _hang_up(self) -> None:
+        if self.transport.can_write_eof():
+            super()._hang_up()
+        else:
+            self._part()
+            self.transport.close()  # which reads on until the client has closed, too
+
+    # Requests
+
+    def _route(self, method: bytes, target: bytes, body: bytes) -> None:
+        host = self._fields.host
+        if host != self._covered:
+            if not covers(self._names, host.decode()):
+                self.close = self._fields.close or self.is_last
+                self.head_only = method == b"HEAD"
+                self._say_unrouted(pages.misdirected(host.decode()), method, target)
+                return
+            self._covered = host
+        super()._route(method, target, body)
+
+    # Handing over
+
+    def leave(self) -> None:
+        """Called at the beginning of a handover. Later requests are answered by the successor."""
+        self._hand_over()
+
+    def _client_wait(self) -> ClientWait:
+        wait = super()._client_wait()
+        return ClientWait(wait.served, wait.seconds, SecureOrigin(self._address.decode(), self._names))
+
+    def _give_away(self, give: GiveAway) -> None:
+        if self.transport.can_write_eof():
+            super()._give_away(give)  # a connection whose TLS is in an earlier process
+            return
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        give(self._port, theirs.detach(), self._client_wait())
+        self._phase = LOST
+        end = PipeEnd(self.transport, paused=self._paused, blocked=self._blocked)
+        self.transport.set_protocol(end)
+        self._shared.do(self._relay(end, ours))
+
+    async def _relay(self, end: PipeEnd, ours: socket.socket) -> None:
+        """Passes decrypted bytes between the client and the successor until one of them closes."""
+        shared = self._shared
+        transport, other = await shared.loop.create_unix_connection(PipeEnd, sock=ours)
+        if end.lost:
+            shared.connections.remove(self)
+            transport.abort()
+            return
+        shared.successor.active += 1
+        Pipe(shared, shared.successor, end, other, _nothing, self)
+
+
+def _nothing() -> None:
+    pass
