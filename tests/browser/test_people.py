@@ -131,7 +131,7 @@ def test_a_person_with_a_lost_second_factor_gets_in_with_a_recovery_code_or_an_a
     admin, page = new_page("/"), new_page(signed_in=False)
     join(page, invite(admin, server, "rosa@example.com"), "Rosa")
     page.goto(f"{server.url}/console/account")
-    page.get_by_role("button", name="Add an authenticator app").click()
+    page.get_by_role("button", name="Add an app").click()
     page.locator("dialog[open]").get_by_label("Present password").fill(PASSWORD)
     confirm(page, "Next")
     key = page.locator("dialog[open] code").inner_text().replace(" ", "")

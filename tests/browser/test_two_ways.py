@@ -142,7 +142,7 @@ def test_one_person_signs_in_with_password_and_passkey_and_another_one_with_gith
     codes = ada.locator("dialog[open] pre").inner_text().split()
     assert len(codes) == 10
     confirm(ada, "I have kept them")
-    expect(ada.get_by_role("row", name="Phone")).to_contain_text("not yet")
+    expect(ada.get_by_role("row", name="Phone")).to_contain_text("not used yet")
     assert len(phone.passkeys) == 1
 
     # It is named again, and signs in alone.

@@ -12,6 +12,7 @@ import { words } from "../words.js";
 
 const text = words.account;
 const own = people.account;
+const keys = people.passkey;
 
 export async function load() {
   const state = { path: "/account", title: text.title };
@@ -34,10 +35,10 @@ export function render(state, place) {
   return [
     head(text.title, { actions: [button(text.signOut, () => signOut(place))] }),
     panel(text.who, facts([
-      [words.columns.name, account.name],
-      person && [own.name, [person.name, button(own.change, () => rename(state, place), { small: true })]],
-      person && [own.passwordAge, [ago(person.password_changed_at), button(own.change, () => changePassword(state, place), { small: true })]],
-      person && [own.factor, person.has_authenticator_app ? [own.factorOn, button(own.factorRemove, () => removeFactor(state, place), { small: true })] : [own.factorOff, button(own.factorAdd, () => addFactor(state, place), { small: true })]],
+      [person ? own.email : words.columns.name, account.name],
+      person && [own.name, [person.name, " ", button(own.change, () => rename(state, place), { small: true })]],
+      person && [own.passwordAge, [ago(person.password_changed_at), " ", button(own.change, () => changePassword(state, place), { small: true })]],
+      person && [own.factor, person.has_authenticator_app ? [own.factorOn, " ", button(own.factorRemove, () => removeFactor(state, place), { small: true })] : [own.factorOff, " ", button(own.factorAddShort, () => addFactor(state, place), { small: true })]],
       person && person.has_second_factor && [own.codesLeft, own.left(person.recovery_codes_left)],
       [text.kind, account.is_person ? text.person : text.token],
       ...account.organizations.map((org) => [text.organization, [`${org.name} (${org.scopes.join(", ")})`, org.id !== place.org.id && button(text.switchTo, () => place.chooseOrganization(org.id), { small: true })]]),
@@ -119,20 +120,18 @@ async function removeFactor(state, place) {
 }
 
 function passkeysPanel(state, place) {
-  const { passkey: text } = people;
   const { account: { person: { passkeys } }, ways } = state;
-  return panel(text.title, h("p", { class: "muted" }, text.about),
+  return panel(keys.title, h("p", { class: "muted" }, keys.about),
     passkeys.length ? table([
       { title: words.columns.name, wide: true, cell: (passkey) => passkey.name },
       { title: words.columns.created, cell: (passkey) => ago(passkey.created_at) },
-      { title: text.used, cell: (passkey) => (passkey.last_used_at ? ago(passkey.last_used_at) : text.never) },
-      { title: "", cell: (passkey) => [button(text.rename, () => renamePasskey(state, place, passkey), { small: true, plain: true }), button(text.remove, () => removePasskey(state, place, passkey), { small: true, plain: true, danger: true })] },
-    ], passkeys, { label: text.title }) : h("p", {}, text.none),
-    canUsePasskeys(ways) ? h("div", { class: "actions" }, button(text.add, () => addPasskey(state, place))) : ways.passkey_origin && h("p", { class: "muted" }, text.elsewhere(ways.passkey_origin)));
+      { title: keys.used, cell: (passkey) => (passkey.last_used_at ? ago(passkey.last_used_at) : keys.never) },
+      { title: "", cell: (passkey) => [button(keys.rename, () => renamePasskey(state, place, passkey), { small: true, plain: true }), button(keys.remove, () => removePasskey(state, place, passkey), { small: true, plain: true, danger: true })] },
+    ], passkeys, { label: keys.title }) : h("p", {}, keys.none),
+    canUsePasskeys(ways) ? h("div", { class: "actions" }, button(keys.add, () => addPasskey(state, place))) : ways.passkey_origin && h("p", { class: "muted" }, keys.elsewhere(ways.passkey_origin)));
 }
 
 async function addPasskey(state, place) {
-  const { passkey: text } = people;
   const present = h("input", { type: "password", autocomplete: "current-password" });
   const name = h("input", { type: "text", autocomplete: "off" });
   let codes;
@@ -140,28 +139,26 @@ async function addPasskey(state, place) {
     const passkey = await createPasskey(await api.post("/account/passkey", { password: present.value }));
     codes = (await api.put("/account/passkey", { passkey, name: name.value.trim() })).data.recovery_codes;
   };
-  if (!(await ask(text.add, text.addWill, [field(text.name, name, text.nameHelp, { name: "name" }), passwordField(present)], text.next, run))) return;
+  if (!(await ask(keys.add, keys.addWill, [field(keys.name, name, keys.nameHelp, { name: "name" }), passwordField(present)], keys.next, run))) return;
   if (codes.length) await showRecoveryCodes(codes);
   await state.refreshing.refresh();
-  say(text.added);
+  say(keys.added);
   place.update();
 }
 
 async function renamePasskey(state, place, { id, name }) {
-  const { passkey: text } = people;
   const input = h("input", { type: "text", autocomplete: "off", value: name });
-  if (!(await ask(text.rename, "", field(text.name, input, text.nameHelp, { name: "name" }), text.save, () => api.patch(`/account/passkey/${id}`, { name: input.value.trim() })))) return;
+  if (!(await ask(keys.rename, "", field(keys.name, input, keys.nameHelp, { name: "name" }), keys.save, () => api.patch(`/account/passkey/${id}`, { name: input.value.trim() })))) return;
   await state.refreshing.refresh();
-  say(text.renamed);
+  say(keys.renamed);
   place.update();
 }
 
 async function removePasskey(state, place, { id, name }) {
-  const { passkey: text } = people;
   const present = h("input", { type: "password", autocomplete: "current-password" });
-  if (!(await ask(text.removeTitle(name), text.removeWill, passwordField(present), text.remove, () => api.delete(`/account/passkey/${id}`, { body: { password: present.value } })))) return;
+  if (!(await ask(keys.removeTitle(name), keys.removeWill, passwordField(present), keys.remove, () => api.delete(`/account/passkey/${id}`, { body: { password: present.value } })))) return;
   await state.refreshing.refresh();
-  say(text.removed);
+  say(keys.removed);
   place.update();
 }
 

@@ -37,7 +37,7 @@ export async function drawPasswordLink(app, { secret, done, leave }) {
       if (answer.next === "SIGN_IN") return leave(text.signInNow);
       if (answer.next) {
         factor = codeField();
-        fill(second, answer.passkey && passkeyPart(() => run(answer.passkey)), h("p", { class: "muted" }, people.factor.lost), factor.node);
+        fill(second, answer.passkey ? passkeyPart(() => run(answer.passkey)) : h("p", { class: "muted" }, people.factor.lost), factor.node);
         return factor.input.focus();
       }
       keepKey(answer.page_key);

@@ -80,10 +80,18 @@ function passwordForm({ ways, attempt, told, done }) {
   };
   const askForCode = ({ setup, passkey }) => {
     factor = codeField();
-    fill(second, passkey && canUsePasskeys(ways) && passkeyPart(() => run(passkey)), setup ? [h("p", {}, people.factor.setup), setupPart(setup)] : h("p", { class: "muted" }, people.factor.lost), factor.node);
+    const about = passkey && canUsePasskeys(ways) ? passkeyPart(() => run(passkey)) : h("p", { class: "muted" }, people.factor.lost);
+    fill(second, setup ? [h("p", {}, people.factor.setup), setupPart(setup)] : about, factor.node);
+    fill(alone);
     factor.input.focus();
   };
-  for (const input of [email, password]) input.addEventListener("input", () => fill(second, (factor = undefined)));
+  const alone = h("span", {});
+  const begin = () => {
+    fill(second, (factor = undefined));
+    fill(alone, canUsePasskeys(ways) && button(people.passkey.signIn, withPasskey));
+  };
+  for (const input of [email, password]) input.addEventListener("input", begin);
+  begin();
   const askForMail = () => attempt(async () => {
     if (!email.reportValidity()) return;
     await api.quietly("POST", "/account/passwordReset", { email: email.value.trim() });
@@ -91,7 +99,7 @@ function passwordForm({ ways, attempt, told, done }) {
   });
   const form = h("form", { class: "panel", novalidate: true, onsubmit: (event) => (event.preventDefault(), run()) },
     field(signIn.email, email), field(signIn.password, password), second,
-    h("div", { class: "actions" }, h("button", { type: "submit", class: "button main" }, text.button), canUsePasskeys(ways) && button(people.passkey.signIn, withPasskey)));
+    h("div", { class: "actions" }, h("button", { type: "submit", class: "button main" }, text.button), alone));
   const forgotten = h("details", { class: "panel" }, h("summary", {}, signIn.forgot),
     ways.password_reset ? [h("p", { class: "muted" }, signIn.forgotMail), button(signIn.send, askForMail)] : [h("p", { class: "muted" }, signIn.forgotAdmin), code("windlass user reset EMAIL")]);
   return [form, forgotten];
