@@ -204,6 +204,7 @@ def _candidates(schema: Mapping[str, Any]) -> Iterator[str]:
         yield _FORMATS[schema["format"]](number)
     yield f"thing-{number}"
     yield f"THING_{number}"
+    yield f"thing-{number}.example.com"
     yield f"thing-{number}@example.com"
     yield f"https://example.com/thing-{number}"
     yield f"/thing/{number}"

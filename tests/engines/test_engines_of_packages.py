@@ -32,7 +32,7 @@ PROVIDER = """
 
 
     class ToySettings(Struct, frozen=True):
-        gateway_domain: str
+        public_domain: str
 
 
     class ToyProvider:
@@ -54,7 +54,7 @@ PROVIDER = """
             return StartReport()
 
         async def diagnose(self, settings):
-            yield ok("Toys", f"names end with {settings.gateway_domain}")
+            yield ok("Toys", f"names end with {settings.public_domain}")
 
         async def diagnose_presence(self, settings, *, is_used):
             return None

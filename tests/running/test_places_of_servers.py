@@ -37,7 +37,7 @@ async def pair(postgres_url: str, tmp_path: Path) -> AsyncIterator[Pair]:
             owner="two",
             key=KEY,
             place="second",
-            gateway_domain="second.example.com",
+            public_domain="second.example.com",
         ) as second,
     ):
         await look(first, second)

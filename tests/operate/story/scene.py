@@ -129,8 +129,8 @@ async def scene(folder: Path, pair: PostgresPair, code: Code, *, docker: str = "
         "network_allow": WITNESS_HOST,
     }
     own: Sequence[dict[str, str]] = (
-        {"gateway_domain": "one.localhost", "engine": "process"},
-        {"gateway_domain": "two.localhost", "engine": "process", "place": "second"},
+        {"public_domain": "one.localhost", "engine": "process"},
+        {"public_domain": "two.localhost", "engine": "process", "place": "second"},
     )
     if docker:
         own = ({"engine": "docker", "docker_host": docker},) * 2
@@ -166,7 +166,7 @@ def _sites(machines: Sequence[Machine], ports: Ports, own: Sequence[dict[str, st
     """The servers behind one name, and the gateways of each domain behind another."""
     domains: dict[str, list[str]] = {}
     for machine, settings in zip(machines, own, strict=True):
-        domain = settings.get("gateway_domain", "localhost")
+        domain = settings.get("public_domain", "localhost")
         domains.setdefault(domain, []).append(f"{machine.address}:{machine.gateway_port}")
     return [
         site("servers", ports.api, "api.localhost", [f"{m.address}:{m.port}" for m in machines]),

@@ -31,7 +31,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 _NO_DOMAINS: Final = (
     "Windlass serves no domains of your own yet, except the one that ends all names: the setting "
-    "gateway_domain. `windlass application link` lists the addresses."
+    "public_domain. `windlass application link` lists the addresses."
 )
 _NO_CERTIFICATES: Final = (
     "Windlass gets no certificates yet: put a proxy with HTTPS in front of it, as docs/operations.md shows."

@@ -2,6 +2,7 @@
 
 from windlass.base.errors import BadSetting
 from windlass.config.loading import (
+    FORMER_NAMES,
     PREFIX,
     ShownSetting,
     describe,
@@ -19,6 +20,7 @@ DATABASE = "windlass.db"
 
 __all__ = [
     "DATABASE",
+    "FORMER_NAMES",
     "PREFIX",
     "BadSetting",
     "Settings",

@@ -24,6 +24,8 @@ PREFIX = "WINDLASS_"
 _FILE = PREFIX + "CONFIG"
 _READ = PREFIX + "CONFIG_READ"
 # Variables with the prefix that are not settings: those of a client, and the paths of the settings file.
+FORMER_NAMES = {"gateway_domain": "public_domain"}
+"""Settings that got another name. They are read under both; the present name wins."""
 _NOT_SETTINGS = {_FILE, _READ, PREFIX + "URL", PREFIX + "TOKEN"}
 
 
@@ -55,7 +57,10 @@ def load(
     ]
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    for source, layer in layers:
+    for source, given in layers:
+        layer = {FORMER_NAMES.get(name, name): value for name, value in given.items()} | {
+            name: value for name, value in given.items() if name not in FORMER_NAMES
+        }
         values |= layer
         sources |= dict.fromkeys(layer, source)
     return _check(values, sources), sources
@@ -71,7 +76,8 @@ def unknown_variables(environment: Mapping[str, str] | None = None) -> list[str]
     """Returns environment variables that have the prefix of settings but name no setting. They have no
     effect, and may be misspelt."""
     environment = os.environ if environment is None else environment
-    declared = {PREFIX + name.upper() for name in Settings.__struct_fields__} | _NOT_SETTINGS
+    names = (*Settings.__struct_fields__, *FORMER_NAMES)
+    declared = {PREFIX + name.upper() for name in names} | _NOT_SETTINGS
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in declared)
 
 
@@ -144,10 +150,11 @@ def _check(values: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, declared in _declared_settings().items():
-        variable = PREFIX + name.upper()
-        text = environment.get(variable)
-        if text is not None:
-            values[name] = _parse(variable, declared.default, text)
+        former = [old for old, new in FORMER_NAMES.items() if new == name]
+        for variable in (PREFIX + known.upper() for known in (*former, name)):
+            text = environment.get(variable)
+            if text is not None:
+                values[name] = _parse(variable, declared.default, text)
     return values
 
 

@@ -96,9 +96,41 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             pattern=r"^[0-9]{1,5}-[0-9]{1,5}\Z",
         ),
     ] = "30000-32767"
-    gateway_domain: Annotated[
-        str, says("Names of services end with this, as in shop-production.localhost")
+    public_domain: Annotated[
+        str,
+        says(
+            "Names of services end with this, as in shop-production.localhost; its former name, "
+            "gateway_domain, is read as well",
+            pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?\Z",
+        ),
     ] = "localhost"
+    dns_servers: Annotated[
+        Words,
+        says(
+            "Name servers that are asked about domains, such as 192.0.2.53:53; empty: those of this machine"
+        ),
+    ] = ()
+    domain_proof: Annotated[
+        str,
+        says(
+            "How a domain is proved: records (a CNAME or TXT record of the service), or address (it may also "
+            "resolve to this machine alone; only where all organizations trust each other)",
+            pattern=r"^(records|address)\Z",
+        ),
+    ] = "records"
+    acme_directory: Annotated[
+        str,
+        says(
+            "Directory of the authority that gives certificates for domains by ACME (RFC 8555); empty: none",
+            pattern=r"^(https?://[^\s/?#]+(/[^\s?#]*)?)?\Z",
+        ),
+    ] = "https://acme-v02.api.letsencrypt.org/directory"
+    acme_ca_file: Annotated[
+        str, says("File with authorities (PEM) that are trusted when this authority itself is called")
+    ] = ""
+    acme_email: Annotated[
+        str, says("E-mail address that this authority may write to about certificates; empty: none")
+    ] = ""
     trusted_proxies: Annotated[Words, says("Addresses whose X-Forwarded-For is believed")] = ()
     cors_origins: Annotated[
         Words, says("Origins whose pages may call the API, such as https://console.example.com")

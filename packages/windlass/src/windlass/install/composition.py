@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from windlass.base.clock import SECOND, Clock
+from windlass.base.dns import DnsClient, parse_server
 from windlass.base.encryption import Encryption
 from windlass.base.http_out import HttpSender
 from windlass.base.ids import new_id
@@ -109,6 +110,7 @@ def assemble(
         neighbours=Neighbours(),
         variable_digests=VariableDigests(store.reads),
         out=out,
+        dns=_dns_client(settings),
         work=folder.absolute() / "work",
         sites=SiteStore(folder.absolute() / SITES, settings.disk_reserve_bytes),
         uploads=UploadFiles(
@@ -132,6 +134,13 @@ def way_out(settings: Settings) -> HttpSender:
         return HttpSender(settings.outbound_allow, settings.outbound_proxy, trust=trust)
     except ValueError as error:
         raise BadSetting(str(error)) from error
+
+
+def _dns_client(settings: Settings) -> DnsClient:
+    try:
+        return DnsClient([parse_server(server) for server in settings.dns_servers])
+    except ValueError as error:
+        raise BadSetting(f"dns_servers: name addresses, such as 192.0.2.53:53: {error}") from error
 
 
 def _make_tls_context(file: str) -> ssl.SSLContext:

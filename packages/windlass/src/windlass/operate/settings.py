@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from windlass.config import Settings, ShownSetting, describe, load
+from windlass.config import FORMER_NAMES, Settings, ShownSetting, describe, load
 from windlass.terminal.sections import Option
 
 USUAL_ADDRESS = "http://127.0.0.1:8080"
@@ -42,6 +42,7 @@ def settings_from(options: Mapping[str, Any]) -> tuple[Settings, Mapping[str, st
 def _flag(setting: ShownSetting) -> click.Option:
     name = "--" + setting.name.replace("_", "-")
     declared = [setting.name, f"{name}/--no-{name[2:]}" if isinstance(setting.default, bool) else name]
+    declared += [f"--{old.replace('_', '-')}" for old, new in FORMER_NAMES.items() if new == setting.name]
     return Option(
         declared,
         type=type(setting.default) if type(setting.default) in {int, float} else None,

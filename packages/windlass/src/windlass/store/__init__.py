@@ -6,6 +6,7 @@ receives a `Tx`.
 
 from windlass.store.claim_order import Idle
 from windlass.store.nudges import (
+    CERTIFICATE,
     CLUSTER,
     DEAF,
     ROUTE,
@@ -17,6 +18,7 @@ from windlass.store.nudges import (
 )
 from windlass.store.store import Store
 from windlass.store.tables.audit import EventFilter
+from windlass.store.tables.certificates import CertificateRow, OrderRow
 from windlass.store.tables.deliveries import DeliveryRow
 from windlass.store.tables.deployments import DeploymentRow
 from windlass.store.tables.events import EventRow
@@ -40,6 +42,7 @@ from windlass.store.tables.queues import (
 from windlass.store.tables.receivers import Receiver
 from windlass.store.tables.resources import Row
 from windlass.store.tables.runs import RunRow
+from windlass.store.tables.sealed import ACME_ACCOUNTS, CERTIFICATE_KEY, FACT, ORDER_KEY
 from windlass.store.tables.statuses import StatusRow
 from windlass.store.tables.table import FAR, LARGEST, DatabaseSession, NameTaken
 from windlass.store.tables.timetables import TimetableRow
@@ -50,13 +53,19 @@ from windlass.store.tables.work import (
 from windlass.store.transaction import Reads, Tx, Write
 
 __all__ = (
+    "ACME_ACCOUNTS",
+    "CERTIFICATE",
+    "CERTIFICATE_KEY",
     "CLUSTER",
     "DEAF",
+    "FACT",
     "FAR",
     "FIRST_PLACE",
     "LARGEST",
     "NOT_TOLD",
+    "ORDER_KEY",
     "ROUTE",
+    "CertificateRow",
     "Claim",
     "DatabaseSession",
     "DeliveryRow",
@@ -68,6 +77,7 @@ __all__ = (
     "KeyHolder",
     "NameRow",
     "NameTaken",
+    "OrderRow",
     "OwnerRow",
     "PlaceHolder",
     "PlaceQueues",

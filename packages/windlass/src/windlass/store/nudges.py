@@ -8,6 +8,7 @@ DEAF: Final = "deaf"
 """Topic of a local nudge, which a store sends when it may have missed nudges of other replicas."""
 ROUTE: Final = "route:"
 CLUSTER: Final = "cluster:"
+CERTIFICATE: Final = "certificate:"
 
 
 def events_topic(org: str) -> str:
@@ -33,3 +34,8 @@ def route_topic(service: str) -> str:
 def cluster_topic(id: str) -> str:
     """Returns the topic of the creation, change and deletion of a cluster."""
     return f"{CLUSTER}{id}"
+
+
+def certificate_topic(id: str) -> str:
+    """Returns the topic of changes to the certificate of a domain, or to the challenge of its order."""
+    return f"{CERTIFICATE}{id}"

@@ -15,6 +15,7 @@ from windlass.store.tables.audit import AuditSearch
 from windlass.store.tables.branch_heads import BranchHeadChanges, BranchHeadTable
 from windlass.store.tables.browser_sessions import BrowserSessionChanges, BrowserSessionTable
 from windlass.store.tables.budgets import BudgetChanges, BudgetTable
+from windlass.store.tables.certificates import CertificateChanges, CertificateTable
 from windlass.store.tables.counters import CounterTable
 from windlass.store.tables.deletions import DeletionChanges, DeletionTable
 from windlass.store.tables.deliveries import DeliveryChanges, DeliveryTable
@@ -55,11 +56,11 @@ class Reads:
     """The reading classes of all tables, on one session."""
 
     __slots__ = (
-        "audit", "branch_heads", "browser_sessions", "budgets", "counters", "deletions", "deliveries",
-        "deployments", "events", "facts", "git_pushes", "git_webhooks", "idempotency", "identities",
-        "job_outputs", "key_holders", "links", "lists", "names", "owners", "passkeys", "people", "receivers",
-        "resources", "runs", "sealed", "second_factors", "session", "statuses", "terraform", "timetables",
-        "tokens", "tree", "volumes", "work",
+        "audit", "branch_heads", "browser_sessions", "budgets", "certificates", "counters", "deletions",
+        "deliveries", "deployments", "events", "facts", "git_pushes", "git_webhooks", "idempotency",
+        "identities", "job_outputs", "key_holders", "links", "lists", "names", "owners", "passkeys",
+        "people", "receivers", "resources", "runs", "sealed", "second_factors", "session", "statuses",
+        "terraform", "timetables", "tokens", "tree", "volumes", "work",
     )  # fmt: skip
 
     def __init__(self, session: DatabaseSession) -> None:
@@ -68,6 +69,7 @@ class Reads:
         self.branch_heads = BranchHeadTable(session)
         self.browser_sessions = BrowserSessionTable(session)
         self.budgets = BudgetTable(session)
+        self.certificates = CertificateTable(session)
         self.counters = CounterTable(session)
         self.deletions = DeletionTable(session)
         self.deliveries = DeliveryTable(session)
@@ -113,6 +115,7 @@ class Tx(Reads):
     branch_heads: BranchHeadChanges
     browser_sessions: BrowserSessionChanges
     budgets: BudgetChanges
+    certificates: CertificateChanges
     deletions: DeletionChanges
     deliveries: DeliveryChanges
     deployments: DeploymentChanges
@@ -150,6 +153,7 @@ class Tx(Reads):
         self.branch_heads = BranchHeadChanges(changing)
         self.browser_sessions = BrowserSessionChanges(changing)
         self.budgets = BudgetChanges(changing)
+        self.certificates = CertificateChanges(changing)
         self.counters = CounterTable(changing)
         self.deletions = DeletionChanges(changing)
         self.deliveries = DeliveryChanges(changing)
@@ -248,7 +252,7 @@ class Tx(Reads):
         for table in (
             self.resources, self.lists, self.links, self.deployments, self.work, self.deletions,
             self.identities, self.volumes, self.names, self.tokens, self.branch_heads, self.terraform,
-            self.timetables, self.runs, self.job_outputs, self.git_pushes,
+            self.timetables, self.runs, self.job_outputs, self.git_pushes, self.certificates,
         ):  # fmt: skip
             await table.forget(id)
         cluster = await self.statuses.remove(id)

@@ -349,6 +349,9 @@ has_deployments = Trait(name="has_deployments")
 
 has_links = Trait(name="has_links", actions=(get("link", list[Link], "List the addresses", paged=False),))
 
+has_domains = Trait(name="has_domains")
+"""Services with this trait are reached under domains of users, beside their own names."""
+
 has_commits = Trait(
     name="has_commits",
     actions=(

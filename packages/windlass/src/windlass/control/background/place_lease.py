@@ -220,7 +220,7 @@ class PlaceLease:
         return True
 
     def _surroundings(self) -> Surroundings:
-        place, domain = self._ctx.places.local, self._ctx.settings.gateway_domain
+        place, domain = self._ctx.places.local, self._ctx.settings.public_domain
         return Surroundings(place.takes, place.public_host, domain, place.http_port)
 
     async def _end_instances(self, holder: PlaceHolder, row: OwnerRow) -> None:

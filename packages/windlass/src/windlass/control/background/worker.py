@@ -20,6 +20,7 @@ from windlass.base.turn_budget import TurnBudget
 from windlass.builders.builder import BuilderUnavailable
 from windlass.control.background import housekeeping
 from windlass.control.background.auto_deploy import deploy_new_commit
+from windlass.control.background.domain_work import tend_domain
 from windlass.control.background.push_work import pass_on_pushes
 from windlass.control.background.resealing import RESEAL, reseal_as_work
 from windlass.control.background.timetables import start_due_runs
@@ -30,6 +31,7 @@ from windlass.control.deploying.ledger import LostClaim
 from windlass.control.deploying.reconcile import reconcile
 from windlass.control.records.branch_watches import AUTO_DEPLOY
 from windlass.control.records.deployments import RECONCILE
+from windlass.control.records.domains import TEND
 from windlass.control.records.git_webhooks import PUSH_WORK
 from windlass.control.records.outbox import DELIVER
 from windlass.control.records.runs import RUN, TIMETABLES
@@ -80,6 +82,7 @@ def work_functions() -> dict[str, WorkFunction]:
         PUSH_WORK: pass_on_pushes,
         TIMETABLES: start_due_runs,
         RUN: execute_run,
+        TEND: tend_domain,
     }
 
 

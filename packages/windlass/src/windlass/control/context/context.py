@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from windlass.base.bounded import BoundedCalls
 from windlass.base.clock import Clock
+from windlass.base.dns import DnsClient
 from windlass.base.encryption import Encryption
 from windlass.base.http_out import HttpTransport
 from windlass.base.locks import Locks
@@ -116,6 +117,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """A cache of the digests of inherited variables."""
     out: OutgoingHttp
     """The client for all outgoing HTTP requests, which validates addresses."""
+    dns: DnsClient
+    """Asks name servers about the domains of users."""
     work: Path
     """The folder for working copies during builds."""
     sites: SiteStore

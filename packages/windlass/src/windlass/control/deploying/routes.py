@@ -15,6 +15,7 @@ from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.context.places import LAST_REQUESTS
 from windlass.control.deploying.sites import find_folder, served_folder
+from windlass.control.records.domains import domain_names, plain_name, port_of_domains
 from windlass.control.records.links import host_of, last_workload, url_of_name
 from windlass.control.records.names import host_keys, reserve_ports
 from windlass.control.records.sealed_workload import decrypt_workload
@@ -250,20 +251,24 @@ async def _first_routes(ctx: Context, place: Place, service: str, absence: Absen
         return []
     declared = row.read(Listener)
     keys = host_keys(declared.ports)
+    names = await ctx.store.reads.names.of(service)
+    own = [name for name in host_names(names) if name.port in keys]
+    hosts = [(name, hosts_of(ctx, place, name), name) for name in own]
+    if own:
+        hosts += [(held, (plain_name(held),), own[0]) for held in domain_names(names)]
     return [
         Route(
             service=service,
-            port=name.port,
+            port=named.port,
             title=declared.name,
             org=row.org,
             kind="http",
-            hosts=hosts_of(ctx, place, name),
-            held=name.number,
+            hosts=names_of_route,
+            held=held.number,
             absence=absence,
-            elsewhere=served_elsewhere(ctx, place, name),
+            elsewhere=served_elsewhere(ctx, place, named),
         )
-        for name in host_names(await ctx.store.reads.names.of(service))
-        if name.port in keys
+        for held, names_of_route, named in hosts
     ]
 
 
@@ -308,8 +313,14 @@ async def _routes(
     is_elsewhere = machine_of(ctx, place) is not None
     inside = [] if is_elsewhere else await _inner_listens(ctx, workload)
     routes: list[Route] = []
+    of_domains = port_of_domains(workload.ports)
     for port in workload.ports:
         endpoints = endpoints_of(port, instances)
+        if port is of_domains:
+            routes += [
+                _domain_route(ctx, place, workload, port, names, held, endpoints)
+                for held in domain_names(names)
+            ]
         if by_name(port):
             held = row_of(port, names)
             routes.append(
@@ -332,6 +343,32 @@ async def _routes(
             routes.append(_tcp(workload, port, Listen(external), endpoints))
         routes += [_tcp(workload, port, at, endpoints) for neighbours, at in inside if neighbours is port]
     return routes
+
+
+def _domain_route(
+    ctx: Context,
+    place: Place,
+    workload: Workload,
+    port: WorkloadPort,
+    names: Sequence[NameRow],
+    held: NameRow,
+    endpoints: tuple[Endpoint, ...],
+) -> Route:
+    """Returns the route of a domain of the user, which has a reservation of its own."""
+    own = row_of(port, names)
+    return Route(
+        service=workload.service,
+        port=port.name,
+        title=workload.name,
+        org=workload.org,
+        kind="http",
+        hosts=(plain_name(held),),
+        held=held.number,
+        path=port.path,
+        rewrite=port.rewrite,
+        endpoints=endpoints,
+        elsewhere=served_elsewhere(ctx, place, own, port.path) if own else None,
+    )
 
 
 def _tcp(workload: Workload, port: WorkloadPort, at: Listen, endpoints: tuple[Endpoint, ...]) -> Route:

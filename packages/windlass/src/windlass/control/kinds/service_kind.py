@@ -365,4 +365,4 @@ async def external_host(ctx: Context, source: Reads, service: str, port: MainPor
     if port.protocol not in hosts.BY_NAME:
         return ctx.settings.gateway_host
     held, place = newest(port.held_as, await source.names.of(service)), await ctx.places.of(service)
-    return f"{held.name}.{place.domain or ctx.settings.gateway_domain}".lower() if held else None
+    return f"{held.name}.{place.domain or ctx.settings.public_domain}".lower() if held else None

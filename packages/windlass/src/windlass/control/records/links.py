@@ -54,7 +54,7 @@ def url_of_name(ctx: Context, held: NameRow, domain: str, number: int, path: str
 
 
 def host_of(ctx: Context, held: NameRow, domain: str = "") -> str:
-    return f"{held.name}.{domain or ctx.settings.gateway_domain}".lower()
+    return f"{held.name}.{domain or ctx.settings.public_domain}".lower()
 
 
 async def last_workload(ctx: Context, service: str) -> Workload | None:

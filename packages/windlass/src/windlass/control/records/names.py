@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from windlass.base.errors import Conflict
 from windlass.control.context.context import Context
+from windlass.control.records.domains import domain_names
 from windlass.control.records.ports import (
     API,
     PORT,
@@ -51,6 +52,7 @@ async def reserve_declared(ctx: Context, tx: Tx, family: str, id: str) -> None:
     kept = [
         row for row in held.rows if row.name.startswith(PORT) and (row.port in numberless or not row.port)
     ]
+    kept += domain_names(held.rows)
     extra = [row for row in held.rows if row not in fitting and row not in kept]
     if extra:
         in_use = await _in_use(ctx, tx, service, held.rows)

@@ -27,6 +27,7 @@ class NameRow(Struct, frozen=True, gc=False):
 
 _COLUMNS: Final = columns(NameRow)
 OF: Final = f"SELECT {_COLUMNS} FROM host WHERE service = $1 ORDER BY number, name"
+HOLDER: Final = f"SELECT {_COLUMNS} FROM host WHERE name = $1"
 BEGINNING: Final = "SELECT name FROM host WHERE substr(name, 1, length($1)) = $2"
 COUNT_OF_ORG: Final = """
 SELECT count(*), count(CASE WHEN resource.parent = $1 THEN 1 END)
@@ -45,6 +46,11 @@ class NameTable(Table):
     async def of(self, service: str) -> list[NameRow]:
         """Returns the names of a service in the order of their reservation."""
         return [NameRow(*row) for row in await self._session.all(OF, service)]
+
+    async def holder(self, name: str) -> NameRow | None:
+        """Returns the reservation of a name; None if no service has it."""
+        row = await self._session.one(HOLDER, name)
+        return NameRow(*row) if row else None
 
     async def beginning(self, prefix: str) -> set[str]:
         """Returns all reserved names with a prefix. Reads all names."""

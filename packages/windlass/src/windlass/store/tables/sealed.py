@@ -19,6 +19,8 @@ ISSUER_KEY: Final = "issuer_key"
 DIGEST_KEY: Final = "digest_key"
 """Name of the fact with the key for digests. Without this fact, digests depend on the
 sealing key."""
+ACME_ACCOUNTS: Final = "acme_accounts"
+"""Name of the fact with the accounts at authorities that give certificates, and their keys."""
 _WORD: Final = ":"
 
 
@@ -62,7 +64,11 @@ DEPLOYMENT: Final = SealedColumn("deployment", "sealed", ("id",), ("org", "id", 
 ANSWER: Final = SealedColumn("idempotency", "answer", ("caller", "key"), ("caller", "key"))
 ONCE: Final = SealedColumn("idempotency", "once", ("caller", "key"), ("caller", "key", ":once"))
 FACT: Final = SealedColumn(
-    "fact", "value", ("name",), ("name",), only=f"name IN ('{ISSUER_KEY}', '{DIGEST_KEY}')"
+    "fact",
+    "value",
+    ("name",),
+    ("name",),
+    only=f"name IN ('{ISSUER_KEY}', '{DIGEST_KEY}', '{ACME_ACCOUNTS}')",
 )
 STATE: Final = SealedColumn("terraform_state", "sealed", ("id",), ("org", "service", "id", ":state"))
 RESOURCES: Final = SealedColumn("terraform_state", "shown", ("id",), ("org", "service", "id", ":shown"))
@@ -72,6 +78,8 @@ PLAN: Final = SealedColumn(
 OUTPUTS: Final = SealedColumn("job_output", "sealed", ("job",), ("org", "job", ":outputs"))
 SECOND_FACTOR: Final = SealedColumn("second_factor", "sealed", ("person",), ("person", ":second factor"))
 GIT_WEBHOOK: Final = SealedColumn("git_webhook", "sealed", ("id",), ("org", "id", ":git webhook"))
+CERTIFICATE_KEY: Final = SealedColumn("certificate", "sealed", ("id",), ("id", ":certificate"))
+ORDER_KEY: Final = SealedColumn("acme_order", "sealed", ("id",), ("id", ":order"))
 COLUMNS: Final = (
     RESOURCE,
     DEPLOYMENT,
@@ -84,6 +92,8 @@ COLUMNS: Final = (
     OUTPUTS,
     SECOND_FACTOR,
     GIT_WEBHOOK,
+    CERTIFICATE_KEY,
+    ORDER_KEY,
 )
 
 

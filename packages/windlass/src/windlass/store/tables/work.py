@@ -21,6 +21,7 @@ from windlass.store.tables.table import FAR, ChangeSession, Table, places
 _QUEUES: Final = {
     "reconcile": Queue.RECONCILE,
     "deliver": Queue.DELIVER,
+    "domain": Queue.DELIVER,
     "tidy": Queue.LOCAL,
     "scale": Queue.LOCAL,
     "discard": Queue.LOCAL,

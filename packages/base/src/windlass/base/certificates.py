@@ -1,0 +1,146 @@
+"""Reads and checks certificates, and makes requests for them. Keys and certificates are PEM texts."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import NameOID
+from msgspec import Struct
+
+from windlass.base.acme.signing import to_base64url
+from windlass.base.clock import instant
+
+MOST_CERTIFICATES: Final = 10
+_RSA_BITS: Final = range(2048, 8192 + 1)
+_CURVES: Final = (ec.SECP256R1, ec.SECP384R1)
+
+
+class BadCertificate(ValueError):
+    """The certificate cannot be served. The message says what to do."""
+
+
+class ReadCertificate(Struct, frozen=True):
+    chain: str
+    """The certificates in PEM, in normal form."""
+    key: bytes
+    """The private key in PEM, in normal form."""
+    names: tuple[str, ...]
+    fingerprint: str
+    since: int
+    expires: int
+
+
+def read_certificate(chain: str, key: bytes) -> ReadCertificate:
+    """Reads a chain with its private key, and checks that they belong together. Raises BadCertificate."""
+    certificates = _read_chain(chain)
+    leaf = certificates[0]
+    private = _read_key(key)
+    encodings = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if leaf.public_key().public_bytes(*encodings) != private.public_key().public_bytes(*encodings):
+        raise BadCertificate("send the private key of the first certificate: this one is of another")
+    for above, below in zip(certificates[1:], certificates, strict=False):
+        try:
+            below.verify_directly_issued_by(above)
+        except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm) as error:
+            raise BadCertificate(
+                "put the certificates in order: each has to be signed by the one that follows it"
+            ) from error
+    return ReadCertificate(
+        "".join(certificate.public_bytes(Encoding.PEM).decode() for certificate in certificates),
+        private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+        _names_of(leaf),
+        leaf.fingerprint(hashes.SHA256()).hex(),
+        instant(leaf.not_valid_before_utc),
+        instant(leaf.not_valid_after_utc),
+    )
+
+
+def _read_chain(chain: str) -> Sequence[x509.Certificate]:
+    try:
+        certificates = x509.load_pem_x509_certificates(chain.encode())
+    except ValueError as error:
+        raise BadCertificate(
+            "send certificates in PEM, which begin with -----BEGIN CERTIFICATE-----"
+        ) from error
+    if len(certificates) > MOST_CERTIFICATES:
+        raise BadCertificate(f"send the chain alone: at most {MOST_CERTIFICATES} certificates")
+    return certificates
+
+
+def _read_key(key: bytes) -> rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey:
+    try:
+        private = load_pem_private_key(key, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise BadCertificate("send the private key in PEM, without a password") from error
+    if isinstance(private, rsa.RSAPrivateKey) and private.key_size in _RSA_BITS:
+        return private
+    if isinstance(private, ec.EllipticCurvePrivateKey) and isinstance(private.curve, _CURVES):
+        return private
+    raise BadCertificate(
+        "use a key that browsers know: RSA of 2048 bits or more, or the curves P-256 and P-384"
+    )
+
+
+def covers(names: Sequence[str], name: str) -> bool:
+    """Returns whether a certificate with these names is valid for a name, which may begin with `*.`."""
+    return name in names or f"*.{name.partition('.')[2]}" in names
+
+
+def certificate_request(name: str, key: bytes) -> str:
+    """Returns a request (CSR) for a certificate with one name, in Base64url."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)] if len(name) <= 64 else [])
+    request = (
+        x509.CertificateSigningRequestBuilder()
+        .subject_name(subject)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(_read_key(key), hashes.SHA256())
+    )
+    return to_base64url(request.public_bytes(Encoding.DER))
+
+
+def renewal_id(chain: str) -> str:
+    """Returns the id under which an authority tells when to renew a certificate (RFC 9773); empty if the
+    certificate has none."""
+    leaf = _read_chain(chain)[0]
+    try:
+        issuer = leaf.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
+    except x509.ExtensionNotFound:
+        return ""
+    if issuer is None:
+        return ""
+    number = leaf.serial_number
+    serial = number.to_bytes(number.bit_length() // 8 + 1, "big")
+    return f"{to_base64url(issuer)}.{to_base64url(serial)}"
+
+
+def fingerprint_of(chain: str) -> str:
+    """Returns the SHA-256 of the first certificate, in hexadecimal."""
+    return _read_chain(chain)[0].fingerprint(hashes.SHA256()).hex()
+
+
+def trusting(file: str) -> ssl.SSLContext:
+    """Returns a TLS context that trusts the authorities of the system and of a PEM file."""
+    context = ssl.create_default_context()
+    context.load_verify_locations(cafile=file)
+    return context
+
+
+def _names_of(certificate: x509.Certificate) -> tuple[str, ...]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()
+    return tuple(name.lower() for name in names.get_values_for_type(x509.DNSName))

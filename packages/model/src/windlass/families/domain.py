@@ -1,0 +1,224 @@
+"""A domain: a name of your own under which a service is reached, with its proof and its certificate."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from windlass.core.declare.actions import Itself, get
+from windlass.core.declare.fields import Maybe, Timestamp, absent, example, shaped
+from windlass.core.declare.registry import Actions
+from windlass.core.declare.resource import ALL, Family, Shown, Spec, clash
+from windlass.core.declare.traits import has_domains
+from windlass.core.words.audit import AuditWords
+from windlass.core.words.domains import BadDomain, ascii_name
+
+
+class CustomDomain(Spec):
+    """A domain: a name of your own under which a service is reached, with its proof and its certificate."""
+
+    domain: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=1024,
+            pattern=shaped(
+                r"^[^\x00-\x1f.]+(\.[^\x00-\x1f.]+)+\Z", "must be a name such as shop.example.com"
+            ),
+            description="The name, such as shop.example.com, or *.example.com for all names with one more "
+            "label",
+        ),
+        example("shop.example.com"),
+    ]
+    generate_certificate: Annotated[
+        bool,
+        Meta(
+            description="Whether Windlass gets a certificate for it by ACME and renews it; false where a CDN "
+            "or a proxy in front ends TLS"
+        ),
+        example(True),
+    ]
+    use_cdn: Annotated[
+        bool,
+        Meta(
+            description="Whether a CDN is in front, so that the name resolves to addresses of the CDN; the "
+            "TXT record proves it then"
+        ),
+    ] = False
+
+
+class CustomDomainShown(Shown):
+    validation_domain: Annotated[
+        str,
+        Meta(
+            description="Where the name has to point at, with a CNAME record: a name of this service alone. "
+            "The record proves the domain"
+        ),
+        example("w3f1c9a0b7d2e4f68a5c1.apps.example.com"),
+    ]
+    status: Annotated[
+        Literal["VALIDATION_PENDING"],
+        Meta(description="The one value that clients of the interface know; `state` says more"),
+    ] = "VALIDATION_PENDING"
+    challenge_name: Annotated[
+        str,
+        Meta(
+            description="The name of a TXT record that proves the domain as well, where no CNAME is possible"
+        ),
+        example("_windlass-challenge.shop.example.com"),
+    ]
+    challenge_value: Annotated[
+        str, Meta(description="The text of this TXT record"), example("windlass=8c5e2a7d40b19f63")
+    ]
+    state: Annotated[
+        Literal["UNPROVED", "PROVED"],
+        Meta(
+            description="PROVED: a record of the name proves it, and its visitors reach the service. "
+            "UNPROVED: nothing is served yet; `problem` says why"
+        ),
+    ] = "UNPROVED"
+    proved_at: Maybe[Timestamp] = absent
+    proof_lost_at: Annotated[
+        Maybe[Timestamp],
+        Meta(description="Since when no record proves it any more; it is served for three more days"),
+    ] = absent
+    certificate_state: Annotated[
+        Literal["NONE", "WAITING", "ORDERED", "LIVE", "FAILED"],
+        Meta(
+            description="WAITING: for the proof, or for the next try. ORDERED: the authority checks the "
+            "name. FAILED: the last try failed, and there is no certificate that is valid"
+        ),
+    ] = "NONE"
+    certificate_expires_at: Maybe[Timestamp] = absent
+    problem: Annotated[str, Meta(description="What has to be done next, in words; empty if nothing")] = ""
+    next_try_at: Maybe[Timestamp] = absent
+
+
+class ResolvedName(Shown):
+    """What one name server answers about a domain."""
+
+    server: Annotated[str, example("192.0.2.53")]
+    addresses: Annotated[list[str], example(["192.0.2.10"])]
+    aliases: Annotated[list[str], Meta(description="The names that it stands for (CNAME)"), example([])]
+    texts: Annotated[list[str], Meta(description="The texts at `challenge_name`"), example([])]
+    problem: str = ""
+
+
+class PortAnswer(Shown):
+    """Whether a public port answers for a domain as this gateway does, asked from this machine."""
+
+    port: Annotated[int, example(80)]
+    reached: Annotated[bool, Meta(description="Whether the answer came from the gateway of this Windlass")]
+    problem: str = ""
+
+
+class DomainFinding(Shown):
+    """One result of the check of a domain."""
+
+    good: bool
+    message: Annotated[str, example("Its CNAME record points at this service")]
+
+
+class DomainCheck(Shown):
+    """The diagnosis of a domain, as its records are now."""
+
+    domain: Annotated[str, example("shop.example.com")]
+    proved_by: Annotated[
+        Literal["", "CNAME", "TXT", "ADDRESS"], Meta(description="The record that proves it now")
+    ] = ""
+    validation_domain: Annotated[str, example("w3f1c9a0b7d2e4f68a5c1.apps.example.com")]
+    expected_addresses: Annotated[
+        list[str],
+        Meta(description="The addresses of this machine: those of `validation_domain`"),
+        example(["192.0.2.10"]),
+    ]
+    resolvers: list[ResolvedName]
+    caa: Annotated[
+        list[str],
+        Meta(description="The CAA records that decide which authorities may issue for it"),
+        example(["0 issue letsencrypt.org"]),
+    ]
+    proxy: Annotated[Literal["", "CLOUDFLARE"], Meta(description="The CDN that its addresses belong to")] = ""
+    http: Maybe[PortAnswer] = absent
+    https: Maybe[PortAnswer] = absent
+    authority_message: Annotated[
+        str, Meta(description="What the authority said to the last order, in its own words")
+    ] = ""
+    next_try_at: Maybe[Timestamp] = absent
+    findings: list[DomainFinding]
+
+
+class CheckedCustomDomainResponse(Shown):
+    """The result of the check of one domain of a service."""
+
+    domain_name: Annotated[str, example("shop.example.com")]
+    status: Annotated[
+        Literal[
+            "RESOLVES_TO_IP",
+            "MATCHES_LOAD_BALANCER_HOST",
+            "DOMAIN_NOT_CONFIGURED",
+            "DOMAIN_LINKED_TO_WRONG_HOST",
+            "GENERIC_FAILURE",
+        ],
+        Meta(description="RESOLVES_TO_IP: it has addresses, as a domain with a CDN needs"),
+    ]
+    error_details: Maybe[str] = absent
+
+
+def normalise(spec: CustomDomain) -> None:
+    try:
+        name = ascii_name(spec.domain)
+    except BadDomain as error:
+        raise clash("domain", str(error)) from error
+    if name.startswith("*.") and spec.generate_certificate:
+        raise clash(
+            "generate_certificate",
+            "set it to false, and let a CDN or proxy in front end TLS: authorities give certificates for *. "
+            "only after a proof by DNS (dns-01), which Windlass does not make yet",
+        )
+
+
+domain = Family(
+    "domain",
+    CustomDomain,
+    parent=has_domains,
+    segment="customDomain",
+    title="CustomDomain",
+    spoken="custom domain",
+    group="Custom Domains",
+    shown=CustomDomainShown,
+    nested=True,
+    names="domain",
+    verbs=ALL,
+    normalise=normalise,
+    audit=AuditWords(sub_target="CUSTOM_DOMAIN", is_part=True),
+    actions=(
+        get("status", Itself, "Read its state", "The domain, as after the last look at its records."),
+        get(
+            "check",
+            DomainCheck,
+            "Check its records and its way here",
+            "Asks each name server, and opens the name as a visitor does. Changes nothing.",
+            outside=True,
+            also=(503,),
+        ),
+    ),
+    about="The name is served once a record proves it: a CNAME record to `validation_domain`, or a TXT "
+    "record `challenge_value` at `challenge_name`. A domain that is proved belongs to one service of the "
+    "installation.",
+)
+
+of_services = Actions(
+    has_domains,
+    "Custom Domains",
+    (
+        get(
+            "checkCustomDomain",
+            list[CheckedCustomDomainResponse],
+            "Check the records of its domains",
+            "Asks the name servers for each domain.",
+            paged=False,
+            outside=True,
+            also=(503,),
+        ),
+    ),
+)

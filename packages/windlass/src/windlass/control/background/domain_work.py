@@ -1,0 +1,112 @@
+"""Looks at the records of each domain, and begins or ends to serve it.
+
+A domain whose proof is lost is served for three more days, unless another service proves it meanwhile: name
+servers fail, and records are moved. Name servers that do not answer count for nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, stamp
+from windlass.base.log import log
+from windlass.control.context.context import Context
+from windlass.control.deploying.ledger import fence
+from windlass.control.records.domains import StoredDomain, change_document, hold, proof_fields, withdraw
+from windlass.control.services.domain_records import DomainRecords, Proof, advice_of, look_at, proof_of
+from windlass.families.domain import domain
+from windlass.store import Claim, Row, Tx
+
+KEPT: Final = 3 * DAY
+"""How long a domain is served whose proof is lost."""
+LOOK_EVERY: Final = 6 * HOUR
+"""How often the records of a proved domain are looked at."""
+_LOST_EVERY: Final = 10 * MINUTE
+_UNPROVED: Final = ((10 * MINUTE, 20 * SECOND), (HOUR, MINUTE), (DAY, 10 * MINUTE))
+"""How often the records of a new domain are looked at, by its age."""
+_RARELY: Final = HOUR
+_TAKEN: Final = (
+    "Remove the records that lead it to where it is served now: another service of this installation serves "
+    "this domain."
+)
+_log = log("domains")
+
+
+async def tend_domain(ctx: Context, claim: Claim) -> None:
+    """Looks at the records of one domain, and repeats that until the domain is deleted."""
+    row = await ctx.store.reads.resources.find(domain.name, claim.id)
+    if row is None:
+        await ctx.store.write(lambda tx: tx.work.done(claim))
+        return
+    stored = row.read(StoredDomain)
+    records = await look_at(ctx, row.parent, stored.name)
+    proof = proof_of(ctx, records, use_cdn=stored.use_cdn)
+    await ctx.point("domain looked at")
+    due = await ctx.store.write(lambda tx: _record(ctx, tx, claim, records, proof))
+    await ctx.point("domain recorded")
+    await ctx.store.write(lambda tx: tx.work.reschedule(claim, due))
+
+
+async def _record(ctx: Context, tx: Tx, claim: Claim, records: DomainRecords, proof: Proof) -> int:
+    """Stores what the records of a domain prove. Returns when to look again."""
+    await fence(tx, claim)
+    row = await tx.resources.find(domain.name, claim.id)
+    if row is None:
+        return tx.now
+    stored = row.read(StoredDomain)
+    if stored.name != records.name:  # it was renamed meanwhile
+        return tx.now
+    fields: dict[str, object] = proof_fields(ctx, row.parent, stored.name)
+    if proof:
+        due = await _record_proof(tx, row, stored, proof, fields)
+    else:
+        due = await _record_lack(tx, row, stored, records, fields)
+    present = await tx.resources.find(domain.name, row.id)
+    assert present is not None
+    await change_document(tx, present, {**fields, "next_try_at": stamp(due)})
+    return due
+
+
+async def _record_proof(
+    tx: Tx, row: Row, stored: StoredDomain, proof: Proof, fields: dict[str, object]
+) -> int:
+    if not await hold(tx, row, stored.name):
+        fields |= {"state": "UNPROVED", "problem": _TAKEN}
+        return tx.now + _pause(tx, row)
+    fields |= {"state": "PROVED", "proof_lost_at": None, "problem": ""}
+    if stored.state != "PROVED":
+        _log.info("a domain is proved", extra={"domain": stored.name, "by": proof})
+        fields |= {"proved_at": stamp(tx.now)}
+    return tx.now + LOOK_EVERY
+
+
+async def _record_lack(
+    tx: Tx, row: Row, stored: StoredDomain, records: DomainRecords, fields: dict[str, object]
+) -> int:
+    """Records that no record proves a domain, or that no name server answers."""
+    advice = advice_of(records)
+    if stored.state == "UNPROVED":
+        fields |= {"problem": advice}
+        return tx.now + _pause(tx, row)
+    if not records.answered:
+        fields |= {"problem": advice}
+        return tx.now + _LOST_EVERY
+    if not stored.lost:
+        _log.warning("the proof of a domain is lost", extra={"domain": stored.name})
+        fields |= {"proof_lost_at": stamp(tx.now), "problem": _still_served(advice, tx.now + KEPT)}
+    elif tx.now - stored.lost >= KEPT:
+        _log.warning("a domain without proof is not served any more", extra={"domain": stored.name})
+        await withdraw(tx, row, advice)
+        fields |= {"problem": advice}
+        return tx.now + _pause(tx, row)
+    return tx.now + _LOST_EVERY
+
+
+def _still_served(advice: str, until: int) -> str:
+    return f"{advice} Until {stamp(until)}, it is served all the same."
+
+
+def _pause(tx: Tx, row: Row) -> int:
+    """Returns the milliseconds until the records of a domain that is not proved are looked at again."""
+    age = tx.now - row.created
+    return next((pause for youth, pause in _UNPROVED if age < youth), _RARELY)

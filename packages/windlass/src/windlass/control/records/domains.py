@@ -1,0 +1,167 @@
+"""Domains of services: how they are proved, who holds them, and their documents.
+
+A domain is held once it is proved. The reservation is a row of the table `host`, whose key is the domain's
+resource. A claim without a proof holds nothing, so that it never blocks the owner of the name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from windlass.base.clock import instant, stamp
+from windlass.base.errors import Invalid
+from windlass.control.context.context import Context
+from windlass.core.deploy.hosts import by_name
+from windlass.core.words.domains import ascii_name, challenge_name, is_at_or_below
+from windlass.engines.workload import WorkloadPort
+from windlass.families.domain import domain
+from windlass.store import NameRow, Row, Tx, route_topic
+
+TEND: Final = "domain"
+"""The kind of work that looks at the records of a domain, and gets its certificate."""
+DOMAIN: Final = "domain "
+"""The prefix of names that are domains of users, followed by the domain."""
+_DIGITS: Final = 20
+
+State = Literal["UNPROVED", "PROVED"]
+
+
+class StoredDomain(Struct, frozen=True):
+    """The fields of a domain's document that the server reads."""
+
+    domain: str
+    generate_certificate: bool
+    use_cdn: bool
+    state: State
+    certificate_state: str = "NONE"
+    problem: str = ""
+    proof_lost_at: str | UnsetType | None = UNSET
+    next_try_at: str | UnsetType | None = UNSET
+
+    @property
+    def name(self) -> str:
+        """The domain in ASCII form."""
+        return ascii_name(self.domain)
+
+    @property
+    def lost(self) -> int:
+        """Since when no record proves the domain; 0 while one does."""
+        return moment_of(self.proof_lost_at) if self.proof_lost_at else 0
+
+
+def moment_of(text: str) -> int:
+    return instant(datetime.fromisoformat(text))
+
+
+def validation_domain(ctx: Context, service: str) -> str:
+    """Returns the name that a CNAME record points at to prove a domain of a service. It cannot be guessed, so
+    a record for one service proves nothing for another."""
+    mark = ctx.encryption.mark(b"validation domain", service.encode())
+    return f"w{mark[:_DIGITS]}.{ctx.settings.public_domain}".lower()
+
+
+def challenge_value(ctx: Context, service: str, name: str) -> str:
+    """Returns the text of the TXT record that proves a domain of a service."""
+    mark = ctx.encryption.mark(b"domain challenge", service.encode(), name.encode())
+    return f"windlass={mark[:32]}"
+
+
+def proof_fields(ctx: Context, service: str, name: str) -> dict[str, object]:
+    """Returns the fields of a domain's document that say how it is proved."""
+    return {
+        "validation_domain": validation_domain(ctx, service),
+        "challenge_name": challenge_name(name),
+        "challenge_value": challenge_value(ctx, service, name),
+    }
+
+
+def refuse_own_name(ctx: Context, name: str) -> None:
+    """Refuses names of Windlass itself, which no service may serve."""
+    settings = ctx.settings
+    own = urlsplit(settings.url).hostname or ""
+    if name == own.lower() or (name.startswith("*.") and is_at_or_below(own.lower(), name[2:])):
+        raise Invalid("domain: choose another name: this one belongs to the API and the console of Windlass")
+    if is_at_or_below(name, settings.public_domain.lower()):
+        raise Invalid(
+            f"domain: choose a name outside {settings.public_domain}: names below it are those that Windlass "
+            "gives to services"
+        )
+
+
+def domain_names(rows: Iterable[NameRow]) -> list[NameRow]:
+    """Returns the domains among the names of a service."""
+    return [row for row in rows if row.name.startswith(DOMAIN)]
+
+
+def plain_name(row: NameRow) -> str:
+    return row.name.removeprefix(DOMAIN)
+
+
+def port_of_domains(ports: Sequence[WorkloadPort]) -> WorkloadPort | None:
+    """Returns the port that domains lead to: the default port, or else the first that has a host name."""
+    named = [port for port in ports if by_name(port)]
+    return next((port for port in named if port.default), named[0] if named else None)
+
+
+async def release(tx: Tx, row: Row) -> None:
+    """Releases the name of a domain, if the domain holds one."""
+    for held in domain_names(await tx.names.of(row.parent)):
+        if held.port == row.id:
+            await tx.names.release(held)
+
+
+async def hold(tx: Tx, row: Row, name: str) -> bool:
+    """Reserves the name of a proved domain. Takes it from a domain whose proof is lost. Returns whether the
+    domain holds the name now."""
+    held = await tx.names.holder(f"{DOMAIN}{name}")
+    if held and held.port == row.id:
+        return True
+    if held:
+        other = await tx.resources.find(domain.name, held.port)
+        if other and not other.read(StoredDomain).lost:
+            return False
+        if other:
+            await withdraw(tx, other, "Another service of this installation proves this domain now.")
+        else:
+            await tx.names.release(held)
+    taken = await tx.names.take(f"{DOMAIN}{name}", row.parent, row.id)
+    tx.nudge(route_topic(row.parent))
+    return taken is not None
+
+
+async def withdraw(tx: Tx, row: Row, problem: str) -> None:
+    """Ends the service of a domain that is not proved any more."""
+    await release(tx, row)
+    await tx.certificates.forget(row.id)
+    await change_document(
+        tx,
+        row,
+        {
+            "state": "UNPROVED",
+            "certificate_state": "NONE",
+            "problem": problem,
+            "proved_at": None,
+            "proof_lost_at": None,
+            "certificate_expires_at": None,
+        },
+    )
+
+
+async def change_document(tx: Tx, row: Row, fields: dict[str, object]) -> None:
+    """Changes fields that the server maintains. A field that becomes None is left out."""
+    before = msgspec.json.decode(row.body)
+    after = {
+        name: value for name, value in (before | fields).items() if name not in fields or value is not None
+    }
+    if after != before:
+        await tx.resources.rewrite(row.id, msgspec.json.encode(after))
+
+
+def stamp_or_none(moment: int) -> str | None:
+    return stamp(moment) if moment else None

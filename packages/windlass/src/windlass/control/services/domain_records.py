@@ -1,0 +1,212 @@
+"""Looks at the records of a domain at each name server, and decides whether they prove it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from ipaddress import ip_address, ip_network
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from windlass.base.dns import DnsFailure, NameServer, RecordType
+from windlass.control.context.context import Context
+from windlass.control.records.domains import challenge_value, validation_domain
+from windlass.core.words.domains import ANY, challenge_name
+
+Proof = Literal["", "CNAME", "TXT", "ADDRESS"]
+Verdict = Literal[
+    "RESOLVES_TO_IP",
+    "MATCHES_LOAD_BALANCER_HOST",
+    "DOMAIN_NOT_CONFIGURED",
+    "DOMAIN_LINKED_TO_WRONG_HOST",
+    "GENERIC_FAILURE",
+]
+
+_CLOUDFLARE: Final = tuple(
+    map(
+        ip_network,
+        (
+            "103.21.244.0/22", "103.22.200.0/22", "103.31.4.0/22", "104.16.0.0/13", "104.24.0.0/14",
+            "108.162.192.0/18", "131.0.72.0/22", "141.101.64.0/18", "162.158.0.0/15", "172.64.0.0/13",
+            "173.245.48.0/20", "188.114.96.0/20", "190.93.240.0/20", "197.234.240.0/22", "198.41.128.0/17",
+            "2400:cb00::/32", "2606:4700::/32", "2803:f800::/32", "2405:b500::/32", "2405:8100::/32",
+            "2a06:98c0::/29", "2c0f:f248::/32",
+        ),
+    )
+)  # fmt: skip
+"""The networks of Cloudflare, as it publishes them (cloudflare.com/ips)."""
+_MOST_SERVERS: Final = 5
+"""More name servers of the machine are not asked."""
+_PROBE: Final = "windlass-check"
+"""The label that stands for all labels of a domain that begins with `*.`."""
+
+
+class ServerView(Struct, frozen=True):
+    """The records of a domain at one name server."""
+
+    server: str
+    addresses: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class DomainRecords(Struct, frozen=True):
+    """The records of a domain at all name servers, and those that it should have."""
+
+    name: str
+    validation: str
+    challenge: str
+    views: tuple[ServerView, ...]
+    expected: tuple[str, ...]
+    """The addresses of this machine, which are those of `validation`."""
+
+    @property
+    def answered(self) -> Sequence[ServerView]:
+        """The views of servers that gave a usable answer."""
+        return [view for view in self.views if not view.problem]
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(address for view in self.answered for address in view.addresses))
+
+    @property
+    def problem(self) -> str:
+        """Why the servers give no usable answer; empty if one of them does."""
+        return "" if self.answered else next((view.problem for view in self.views), "There is no name server")
+
+    @property
+    def proxy(self) -> Literal["", "CLOUDFLARE"]:
+        found = [ip_address(address) for address in self.addresses]
+        is_proxied = found and all(any(address in network for network in _CLOUDFLARE) for address in found)
+        return "CLOUDFLARE" if is_proxied else ""
+
+
+async def look_at(ctx: Context, service: str, name: str) -> DomainRecords:
+    """Asks each name server for the records of a domain of a service."""
+    validation, challenge = validation_domain(ctx, service), challenge_value(ctx, service, name)
+    servers = ctx.dns.servers[:_MOST_SERVERS]
+    views, expected = await asyncio.gather(
+        asyncio.gather(*(_view(ctx, server, name) for server in servers)),
+        _first_addresses(ctx, servers, validation),
+    )
+    return DomainRecords(name, validation, challenge, tuple(views), expected)
+
+
+def asked_name(name: str) -> str:
+    """Returns the name whose addresses stand for a domain."""
+    return f"{_PROBE}.{name.removeprefix(ANY)}" if name.startswith(ANY) else name
+
+
+async def _view(ctx: Context, server: NameServer, name: str) -> ServerView:
+    try:
+        first, second, texts = await asyncio.gather(
+            ctx.dns.ask(server, asked_name(name), RecordType.A),
+            ctx.dns.ask(server, asked_name(name), RecordType.AAAA),
+            ctx.dns.ask(server, challenge_name(name), RecordType.TXT),
+        )
+    except DnsFailure as error:
+        return ServerView(str(server), problem=str(error))
+    return ServerView(
+        str(server),
+        (*first.values, *second.values),
+        tuple(dict.fromkeys((*first.aliases, *second.aliases))),
+        texts.values,
+    )
+
+
+async def _first_addresses(ctx: Context, servers: Sequence[NameServer], name: str) -> tuple[str, ...]:
+    for server in servers:
+        try:
+            answers = await asyncio.gather(
+                ctx.dns.ask(server, name, RecordType.A), ctx.dns.ask(server, name, RecordType.AAAA)
+            )
+        except DnsFailure:
+            continue
+        return tuple(value for answer in answers for value in answer.values)
+    return ()
+
+
+def proof_of(ctx: Context, records: DomainRecords, *, use_cdn: bool) -> Proof:
+    """Returns the kind of record that proves a domain; empty if none does.
+
+    For a name with `*.`, only the TXT record counts: a CNAME of one label below it may belong to another
+    person. With a CDN in front, an address proves nothing unless the operator trusts all organizations.
+    """
+    if not records.name.startswith(ANY) and any(
+        records.validation in view.aliases for view in records.answered
+    ):
+        return "CNAME"
+    if any(records.challenge in view.texts for view in records.answered):
+        return "TXT"
+    if ctx.settings.domain_proof == "address" and (found := set(records.addresses)):
+        return "ADDRESS" if use_cdn or found <= set(records.expected) else ""
+    return ""
+
+
+def verdict_of(records: DomainRecords, *, use_cdn: bool) -> tuple[Verdict, str]:
+    """Returns the result of a check in the words of the interface, and what has to be done; empty if
+    nothing."""
+    name, validation = records.name, records.validation
+    if records.problem:
+        return "GENERIC_FAILURE", records.problem
+    if not records.addresses:
+        is_linked = any(validation in view.aliases for view in records.answered)
+        if is_linked:
+            return "GENERIC_FAILURE", _no_address(validation)
+        wanted = f"a CNAME record for {name} that points at {validation}"
+        return "DOMAIN_NOT_CONFIGURED", f"Make {wanted}: it has no address yet"
+    if use_cdn:
+        return "RESOLVES_TO_IP", ""
+    expected = set(records.expected)
+    if any(validation in view.aliases for view in records.answered) or (
+        expected and set(records.addresses) <= expected
+    ):
+        return "MATCHES_LOAD_BALANCER_HOST", ""
+    there = ", ".join(records.addresses)
+    if records.proxy:
+        advice = "Set use_cdn, or switch the proxy off for this name (DNS only)"
+        return "DOMAIN_LINKED_TO_WRONG_HOST", f"{advice}: it resolves to Cloudflare ({there})"
+    return (
+        "DOMAIN_LINKED_TO_WRONG_HOST",
+        f"Point {name} at {validation} with a CNAME record: it resolves to {there}, and not to this machine",
+    )
+
+
+def _no_address(validation: str) -> str:
+    domain = validation.partition(".")[2]
+    return (
+        f"Ask the operator of Windlass for an address record of *.{domain} (setting public_domain): "
+        f"{validation}, where the name points at, has no address"
+    )
+
+
+def advice_of(records: DomainRecords) -> str:
+    """Returns what has to be done so that a record proves a domain."""
+    if records.problem:
+        return f"{records.problem}."
+    text = f"a TXT record {challenge_name(records.name)} with {records.challenge}"
+    if records.name.startswith(ANY):
+        return f"Make {text}: no record proves that {records.name} is yours yet."
+    return (
+        f"Make a CNAME record for {records.name} that points at {records.validation}, or {text}: no record "
+        "proves yet that the name is yours."
+    )
+
+
+async def caa_of(ctx: Context, name: str) -> tuple[tuple[str, ...], str]:
+    """Returns the CAA records that count for a name, and the problem with them; see RFC 8659."""
+    plain = name.removeprefix(ANY)
+    servers = ctx.dns.servers[:1]
+    for server in servers:
+        current = plain
+        while "." in current:
+            try:
+                records = await ctx.dns.ask(server, current, RecordType.CAA)
+            except DnsFailure as error:
+                return (), f"Authorities may refuse {name}: {error}"
+            if records.values:
+                return records.values, ""
+            current = current.partition(".")[2]
+    return (), ""

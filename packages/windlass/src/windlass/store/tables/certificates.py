@@ -1,0 +1,147 @@
+"""Certificates of domains, and orders for the next ones. The tables are `certificate` and `acme_order`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from windlass.store.nudges import certificate_topic
+from windlass.store.tables.table import ChangeSession, Table, columns, places
+
+
+class CertificateRow(Struct, frozen=True, gc=False):
+    id: str
+    """The id of the domain."""
+    org: str
+    service: str
+    name: str
+    """The domain in ASCII form."""
+    chain: str
+    """The certificate and its chain in PEM."""
+    sealed: bytes
+    """The private key in PEM."""
+    fingerprint: str
+    """SHA-256 of the certificate, in hexadecimal."""
+    since: int
+    expires: int
+    renew: int
+    """When the next certificate is ordered."""
+    origin: str
+
+
+class OrderRow(Struct, frozen=True, gc=False):
+    """The open order of a domain, or the failures of former ones."""
+
+    id: str
+    """The id of the domain."""
+    org: str
+    service: str
+    name: str
+    authority: str
+    """The directory of the authority."""
+    url: str = ""
+    """The address of the open order; empty if none is open."""
+    sealed: bytes | None = None
+    """The private key of the certificate to come, in PEM."""
+    path: str = ""
+    """The path of the challenge that every gateway answers; empty if none is answered."""
+    answer: str = ""
+    since: int = 0
+    failures: int = 0
+    message: str = ""
+    """The last refusal, in the words of the authority."""
+    due: int = 0
+    """When the next order may be placed after a failure."""
+
+
+_CERTIFICATE: Final = columns(CertificateRow)
+_ORDER: Final = columns(OrderRow)
+GET: Final = f"SELECT {_CERTIFICATE} FROM certificate WHERE id = $1"
+FINGERPRINTS: Final = "SELECT id, fingerprint FROM certificate"
+LIVE: Final = "SELECT name FROM certificate WHERE service = $1 AND expires > $2"
+COUNT_SINCE: Final = """
+SELECT count(*) FROM certificate
+WHERE origin = 'ACME' AND since > $1 AND (name = $2 OR substr(name, length(name) - length($3)) = $4)"""
+SET: Final = f"""
+INSERT INTO certificate ({_CERTIFICATE}) VALUES ({places(len(CertificateRow.__struct_fields__))})
+ON CONFLICT (id) DO UPDATE SET
+    name = excluded.name, chain = excluded.chain, sealed = excluded.sealed,
+    fingerprint = excluded.fingerprint, since = excluded.since, expires = excluded.expires,
+    renew = excluded.renew, origin = excluded.origin"""
+RENEW_AT: Final = "UPDATE certificate SET renew = $1 WHERE id = $2"
+FORGET: Final = "DELETE FROM certificate WHERE id = $1 OR service = $2 RETURNING id"
+ORDER: Final = f"SELECT {_ORDER} FROM acme_order WHERE id = $1"
+CHALLENGES: Final = f"SELECT {_ORDER} FROM acme_order WHERE path <> ''"
+SET_ORDER: Final = f"""
+INSERT INTO acme_order ({_ORDER}) VALUES ({places(len(OrderRow.__struct_fields__))})
+ON CONFLICT (id) DO UPDATE SET
+    name = excluded.name, authority = excluded.authority, url = excluded.url, sealed = excluded.sealed,
+    path = excluded.path, answer = excluded.answer, since = excluded.since, failures = excluded.failures,
+    message = excluded.message, due = excluded.due"""
+FORGET_ORDER: Final = "DELETE FROM acme_order WHERE id = $1 OR service = $2 RETURNING id"
+
+
+class CertificateTable(Table):
+    __slots__ = ()
+
+    async def get(self, id: str) -> CertificateRow | None:
+        row = await self._session.one(GET, id)
+        return _certificate(row) if row else None
+
+    async def fingerprints(self) -> dict[str, str]:
+        """Returns the fingerprints of all certificates, by domain."""
+        return {str(id): str(fingerprint) for id, fingerprint in await self._session.all(FINGERPRINTS)}
+
+    async def live(self, service: str, now: int) -> set[str]:
+        """Returns the names of a service that have a certificate which is valid."""
+        return {str(name) for (name,) in await self._session.all(LIVE, service, now)}
+
+    async def count_since(self, domain: str, moment: int) -> int:
+        """Returns how many certificates for a domain and the names below it were issued after a time."""
+        row = await self._session.one(COUNT_SINCE, moment, domain, domain, f".{domain}")
+        return int(row[0]) if row else 0
+
+    async def order(self, id: str) -> OrderRow | None:
+        row = await self._session.one(ORDER, id)
+        return _order(row) if row else None
+
+    async def challenges(self) -> list[OrderRow]:
+        """Returns the orders whose challenges are answered now."""
+        return [_order(row) for row in await self._session.all(CHALLENGES)]
+
+
+class CertificateChanges(CertificateTable):
+    __slots__ = ()
+    _session: ChangeSession
+
+    async def set(self, row: CertificateRow) -> None:
+        await self._session.all(SET, *msgspec.structs.astuple(row))
+        self._session.nudge(certificate_topic(row.id))
+
+    async def renew_at(self, id: str, moment: int) -> None:
+        await self._session.all(RENEW_AT, moment, id)
+
+    async def set_order(self, row: OrderRow) -> None:
+        await self._session.all(SET_ORDER, *msgspec.structs.astuple(row))
+        self._session.nudge(certificate_topic(row.id))
+
+    async def forget(self, id: str) -> None:
+        """Removes the certificate and the order of a domain, or those of all domains of a service."""
+        for statement in (FORGET, FORGET_ORDER):
+            for (removed,) in await self._session.all(statement, id, id):
+                self._session.nudge(certificate_topic(str(removed)))
+
+
+def _certificate(row: Sequence[Any]) -> CertificateRow:
+    id, org, service, name, chain, sealed, fingerprint, since, expires, renew, origin = row
+    key = bytes(sealed)
+    return CertificateRow(id, org, service, name, chain, key, fingerprint, since, expires, renew, origin)
+
+
+def _order(row: Sequence[Any]) -> OrderRow:
+    order = OrderRow(*row)
+    return replace(order, sealed=bytes(order.sealed)) if order.sealed is not None else order

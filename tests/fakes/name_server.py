@@ -1,0 +1,137 @@
+"""A name server on this machine, whose records a test writes. It answers over UDP and TCP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncIterator
+from ipaddress import ip_address
+from typing import Any
+
+TYPES = {1: "A", 5: "CNAME", 16: "TXT", 28: "AAAA", 257: "CAA"}
+NUMBERS = {name: number for number, name in TYPES.items()}
+CUT, DESIRED, CHECKING_DISABLED = 0x0200, 0x0100, 0x0010
+
+
+class NameServer:
+    """The records by name; each is a pair of type and value."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, list[tuple[str, str]]] = {}
+        self.is_silent = False
+        """Whether it answers nothing at all."""
+        self.broken: set[str] = set()
+        """Names that it cannot find out about (SERVFAIL)."""
+        self.unsigned: set[str] = set()
+        """Names whose signatures are wrong: it answers only if they need not be checked."""
+        self.asked: list[tuple[str, str]] = []
+        self.is_narrow = False
+        """Whether answers do not fit into a datagram."""
+        self.port = 0
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def set(self, name: str, *records: tuple[str, str]) -> None:
+        self.records[name.lower()] = list(records)
+
+    def answer(self, question: bytes, *, by_tcp: bool = False) -> bytes | None:
+        if self.is_silent:
+            return None
+        id, flags = struct.unpack_from("!HH", question)
+        name, end = _name(question, 12)
+        (kind,) = struct.unpack_from("!H", question, end)
+        self.asked.append((name, TYPES.get(kind, str(kind))))
+        head = question[12 : end + 4]
+        checks = not flags & CHECKING_DISABLED
+        if name in self.broken or (name in self.unsigned and checks):
+            return struct.pack("!HHHHHH", id, 0x8182, 1, 0, 0, 0) + head
+        if self.is_narrow and not by_tcp:
+            return struct.pack("!HHHHHH", id, 0x8180 | CUT, 1, 0, 0, 0) + head
+        found, known = self._find(name, TYPES.get(kind, ""))
+        body = b"".join(_record(owner, kind_, value) for owner, kind_, value in found)
+        return struct.pack("!HHHHHH", id, 0x8180 | (0 if known else 3), 1, len(found), 0, 0) + head + body
+
+    def _find(self, name: str, kind: str) -> tuple[list[tuple[str, str, str]], bool]:
+        found: list[tuple[str, str, str]] = []
+        known = False
+        for _ in range(8):
+            records = self.records.get(name)
+            if records is None:
+                records = self.records.get("*." + name.partition(".")[2])
+            known = known or records is not None
+            if records is None:
+                return found, known
+            found += [(name, kind, value) for each, value in records if each == kind]
+            alias = next((value for each, value in records if each == "CNAME"), "")
+            if not alias or kind == "CNAME":
+                return found, known
+            found.append((name, "CNAME", alias))
+            name = alias
+        return found, known
+
+
+class _Datagrams(asyncio.DatagramProtocol):
+    def __init__(self, server: NameServer) -> None:
+        self._server = server
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        if (answer := self._server.answer(data)) is not None:
+            self._transport.sendto(answer, addr)
+
+
+@contextlib.asynccontextmanager
+async def name_server() -> AsyncIterator[NameServer]:
+    server = NameServer()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            length = int.from_bytes(await reader.readexactly(2), "big")
+            answer = server.answer(await reader.readexactly(length), by_tcp=True) or b""
+            writer.write(len(answer).to_bytes(2, "big") + answer)
+            await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_server(talk, "127.0.0.1", 0)
+    server.port = listening.sockets[0].getsockname()[1]
+    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+        lambda: _Datagrams(server), local_addr=("127.0.0.1", server.port)
+    )
+    try:
+        yield server
+    finally:
+        transport.close()
+        listening.close()
+
+
+def _name(message: bytes, position: int) -> tuple[str, int]:
+    labels: list[str] = []
+    while size := message[position]:
+        labels.append(message[position + 1 : position + 1 + size].decode())
+        position += size + 1
+    return ".".join(labels).lower(), position + 1
+
+
+def _wire(name: str) -> bytes:
+    return b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0"
+
+
+def _record(owner: str, kind: str, value: str) -> bytes:
+    match kind:
+        case "A" | "AAAA":
+            data = ip_address(value).packed
+        case "CNAME":
+            data = _wire(value)
+        case "TXT":
+            text = value.encode()
+            parts = [text[start : start + 200] for start in range(0, max(len(text), 1), 200)]
+            data = b"".join(bytes([len(part)]) + part for part in parts)
+        case _:
+            flags, tag, rest = value.split(" ", 2)
+            data = bytes([int(flags), len(tag)]) + tag.encode() + rest.encode()
+    return _wire(owner) + struct.pack("!HHIH", NUMBERS[kind], 1, 60, len(data)) + data
