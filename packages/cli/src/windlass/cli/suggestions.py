@@ -29,9 +29,9 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "--force": "--yes", "--watch": "--wait", "--grep": "--search", "--filter": "--search",
     "--output": "--json", "--format": "--json",
 }  # fmt: skip
-_NO_DOMAINS: Final = (
-    "Windlass serves no domains of your own yet, except the one that ends all names: the setting "
-    "public_domain. `windlass application link` lists the addresses."
+_DOMAINS: Final = (
+    "`windlass domain create --application NAME --domain shop.example.com` adds a domain, and "
+    "`windlass domain check` says what is missing. docs/domains.md tells the whole story."
 )
 _NO_CERTIFICATES: Final = (
     "Windlass gets no certificates yet: put a proxy with HTTPS in front of it, as docs/operations.md shows."
@@ -43,9 +43,8 @@ _NO_BACKUPS: Final = (
 )
 _CLIENT: Final = "`windlass database client NAME` opens the client of a database, such as psql."
 _ANSWERS: Final[Mapping[str, str]] = {
-    "domain": _NO_DOMAINS,
-    "domains": _NO_DOMAINS,
-    "custom-domain": _NO_DOMAINS,
+    "domains": _DOMAINS,
+    "custom-domain": _DOMAINS,
     "certs": _NO_CERTIFICATES,
     "certificates": _NO_CERTIFICATES,
     "ssl": _NO_CERTIFICATES,
@@ -90,7 +89,7 @@ _OF_COLON: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (re.compile(r"(config|env|vars|variables)(:.*)?"), "`windlass env` lists the variables."),
     (re.compile(r"(pg|postgres|mysql|redis|mongo|db):(backups?|dump|capture|restore).*"), _NO_BACKUPS),
     (re.compile(r"(pg|postgres|mysql|redis|mongo|db):.*"), _CLIENT),
-    (re.compile(r"domains?:.*"), _NO_DOMAINS),
+    (re.compile(r"domains?:.*"), _DOMAINS),
     (re.compile(r"certs?:.*"), _NO_CERTIFICATES),
     (re.compile(r"releases:rollback|rollback:.*"), "`windlass rollback` goes back to an earlier version."),
     (re.compile(r"releases:.*"), "`windlass releases` lists the versions of a service."),

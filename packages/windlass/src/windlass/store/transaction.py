@@ -15,7 +15,7 @@ from windlass.store.tables.audit import AuditSearch
 from windlass.store.tables.branch_heads import BranchHeadChanges, BranchHeadTable
 from windlass.store.tables.browser_sessions import BrowserSessionChanges, BrowserSessionTable
 from windlass.store.tables.budgets import BudgetChanges, BudgetTable
-from windlass.store.tables.certificates import CertificateChanges, CertificateTable
+from windlass.store.tables.certificates import DomainCertificateChanges, DomainCertificateTable
 from windlass.store.tables.counters import CounterTable
 from windlass.store.tables.deletions import DeletionChanges, DeletionTable
 from windlass.store.tables.deliveries import DeliveryChanges, DeliveryTable
@@ -69,7 +69,7 @@ class Reads:
         self.branch_heads = BranchHeadTable(session)
         self.browser_sessions = BrowserSessionTable(session)
         self.budgets = BudgetTable(session)
-        self.certificates = CertificateTable(session)
+        self.certificates = DomainCertificateTable(session)
         self.counters = CounterTable(session)
         self.deletions = DeletionTable(session)
         self.deliveries = DeliveryTable(session)
@@ -115,7 +115,7 @@ class Tx(Reads):
     branch_heads: BranchHeadChanges
     browser_sessions: BrowserSessionChanges
     budgets: BudgetChanges
-    certificates: CertificateChanges
+    certificates: DomainCertificateChanges
     deletions: DeletionChanges
     deliveries: DeliveryChanges
     deployments: DeploymentChanges
@@ -153,7 +153,7 @@ class Tx(Reads):
         self.branch_heads = BranchHeadChanges(changing)
         self.browser_sessions = BrowserSessionChanges(changing)
         self.budgets = BudgetChanges(changing)
-        self.certificates = CertificateChanges(changing)
+        self.certificates = DomainCertificateChanges(changing)
         self.counters = CounterTable(changing)
         self.deletions = DeletionChanges(changing)
         self.deliveries = DeliveryChanges(changing)

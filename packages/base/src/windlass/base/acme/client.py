@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from windlass.base.acme.documents import (
     AcmeChallenge,
     AcmeOrder,
+    AcmeProblem,
     Authorization,
     Directory,
-    Problem,
     RenewalInfo,
 )
 from windlass.base.acme.signing import AccountKey
@@ -41,7 +41,7 @@ class AcmeUnavailable(Exception):
 class AcmeRefusal(Exception):
     """The authority refused a request. The message is in its own words."""
 
-    def __init__(self, problem: Problem, retry_after: float = 0.0) -> None:
+    def __init__(self, problem: AcmeProblem, retry_after: float = 0.0) -> None:
         super().__init__(problem.message or "the authority refuses the request")
         self.problem = problem
         self.retry_after = retry_after
@@ -67,7 +67,7 @@ class AcmeClient:
         directory = await self.directory()
         if directory.meta.externalAccountRequired:
             raise AcmeRefusal(
-                Problem(
+                AcmeProblem(
                     detail="This authority wants an account of its website (EAB), which Windlass cannot use"
                 )
             )
@@ -158,7 +158,7 @@ def _checked(answer: HttpResult) -> HttpResult:
     if 200 <= answer.status < 300:
         return answer
     try:
-        problem = msgspec.json.decode(answer.body, type=Problem)
+        problem = msgspec.json.decode(answer.body, type=AcmeProblem)
     except msgspec.MsgspecError as error:
         raise AcmeUnavailable(f"The authority answers {answer.status}.") from error
     if answer.status >= 500 and problem.name in {"", "serverInternal"} and not problem.detail:

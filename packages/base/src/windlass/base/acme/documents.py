@@ -5,13 +5,13 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 
-class Problem(Struct, frozen=True):
+class AcmeProblem(Struct, frozen=True):
     """A refusal in the words of the authority (RFC 7807)."""
 
     type: str = ""
     detail: str = ""
     status: int = 0
-    subproblems: tuple[Problem, ...] = ()
+    subproblems: tuple[AcmeProblem, ...] = ()
 
     @property
     def name(self) -> str:
@@ -46,7 +46,7 @@ class AcmeChallenge(Struct, frozen=True):
     url: str
     status: str = "pending"
     token: str = ""
-    error: Problem | None = None
+    error: AcmeProblem | None = None
 
 
 class Authorization(Struct, frozen=True):
@@ -69,7 +69,7 @@ class AcmeOrder(Struct, frozen=True):
     authorizations: tuple[str, ...] = ()
     finalize: str = ""
     certificate: str = ""
-    error: Problem | None = None
+    error: AcmeProblem | None = None
     url: str = ""
     """The address of the order. The authority sends it as a header."""
     retry_after: float = 0.0

@@ -47,7 +47,7 @@ class BadMessage(ValueError):
     """The message is no readable answer to the question."""
 
 
-class Record(Struct, frozen=True):
+class DnsRecord(Struct, frozen=True):
     name: str
     """The owner of the record, in lower case without a final dot."""
     type: int
@@ -57,7 +57,7 @@ class Record(Struct, frozen=True):
 
 class DnsAnswer(Struct, frozen=True):
     code: int
-    records: tuple[Record, ...]
+    records: tuple[DnsRecord, ...]
     is_cut: bool
     """Whether records are missing, so that the question has to be repeated over TCP."""
 
@@ -91,7 +91,7 @@ def _read_answer(message: bytes, id: int, name: str, type: RecordType) -> DnsAns
     if asked != name.lower() or kind != type:
         raise BadMessage("the answer belongs to another question")
     position += 4
-    records: list[Record] = []
+    records: list[DnsRecord] = []
     is_cut = bool(flags & _IS_CUT)
     for _ in range(min(answers, _MOST_RECORDS)):
         if is_cut and position >= len(message):
@@ -102,7 +102,7 @@ def _read_answer(message: bytes, id: int, name: str, type: RecordType) -> DnsAns
         if position + length > len(message):
             raise BadMessage("the answer breaks off")
         if group == _INTERNET and (value := _read_value(message, kind, position, length)) is not None:
-            records.append(Record(owner, kind, value))
+            records.append(DnsRecord(owner, kind, value))
         position += length
     return DnsAnswer(flags & 0xF, tuple(records), is_cut)
 

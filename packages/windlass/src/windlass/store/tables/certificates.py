@@ -85,7 +85,7 @@ ON CONFLICT (id) DO UPDATE SET
 FORGET_ORDER: Final = "DELETE FROM acme_order WHERE id = $1 OR service = $2 RETURNING id"
 
 
-class CertificateTable(Table):
+class DomainCertificateTable(Table):
     __slots__ = ()
 
     async def get(self, id: str) -> CertificateRow | None:
@@ -114,7 +114,7 @@ class CertificateTable(Table):
         return [_order(row) for row in await self._session.all(CHALLENGES)]
 
 
-class CertificateChanges(CertificateTable):
+class DomainCertificateChanges(DomainCertificateTable):
     __slots__ = ()
     _session: ChangeSession
 
