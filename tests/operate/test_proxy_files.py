@@ -90,12 +90,12 @@ def test_each_file_names_both_names_both_addresses_and_the_settings(proxy: str) 
     written = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)
     for wanted in ("windlass.example.com", "*.apps.example.com", "127.0.0.1:8088", "127.0.0.1:8089"):
         assert wanted in written
-    for setting in ('public_url = "https://windlass.example.com"', 'gateway_domain = "apps.example.com"'):
+    for setting in ('public_url = "https://windlass.example.com"', 'public_domain = "apps.example.com"'):
         assert f"#     {setting}\n" in text
 
 
 def test_the_names_are_those_of_the_settings_unless_others_are_passed() -> None:
-    settings = {"public_url": "https://deploy.example.org:8443", "gateway_domain": "apps.example.org"}
+    settings = {"public_url": "https://deploy.example.org:8443", "public_domain": "apps.example.org"}
     text = printed("--for", "caddy", **settings).stdout
     assert "\ndeploy.example.org {" in text
     assert "\n*.apps.example.org {" in text

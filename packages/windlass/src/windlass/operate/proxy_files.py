@@ -39,7 +39,7 @@ class ProxyFile(Struct, frozen=True):
     ) -> ProxyFile:
         """Raises CommandFailed if a name is missing, or cannot be one."""
         name = name or urlsplit(settings.public_url).hostname or ""
-        services = services or settings.gateway_domain
+        services = services or settings.public_domain
         folder = _CERTIFICATES.format(name)
         return cls(
             _checked(name, "--name", "windlass.example.com"),
@@ -55,7 +55,7 @@ class ProxyFile(Struct, frozen=True):
         """The settings of Windlass that belong to the configuration, as comment lines."""
         return (
             f'#     public_url = "https://{self.name}"\n'
-            f'#     gateway_domain = "{self.services}"\n'
+            f'#     public_domain = "{self.services}"\n'
             '#     trusted_proxies = ["127.0.0.1"]\n'
             "# The last one is the address of the proxy. Leave it out where services of the process engine\n"
             "# share the network of the machine: `windlass doctor` says so.\n"
