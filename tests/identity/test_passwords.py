@@ -345,6 +345,30 @@ async def test_an_admin_makes_no_link_for_a_member_of_another_organization_too(w
     assert (await world.post(path, {"user_id": own["id"]}, token=second["admin_token"])).status == 404
 
 
+async def test_a_link_of_an_admin_ends_where_the_member_joins_another_organization(world):
+    """Otherwise an Admin who makes a link each hour gets into each organization that a member joins later."""
+    second = await world.post("/organization", {"name": "Second"})
+    org, token = second["id"], second["admin_token"]
+    ada = await new_person(world, ADA, Scope.READ, org, token=token)
+    found = (await members(world, org, token=token))[ADA]
+    path = f"/organization/{org}/member/passwordReset"
+    made = await world.post(path, {"user_id": found["id"]}, token=token)
+    described = {"code": code_in(made["url"])}
+    assert (await Browser(world).call("POST", "/account/passwordLink", described)).status == 200
+    assert (await use_link(ada, await invited(world, ADA, Scope.ADMIN))).status == 201
+    assert (await Browser(world).call("POST", "/account/passwordLink", described)).status == 401
+    assert (await use_link(Browser(world), code_in(made["url"]), OTHER_PASSWORD)).status == 401
+    assert (await sign_in(Browser(world), ADA)).status == 201
+
+
+async def test_an_invitation_shows_no_name_that_a_person_has_in_another_organization(world):
+    await new_person(world, ADA)
+    second = await world.post("/organization", {"name": "Second"})
+    code = await invited(world, ADA, Scope.READ, second["id"], token=second["admin_token"])
+    shown = await Browser(world).call("POST", "/account/passwordLink", {"code": code})
+    assert (shown["has_password"], shown["name"]) == (True, "")
+
+
 @pytest.mark.parametrize("scope", ["Read", "Deploy", "Write"])
 async def test_only_an_admin_makes_such_links(world, scope):
     await new_person(world, ADA)

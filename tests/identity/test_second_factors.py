@@ -160,6 +160,18 @@ async def test_a_factor_that_was_never_confirmed_is_not_asked_for(world):
     assert (await sign_in(Browser(world), ADA)).status == 201
 
 
+async def test_a_new_password_ends_a_key_that_nobody_has_confirmed(world):
+    """Who knew the former password has seen the key, and would know the codes of the person's app."""
+    browser = await new_person(world, ADA)
+    seen = await browser.call("POST", FACTOR, {"password": PASSWORD})
+    found = (await members(world))[ADA]
+    path = f"/organization/{world.org}/member/passwordReset"
+    code = code_in((await world.post(path, {"user_id": found["id"]}))["url"])
+    assert (await use_link(browser, code, OTHER_PASSWORD)).status == 201
+    shown = await browser.call("POST", FACTOR, {"password": OTHER_PASSWORD})
+    assert (shown.status, shown["secret"] == seen["secret"]) == (201, False)
+
+
 async def test_adding_a_factor_ends_the_sessions_that_had_none(world):
     browser, other = await new_person(world, ADA), Browser(world)
     await sign_in(other, ADA)

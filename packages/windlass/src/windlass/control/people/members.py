@@ -249,6 +249,9 @@ async def join(ctx: Context, tx: Tx, person: IssuerIdentity, invitee: Invitee) -
     new = NewResource(member, spec, invitee.org, itself)
     await create_in(ctx, tx, new)
     await tx.identities.add(person.issuer, person.subject, invitee.org.id, new.id)
+    if person.issuer == PEOPLE:
+        # Admins of the former organizations may have made a link, which would open this one as well.
+        await tx.people.forget_links(person.subject)
     if invitee.guest is not None:
         await tx.people.forget_links(invitee.guest.id)
         await tx.remove(invitee.guest)

@@ -51,6 +51,7 @@ from windlass.control.people.second_factors import (
     FactorSetup,
     begin_factor,
     confirm_factor,
+    has_app,
     has_factor,
     remove_app,
     remove_factors,
@@ -239,7 +240,8 @@ class PasswordSignIn:
         return DescribedLink(
             opened.link.purpose,
             opened.email,
-            person.name if person else "",
+            # An Admin who invites somebody must not learn the name in another organization.
+            person.name if person and invitee is None else "",
             invitee.org.read(NamedDocument).name if invitee else "",
             invitee.guest.read(InvitationShown).role_name if invitee and invitee.guest else "",
             person is not None and invitee is not None,
@@ -347,9 +349,12 @@ class PasswordSignIn:
         return person
 
     async def _set_password(self, tx: Tx, person: Person, hash: str, origin: Origin, *, keep: str) -> None:
-        """Sets a password. Ends all sessions but `keep`, and the links for the former password."""
+        """Sets a password. Ends all sessions but `keep`, and the links for the former password. The key of
+        an authenticator app that nobody has confirmed ends too: who knew the former password has seen it."""
         await tx.people.set_password(person.id, hash)
         await tx.people.forget_links(person.id)
+        if not await has_app(tx, person.id):
+            await tx.second_factors.forget_app(person.id)
         await tx.browser_sessions.end_all_but(subject_of_person(PEOPLE, person.id), keep)
         tx.nudge("tokens")
         await record_about_person(self._ctx, tx, Event.PASSWORD_CHANGED, person, origin, {})
