@@ -95,6 +95,16 @@ async def test_an_older_toolchain_than_the_wanted_one_is_named_with_its_installa
     await site.build(files)
 
 
+async def test_what_a_repository_makes_a_toolchain_say_counts_for_its_service_alone(site, programs):
+    """As with rust-toolchain.toml in a folder above the application, which rustup reads."""
+    programs("cargo", CARGO.replace("${CARGO_VERSION:-1.80.0}", "$(cat ../chosen || echo 1.80.0)"))
+    files = {**RUST, "Cargo.toml": '[package]\nname = "shop"\nrust-version = "1.60"\n'}
+    hostile = {f"app/{name}": text for name, text in files.items()} | {"chosen": "1.0.0\n"}
+    said = await site.refused(hostile, service="hostile", root="app")
+    assert "the machine that runs Windlass has Rust 1.0.0" in said
+    await site.build(files)
+
+
 async def test_a_missing_program_of_a_recipe_is_named_before_anything_is_run(site, programs, monkeypatch):
     programs("javac", "#!/bin/sh\necho javac 17.0.1\n")
     monkeypatch.setenv("PATH", str(site.top / "programs"))

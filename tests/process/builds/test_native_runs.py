@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from windlass.builders.builder import BuildError
 from windlass.builders.remedies import failure
 from windlass.process.builds import NativeBuilder, tools
 from windlass.process.builds.cells import Cells
+from windlass.process.builds.pip import own_python
 from windlass.process.builds.tools import Tools
 
 pytestmark = pytest.mark.slow
@@ -216,13 +218,42 @@ async def test_what_a_program_is_is_asked_once_until_its_file_changes(site):
         (home / "next").chmod(0o755)
         (home / "next").rename(program)
 
-    write_program("echo >> asked; exit 1")
+    asked = f"echo >> {home}/asked"
+    write_program(f"{asked}; exit 1")
     assert [await version(), await version()] == [None, None]
-    write_program("echo >> asked; echo 1.0")
+    write_program(f"{asked}; echo 1.0")
     assert [await version(), await version()] == ["1.0", "1.0"]
-    write_program("echo >> asked; echo 2.0")
+    write_program(f"{asked}; echo 2.0")
     assert await version() == "2.0"
     assert (home / "asked").read_text() == "\n" * 4
+
+
+async def test_no_file_of_a_build_changes_what_an_installed_python_tells_all_builds(site):
+    """The install command of an organization could otherwise choose the Python of all others."""
+    home = site.kept / "home"
+    home.mkdir(parents=True)
+    cells = Cells(Isolation("auto", site.kept), "org", home, home)
+    tools = Tools({}, home, site.kept / "cache" / "org", print, {}, cells)
+    (home / "platform.py").write_text("def python_version():\n    return 'forged'\n")
+    hostile = home / ".local" / "lib" / f"python3.{sys.version_info[1]}" / "site-packages"
+    hostile.mkdir(parents=True)
+    (hostile / "usercustomize.py").write_text("print('forged')\n")
+    words = [own_python(), "-c", "import platform; print(platform.python_version())"]
+    told = await tools.ask(words, cwd=home)
+    assert told is not None
+    assert "forged" in told  # the files have an effect where they are seen
+    assert await tools.ask_once(words, words[0]) == platform.python_version()
+
+
+async def test_a_long_answer_of_a_program_is_not_remembered(site):
+    home = site.kept / "home"
+    home.mkdir(parents=True)
+    cells = Cells(Isolation("auto", site.kept), "org", home, home)
+    facts: dict[tuple[str, ...], str] = {}
+    tools = Tools({}, home, site.kept / "cache" / "org", print, facts, cells)
+    words = ["/bin/sh", "-c", "seq 5000"]
+    assert len(await tools.ask_once(words, words[0]) or "") > 5000
+    assert facts == {}
 
 
 @pytest.mark.parametrize("sees_all", [True, False])

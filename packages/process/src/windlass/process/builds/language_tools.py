@@ -91,12 +91,18 @@ class ToolchainSearch:
         return answer
 
     def _cache_key(self, toolchain: Toolchain, own: Mapping[str, str]) -> Hashable:
-        """Returns a key of everything that can change the version that the program reports."""
+        """Returns a key of everything that can change the version that the program reports.
+
+        Other files of the repository can change it too: rustup also reads rust-toolchain.toml in the folders
+        above, and executes the program that it names. So an answer counts for builds in this folder only,
+        which no other service has.
+        """
         program = Path(self._tools.find(toolchain.version[0]) or "")
         facts = program.stat()
         files = [self._cwd / name for name in toolchain.version_files]
         read = tree.digest(self._cwd, [file for file in files if tree.resolve_inside(self._cwd, file)])
-        return (toolchain.version, program, facts.st_ino, facts.st_mtime_ns, read, *sorted(own.items()))
+        told = toolchain.version, program, facts.st_ino, facts.st_mtime_ns
+        return (*told, self._cwd, read, *sorted(own.items()))
 
     async def _other_home(self, toolchain: Toolchain, wanted: str) -> Path | None:
         for home in _other_homes(toolchain):

@@ -60,6 +60,7 @@ OF_NODE: Final = frozenset({"npm", "npx", "pnpm", "yarn", "bun"})
 """Programs that read npm's settings."""
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.")
+_NOWHERE = "/nonexistent"
 _CREDENTIALS = re.compile(r"(?<=://)[^\s/@]+@")
 
 
@@ -195,18 +196,26 @@ class Tools:
 
     async def ask_once(self, argv: Sequence[str | Path], program: str | Path) -> str | None:
         """Returns the output of a program that tells a fact about `program`, such as its version. It is asked
-        again once the file of `program` has changed; a failure is not remembered."""
+        again once the file of `program` has changed; a failure or a long output is not remembered.
+
+        Builds of all organizations use the answers. So the program finds no files of this build: Python
+        would import modules from the folder in which it starts and from HOME, and pip reads its settings
+        there.
+        """
         try:
             facts = await subprocesses.in_thread(os.stat, program)
         except OSError:
-            return await self.ask(argv, cwd=self.home)
+            return await self._ask_apart(argv)
         key = (*map(str, argv), f"{facts.st_dev}:{facts.st_ino}:{facts.st_mtime_ns}")
         if key not in self._facts:
-            answer = await self.ask(argv, cwd=self.home)
-            if answer is None:
-                return None
+            answer = await self._ask_apart(argv)
+            if answer is None or len(answer) > LONGEST:
+                return answer
             self._facts[key] = answer
         return self._facts[key]
+
+    async def _ask_apart(self, argv: Sequence[str | Path]) -> str | None:
+        return await self.ask(argv, cwd=Path("/"), more={"HOME": _NOWHERE, "TMPDIR": _NOWHERE})
 
     async def ask(
         self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None
