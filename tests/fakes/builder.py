@@ -57,7 +57,9 @@ class FakeRepositories:
         return _commit((source.commit or self.newest).ljust(40, "0"))
 
     @asynccontextmanager
-    async def fetching(self, source: GitSource, into: Path, name: str) -> AsyncIterator[GitCommit]:
+    async def fetching(
+        self, source: GitSource, into: Path, name: str, progress: object = None
+    ) -> AsyncIterator[GitCommit]:
         yield await self.fetch(source, into)
 
     async def discard(self, name: str) -> None:

@@ -34,9 +34,16 @@ class ChildProcess:
 
     @classmethod
     def start(
-        cls, argv: Sequence[str], output: int, errors: int, *, cwd: Path, env: Mapping[str, str]
+        cls,
+        argv: Sequence[str],
+        output: int,
+        errors: int,
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        given: int = subprocess.DEVNULL,
     ) -> Self:
-        """Starts a program with `subprocess`, which uses `vfork`.
+        """Starts a program with `subprocess`, which uses `vfork`. `given` is its standard input.
 
         asyncio would use `fork` and copy the server's page tables. That takes longer than most git commands.
         """
@@ -44,7 +51,7 @@ class ChildProcess:
             argv,
             cwd=cwd,
             env=env,
-            stdin=subprocess.DEVNULL,
+            stdin=given,
             stdout=output,
             stderr=errors,
             start_new_session=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -26,12 +27,15 @@ _KILLED_WITHIN: Final = 10.0
 
 
 @asynccontextmanager
-async def running(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> AsyncIterator[ChildProcess]:
-    """Runs a program without input for the duration of the block. May raise an OSError."""
+async def running(
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], given: int = subprocess.DEVNULL
+) -> AsyncIterator[ChildProcess]:
+    """Runs a program for the duration of the block. `given` is the descriptor of its input; without it, the
+    program has none. May raise an OSError."""
     (read_output, output), (read_errors, errors) = os.pipe(), os.pipe()
     try:
         with on_failure(partial(close_all, read_output, read_errors)):
-            process = ChildProcess.start(argv, output, errors, cwd=cwd, env=env)
+            process = ChildProcess.start(argv, output, errors, cwd=cwd, env=env, given=given)
     finally:
         close_all(output, errors)
     try:

@@ -30,6 +30,8 @@ class GitFolder(Struct, frozen=True, kw_only=True):
     subject: str = ""
     branch: str = ""
     """The branch at the remote: the upstream branch, or the remote branch with the same name."""
+    current: str = ""
+    """The branch that is checked out; empty without one."""
     remotes: tuple[str, ...] = ()
     """Addresses of the remotes in a form that the server can use, beginning with the upstream branch's
     remote."""
@@ -52,6 +54,7 @@ def git_folder(folder: Path) -> GitFolder | None:
         top=Path(top),
         commit=commit,
         subject=_git(folder, "log", "-1", "--format=%s") if commit else "",
+        current=_git(folder, "symbolic-ref", "--quiet", "--short", "HEAD"),
         branch=branch or _pushed_branch(folder, names),
         remotes=tuple(
             dict.fromkeys(

@@ -41,6 +41,7 @@ _EVERYDAY = {
     "proxy": "connect.proxy",
     "link": "folder.link",
     "unlink": "folder.unlink",
+    "git-credential": "credential.git_credential",
     "login": "login.login",
     "logout": "login.logout",
     "context": "login.context",

@@ -172,6 +172,14 @@ class ApplicationShown(ProgramShown):
 
     git_repository: Annotated[Maybe[GitRepository], shown_in_examples()] = absent
     automatic_port: bool = False
+    push_url: Annotated[
+        str,
+        Meta(
+            description="Address for git push and git clone, with any user name and an API token as "
+            "password. It takes pushes if git_repository.url is windlass://push"
+        ),
+        example("http://127.0.0.1:8080/git/5b3e9c1e-6d0f-4a3c-9d57-0f2a8f6f1c77.git"),
+    ] = ""
     service_type: str = "APPLICATION"
     maximun_gpu: int = 0
 
@@ -179,7 +187,7 @@ class ApplicationShown(ProgramShown):
 def normalise(spec: Application) -> None:
     normalise_program(spec, may_get_port=spec.ports is UNSET or spec.automatic_port is True)
     if spec.git_repository:
-        normalise_repository(spec.git_repository)
+        normalise_repository(spec.git_repository, takes_pushes=True)
     elif spec.source == GIT:
         raise clash("git_repository", "is required, unless source is UPLOAD")
     _check_root_path(spec)

@@ -41,6 +41,9 @@ class HttpAnswer(Struct, frozen=True):
     """The session of a websocket, which starts after its opening."""
     place: StreamPlace | None = None
     """The quota slot that a stream or websocket occupies."""
+    farewell: bytes = b""
+    """The last bytes of a stream that ends because the server stops. A stream with a farewell is sent as it
+    is, and not as events."""
     caching: bytes = _NO_STORE
     """The `Cache-Control` header of the response."""
 

@@ -31,6 +31,7 @@ from windlass.api.answers import (
 from windlass.api.body import PAGING, PATCHES, NoBody, parse_body, parse_query
 from windlass.api.callers import Callers
 from windlass.api.executions import ExecutionSockets
+from windlass.api.git_requests import GitRequests
 from windlass.api.git_webhooks import GitWebhookRequests
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Pages, ServedPage
@@ -113,6 +114,7 @@ class App:
         self.stream_quota = StreamQuota()
         self._executions = ExecutionSockets(ctx, callers, self._streams)
         self._uploads = UploadRequests(ctx, callers)
+        self._git = GitRequests(ctx, callers, self.stream_quota)
         self._runs = RunRequests(ctx, callers, (kind.run_api for kind in ctx.kinds.values() if kind.run_api))
         self._git_webhooks = GitWebhookRequests(ctx, callers)
         self._account = AccountRequests(ctx, callers, callers.authenticator)
@@ -146,7 +148,7 @@ class App:
         with answer.place:
             await self._send(request, answer, send)
             self._note(request, answer, began)
-            await self._stream(request, answer.stream, receive, send)
+            await self._stream(request, answer.stream, receive, send, answer.farewell)
         return None
 
     def stop_streams(self) -> None:
@@ -156,6 +158,10 @@ class App:
     async def stop_mails(self) -> None:
         """Waits a moment for mails that are being sent."""
         await self._account.stop()
+
+    async def stop_pushes(self) -> None:
+        """Ends pushes, whose deployments go on at the next start."""
+        await self._git.stop()
 
     async def stop_logging(self) -> None:
         """Writes the remaining lines of the access log."""
@@ -208,6 +214,8 @@ class App:
             return self._answer_file(request, "console", file)
         if self._uploads.has(request.path) and request.method != "OPTIONS":
             return await self._uploads.answer(request, receive)
+        if self._git.has(request.path):
+            return await self._git.answer(request, receive)
         if self._runs.has(request.path):
             return await self._runs.answer(request, receive)
         if self._git_webhooks.has(request.path):
@@ -304,10 +312,18 @@ class App:
         return send_answer(request, answer, window, further, send)
 
     async def _stream(
-        self, request: Request, stream: AsyncGenerator[bytes, None], receive: Receive, send: Send
+        self,
+        request: Request,
+        stream: AsyncGenerator[bytes, None],
+        receive: Receive,
+        send: Send,
+        farewell: bytes,
     ) -> None:
         if request.method == "HEAD":
             return await stream.aclose()
+        if farewell:
+            raw = self._streams.raw(stream, receive, send, farewell)
+            return await self._to_its_end(request, raw)
         allowed = await self._callers.still_allowed(request)
         return await self._to_its_end(request, self._streams.events(stream, receive, send, allowed))
 

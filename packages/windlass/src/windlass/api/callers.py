@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hmac
 from collections.abc import Awaitable, Callable
 
 from windlass.api.limits import Budgets, Window, subject_of_address
 from windlass.api.requests import Request
 from windlass.base.clock import Clock
-from windlass.base.errors import Failure, Forbidden, TooMany, Unavailable
+from windlass.base.errors import Failure, Forbidden, TooMany, Unauthorized, Unavailable
 from windlass.base.trace import enter_trace
 from windlass.control.people.authenticate import Authenticator, NoMember, RefusedCaller
 from windlass.control.people.claims import refusal
@@ -73,6 +75,34 @@ class Callers:
         request.window = self._budgets.take_from_grant(actor.budget, actor.limit, now)
         if request.window is None:
             await self._count_request(request, actor)
+        return actor
+
+    async def identify_git(self, request: Request) -> Actor:
+        """Returns the caller of git, whose password is a token. Raises Unauthorized or TooMany.
+
+        git asks without a password first, so such a request is not charged. Other requests are charged to a
+        budget of their own, so that pushes and API calls do not use up each other's.
+        """
+        header = token_header(request.headers.get(b"authorization") and request.credential)
+        if header is None:
+            self.exempt(request)
+            raise _git_refusal("Send an API token as password; any user name will do")
+        enter_trace(lambda: request.trace)
+        try:
+            actor = self.authenticator.recent_verdict(
+                header, self._clock.now()
+            ) or await self.authenticator.admit(header)
+        except Unauthorized as failure:
+            if isinstance(failure, RefusedCaller):
+                self.security.record_denied(failure.caller, failure.why, request.source)
+            self.count_failure(request)
+            raise _git_refusal(failure.message) from failure
+        request.actor = actor
+        if self.security.is_new_caller(actor, request.client, self._clock.now()):
+            self.security.record_new_caller(actor, request.source)
+        request.window, served = await self._budgets.take(f"git:{actor.budget}", actor.limit)
+        if not served:
+            raise self._too_many(request.window)
         return actor
 
     async def admit_to_metrics(self, request: Request, token: str) -> None:
@@ -144,3 +174,21 @@ class Callers:
             raise
         except Failure:
             return None
+
+
+def token_header(header: bytes | None) -> bytes | None:
+    """Returns the `Authorization` header of an API call with the token that git has sent as its password; as
+    its user name if the password is empty. None without a credential."""
+    scheme, _, credential = (header or b"").partition(b" ")
+    if scheme.lower() != b"basic":
+        return header or None
+    try:
+        user, _, password = base64.b64decode(credential.strip(), validate=True).partition(b":")
+    except binascii.Error:
+        user, password = b"", b""
+    token = password or user
+    return b"Bearer " + token if token else None
+
+
+def _git_refusal(message: str) -> Unauthorized:
+    return Unauthorized(message, {"www-authenticate": 'Basic realm="Windlass", charset="UTF-8"'})

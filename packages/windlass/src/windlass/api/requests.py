@@ -55,6 +55,8 @@ COOKIE = "windlass_session"
 SECURE_COOKIE = f"__Host-{COOKIE}"
 """The name of the cookie over https. The prefix `__Host-` prevents other hosts from setting it."""
 SOCKET_PROTOCOL = "windlass"
+LONG_BODY = "windlass.long_body"
+"""The ASGI extension with the function that allows a body of any duration."""
 
 _CLIENTS = {"cli": "CLI", "console": "CONSOLE", "terraform": "TERRAFORM_PROVIDER"}
 """Our own clients, by the first word of their `User-Agent`."""

@@ -112,6 +112,23 @@ class Streams:
         if ending is not StreamEnd.LEFT:
             await send({"type": "http.response.body", "body": b""})
 
+    async def raw(
+        self, pieces: AsyncGenerator[bytes, None], receive: Receive, send: Send, farewell: bytes
+    ) -> None:
+        """Sends the body of a response of unknown length. `farewell` ends it if the server stops."""
+
+        async def put(piece: bytes) -> None:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+        async def always() -> bool:
+            return True  # the caller was checked, and the response is short or belongs to its own change
+
+        leaving = wait_for_message(receive, "http.disconnect")
+        ending = await self.run(pieces, put, leaving, always)
+        if ending is not StreamEnd.LEFT:
+            last = farewell if ending is StreamEnd.STOPPED else b""
+            await send({"type": "http.response.body", "body": last})
+
     async def run(
         self,
         pieces: AsyncGenerator[T, None],

@@ -301,6 +301,10 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     kept_artifacts: Annotated[
         int, says("How many builds of a service are kept to roll back to", ge=1, le=1000)
     ] = 10
+    push_bytes: Annotated[
+        int,
+        says("Bytes that one `git push` to this server may send; a first push sends all", ge=1024, le=2**40),
+    ] = 2 * 1024 * 1024 * 1024
     upload_bytes: Annotated[
         int, says("Bytes of an uploaded archive; its files may have eight times as many", ge=1024, le=2**40)
     ] = 256 * 1024 * 1024

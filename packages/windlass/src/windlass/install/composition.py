@@ -58,6 +58,7 @@ from windlass.install.ownership import (
 )
 from windlass.install.parts import Parts
 from windlass.routers.sites.store import SITES, SiteStore
+from windlass.sources.push import repositories_of
 from windlass.store import FIRST_PLACE, Row, Store, Tx
 
 _log = log("main")
@@ -116,6 +117,7 @@ def assemble(
         uploads=UploadFiles(
             folder.absolute() / UPLOADS, settings.upload_reserve_bytes, settings.disk_reserve_bytes
         ),
+        pushed=repositories_of(settings),
         routing=Routing(),
         server=own.server,
         ownership=Ownership(settings.place, own.owner, own.home),

@@ -33,6 +33,7 @@ from windlass.control.background.all_places import run_at_all_places
 from windlass.control.background.disk_meter import DiskMeter
 from windlass.control.background.instance_check import InstanceCheck
 from windlass.control.background.place_lease import PlaceLease
+from windlass.control.background.push_addresses import update_push_addresses
 from windlass.control.background.sampling import Sampler
 from windlass.control.background.service_data import restore_service
 from windlass.control.background.worker import LEASE, Worker
@@ -170,6 +171,7 @@ class Installation:
         await ctx.places.local.router.start()
         await ctx.places.local.router.keep(stays=True)
         await note_api_port(ctx)
+        await update_push_addresses(ctx)
         await ctx.git.sweep()
         missed = partial(self.instance_check.note, ctx.places.local.id)
         await ctx.places.local.engine.start(self.note_change, ctx.logs.take, missed)
@@ -247,6 +249,7 @@ class Installation:
         await self.ctx.git.stop()
         await self.ctx.out.close()
         await self._count_running()
+        await self.app.stop_pushes()
         await self.app.stop_mails()
         await self.app.stop_logging()
         await self.ctx.places.stop()

@@ -25,6 +25,7 @@ from windlass.install.engines import own_settings, provider_in_use
 from windlass.install.server_id import home_of, owner_id
 from windlass.sources.bundled import BundledRepositories
 from windlass.sources.git import Git
+from windlass.sources.push import repositories_of
 from windlass.store import FIRST_PLACE
 
 
@@ -81,7 +82,7 @@ async def real_parts(settings: Settings, clock: Clock, installation: str, gatewa
             await in_thread(gateway_access_log, settings),
             settings.https_port,
         ),
-        git=BundledRepositories(git, folder / "bundled"),
+        git=BundledRepositories(git, folder / "bundled", repositories_of(settings)),
         servers=opened.servers,
         connector=ClusterConnector(settings, server, link),
         owner=await _owner(settings, provider, opened.engine),

@@ -34,6 +34,7 @@ from windlass.install.key import WrongKey, check_key, check_keys, key_file, load
 from windlass.install.last_backup import BackupNote
 from windlass.install.ownership import check, inventory, read_state, without_record
 from windlass.operate.archive import FORMAT, Archive, ArchiveFile, ArchiveWriter, Manifest
+from windlass.sources.push.repositories import REPOSITORIES
 from windlass.store.archive import Refill, Snapshot
 from windlass.store.migrate import migrations
 from windlass.terminal.command_errors import CommandRefused
@@ -89,6 +90,9 @@ def to_keep_beside(settings: Settings, backup: Manifest) -> Iterator[str]:
     uploads = Path(settings.data_dir) / UPLOADS
     if any(uploads.glob("*/*")):
         yield f"Copy the folder {uploads}, too: uploaded folders are not in it."
+    repositories = Path(settings.data_dir) / REPOSITORIES
+    if any(repositories.glob("*/HEAD")):
+        yield f"Copy the folder {repositories}, too: what was pushed is not in it."
 
 
 def _note(settings: Settings, note: BackupNote) -> None:

@@ -27,6 +27,7 @@ _PARTS: Final = (
     "builds",
     "logs",
     "uploads",
+    "repositories",
     "run",
     "databases",
     "sites",

@@ -15,6 +15,7 @@ import asyncio
 import base64
 import binascii
 import logging
+import math
 from functools import partial
 from typing import Any, Final, cast
 from urllib.parse import unquote
@@ -25,6 +26,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
 from windlass.api.answers import Header
+from windlass.api.requests import LONG_BODY
 from windlass.base.http_in.body import RequestBody
 from windlass.base.http_in.heads import (
     LINE,
@@ -209,6 +211,7 @@ class Connection(ClientSocket):
             "path": unquote(path) if "%" in path else path,
             "raw_path": raw_path,
             "query_string": query,
+            "extensions": {LONG_BODY: self._allow_long_body},
         }
         cycle = self._cycle = RequestResponseCycle(
             scope=scope,
@@ -229,6 +232,13 @@ class Connection(ClientSocket):
         task = self._loop.create_task(cycle.run_asgi(WholeAnswer(self._app, cycle)))
         task.add_done_callback(self._state.tasks.discard)
         self._state.tasks.add(task)
+
+    def _allow_long_body(self) -> None:
+        """Removes the time limit of the body in progress, and the limit of its chunks. Each wait for bytes
+        stays limited. Called by the application once the caller is allowed to send so much."""
+        self._body_began = math.inf
+        if self._body is not None:
+            self._body.allow_chunks()
 
     def _finish_answer(self) -> None:
         """Prepares for the next request. Called when the response is complete, although the client may not

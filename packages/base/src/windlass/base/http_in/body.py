@@ -44,6 +44,11 @@ class RequestBody:
         """See `Chunks.is_behind`."""
         return self._chunks is not None and self._chunks.is_behind
 
+    def allow_chunks(self) -> None:
+        """Removes the limit for the number of chunks."""
+        if self._chunks is not None:
+            self._chunks.allow_any_number()
+
     def begin(self) -> bytes:
         """Returns the part of the body that `held` already contains."""
         return self.feed(self._held.take() if self._chunks else self._held.cut(self.left))

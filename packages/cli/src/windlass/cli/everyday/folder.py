@@ -33,6 +33,7 @@ from windlass.cli.linked_folder import (
     remove_link,
     write_link,
 )
+from windlass.cli.push_remote import PUSHED, branch_to_push, is_push_address, set_remote, takes_pushes
 from windlass.detect import Recipe, Tree
 from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 from windlass.terminal.sections import Command, Option
@@ -42,12 +43,18 @@ _UNREADABLE: Final = frozenset({400, 409})
 """Statuses of a server that cannot read a repository, or is not allowed to contact its host."""
 
 
-def source_of(api: Api, folder: Path, git: GitFolder | None, repository: str | None) -> dict[str, Any]:
-    """Returns the source fields of an application: the git repository if the server can read it. Otherwise
-    the folder is uploaded, or the parent folder that contains the repository."""
+def source_of(
+    api: Api, folder: Path, git: GitFolder | None, repository: str | None, *, push: bool = False
+) -> dict[str, Any]:
+    """Returns the source fields of an application: the git repository if the server can read it. A repository
+    without a remote is pushed to the application. Otherwise the folder is uploaded, or the parent folder that
+    contains the repository."""
     inner = _place_in(whole_folder(folder, git), folder)
     uploaded = {"source": "UPLOAD", **inner}
-    url = repository or (git.remotes[0] if git and git.remotes else "")
+    remotes = [url for url in git.remotes if not is_push_address(url)] if git else []
+    url = repository or (remotes[0] if remotes else "")
+    if git and whole_folder(folder, git) == git.top and not repository and (push or not url):
+        return {"git_repository": {"url": PUSHED, "branch": branch_to_push(git), **inner}}
     if not url:
         say("The files are uploaded by `windlass up`: the folder has no remote that a server can reach.")
         return uploaded
@@ -160,20 +167,30 @@ class InitAnswers(Struct, frozen=True):
             help="Port on which it listens for HTTP; auto leaves it to the server.  [what is detected]",
         ),
         Option(["repository", "--repository"], metavar="URL", help="Git repository.  [the remote]"),
+        Option(
+            ["push", "--push"],
+            is_flag=True,
+            help="Deploy with git push, also if the repository has another remote.",
+        ),
         Option(["yes", "-y", "--yes"], is_flag=True, help="Ask nothing, and take what is detected."),
         context_option(),
         *call_options(),
     ],
 )
-def init(yes: bool, repository: str | None, as_json: bool | None, **options: Any) -> None:
+def init(yes: bool, push: bool, repository: str | None, as_json: bool | None, **options: Any) -> None:
     """Make this folder an application: detect it, create it, and link the folder with it.
 
     Asks for its name, its project and environment, and its port, unless they are given as options or there is
     no terminal. What is missing is created; nothing is deployed yet. `windlass up` deploys it.
+
+    A git repository without a remote, or any with --push, gets the remote `windlass`: then
+    `git push windlass main` deploys it.
     """
     folder = current_folder()
     recipe = plan_of(Tree(file_names(folder), partial(read_beginning, folder))).recipe
     git = git_folder(folder)
+    if push and (git is None or repository):
+        raise InvalidUsage("leave out --push, or --repository; --push needs a folder in git (`git init`)")
     _refuse_without_application(folder, recipe, git)
     _show_recipe(recipe)
     if recipe.dockerfile:
@@ -182,7 +199,11 @@ def init(yes: bool, repository: str | None, as_json: bool | None, **options: Any
     answers = _init_answers(folder, whole_folder(folder, git), recipe, options, asks=asks)
     api = connect(options, linked=_linked_url(folder))
     maker = ApplicationMaker(api, say)
-    application = maker.application(answers, partial(source_of, api, folder, git, repository))
+    source = partial(source_of, api, folder, git, repository, push=push)
+    application = maker.application(answers, source)
+    if git:
+        application = maker.with_source(application, source) if push else maker.whole(application)
+    command = set_remote(git, application) if git and takes_pushes(application) else "windlass up"
     link = FolderLink(
         url=normal_url(api.url),
         project=answers.place.partition("/")[0],
@@ -197,7 +218,7 @@ def init(yes: bool, repository: str | None, as_json: bool | None, **options: Any
     if wants_json(as_json):
         print_json({**msgspec.to_builtins(link), "id": application["id"]})
     else:
-        click.echo(f"This folder is {plain(link.path)} now ({FILE}). Deploy it with: windlass up")
+        click.echo(f"This folder is {plain(link.path)} now ({FILE}). Deploy it with: {command}")
 
 
 @click.command(
@@ -253,6 +274,24 @@ class ApplicationMaker:
         environment = self._environment(answers.place)
         body = {"name": answers.name, **source(), **_ports(answers)}
         return self._create(f"/environment/{environment}/application", body, "application")
+
+    def whole(self, application: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns all fields of an application, of which a search has found only the name."""
+        is_whole = "push_url" in application or "source" in application
+        return application if is_whole else dict(self._api.get(f"/application/{application['id']}"))
+
+    def with_source(
+        self, application: Mapping[str, Any], source: Callable[[], Mapping[str, Any]]
+    ) -> Mapping[str, Any]:
+        """Lets an application take pushes, unless it does."""
+        application = self.whole(application)
+        if takes_pushes(application):
+            return application
+        body = {"source": "GIT", "root_path": None, **source()}
+        path = f"/application/{application['id']}"
+        changed = self._api.call("PATCH", path, msgspec.json.encode(body))
+        self._note(f"{plain(changed.json['name'])} is built from what is pushed to it now.")
+        return dict(changed.json)
 
     def _environment(self, place: str) -> str:
         existing = self._find("environment", place)

@@ -13,6 +13,7 @@ from windlass.cli.everyday.changes import change, detach_option
 from windlass.cli.everyday.folder import whole_folder
 from windlass.cli.following import wait_for_budget
 from windlass.cli.git_folder import GitFolder, git_folder, is_same_repository
+from windlass.cli.push_remote import PUSHED
 from windlass.cli.uploading import FolderUpload, packed
 from windlass.core.declare.resource import Family
 from windlass.families import registry
@@ -79,6 +80,8 @@ def _git_obstacle(git: GitFolder | None, settings: Mapping[str, Any]) -> str:
     """Returns what the user has to do before the server can fetch the files from git; empty if the server
     can."""
     url = str((settings.get("git_repository") or {}).get("url") or "")
+    if url == PUSHED:
+        url = str(settings.get("push_url") or "")
     if not url:
         return "name a git_repository of the application: it has none"
     if git is None or not git.commit:

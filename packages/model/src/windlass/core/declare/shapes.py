@@ -213,6 +213,10 @@ class GroupRef(Spec):
     id: Id
 
 
+PUSHED: Final = "windlass://push"
+"""The address that stands for the repository of the application itself, to which its `push_url` leads."""
+_OWN_SCHEME: Final = "windlass:"
+
 GitProvider = Literal["BITBUCKET", "GITHUB", "GITLAB"]
 GitUrl = Annotated[
     str,
@@ -220,10 +224,11 @@ GitUrl = Annotated[
         min_length=1,
         max_length=2048,
         pattern=shaped(
-            rf"^((https?|ssh|git|file)://|[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:)[^{CONTROLS}{BLANKS}]+\Z",
+            rf"^((https?|ssh|git|file|windlass)://|[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:)[^{CONTROLS}{BLANKS}]+\Z",
             "must be an address such as https://host/owner/repository.git",
         ),
-        description="Address of the repository",
+        description="Address of the repository; windlass://push is what is pushed to the `push_url` of the "
+        "application",
         examples=["https://github.com/acme/shop.git"],
     ),
 ]
@@ -358,9 +363,18 @@ def _has_credential(url: str) -> bool:
     return is_token or ":" in address["login"]
 
 
-def normalise_repository(repository: GitRepositoryRequest, path: str = "git_repository") -> None:
+def normalise_repository(
+    repository: GitRepositoryRequest, path: str = "git_repository", *, takes_pushes: bool = False
+) -> None:
     """Completes fields that clients may omit. Raises Invalid for an address with a credential, because
-    everyone who may read sees the address, and its credentials are not used."""
+    everyone who may read sees the address, and its credentials are not used. `takes_pushes`: whether the
+    service can have a repository of its own."""
+    if repository.url.lower().startswith(_OWN_SCHEME):
+        field = f"{path}.url".lstrip(".")
+        if not takes_pushes:
+            raise clash(field, f"name a repository of a git server: only an application can have {PUSHED}")
+        if repository.url != PUSHED:
+            raise clash(field, f"must be {PUSHED}, or the address of a git server")
     if _has_credential(repository.url):
         field = f"{path}.url".lstrip(".")
         raise clash(field, "leave out what stands before the @, and put it into a git token")

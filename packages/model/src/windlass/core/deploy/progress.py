@@ -41,6 +41,14 @@ class CommitRecord(Struct, frozen=True):
     commit_page_url: str = ""
 
 
+class PushedRef(Struct, frozen=True):
+    """A push to the deployed branch. The branch moves to the pushed commit once that is built."""
+
+    ref: str
+    old: str
+    """The commit from which the branch moves; zeros for a new branch."""
+
+
 class ChosenVersion(Struct, frozen=True, kw_only=True):
     """The version to deploy, as far as the deployment request determines it."""
 
@@ -61,6 +69,8 @@ class ChosenVersion(Struct, frozen=True, kw_only=True):
     deployment."""
     event: str = ""
     """The event of a job whose command runs; empty for the default command."""
+    pushed: PushedRef | None = None
+    """The push that requests the deployment."""
 
 
 class RunReport(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -110,6 +120,8 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     """The requested part of a deployment; empty for a whole deployment."""
     event: str = ""
     """The event of a job whose command was requested; empty for the default command."""
+    pushed: PushedRef | None = None
+    """The push that requested the deployment."""
     request: str = ""
     """The id of the request, which may have created deployments of other services, too."""
     run: RunReport | None = None

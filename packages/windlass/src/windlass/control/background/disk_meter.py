@@ -43,6 +43,8 @@ _PARTS: Final = (
     "builds",
     "databases",
     "git/kept",
+    "bundled/git/kept",
+    "repositories",
     "uploads",
     "sites",
     "logs",

@@ -21,6 +21,7 @@ from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.reporting.webhooks import KEPT
 from windlass.control.request.deleting import DISCARD
+from windlass.control.services.pushes import sweep_pushed
 from windlass.control.services.uploads import sweep_uploads
 from windlass.control.workloads.work_folders import sweep_work
 from windlass.core.deploy.scaling import count_of, scale
@@ -82,6 +83,7 @@ async def tidy(ctx: Context, claim: Claim) -> None:
     await ctx.point("builds swept")
     await sweep_work(ctx)
     await sweep_uploads(ctx)
+    await sweep_pushed(ctx)
     await service_data.sweep(ctx, ctx.logs)
     await service_data.set_unknown_aside(ctx, ctx.places.local, UNKNOWN)
     await ctx.point("swept")
@@ -147,6 +149,7 @@ async def _discard_at(ctx: Context, place: Place, service: str) -> None:
         await place.servers.discard(service)
     await ctx.sites.discard(service)
     await ctx.git.discard(service)
+    await ctx.pushed.discard(service)
     await ctx.store.write(lambda tx: tx.deletions.note_erased(service))
 
 

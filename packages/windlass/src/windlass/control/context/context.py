@@ -34,6 +34,8 @@ from windlass.core.declare.resource import Spec
 from windlass.registries.client import RequestPauses
 from windlass.routers.sites.store import SiteStore
 from windlass.sources.git import GitCommit, GitSource
+from windlass.sources.git.remote import Progress
+from windlass.sources.push import PushedRepositories
 from windlass.store import Store
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ class Repositories(GitReader, Protocol):
     async def fetch(self, source: GitSource, into: Path) -> GitCommit: ...
 
     def fetching(
-        self, source: GitSource, into: Path, name: str
+        self, source: GitSource, into: Path, name: str, progress: Progress
     ) -> AbstractAsyncContextManager[GitCommit]: ...
 
     async def discard(self, name: str) -> None: ...
@@ -125,6 +127,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """The files of static sites, which routers serve."""
     uploads: UploadFiles
     """The archives of uploads on this server."""
+    pushed: PushedRepositories
+    """The repositories to which applications are pushed, on this server."""
     routing: Routing
     server: str
     """The id of this server, derived from its data directory; empty if it is the only server of its

@@ -20,7 +20,9 @@ from windlass.control.workloads.branch_choice import BranchChoice, watch_created
 from windlass.control.workloads.build_input import BuildInput
 from windlass.control.workloads.builds import build
 from windlass.control.workloads.deployed_commit import commit_fields, with_deployed_commit
+from windlass.control.workloads.repositories import copied_fact, holder_fact, push_url
 from windlass.core.declare.resource import clash
+from windlass.core.declare.shapes import PUSHED
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DeployRequest
 from windlass.core.deploy.automatic_port import marked_as_automatic
@@ -37,9 +39,15 @@ class ApplicationKind(ProgramKind[Application]):
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Application]) -> None:
         settle_ports(draft.spec, None, is_full=draft.is_full)
+        draft.give(push_url=push_url(ctx, draft.id))
         await super().creating(ctx, tx, draft)
         _check_branch(draft.spec)
         await watch_created(ctx, tx, draft, _branch_choice(draft.spec))
+
+    async def created(self, ctx: Context, tx: Tx, draft: Draft[Application]) -> None:
+        original = draft.copy_of
+        if original is not None and takes_pushes(draft.spec):
+            await tx.facts.set(copied_fact(draft.id), original.id.encode())
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Application]) -> None:
         settle_ports(change.spec, change.row.read(ApplicationShown), is_full=change.is_full)
@@ -47,6 +55,9 @@ class ApplicationKind(ProgramKind[Application]):
         if not change.before.auto_deploy:
             _check_branch(change.spec)
         await watch_updated(ctx, tx, change, _branch_choice(change.spec), _branch_choice(change.before))
+        if takes_pushes(change.spec) and not takes_pushes(change.before):
+            await tx.facts.set(holder_fact(change.row.id), b"")
+        change.extras["push_url"] = push_url(ctx, change.row.id)
         if new := change.spec.git_repository:
             shown = change.row.read(ApplicationShown).git_repository
             change.extras["git_repository"] = with_deployed_commit(new, shown)
@@ -61,7 +72,8 @@ class ApplicationKind(ProgramKind[Application]):
 
     def deploys_new_commits(self, service: Row) -> bool:
         spec = service.read(Application)
-        return bool(spec.auto_deploy and spec.source == GIT)
+        # A push deploys by itself.
+        return bool(spec.auto_deploy and spec.source == GIT) and not takes_pushes(spec)
 
     async def make(self, ctx: Context, build_input: BuildInput) -> BuiltArtifact:
         return await build(ctx, build_input)
@@ -96,13 +108,18 @@ class ApplicationKind(ProgramKind[Application]):
         return {"git_repository": commit_fields(commit)}
 
 
+def takes_pushes(spec: Application) -> bool:
+    """Returns whether an application is built from what is pushed to it."""
+    return bool(spec.git_repository and spec.git_repository.url == PUSHED)
+
+
 def _check_branch(spec: Application) -> None:
     if spec.auto_deploy and spec.source != GIT:
         raise clash("auto_deploy", "leave it out: an application that is built from uploads has no branch")
 
 
 def _branch_choice(spec: Application) -> BranchChoice:
-    return BranchChoice(bool(spec.auto_deploy), spec.git_repository or None)
+    return BranchChoice(bool(spec.auto_deploy) and not takes_pushes(spec), spec.git_repository or None)
 
 
 kind = ApplicationKind()

@@ -152,6 +152,9 @@ class ServiceKind(Generic[S]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[S]) -> None:
         """Completes or refuses a draft before it is stored."""
 
+    async def created(self, ctx: Context, tx: Tx, draft: Draft[S]) -> None:
+        """Stores records that belong to a new service."""
+
     async def updating(self, ctx: Context, tx: Tx, change: Change[S]) -> None:
         """Completes or refuses a change before it is stored."""
 

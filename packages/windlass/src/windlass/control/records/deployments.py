@@ -102,6 +102,7 @@ def _new_details(service: Row, call: Call, version: ChosenVersion) -> Particular
         command=version.command,
         sub_action=version.sub_action,
         event=version.event,
+        pushed=version.pushed,
         request=call.origin.request_id,
     )
 

@@ -57,9 +57,9 @@ async def log_reply(
     if query.follow:
         lines = ctx.logs.follow(service, query.tail, wanted, after=call.last_event, deployment=deployment)
         if deployment is not None:
-            is_over = partial(_is_over, ctx, deployment)
+            is_over = partial(has_ended, ctx, deployment)
         return Reply(
-            stream=_events(lines if is_over is None else _until_over(ctx, service, is_over, lines)),
+            stream=_events(lines if is_over is None else until_over(ctx, service, is_over, lines)),
             org=row.org,
         )
     if wanted.takes_all:
@@ -104,7 +104,7 @@ async def _events(lines: Lines) -> AsyncGenerator[bytes, None]:
     yield frames.END
 
 
-async def _until_over(ctx: Context, service: str, is_over: IsOver, lines: Lines) -> Lines:
+async def until_over(ctx: Context, service: str, is_over: IsOver, lines: Lines) -> Lines:
     """Yields lines until the deployment or run has ended and all earlier lines were read."""
     changed = ctx.nudges.expect(status_topic(service))
     over, patience = False, _SECOND
@@ -145,7 +145,8 @@ async def _arrives_in_time(
     return following.done()
 
 
-async def _is_over(ctx: Context, deployment: str) -> bool:
+async def has_ended(ctx: Context, deployment: str) -> bool:
+    """Returns whether a deployment has ended."""
     row = await ctx.store.reads.deployments.get(deployment)
     return row is None or row.status not in OPEN
 

@@ -18,7 +18,7 @@ from windlass.control.records.names import refuse_outside
 from windlass.control.request.changing import apply_changes
 from windlass.control.workloads.uploads import with_upload
 from windlass.core.declare.spec import Spec
-from windlass.core.deploy.progress import ChosenVersion
+from windlass.core.deploy.progress import ChosenVersion, PushedRef
 from windlass.core.deploy.states import BUILDS, Do, Progress, State
 from windlass.store import DeploymentRow, Row, StatusRow, Tx
 
@@ -29,12 +29,21 @@ ServiceAction: TypeAlias = Callable[[Context, Tx, Call, Row, Spec | None], Await
 service, if any."""
 
 
-async def deploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
+async def deploy(
+    ctx: Context,
+    tx: Tx,
+    call: Call,
+    service: Row,
+    asked: Spec | None,
+    pushed: PushedRef | None = None,
+) -> Accepted:
     """Deploys a version. The settings in the request become settings of the service, whether or not the
     deployment succeeds."""
     kind = ctx.kinds[service.family]
     version = replace(
-        await kind.chosen_version(tx, service, asked), event=kind.asked_event(service, call.query)
+        await kind.chosen_version(tx, service, asked),
+        event=kind.asked_event(service, call.query),
+        pushed=pushed,
     )
     kind.check_version(service, version)
     await refuse_outside(ctx, tx, service)

@@ -76,6 +76,7 @@ class Services(Behaviour[Spec]):
         if status and (why := ctx.kinds[draft.family.name].obstacle_of(place, draft.spec)):
             await tx.statuses.change(replace(status, message=why))
         await reserve_declared(ctx, tx, draft.family.name, draft.id)
+        await ctx.kinds[draft.family.name].created(ctx, tx, draft)
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Spec]) -> None:
         kind = ctx.kinds[change.row.family]

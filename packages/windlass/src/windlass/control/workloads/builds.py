@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -22,13 +25,14 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.control.records.past_deployments import newest_first
 from windlass.control.workloads.build_input import BuildInput
-from windlass.control.workloads.repositories import source_at
+from windlass.control.workloads.repositories import source_of
 from windlass.control.workloads.uploads import commit_of, find_upload, unpack_upload
 from windlass.control.workloads.work_folders import work_folder
-from windlass.core.deploy.progress import BuildResult, BuiltArtifact, CommitRecord
+from windlass.core.deploy.progress import BuildResult, BuiltArtifact, CommitRecord, PushedRef
 from windlass.core.deploy.states import BUILDS, DeploymentStage
 from windlass.families.application import GIT, Application
 from windlass.sources.git import GitCommit, GitSource
+from windlass.sources.git.remote import Progress
 from windlass.sources.upload import ID, UploadError
 from windlass.store import Row
 
@@ -36,6 +40,7 @@ _REMEMBERED = 200
 """Number of past deployments that are searched for an earlier build."""
 _ALL = "*"
 """A name that stands for all declared variables except secrets, in a set of build argument names."""
+_PROGRESS: Final = re.compile("remote: |Receiving objects: |Resolving deltas: ")
 _FORM = 2
 """Version of the artifact format. Artifacts of an earlier version keep running, but are not reused for a
 deployment."""
@@ -46,9 +51,27 @@ async def build(ctx: Context, build_input: BuildInput) -> BuiltArtifact:
 
     Raises BuildError or GitError with a message for users.
     """
-    deployment, say = build_input.deployment, build_input.say
     if (upload := await _upload_of(ctx, build_input)) is not None:
         return await _build_upload(ctx, build_input, upload)
+    built = await _build_from_git(ctx, build_input)
+    if pushed := particulars(build_input.deployment).pushed:
+        await _move_branch(ctx, build_input, pushed)
+    return built
+
+
+async def _move_branch(ctx: Context, build_input: BuildInput, pushed: PushedRef) -> None:
+    """Moves the pushed branch to the commit that is built now. Raises BuildError if another push has moved
+    it."""
+    commit = particulars(build_input.deployment).git_commit_id
+    assert commit is not None
+    branch = pushed.ref.removeprefix("refs/heads/")
+    if not await ctx.pushed.move(build_input.service.id, pushed.ref, pushed.old, commit):
+        raise BuildError(f"Push again after `git fetch`: another push has moved {branch} meanwhile")
+    build_input.say(f"{branch} is at {commit[:12]} now")
+
+
+async def _build_from_git(ctx: Context, build_input: BuildInput) -> BuiltArtifact:
+    deployment, say = build_input.deployment, build_input.say
     source, branch = await _source_of(ctx, build_input)
     assert source.commit is not None
     if earlier := await _earlier_build(ctx, build_input, source.commit):
@@ -57,7 +80,9 @@ async def build(ctx: Context, build_input: BuildInput) -> BuiltArtifact:
         folder = await held.enter_async_context(work_folder(ctx, deployment.id))
         say(f"Fetching commit {source.commit[:12]} of {source.url}")
         await ctx.point("about to fetch")
-        commit = await held.enter_async_context(ctx.git.fetching(source, folder, build_input.service.id))
+        commit = await held.enter_async_context(
+            ctx.git.fetching(source, folder, build_input.service.id, partial(_say_remark, say))
+        )
         await ctx.point("fetched")
         say(f"Fetched {commit.id[:12]}: {_first_line(commit)} ({commit.author_name})")
         record = commit_record(commit)
@@ -66,6 +91,12 @@ async def build(ctx: Context, build_input: BuildInput) -> BuiltArtifact:
         if build_input.cleanup is not None:
             build_input.cleanup.push_async_exit(held.pop_all())
     return BuiltArtifact(result, record, branch)
+
+
+def _say_remark(say: Progress, line: str) -> None:
+    """Writes what was left out of a fetch to the build log, without the progress of git."""
+    if not _PROGRESS.match(line):
+        say(line)
 
 
 async def _upload_of(ctx: Context, build_input: BuildInput) -> Row | None:
@@ -99,8 +130,7 @@ async def _source_of(ctx: Context, build_input: BuildInput) -> tuple[GitSource, 
     newest commit."""
     deployment = build_input.deployment
     asked = particulars(deployment).git_commit_id
-    repository = build_input.service.read(Application).git_repository or None
-    source = await source_at(ctx, ctx.store.reads, build_input.service.org, repository, asked)
+    source = await source_of(ctx, ctx.store.reads, build_input.service, asked)
     if source.token:
         ctx.logs.masks.add(deployment.id, [source.token])
     if asked is not None:

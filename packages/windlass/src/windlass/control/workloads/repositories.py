@@ -8,12 +8,14 @@ from windlass.base.http_out import AddressRefused
 from windlass.base.http_out.url import parse_url as api_place
 from windlass.control.context.context import Context
 from windlass.control.request.hidden_fields import decrypt_hidden
-from windlass.core.declare.shapes import GitRepositoryRequest
+from windlass.core.declare.shapes import PUSHED, GitRepositoryRequest
 from windlass.families.git_token import GitTokenShown, git_token
 from windlass.sources.git import GitError, GitSource
 from windlass.sources.git.source import place as repository_place
 from windlass.store import Reads, Row
 
+_MOST_COPIES: Final = 20
+"""The longest chain of copied applications that is followed to a repository."""
 _API: Final = "api."
 """Prefix of API host names: GitHub and Bitbucket serve their API at `api.` followed by the host name."""
 
@@ -21,7 +23,60 @@ _API: Final = "api."
 async def source_of(ctx: Context, source: Reads, service: Row, commit: str | None) -> GitSource:
     """Returns the repository of a service, with its git token."""
     repository = ctx.kinds[service.family].repository(service)
+    if repository is not None and repository.url == PUSHED:
+        return await _pushed_source(ctx, source, service.id, repository, commit)
     return await source_at(ctx, source, service.org, repository, commit)
+
+
+async def _pushed_source(
+    ctx: Context, source: Reads, service: str, repository: GitRepositoryRequest, commit: str | None
+) -> GitSource:
+    """Returns the repository to which an application is pushed. That of a copied application begins as a copy
+    of the original's."""
+    if not ctx.pushed.exists(service):
+        await _copy_original(ctx, source, service)
+        await check_holder(ctx, source, service)
+    branch, root = repository.branch or None, repository.root_path or "/"
+    return GitSource(push_url(ctx, service), branch, commit, root, pushed=service)
+
+
+async def _copy_original(ctx: Context, source: Reads, application: str) -> None:
+    """Copies the repository of the application from which one was copied, or of that one's original."""
+    original = application
+    for _ in range(_MOST_COPIES):
+        found = await source.facts.get(copied_fact(original))
+        if found is None:
+            return
+        original = found.decode()
+        if ctx.pushed.exists(original):
+            await ctx.pushed.copy(original, application)
+            return
+
+
+def push_url(ctx: Context, application: str) -> str:
+    return f"{ctx.settings.url}/git/{application}.git"
+
+
+def copied_fact(application: str) -> str:
+    """Returns the name of the fact with the application from which one was copied."""
+    return f"repository copied to {application}"
+
+
+def holder_fact(application: str) -> str:
+    """Returns the name of the fact with the server that holds the repository of an application."""
+    return f"repository of {application}"
+
+
+async def check_holder(ctx: Context, source: Reads, application: str) -> None:
+    """Raises GitError if another server took the pushes of an application. Servers with data directories of
+    their own do not share repositories."""
+    holder = await source.facts.get(holder_fact(application))
+    if holder and holder.decode() != ctx.server:
+        raise GitError(
+            "Push and deploy at the server that took the first push: the repository of this application is "
+            "in the data directory of another server. If that server is gone, choose another "
+            "git_repository, and then windlass://push again"
+        )
 
 
 async def source_at(

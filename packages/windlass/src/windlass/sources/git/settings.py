@@ -71,7 +71,11 @@ SSH: Final = (
 
 
 def environment(
-    where: RemoteAddress | None, pinned: Sequence[Address], home: Path, header: str = ""
+    where: RemoteAddress | None,
+    pinned: Sequence[Address],
+    home: Path,
+    header: str = "",
+    further: Sequence[tuple[str, str]] = (),
 ) -> dict[str, str]:
     variables = {
         "PATH": os.pathsep.join(os.get_exec_path()),
@@ -90,7 +94,7 @@ def environment(
         variables |= {"GIT_SSH_COMMAND": ssh(where, pinned[0], home), "GIT_SSH_VARIANT": "ssh"}
     elif where and where.scheme in ("http", "https"):
         settings += _over_http(where, pinned, header)
-    return variables | _as_variables(settings)
+    return variables | _as_variables([*settings, *further])
 
 
 def authorization(token: str, host: str) -> str:

@@ -51,6 +51,9 @@ class GitSource(Struct, frozen=True):
     root_path: str = "/"
     token: str | None = None
     """The password for the repository, or `user:password`."""
+    pushed: str = ""
+    """The id of the application whose own repository this is, see `sources.push`; empty for repositories of
+    git servers. Never taken from an address that a client sends."""
 
     def __repr__(self) -> str:  # keeps the token out of logs
         return f"GitSource(url={self.url!r}, branch={self.branch!r}, commit={self.commit!r})"

@@ -133,7 +133,7 @@ export const words = {
 
   serviceOverview: {
     runs: "What runs", nothing: "nothing", by: "By", addresses: "Addresses", lastRun: "Last run", nextRun: "Next run", noRun: "none yet", noAddress: "None is public. Other services reach it by its variables.", noPort: "It has no port, so nothing reaches it. If it serves HTTP, add the port on which it listens.", toPorts: "Add a port", recent: "Deployed last", source: "Source", resources: "Resources",
-    neverDeployed: "It was never deployed.", uploaded: "Uploaded folder", noInstances: "none", ready: (ready, all) => `${ready} of ${all} ready`, amounts: (cpu, memory) => `${cpu / 1000} CPU, ${memory} MiB`,
+    neverDeployed: "It was never deployed.", uploaded: "Uploaded folder", pushed: "Pushed here", push: "Push", pushHow: "The password is an API token, with any user name. `windlass init` sets both up.", noInstances: "none", ready: (ready, all) => `${ready} of ${all} ready`, amounts: (cpu, memory) => `${cpu / 1000} CPU, ${memory} MiB`,
   },
   deployment: {
     serves: "serves now", present: "present version", asked: (name) => `requested by ${name}`, ended: (name, state) => `${name}: ${state}.`, run: "Run", release: "Release command", command: "Command", exit: "Exit code", reason: "Reason",
@@ -185,7 +185,7 @@ export const words = {
     size: { title: "Size of an instance", about: "The most that one instance may use. A program that needs more memory is restarted.", cpu: "CPU", cpus: "CPUs", memory: "Memory", unit: "Unit of the memory", own: "Custom", ownAbout: "set both" },
     instances: { title: "Instances", number: "Number of instances", numberHelp: "0 stops the service.", fixed: "Fixed number", load: "Follow the load", noLimit: "no limit", loadHelp: "Instances are added while their CPU is busy, and removed when it is not." },
     source: {
-      title: "Source", git: "Git repository", upload: "Uploaded folder", uploadHelp: "What `windlass up` uploads is built.", url: "Repository", branch: "Branch", root: "Folder", token: "Git token",
+      title: "Source", git: "Git repository", push: "Pushed here", pushHelp: "What `git push` sends to the address on the overview is built: windlass://push.", upload: "Uploaded folder", uploadHelp: "What `windlass up` uploads is built.", url: "Repository", branch: "Branch", root: "Folder", token: "Git token",
       automatic: "Deploy on every push", automaticHelp: "Each new commit of the branch is deployed.", paths: "Only for changes in", pathsHelp: "One path on each line; a push that changes none of them is not deployed.",
     },
     database: { title: "Server", versionHelp: "A newer version of the same server reads the data of an older one only if its makers say so.", isPublic: "Reachable from outside", isPublicHelp: "On a port of the machine, with its password. Otherwise only services of its environment reach it." },

@@ -6,7 +6,7 @@ import { commandFor } from "../../equivalents.js";
 import { familyOf } from "../../families.js";
 import { shown } from "../../forms.js";
 import { ago, duration, title } from "../../format.js";
-import { codeBlock, copyButton, empty, button, facts, link, outside, panel, table } from "../../parts.js";
+import { code, codeBlock, copyButton, empty, button, facts, link, outside, panel, table } from "../../parts.js";
 import { isShown } from "../../routes.js";
 import { commitLine, deploy, deploymentLink, isVersion } from "../../services.js";
 import { badge, lacksPort } from "../../states.js";
@@ -39,6 +39,7 @@ export function render(state, place) {
   const now = isLasting ? serving(state) : deployments.find(isVersion);
   const newest = deployments[0];
   const message = status.message || (newest?.status === "FAILED" ? newest.message : "");
+  if (!deployments.length && takesPushes(service)) return [h("p", {}, text.neverDeployed), pushing(service)];
   if (!deployments.length) return empty(text.neverDeployed, button(words.actions.deploy.button, () => deploy(place, path), { main: true, needs: ["POST", `${path}/deploy`] }), commandFor("windlass deploy", service.name));
   return [
     message && ["FAILED"].includes(newest?.status) || status.state.includes("ERROR")
@@ -60,6 +61,7 @@ export function render(state, place) {
     state.document.readingsOf(path).filter((operation) => !isShown(familyOf(operation))).map((operation) => reading(state, place, operation)),
     state.content.metrics?.error && h("p", { class: "message muted" }, state.content.metrics.error.message),
     state.content.metrics?.data?.times?.length > 0 && state.content.metrics.data.instances.length > 0 && metrics.charts(state.content.metrics, { small: true, path, lasts: isLasting }),
+    takesPushes(service) && pushing(service),
     panel(text.recent, table(deploymentColumns(state), deployments.slice(0, 5), { to: (deployment) => `${path}/deployments/${deployment.id}`, label: text.recent })),
   ];
 }
@@ -122,10 +124,19 @@ function record(row) {
     Object.values(row).filter(isText).map((value) => codeBlock(value.trim())));
 }
 
+const takesPushes = (service) => service.git_repository?.url === "windlass://push";
+
+// The two commands that deploy an application whose repository is here.
+function pushing(service) {
+  const branch = service.git_repository.branch || "main";
+  return panel(text.push, code(`git remote add windlass ${service.push_url}`), code(`git push windlass ${branch}`), h("p", { class: "muted" }, prose(text.pushHow)));
+}
+
 function source(service) {
   const parts = [service, service.source?.docker, service.source?.image, service.terraform_files_source].filter(Boolean);
   const repository = parts.find((part) => part.git_repository)?.git_repository;
   const image = parts.find((part) => part.image_name);
+  if (takesPushes(service)) return [text.pushed, inside(repository)];
   if (repository?.url) return [outside(repository.url, repository.url), inside(repository)];
   if (image) return h("code", {}, `${image.image_name}:${image.tag || ""}`);
   if (service.type) return `${words.readable(service.type)} ${service.version || ""}`;

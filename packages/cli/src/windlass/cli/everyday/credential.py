@@ -1,0 +1,46 @@
+"""`windlass git-credential`: gives git the token of the server that it pushes to. See gitcredentials(7)."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+from urllib.parse import urlsplit
+
+import click
+
+from windlass.cli.connection import USUAL, access_candidates
+from windlass.cli.contexts import ContextFile, normal_url
+from windlass.cli.user_folders import settings_folder
+from windlass.terminal.sections import Command
+
+_MOST: Final = 64 * 1024
+_USER: Final = "windlass"
+
+
+@click.command("git-credential", cls=Command, params=[click.Argument(["action"], metavar="get|store|erase")])
+def git_credential(action: str) -> None:
+    """Give git the token for a server that this user is logged in to. `windlass init` sets it up.
+
+    Git calls this command when it pushes to an application. The token is that of `windlass login`, or of
+    WINDLASS_TOKEN for the address in WINDLASS_URL. Nothing is written for other servers, and git then asks.
+    """
+    asked = dict(line.split("=", 1) for line in sys.stdin.read(_MOST).splitlines() if "=" in line)
+    if action == "get" and (token := _token_for(asked.get("protocol", ""), asked.get("host", ""))):
+        click.echo(f"username={_USER}\npassword={token}")
+
+
+def _token_for(protocol: str, host: str) -> str:
+    """Returns the token that belongs to exactly this server; empty if there is none."""
+    _, environment, _ = access_candidates({})
+    wanted = _origin(f"{protocol}://{host}")
+    if environment.token and _origin(environment.url or USUAL) == wanted:
+        return environment.token
+    contexts = ContextFile(settings_folder()).read()
+    saved = [(name, each) for name, each in contexts.contexts.items() if _origin(each.url) == wanted]
+    tokens = [each.token for name, each in saved if name == contexts.current]
+    return (tokens or [each.token for _, each in saved] or [""])[0]
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(normal_url(url))
+    return f"{parts.scheme}://{parts.netloc}"

@@ -1,0 +1,76 @@
+"""The remote `windlass` of a user's git repository, and where git finds the token for it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from windlass.base.environment import for_tools
+from windlass.cli.git_folder import GitFolder
+from windlass.terminal.command_errors import CommandFailed
+
+REMOTE: Final = "windlass"
+PUSHED: Final = "windlass://push"
+"""The address of a repository that stands for what is pushed to the application."""
+USUAL_BRANCH: Final = "main"
+_OF_APPLICATION: Final = re.compile(r"/git/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.git$")
+_SECONDS: Final = 30
+
+
+def takes_pushes(application: Mapping[str, Any]) -> bool:
+    return str((application.get("git_repository") or {}).get("url") or "") == PUSHED
+
+
+def is_push_address(url: str) -> bool:
+    """Returns whether an address is that of an application, and not of a git server."""
+    return _OF_APPLICATION.search(urlsplit(url).path) is not None
+
+
+def branch_to_push(git: GitFolder) -> str:
+    """Returns the branch that is checked out."""
+    return git.current or USUAL_BRANCH
+
+
+def set_remote(git: GitFolder, application: Mapping[str, Any]) -> str:
+    """Adds the remote, or changes its address, and lets git ask `windlass git-credential` for the token.
+    Returns the command that deploys. Only settings of this repository are changed."""
+    url = str(application["push_url"])
+    known = _git(git.top, "remote", "get-url", REMOTE)
+    if known is None:
+        _must(git.top, "remote", "add", REMOTE, url)
+    elif known != url:
+        _must(git.top, "remote", "set-url", REMOTE, url)
+    parts = urlsplit(url)
+    server = f"{parts.scheme}://{parts.netloc}"
+    helper = shlex.join([sys.executable, "-m", "windlass", "git-credential"])
+    _must(git.top, "config", f"credential.{server}.helper", f"!{helper}")
+    branch = str(application["git_repository"].get("branch") or branch_to_push(git))
+    pushed = branch if branch == git.current else f"HEAD:{branch}"
+    return shlex.join(["git", "push", REMOTE, pushed])
+
+
+def _must(top: Path, *words: str) -> None:
+    if _git(top, *words) is None:
+        raise CommandFailed(f"let this user change the settings of the repository in {top}: git refused it")
+
+
+def _git(top: Path, *words: str) -> str | None:
+    """Returns the output of git; None if it fails."""
+    try:
+        ended = subprocess.run(
+            ["git", "-C", str(top), *words],
+            env=for_tools() | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return ended.stdout.decode(errors="replace").strip() if ended.returncode == 0 else None

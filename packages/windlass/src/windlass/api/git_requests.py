@@ -1,0 +1,321 @@
+"""Requests of git at the repositories of applications, `/git/<application>.git`: push, clone and fetch.
+
+This is git's smart HTTP protocol, see gitprotocol-http(5). `control.services.pushes` decides about pushes,
+and `sources.push` runs git. Failures are plain text, which git shows to its user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import ExitStack, aclosing
+from typing import Final
+from urllib.parse import parse_qs
+
+from windlass.api.answers import Header, HttpAnswer
+from windlass.api.callers import Callers
+from windlass.api.quota import StreamQuota
+from windlass.api.requests import LONG_BODY, Receive, Request
+from windlass.api.wrong_paths import not_allowed, nothing_at
+from windlass.base.errors import Failure, Forbidden, Invalid, Missing, TooLarge
+from windlass.base.log import log
+from windlass.base.subprocesses import in_thread
+from windlass.control.context.call import Call, Origin
+from windlass.control.context.context import Context
+from windlass.control.request.permissions import forbidden
+from windlass.control.services.pushes import (
+    IncomingPush,
+    PushRun,
+    judge_push,
+    refs_to_push,
+    repository_to_fetch,
+    repository_to_push,
+)
+from windlass.core.access import Actor, may_somewhere
+from windlass.core.declare.registry import Operation
+from windlass.families.application import application
+from windlass.sources.push import PackFile, PushHead, PushRefused
+from windlass.sources.push.commands import (
+    FATAL,
+    FLUSH,
+    OUTPUT,
+    HeadReader,
+    advertisement,
+    head_for_git,
+    on_band,
+    packet,
+    report_of,
+)
+from windlass.store import Row
+
+_PATH: Final = re.compile(r"/git/([^/]+?)(?:\.git)?(/.*)?")
+_PUSH, _FETCH = "git-receive-pack", "git-upload-pack"
+_REFS: Final = "/info/refs"
+_LFS: Final = "/info/lfs"
+_TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
+_PROTOCOL: Final = re.compile(r"[a-z0-9=:.-]{1,100}")
+_MOST_ASKED: Final = 16 * 1024 * 1024
+"""The number of bytes in the request of a client that fetches: it lists the commits that it has."""
+_MOST_SENDING: Final = 4
+"""The number of pushes of one application that may send objects at the same time."""
+_log = log("pushes")
+_BATCH: Final = 1024 * 1024
+_STOPS: Final = (
+    "Windlass stops here. What was received is deployed when it starts again: push again to see the end, or "
+    "look with `windlass releases`."
+)
+
+
+class GitRequests:
+    def __init__(self, ctx: Context, callers: Callers, quota: StreamQuota) -> None:
+        self._ctx, self._callers, self._quota = ctx, callers, quota
+        self._runs: set[asyncio.Task[None]] = set()
+        self._sending = Counter[str]()
+        self._reads, self._deploys = (
+            ctx.registry.handled_by(f"{application.name}.{verb}")[0] for verb in ("read", "deploy")
+        )
+
+    def has(self, path: str) -> bool:
+        return _PATH.fullmatch(path) is not None
+
+    async def stop(self) -> None:
+        for task in self._runs:
+            task.cancel()
+        await asyncio.gather(*self._runs, return_exceptions=True)
+
+    async def answer(self, request: Request, receive: Receive) -> HttpAnswer:
+        try:
+            return await self._answer(request, receive)
+        except Failure as failure:
+            headers = tuple((name.encode(), value.encode()) for name, value in failure.headers.items())
+            return HttpAnswer(failure.status, f"{failure.message}\n".encode(), headers, _TEXT)
+
+    async def _answer(self, request: Request, receive: Receive) -> HttpAnswer:
+        match = _PATH.fullmatch(request.path)
+        assert match is not None
+        id, rest = match[1], match[2] or ""
+        actor = await self._callers.identify_git(request)
+        if rest.startswith(_LFS):
+            raise Missing("Push with `git push --no-verify`: Windlass stores no files of Git LFS")
+        service, is_list = _service_of(request, rest)
+        operation = self._deploys if service == _PUSH else self._reads
+        request.operation = operation.id
+        call = _call(request, operation, id, actor)
+        try:
+            if not may_somewhere(actor, operation.need):
+                raise forbidden(operation)
+            if service == _FETCH:
+                return await self._fetch(request, call, receive, is_list=is_list)
+            row = await repository_to_push(self._ctx, call)
+        except Forbidden as refusal:
+            self._callers.security.record_refused(
+                actor, operation, request.path, (id,), refusal.message, request.source
+            )
+            raise
+        if is_list:
+            body = advertisement(await refs_to_push(self._ctx, row))
+            return HttpAnswer(200, body, (), _content_type(f"{_PUSH}-advertisement"))
+        return await self._push(request, call, row, receive)
+
+    # Fetching
+
+    async def _fetch(self, request: Request, call: Call, receive: Receive, *, is_list: bool) -> HttpAnswer:
+        row = await repository_to_fetch(self._ctx, call)
+        protocol = _protocol(request)
+        if is_list:
+            kind, body = f"{_FETCH}-advertisement", b""
+            async with aclosing(self._ctx.pushed.advertise(row.id, protocol)) as pieces:
+                async for piece in pieces:
+                    body += piece
+            start = b"" if "version=2" in protocol else packet(f"# service={_FETCH}\n".encode()) + FLUSH
+            return HttpAnswer(200, start + body, (), _content_type(kind))
+        with ExitStack() as held:
+            asked = held.enter_context(self._ctx.pushed.spool(row.id))
+            size = 0
+            async for piece in _body(request, receive):
+                size += len(piece)
+                if size > _MOST_ASKED:
+                    raise TooLarge("Clone the repository again: this request lists too many commits")
+                await in_thread(asked.append, piece)
+            place = self._quota.take(row.org, call.actor.subject)
+            stream = _sent(self._ctx, row, asked, protocol, held.pop_all())
+        farewell = on_band(FATAL, _STOPS.encode())
+        result = _content_type(f"{_FETCH}-result")
+        return HttpAnswer(200, b"", (), result, stream, place=place, farewell=farewell)
+
+    # Pushing
+
+    async def _push(self, request: Request, call: Call, row: Row, receive: Receive) -> HttpAnswer:
+        kind = _content_type(f"{_PUSH}-result")
+        _allow_long_body(request)
+        pieces, reader = _body(request, receive), HeadReader()
+        try:
+            head = await _read_head(reader, pieces)
+        except PushRefused as refused:
+            raise Invalid(str(refused)) from refused
+        if not head.updates:
+            return HttpAnswer(200, FLUSH, (), kind)
+        with ExitStack() as held:
+            push = await judge_push(self._ctx, call, row, head)
+            if reason := self._enter(row.id, held) or await self._store(push, reader.rest, pieces, held):
+                return HttpAnswer(200, _refused(push, reason), (), kind)
+            place = self._quota.take(row.org, call.actor.subject)
+            run = PushRun(self._ctx, push, held.pop_all())
+        self._runs.add(run.task)
+        run.task.add_done_callback(self._end_run)
+        farewell = on_band(FATAL, f"{_STOPS}\n".encode()) if push.has_bands else FLUSH
+        return HttpAnswer(200, b"", (), kind, run.answer(), place=place, farewell=farewell)
+
+    def _end_run(self, task: asyncio.Task[None]) -> None:
+        self._runs.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            _log.error("a push failed", exc_info=error)
+
+    def _enter(self, application: str, held: ExitStack) -> str:
+        """Counts a push of an application until its objects are stored. Returns why it has to wait; empty if
+        it need not."""
+        if self._sending[application] >= _MOST_SENDING:
+            return f"push again in a moment: {_MOST_SENDING} other pushes are being received"
+        self._sending[application] += 1
+        held.callback(self._leave, application)
+        return ""
+
+    def _leave(self, application: str) -> None:
+        self._sending[application] -= 1
+        if not self._sending[application]:
+            del self._sending[application]
+
+    async def _store(
+        self, push: IncomingPush, first: bytes, pieces: AsyncGenerator[bytes, None], held: ExitStack
+    ) -> str:
+        """Writes the objects of a push to a file. Returns why they are refused; empty if they are not.
+
+        A refused push is read to its end, up to a limit, because git shows no answer before that.
+        """
+        pack: PackFile | None = None
+        if push.for_git:
+            pack = held.enter_context(self._ctx.pushed.spool(push.row.id, head_for_git(push.for_git)))
+        reason, size, most = "", 0, 2 * self._ctx.pushed.most
+        async for piece in _batches(first, pieces):
+            size += len(piece)
+            if size > most:
+                raise TooLarge(reason or "Push less at once", {"connection": "close"})
+            if pack is None or reason:
+                continue
+            try:
+                await in_thread(pack.append, piece)
+            except PushRefused as refused:
+                reason = str(refused)
+            except Failure as failure:
+                reason = failure.message
+        push.pack = pack
+        return reason
+
+
+def _service_of(request: Request, rest: str) -> tuple[str, bool]:
+    """Returns the service that a request is for, and whether it asks for the list of refs."""
+    if rest == _REFS:
+        if request.method not in {"GET", "HEAD"}:
+            raise not_allowed(request.method, "GET")
+        query = parse_qs(request.scope["query_string"].decode("latin-1"))
+        (service,) = query.get("service", [""])[:1]
+        if service in (_PUSH, _FETCH):
+            return service, True
+        raise Invalid("Use a git client with the smart HTTP protocol, git 1.6.6 or newer")
+    service = rest.removeprefix("/")
+    if service not in (_PUSH, _FETCH):
+        if rest:
+            raise nothing_at(request.path)
+        raise Invalid("This address is for git: use it with `git push` or `git clone`")
+    if request.method != "POST":
+        raise not_allowed(request.method, "POST")
+    return service, False
+
+
+def _call(request: Request, operation: Operation, id: str, actor: Actor) -> Call:
+    source = request.source
+    return Call(
+        operation=operation,
+        actor=actor,
+        ids=(id,),
+        dialect=request.dialect,
+        origin=Origin("GIT", source.address, source.user_agent, source.request_id),
+        find_trace=lambda: request.trace,
+    )
+
+
+def _protocol(request: Request) -> str:
+    """Returns the version of git's protocol that a client requests; empty for the first one."""
+    asked = request.text(b"git-protocol") or ""
+    return asked if _PROTOCOL.fullmatch(asked) else ""
+
+
+def _content_type(kind: str) -> Header:
+    return b"content-type", f"application/x-{kind}".encode()
+
+
+def _allow_long_body(request: Request) -> None:
+    if allow := (request.scope.get("extensions") or {}).get(LONG_BODY):
+        allow()
+
+
+async def _body(request: Request, receive: Receive) -> AsyncGenerator[bytes, None]:
+    """Yields the body of a request, unpacked. Raises Invalid if the client disconnects before its end."""
+    unpacking = None
+    if request.headers.get(b"content-encoding") in (b"gzip", b"x-gzip"):
+        unpacking = zlib.decompressobj(31)
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Invalid("The request ended before its body did")
+        data, more = message.get("body", b""), message.get("more_body", False)
+        if unpacking is None:
+            if data:
+                yield data
+            continue
+        while data:
+            try:
+                piece = unpacking.decompress(data, _BATCH)
+            except zlib.error as error:
+                raise Invalid("Content-Encoding: the body is no gzip") from error
+            data = unpacking.unconsumed_tail
+            if piece:
+                yield piece
+
+
+async def _read_head(reader: HeadReader, pieces: AsyncGenerator[bytes, None]) -> PushHead:
+    async for piece in pieces:
+        if (head := reader.feed(piece)) is not None:
+            return head
+    raise PushRefused("the push ended before its list of refs did")
+
+
+async def _batches(first: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    """Yields larger pieces made of several small ones, to reduce the number of disk writes."""
+    held = bytearray(first)
+    async for piece in pieces:
+        held += piece
+        if len(held) >= _BATCH:
+            yield bytes(held)
+            held.clear()
+    if held:
+        yield bytes(held)
+
+
+def _refused(push: IncomingPush, reason: str) -> bytes:
+    """Returns the report of a push none of whose objects were stored."""
+    report = report_of({update.ref: reason for update in push.head.updates}, unpacked=reason)
+    return on_band(OUTPUT, report) + FLUSH if push.has_bands else report
+
+
+async def _sent(
+    ctx: Context, row: Row, asked: PackFile, protocol: str, held: ExitStack
+) -> AsyncGenerator[bytes, None]:
+    with held:
+        async with aclosing(ctx.pushed.send(row.id, asked, protocol)) as pieces:
+            async for piece in pieces:
+                yield piece

@@ -1,0 +1,411 @@
+"""Bare repositories of applications, `<data>/repositories/<application>`, which only this server writes.
+
+Hooks never run, the configuration is written here, and git runs with the settings of fetches, because pushed
+objects are as hostile as fetched ones. A pack is stored in a file before git reads it: a slow client keeps no
+process busy, and a pack that is too large never reaches git.
+
+    refs/heads/…, refs/tags/…         what clients pushed
+    refs/windlass/pushed/<moment>-…   commits that are or were deployed, also after a forced push
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from windlass.base import subprocesses
+from windlass.base.atomic_files import write_whole
+from windlass.base.disk_reserve import LARGEST_PART
+from windlass.base.errors import Unavailable
+from windlass.base.ids import is_id
+from windlass.base.locks import Locks
+from windlass.builders.builder import FULL
+from windlass.config import Settings
+from windlass.sources.git.limits import Limits
+from windlass.sources.git.messages import printable
+from windlass.sources.git.settings import environment
+from windlass.sources.push.commands import PushRefused, outcomes_in
+
+REPOSITORIES: Final = "repositories"
+"""The name of the folder in the data directory."""
+KEPT: Final = "refs/windlass/pushed"
+FALLBACK: Final = "main"
+"""The branch that is deployed as long as neither the application nor a push names one."""
+_INCOMING: Final = "incoming"
+_MOST_PACKS: Final = 20
+"""The number of packs from which they are joined. Each push adds one, and git searches all of them."""
+_FRESH: Final = 3600
+"""Seconds for which unreachable objects and unused kept commits stay: a push or a build may be using them."""
+_SECONDS: Final = 600
+_ANSWER: Final = 8 * 1024**2
+_CONFIG: Final = """[core]
+\trepositoryformatversion = 0
+\tbare = true
+\thooksPath = /dev/null
+\tlogAllRefUpdates = false
+[receive]
+\tfsckObjects = true
+\tunpackLimit = 1
+\tautogc = false
+\tdenyCurrentBranch = ignore
+\tdenyDeleteCurrent = warn
+\tshallowUpdate = false
+[receive "fsck"]
+\tzeroPaddedFilemode = warn
+\tbadTimezone = warn
+\tmissingSpaceBeforeDate = warn
+[transfer]
+\tfsckObjects = true
+[uploadpack]
+\tallowFilter = true
+\tallowAnySHA1InWant = true
+\thideRefs = refs/windlass
+[gc]
+\tauto = 0
+[pack]
+\tthreads = 1
+"""
+# Unlike a copy for a build, this repository is the only one of its kind, and has to survive a crash.
+_DURABLE: Final = (("core.fsync", "committed"),)
+
+
+def repositories_of(settings: Settings) -> PushedRepositories:
+    return PushedRepositories(
+        Path(settings.data_dir) / REPOSITORIES,
+        settings.push_bytes,
+        settings.upload_reserve_bytes,
+        settings.disk_reserve_bytes,
+    )
+
+
+class PushedRepositories:
+    def __init__(self, folder: Path, most: int, reserve: int = 0, disk_reserve: int = 0) -> None:
+        """`most`: the largest number of bytes of one push. `reserve` and `disk_reserve`: the bytes that must
+        stay free on the disk, as for uploads."""
+        self._folder = folder.absolute()
+        self.most = most
+        self._reserve, self._disk_reserve = reserve, disk_reserve
+        self._limits = Limits(seconds=_SECONDS, bytes=2 * most)
+        self._writing = Locks()
+        self._tidied: dict[str, float] = {}
+
+    def path(self, application: str) -> Path:
+        return self._folder / application
+
+    def exists(self, application: str) -> bool:
+        return (self.path(application) / "HEAD").is_file()
+
+    async def prepare(self, application: str, branch: str) -> None:
+        """Creates a repository, or writes its configuration again. `branch` is the deployed branch."""
+        await subprocesses.in_thread(self._prepare, application, branch)
+
+    def _prepare(self, application: str, branch: str) -> None:
+        path = self.path(application)
+        with _full_disk_explained():
+            for folder in ("objects", "refs", _INCOMING):
+                (path / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+            _write(path / "config", _CONFIG)
+            _write(path / "HEAD", f"ref: refs/heads/{branch}\n")
+
+    def default_branch(self, application: str) -> str:
+        """Returns the branch that HEAD names."""
+        try:
+            text = (self.path(application) / "HEAD").read_text()
+        except OSError:
+            return FALLBACK
+        return text.strip().removeprefix("ref: refs/heads/") or FALLBACK
+
+    async def refs(self, application: str) -> dict[str, str]:
+        """Returns the commits of all branches and tags."""
+        if not self.exists(application):
+            return {}
+        words = ("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags")
+        listed = await self._ask(application, *words)
+        pairs = (line.split(" ", 1) for line in listed.splitlines())
+        return {ref: commit for commit, ref in pairs}
+
+    # Receiving
+
+    @contextmanager
+    def spool(self, application: str, head: bytes = b"") -> Iterator[PackFile]:
+        """Opens a file for the input of git: `head`, and what a client sends. It is deleted at the end of the
+        block."""
+        path = self.path(application) / _INCOMING / secrets.token_hex(8)
+        with _full_disk_explained():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            yield PackFile(descriptor, head, self.most, self._check_room)
+        finally:
+            os.close(descriptor)
+            path.unlink(missing_ok=True)
+
+    def _check_room(self, disk: os.statvfs_result, size: int) -> None:
+        of_disk = min(self._disk_reserve, int(disk.f_blocks * disk.f_frsize * LARGEST_PART))
+        # git writes the pack once more.
+        if disk.f_bavail * disk.f_frsize - 2 * size < self._reserve + of_disk:
+            raise Unavailable(
+                "Ask the operator to free disk space, or to set upload_reserve_bytes lower: uploads and "
+                "pushes leave so much of the disk of Windlass free, and less would be left"
+            )
+
+    async def receive(self, application: str, pack: PackFile) -> Mapping[str, str]:
+        """Stores the objects of a push and moves its refs. Returns why refs were not moved, by ref; empty for
+        refs that were. Raises PushRefused if the objects were refused."""
+        report, complaint = bytearray(), bytearray()
+        words = ("receive-pack", "--stateless-rpc", ".")
+        async with self._writing[application]:
+            await self._run(application, words, report.extend, complaint.extend, pack.as_input())
+        try:
+            return outcomes_in(bytes(report))
+        except PushRefused as refused:
+            raise PushRefused(_explain(complaint.decode(errors="replace"), str(refused))) from refused
+
+    async def move(self, application: str, ref: str, old: str, new: str) -> bool:
+        """Moves a ref if it is still at `old`. Returns whether it is at `new` now."""
+        if await self._try(application, "update-ref", ref, new, old):
+            return True
+        return (await self.refs(application)).get(ref) == new
+
+    async def is_commit(self, application: str, id: str) -> bool:
+        return await self._try(application, "rev-parse", "--verify", "--quiet", f"{id}^{{commit}}")
+
+    async def is_behind(self, application: str, old: str, new: str) -> bool:
+        """Returns whether the history of `new` contains `old`."""
+        return await self._try(application, "merge-base", "--is-ancestor", old, new)
+
+    async def subject(self, application: str, commit: str) -> str:
+        text = await self._ask(application, "log", "-1", "--format=%s", commit, "--")
+        return printable(text)
+
+    # Fetching
+
+    async def advertise(self, application: str, protocol: str) -> AsyncGenerator[bytes, None]:
+        """Yields the refs for a client that fetches."""
+        words = ("upload-pack", "--stateless-rpc", "--advertise-refs", ".")
+        async for piece in self._stream(application, words, protocol):
+            yield piece
+
+    async def send(self, application: str, asked: PackFile, protocol: str) -> AsyncGenerator[bytes, None]:
+        """Yields the answer to the request of a client that fetches."""
+        words = ("upload-pack", "--stateless-rpc", ".")
+        async for piece in self._stream(application, words, protocol, asked.as_input()):
+            yield piece
+
+    # Keeping
+
+    async def tidy(self, application: str, needed: Collection[str]) -> None:
+        """Forgets commits that no deployment needs, and joins packs. `needed`: the commits that may be
+        deployed again."""
+        objects = self.path(application) / "objects" / "pack"
+        if not objects.is_dir() or objects.stat().st_mtime < self._tidied.get(application, 0.0):
+            return
+        self._tidied[application] = time.time()
+        before = time.time() - _FRESH
+        async with self._writing[application]:
+            listed = await self._ask(application, "for-each-ref", "--format=%(objectname) %(refname)", KEPT)
+            seen: set[str] = set()
+            for line in reversed(listed.splitlines()):
+                commit, _, ref = line.partition(" ")
+                if _age_of(ref) < before and (commit not in needed or commit in seen):
+                    await self._try(application, "update-ref", "-d", ref, commit)
+                seen.add(commit)
+            await subprocesses.in_thread(self._remove_left, application, before)
+            packs = [*(self.path(application) / "objects" / "pack").glob("*.pack")]
+            if len(packs) >= _MOST_PACKS:
+                await self._try(application, "gc", "--quiet", f"--prune={_FRESH}.seconds.ago")
+
+    def _remove_left(self, application: str, before: float) -> None:
+        """Removes packs of pushes that a killed server has left."""
+        for place in (_INCOMING, "objects"):
+            pattern = "*" if place == _INCOMING else "tmp_objdir-*"
+            for left in (self.path(application) / place).glob(pattern):
+                with suppress(OSError):
+                    if left.stat().st_mtime < before:
+                        shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+    def applications(self) -> list[str]:
+        with suppress(FileNotFoundError):
+            return [path.name for path in self._folder.iterdir() if is_id(path.name)]
+        return []
+
+    async def discard(self, application: str) -> None:
+        await subprocesses.in_thread(self._discard, application)
+
+    def _discard(self, application: str) -> None:
+        shutil.rmtree(self.path(application), ignore_errors=True)
+
+    async def copy(self, application: str, into: str) -> None:
+        """Copies a repository, for the copy of an application. Objects are hard links, as git never changes
+        them."""
+        if self.exists(application) and not self.exists(into):
+            await subprocesses.in_thread(self._copy, application, into)
+
+    def _copy(self, application: str, into: str) -> None:
+        draft = self._folder / f"draft-{secrets.token_hex(8)}"
+        try:
+            with _full_disk_explained():
+                shutil.copytree(self.path(application), draft, copy_function=_link_objects)
+                with suppress(OSError):  # another request has copied it meanwhile
+                    draft.rename(self.path(into))
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+    # Running git
+
+    def _variables(self, application: str, protocol: str = "") -> dict[str, str]:
+        path = self.path(application)
+        variables = environment(None, (), path / _INCOMING, further=_DURABLE)
+        variables |= {"GIT_DIR": str(path), "GIT_PROTOCOL": protocol} if protocol else {"GIT_DIR": str(path)}
+        return variables | {"LC_ALL": "C"}
+
+    async def _run(
+        self,
+        application: str,
+        words: Sequence[str],
+        take: Callable[[bytes], Any],
+        note: Callable[[bytes], Any],
+        given: int = subprocess.DEVNULL,
+    ) -> int:
+        async with subprocesses.running(
+            ["git", *words], cwd=self.path(application), env=self._variables(application), given=given
+        ) as process:
+            self._limits.confine(process)
+            async with asyncio.timeout(_SECONDS):
+                await subprocesses.run_together(
+                    subprocesses.pump(process.stdout, take),
+                    subprocesses.pump(process.stderr, note),
+                    process.wait(),
+                )
+            return process.returncode or 0
+
+    async def _ask(self, application: str, *words: str) -> str:
+        answer = bytearray()
+        await self._run(application, words, answer.extend, len)
+        return answer[:_ANSWER].decode(errors="replace")
+
+    async def _try(self, application: str, *words: str) -> bool:
+        return await self._run(application, words, len, len) == 0
+
+    async def _stream(
+        self, application: str, words: Sequence[str], protocol: str, given: int = subprocess.DEVNULL
+    ) -> AsyncGenerator[bytes, None]:
+        variables = self._variables(application, protocol)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _SECONDS
+        async with subprocesses.running(
+            ["git", *words], cwd=self.path(application), env=variables, given=given
+        ) as process:
+            self._limits.confine(process)
+            while True:
+                async with asyncio.timeout_at(deadline):  # not around `yield`, which may change the task
+                    piece = await process.stdout.read(subprocesses.PIECE)
+                if not piece:
+                    break
+                yield piece
+
+
+class PackFile:
+    """The input of one git process, in a file."""
+
+    def __init__(
+        self,
+        descriptor: int,
+        head: bytes,
+        most: int,
+        check_room: Callable[[os.statvfs_result, int], None],
+    ) -> None:
+        self._descriptor, self._most, self._check_room = descriptor, most, check_room
+        self.size = 0
+        """The number of bytes behind the head."""
+        self._write(head)
+
+    def append(self, data: bytes) -> None:
+        """Raises PushRefused if the client has sent more than it may."""
+        if self.size + len(data) > self._most:
+            raise PushRefused(
+                f"the push is larger than {self._most / 1024**2:.0f} MiB: take large files out of the "
+                "history, or ask the operator for more push_bytes"
+            )
+        self._check_room(os.fstatvfs(self._descriptor), len(data))
+        self._write(data)
+        self.size += len(data)
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        with _full_disk_explained():
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+
+    def as_input(self) -> int:
+        """Returns a descriptor at the beginning of the file."""
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        return self._descriptor
+
+
+def _explain(complaint: str, reason: str) -> str:
+    """Returns why git refused objects, without paths of this machine."""
+    for pattern, words in _MEANINGS:
+        if pattern in complaint or pattern in reason:
+            return words
+    lines = [line.strip() for line in complaint.splitlines() if line.startswith(("fatal:", "error:"))]
+    return printable(_PATHS.sub("…", (lines or [reason])[0]))
+
+
+_PATHS: Final = re.compile(r"(?<![\w:/.%-])/[^\s'\":]+")
+_MEANINGS: Final = (
+    (
+        "shallow update not allowed",
+        "this clone has only a part of the history: run `git fetch --unshallow` first",
+    ),
+    ("No space left", FULL),
+    (
+        "did not receive expected object",
+        "objects are missing: push again, with a newer git or a whole clone",
+    ),
+    ("index-pack abnormal exit", "git refuses these objects: run `git fsck`, and repair what it reports"),
+    ("unpacker error", "git refuses these objects: run `git fsck`, and repair what it reports"),
+)
+
+
+@contextmanager
+def _full_disk_explained() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Unavailable(FULL) from error
+        raise
+
+
+def _write(file: Path, text: str) -> None:
+    if not file.is_file() or file.read_text() != text:
+        write_whole(file, text.encode())
+
+
+def _link_objects(source: str, target: str) -> None:
+    """Links a file of objects, and copies any other file."""
+    if "/objects/" in source:
+        os.link(source, target)
+    else:
+        shutil.copyfile(source, target)
+
+
+def new_kept_ref() -> str:
+    """Returns a ref that keeps a pushed commit."""
+    return f"{KEPT}/{int(time.time()):010d}-{secrets.token_hex(4)}"
+
+
+def _age_of(ref: str) -> float:
+    moment = ref.rpartition("/")[2].partition("-")[0]
+    return float(moment) if moment.isdecimal() else 0.0

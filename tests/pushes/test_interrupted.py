@@ -1,0 +1,222 @@
+"""A push outlives its client and its server, and another push at the same time is judged by git."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import http.client
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.pushes.conftest import Scene
+from tests.pushes.pushing import (
+    Folder,
+    ask,
+    deployments,
+    ended_deployment,
+    make_application,
+    make_environment,
+    pushed_place,
+    web_folder,
+    with_token,
+)
+from tests.whole import Place, Windlass, until
+from tests.world import ADMIN
+from windlass.control.records.disk_shares import DiskRecord, note_disk
+from windlass.sources.push.commands import FLUSH, packet
+
+SLOW = {"build_command": "echo building; sleep 4"}
+
+
+async def test_hanging_up_cancels_nothing(scene: Scene):
+    app = await make_application(scene.windlass, scene.environment, **SLOW)
+    url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")
+    with folder.begin_push(url) as client:
+        await is_building(scene.windlass, app["id"])
+        client.kill()
+    assert (await ended_deployment(scene.windlass, app["id"]))["status"] == "SUCCEEDED"
+    assert folder.git("rev-parse", "HEAD") in await ask(folder.path, "ls-remote", url)
+
+
+async def test_of_two_pushes_at_once_one_is_refused(scene: Scene):
+    app = await make_application(scene.windlass, scene.environment)
+    url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")
+    assert (await folder.push(url)).code == 0
+    await ask(scene.place.beside, "clone", "--quiet", url, "twin")
+    twin = Folder(scene.place.beside / "twin")
+    folder.write(text="one of two").commit("one of two")
+    twin.write(text="two of two").commit("two of two")
+    ended = await asyncio.gather(folder.push(url), twin.push(url))
+    assert sorted(each.code for each in ended) == [0, 1], ended
+    refused = next(each.text for each in ended if each.code)
+    assert any(why in refused for why in ("fetch first", "Push again", "newer deployment")), refused
+    heads = (folder.git("rev-parse", "HEAD"), twin.git("rev-parse", "HEAD"))
+    won = heads[0 if ended[0].code == 0 else 1]
+    assert won in await ask(folder.path, "ls-remote", url)
+
+
+async def test_a_branch_that_moved_during_a_build_is_not_moved_again(scene: Scene):
+    app = await make_application(scene.windlass, scene.environment, **SLOW)
+    url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")
+    with folder.begin_push(url) as client:
+        await is_building(scene.windlass, app["id"])
+        pushed = scene.windlass.installation.ctx.pushed
+        other = folder.git("commit-tree", "HEAD^{tree}", "-m", "other")
+        await ask(folder.path, "push", "--quiet", str(pushed.path(app["id"])), f"{other}:refs/heads/main")
+        said = await asyncio.to_thread(client.communicate)
+    assert b"another push has moved main meanwhile" in said[0]
+    assert other in await ask(folder.path, "ls-remote", url)
+
+
+async def test_the_same_commit_may_be_pushed_again_after_a_failed_build(scene: Scene):
+    app = await make_application(scene.windlass, scene.environment, build_command="false")
+    url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")
+    for _ in range(2):
+        assert (await folder.push(url)).code == 1
+    await scene.windlass.call("PATCH", f"/application/{app['id']}", {"build_command": None})
+    assert (await folder.push(url)).code == 0
+
+
+async def test_an_organization_above_its_share_of_the_disk_cannot_push(scene: Scene):
+    app = await make_application(scene.windlass, scene.environment)
+    ctx = scene.windlass.installation.ctx
+    org = (await scene.windlass.call("GET", "/organization"))["id"]
+    record = DiskRecord(1 << 30, {org: 2 << 30}, {org: 2 << 30})
+    await ctx.store.write(lambda tx: note_disk(tx, ctx.ownership.place, record))
+    ended = await web_folder(scene.place.beside / "web").push(with_token(app["push_url"]))
+    assert (ended.code, "holds 2.0 GiB" in ended.text) == (128, True), ended
+
+
+async def test_a_repository_on_another_server_is_named(scene: Scene):
+    app = await make_application(scene.windlass, scene.environment)
+    url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")
+    ctx = scene.windlass.installation.ctx
+    await ctx.store.write(lambda tx: tx.facts.set(f"repository of {app['id']}", b"another"))
+    ended = await folder.push(url)
+    assert (ended.code, "in the data directory of another server" in ended.text) == (128, True), ended
+    for repository in (
+        {"url": "https://git.example.com/x.git"},
+        {"url": "windlass://push", "branch": "main"},
+    ):
+        await scene.windlass.call("PATCH", f"/application/{app['id']}", {"git_repository": repository})
+    assert (await folder.push(url)).code == 0
+
+
+async def test_pushed_repositories_count_for_the_share_of_their_organization(scene: Scene):
+    app = await make_application(scene.windlass, scene.environment)
+    await web_folder(scene.place.beside / "web").push(with_token(app["push_url"]))
+    meter = scene.windlass.installation.disk_meter
+    assert ("repositories", app["id"]) in dict(meter._folders())
+
+
+async def test_packs_are_joined_and_commits_that_nothing_needs_are_forgotten(scene: Scene, monkeypatch):
+    app = await make_application(scene.windlass, scene.environment)
+    url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")
+    await folder.push(url)
+    pushed = scene.windlass.installation.ctx.pushed
+    for number in range(3):
+        folder.write(other=str(number)).commit("more")
+        await folder.push(url, "main:other")
+    monkeypatch.setattr("windlass.sources.push.repositories._MOST_PACKS", 2)
+    monkeypatch.setattr("windlass.sources.push.repositories._FRESH", -1)
+    await pushed.tidy(app["id"], ())
+    assert len([*(pushed.path(app["id"]) / "objects" / "pack").glob("*.pack")]) == 1
+    kept = await ask(pushed.path(app["id"]), "for-each-ref", "refs/windlass")
+    assert kept == ""
+    await ask(folder.path, "fetch", "--quiet", url, "other")
+
+
+# A killed server
+
+
+@contextlib.asynccontextmanager
+async def server(there: Place) -> AsyncIterator[tuple[Windlass, subprocess.Popen[bytes]]]:
+    settings = there.settings
+    words = ["serve", "--data-dir", settings.data_dir, "--port", str(settings.port), "--gateway-port", "0"]
+    environment = os.environ | {
+        "WINDLASS_ADMIN_TOKEN": ADMIN,
+        "WINDLASS_ENGINE": "process",
+        "WINDLASS_RATE_LIMIT": "1000000",
+    }
+    with (there.beside / "log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "windlass", *words], env=environment, stdout=log, stderr=log
+        )
+    windlass: Any = Windlass(f"http://127.0.0.1:{settings.port}", None)  # type: ignore[arg-type]
+
+    async def answers() -> bool:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            answer = await asyncio.to_thread(windlass._called, "GET", "/organization", None)
+            return bool(answer.status == 200)
+        return False
+
+    try:
+        await until(answers)
+        yield windlass, process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        await asyncio.to_thread(process.wait)
+
+
+async def is_building(windlass: Windlass, app: str) -> None:
+    async def builds() -> bool:
+        found = await deployments(windlass, app)
+        return bool(found) and found[0]["status"] == "BUILDING"
+
+    await until(builds)
+
+
+@pytest.mark.slow
+async def test_a_server_killed_during_a_build_moves_the_branch_after_its_next_start():
+    async with pushed_place() as there:
+        async with server(there) as (windlass, process):
+            app = await make_application(windlass, await make_environment(windlass), **SLOW)
+            url, folder = with_token(app["push_url"]), web_folder(there.beside / "web")
+            with folder.begin_push(url) as client:
+                await is_building(windlass, app["id"])
+                process.kill()
+                await asyncio.to_thread(client.wait)
+            assert client.returncode != 0
+        async with server(there) as (windlass, process):
+            assert (await ended_deployment(windlass, app["id"]))["status"] == "SUCCEEDED"
+            assert folder.git("rev-parse", "HEAD") in await ask(folder.path, "ls-remote", url)
+            again = await folder.push(url)
+            assert (again.code, "Everything up-to-date" in again.text) == (0, True), again
+
+
+@pytest.mark.slow
+async def test_a_server_killed_while_it_receives_has_stored_nothing():
+    async with pushed_place() as there:
+        async with server(there) as (windlass, process):
+            app = await make_application(windlass, await make_environment(windlass))
+            path = urlsplit(app["push_url"]).path + "/git-receive-pack"
+            connection = http.client.HTTPConnection("127.0.0.1", there.settings.port, timeout=30)
+            connection.putrequest("POST", path)
+            pair = base64.b64encode(f"x:{ADMIN}".encode()).decode()
+            connection.putheader("Authorization", f"Basic {pair}")
+            connection.putheader("Transfer-Encoding", "chunked")
+            connection.endheaders()
+            head = packet(b"%b %b refs/heads/main\0report-status" % (b"0" * 40, b"1" * 40)) + FLUSH
+            for piece in (head, b"PACK" + b"x" * 2_000_000):
+                connection.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+            incoming = there.folder / "repositories" / app["id"] / "incoming"
+
+            async def arrives() -> bool:
+                return any(file.stat().st_size > 1_000_000 for file in incoming.glob("*"))
+
+            await until(arrives)
+            process.kill()
+            connection.close()
+        async with server(there) as (windlass, process):
+            url, folder = with_token(app["push_url"]), web_folder(there.beside / "web")
+            assert await ask(folder.path, "ls-remote", url) == ""
+            assert await deployments(windlass, app["id"]) == []
+            assert (await folder.push(url)).code == 0

@@ -1,0 +1,155 @@
+"""`git push` stores commits, builds the branch of the application, and says how it ended."""
+
+from __future__ import annotations
+
+from tests.pushes.conftest import Scene
+from tests.pushes.pushing import (
+    ask,
+    deployments,
+    ended_deployment,
+    make_application,
+    web_folder,
+    with_token,
+)
+from tests.whole import page, until
+
+
+async def test_a_push_deploys_and_shows_the_build_and_the_address(scene: Scene):
+    windlass = scene.windlass
+    app = await make_application(windlass, scene.environment)
+    assert app["push_url"] == f"{windlass.url}/git/{app['id']}.git"
+    url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")
+    ended = await folder.push(url)
+    assert ended.code == 0, ended
+    for line in (
+        "Received ",
+        "It is started by the process web",
+        "main is at ",
+        "web runs v1",
+        "[new branch]",
+    ):
+        assert line in ended.text
+    (link,) = (await windlass.call("GET", f"/application/{app['id']}/link"))["results"]
+    assert link["url"] in ended.text
+    assert (await page(link["url"])).text == "one"
+    folder.write(text="two").commit("second")
+    assert (await folder.push(url)).code == 0
+    assert (await page(link["url"])).text == "two"
+    same = await folder.push(url)
+    assert (same.code, "Everything up-to-date" in same.text) == (0, True)
+    assert len(await deployments(windlass, app["id"])) == 2
+
+
+async def test_a_failed_build_refuses_the_push_and_the_old_version_keeps_serving(scene: Scene):
+    windlass = scene.windlass
+    app = await make_application(windlass, scene.environment)
+    url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")
+    assert (await folder.push(url)).code == 0
+    folder.write(requirements__txt="no-such-package-at-all @ file:///nowhere\n")
+    broken = folder.commit("broken")
+    ended = await folder.push(url)
+    assert ended.code == 1, ended
+    assert "[remote rejected] main -> main (not deployed: " in ended.text
+    assert broken not in await ask(folder.path, "ls-remote", url)
+    (link,) = (await windlass.call("GET", f"/application/{app['id']}/link"))["results"]
+    assert (await page(link["url"])).text == "one"
+    folder.write(requirements__txt="").commit("mended")
+    assert (await folder.push(url)).code == 0
+
+
+async def test_a_release_that_fails_moves_the_branch_and_says_so(scene: Scene):
+    app = await make_application(scene.windlass, scene.environment, release_command="false")
+    url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")
+    ended = await folder.push(url)
+    assert ended.code == 0, ended
+    assert "v1 did not start to serve. Nothing serves yet." in ended.text
+    assert folder.git("rev-parse", "HEAD") in await ask(folder.path, "ls-remote", url)
+
+
+async def test_only_the_branch_of_the_application_is_deployed(scene: Scene):
+    app = await make_application(scene.windlass, scene.environment)
+    url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")
+    ended = await folder.push(url, "main:feature", "HEAD:refs/tags/v1")
+    assert ended.code == 0, ended
+    assert "The branch feature is stored; only main is deployed." in ended.text
+    assert "The tag v1 is stored; only main is deployed." in ended.text
+    assert await deployments(scene.windlass, app["id"]) == []
+    ended = await folder.push(url, ":feature")
+    assert (ended.code, "The branch feature is deleted." in ended.text) == (0, True)
+
+
+async def test_what_was_pushed_can_be_cloned_listed_and_deployed_again(scene: Scene):
+    windlass = scene.windlass
+    app = await make_application(windlass, scene.environment)
+    url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")
+    await folder.push(url)
+    first = folder.git("rev-parse", "HEAD")
+    second = folder.write(text="two").commit("second")
+    await folder.push(url)
+    await ask(scene.place.beside, "clone", "--quiet", url, "cloned")
+    assert (scene.place.beside / "cloned" / "text").read_text() == "two"
+    await ask(scene.place.beside, "clone", "--quiet", "--depth=1", "--branch=main", url, "shallow")
+    commits = (await windlass.call("GET", f"/application/{app['id']}/commit"))["results"]
+    assert [commit["git_commit_id"] for commit in commits] == [second, first]
+    await windlass.call("POST", f"/application/{app['id']}/deploy", {"git_commit_id": first})
+    await ended_deployment(windlass, app["id"])
+    (link,) = (await windlass.call("GET", f"/application/{app['id']}/link"))["results"]
+    assert (await page(link["url"])).text == "one"
+    shown = await windlass.call("GET", f"/application/{app['id']}")
+    assert shown["git_repository"]["deployed_commit_id"] == first
+    assert second in await ask(folder.path, "ls-remote", url), "a deploy moved the branch"
+
+
+async def test_a_forced_push_says_so_and_the_former_commit_can_be_deployed_again(scene: Scene):
+    windlass = scene.windlass
+    app = await make_application(windlass, scene.environment)
+    url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")
+    await folder.push(url)
+    first = folder.git("rev-parse", "HEAD")
+    folder.git("commit", "--quiet", "--amend", "--message=other")
+    plain = await folder.push(url)
+    assert (plain.code, "[rejected]" in plain.text) == (1, True)
+    forced = await folder.push(url, "--force", "main")
+    assert forced.code == 0, forced
+    assert f"This push is forced: main was at {first[:12]}" in forced.text
+    await windlass.call("POST", f"/application/{app['id']}/deploy", {"git_commit_id": first})
+    assert (await ended_deployment(windlass, app["id"]))["status"] == "SUCCEEDED"
+
+
+async def test_a_copy_of_an_application_has_a_copy_of_its_repository(scene: Scene):
+    windlass = scene.windlass
+    app = await make_application(windlass, scene.environment)
+    folder = web_folder(scene.place.beside / "web")
+    await folder.push(with_token(app["push_url"]))
+    body = {"name": "copy", "environment_id": scene.environment}
+    copy = await windlass.call("POST", f"/application/{app['id']}/clone", body)
+    assert copy["push_url"] == f"{windlass.url}/git/{copy['id']}.git"
+    await windlass.call("POST", f"/application/{copy['id']}/deploy", {})
+    assert (await ended_deployment(windlass, copy["id"]))["status"] == "SUCCEEDED"
+    folder.write(text="of the copy").commit("for the copy")
+    assert (await folder.push(with_token(copy["push_url"]))).code == 0
+    listed = await ask(folder.path, "ls-remote", with_token(app["push_url"]))
+    assert folder.git("rev-parse", "HEAD") not in listed
+
+
+async def test_the_repository_of_a_deleted_application_is_removed(scene: Scene):
+    windlass = scene.windlass
+    app = await make_application(windlass, scene.environment)
+    await web_folder(scene.place.beside / "web").push(with_token(app["push_url"]))
+    path = windlass.installation.ctx.pushed.path(app["id"])
+    assert path.exists()
+    await windlass.call("DELETE", f"/application/{app['id']}")
+
+    async def is_gone() -> bool:
+        return not path.exists()
+
+    await until(is_gone)
+
+
+async def test_without_a_branch_the_first_pushed_one_is_deployed(scene: Scene):
+    repository = {"url": "windlass://push"}
+    app = await make_application(scene.windlass, scene.environment, git_repository=repository)
+    folder = web_folder(scene.place.beside / "web")
+    folder.git("branch", "--move", "trunk")
+    ended = await folder.push(with_token(app["push_url"]), "trunk")
+    assert (ended.code, "web runs v1" in ended.text) == (0, True), ended
