@@ -32,6 +32,8 @@ machine."""
 SERVER_HOST: Final = "host.docker.internal"
 """The usual host name of the engine's machine in its containers."""
 
+_TEMPORARY: Final = ("/tmp", "/run", "/var/tmp")  # noqa: S108 (inside of the container)
+
 # Limits of the engine's own log files. Windlass has already read the output when they are rotated.
 LOGS: Final = {"Type": "json-file", "Config": {"max-size": "16m", "max-file": "3"}}
 
@@ -97,6 +99,8 @@ def container(
     }
     if wanted.calls_server:
         body["HostConfig"]["ExtraHosts"] = [f"{SERVER_HOST}:host-gateway"]
+    if wanted.read_only:
+        body["HostConfig"] |= {"ReadonlyRootfs": True, "Tmpfs": dict.fromkeys(_TEMPORARY, "")}
     if wanted.entrypoint:
         body["Entrypoint"] = list(wanted.entrypoint)
     if command := wanted.command or wanted.artifact.command:

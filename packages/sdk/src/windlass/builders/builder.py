@@ -94,7 +94,11 @@ class Order(Struct, frozen=True, kw_only=True):
     paused: Callable[[], AbstractContextManager[None]] = nullcontext
     """Context manager that pauses the build's time limit while it waits for other builds."""
     cpu: int = 2000
+    """Most processor time, in thousandths of a core, on engines that limit each build."""
     memory: int = 2048
+    """Most memory in MiB, on engines that limit each build."""
+    uses_cache: bool = True
+    """Whether the build may use steps that the engine has kept of earlier builds."""
 
 
 Say = Callable[[str], None]

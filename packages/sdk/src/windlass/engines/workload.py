@@ -191,6 +191,9 @@ class Workload(Struct, frozen=True, kw_only=True):
     """Seconds between the stop signal and the kill."""
     time_limit: float = 3600.0
     """Seconds after which a one-off run is ended."""
+    read_only: bool = False
+    """Whether instances can write to nothing but their volumes and temporary folders, on engines of
+    containers."""
     writes_output: bool = False
     """Whether the workload may write an output file, which `Engine.read_output` returns."""
     calls_server: bool = False

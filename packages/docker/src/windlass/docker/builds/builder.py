@@ -372,6 +372,7 @@ class DockerBuilder:
             "version": "2" if kit else "1",
             "rm": True,
             "forcerm": True,
+            "nocache": not order.uses_cache,
             **(limits if is_limited else {}),
         }
 

@@ -27,6 +27,10 @@ def _row(
     return AdvancedSetting(name=name, type=type, default=default, about=about, effect=effect, of=of, **more)
 
 
+_OLD_BUILDER: Final = (
+    "On Docker engines without BuildKit, for applications and jobs. BuildKit has no such limit, and the "
+    "process engine the server's setting build_memory"
+)
 _KUBERNETES: Final = Effect.KUBERNETES
 TABLE: Final = (
     _row(
@@ -77,16 +81,17 @@ TABLE: Final = (
         note="All instances of the new version start at once",
     ),
     _row(
-        "build.timeout_max_sec", "AJT", _FromOne, 1800, "Seconds that a build may take",
-        unit="seconds",
+        "build.timeout_max_sec", "AJT", _FromOne, 1800, "Seconds that a build may take", Effect.BUILD,
+        unit="seconds", operator="build_seconds", note="The server's setting is the most",
     ),
     _row(
         "build.cpu_max_in_milli", "AJT", Annotated[int, Meta(ge=1, le=1_000_000)], 2000,
-        "Processor time of a build, in thousandths of a core", unit="thousandths of a core",
+        "Processor time of a build, in thousandths of a core", Effect.BUILD, unit="thousandths of a core",
+        note=_OLD_BUILDER,
     ),
     _row(
         "build.ram_max_in_gib", "AJT", Annotated[int, Meta(ge=1, le=16_384)], 2,
-        "Memory of a build, in GiB", unit="GiB",
+        "Memory of a build, in GiB", Effect.BUILD, unit="GiB", note=_OLD_BUILDER,
     ),
     _row(
         "build.ephemeral_storage_in_gib", "T", Annotated[int, Meta(ge=0, le=16_384)], 0,
@@ -94,7 +99,8 @@ TABLE: Final = (
     ),
     _row(
         "build.disable_buildkit_cache", _BUILT, bool, False,
-        "Whether a build ignores the steps that earlier builds kept",
+        "Whether a build ignores the steps that earlier builds kept", Effect.BUILD,
+        note="On Docker engines. The process engine keeps no steps, only caches of tools",
     ),
     _row(
         "build.skip_git_submodules", "AJT", bool, False,
@@ -250,7 +256,9 @@ TABLE: Final = (
     ),
     _row(
         "security.read_only_root_filesystem", _ALL, bool, False,
-        "Whether instances can write to nothing but their storage and temporary folders",
+        "Whether instances can write to nothing but their storage, /tmp, /run and /var/tmp",
+        Effect.DEPLOYMENT,
+        note="Of applications and containers on Docker engines. A service with files as variables is refused",
     ),
 )  # fmt: skip
 

@@ -86,8 +86,15 @@ def program(spec: Program, usual: Workload, advanced: AdvancedValues) -> Workloa
         Volume(name=f"v{str(volume.id)[:VOLUME_DIGITS]}", mount=volume.mount_point, size=volume.size)
         for volume in spec.storage
     )
+    read_only = bool(advanced["security.read_only_root_filesystem"])
+    if read_only and usual.files:
+        raise UnresolvableVariable(
+            "security.read_only_root_filesystem: leave it off, or make variables of the service's files: the "
+            "engine cannot write files into a root file system that is read-only"
+        )
     return replace(
         usual,
+        read_only=read_only,
         entrypoint=entrypoint if image else (),
         command=arguments if image else (*entrypoint, *arguments),
         ports=ports,

@@ -30,6 +30,7 @@ from windlass.control.workloads.uploads import commit_of, find_upload, unpack_up
 from windlass.control.workloads.work_folders import work_folder
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact, CommitRecord, PushedRef
 from windlass.core.deploy.states import BUILDS, DeploymentStage
+from windlass.core.settings.values import AdvancedValues
 from windlass.families.application import GIT, Application
 from windlass.sources.git import GitCommit, GitSource
 from windlass.sources.git.remote import Progress
@@ -153,6 +154,7 @@ async def _build_commit(ctx: Context, build_input: BuildInput, commit: str, fold
     names = await in_thread(_arguments_of, folder, f"{root}/{dockerfile or 'Dockerfile'}", settings)
     used = _chosen_arguments(build_input, names)
     values = _digest(used)
+    advanced = AdvancedValues(service.body)
     order = Order(
         service=service.id,
         org=service.org,
@@ -169,6 +171,9 @@ async def _build_commit(ctx: Context, build_input: BuildInput, commit: str, fold
         settings=settings,
         cache_secret=cache_secret_of(ctx, service.id),
         paused=build_input.paused,
+        cpu=advanced["build.cpu_max_in_milli"],
+        memory=advanced["build.ram_max_in_gib"] * 1024,
+        uses_cache=not advanced["build.disable_buildkit_cache"],
     )
     place = await ctx.places.of(service.id)
     artifact = await place.builder.find(service.id, order.key)

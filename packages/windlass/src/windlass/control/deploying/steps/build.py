@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -18,6 +19,7 @@ from windlass.control.records.deployments import move, particulars
 from windlass.control.workloads.build_input import BuildInput, FetchedCommit
 from windlass.core.deploy.progress import BuiltArtifact
 from windlass.core.deploy.states import Progress, State
+from windlass.core.settings.values import AdvancedValues
 from windlass.core.words.variables import UnresolvableVariable
 from windlass.engines.engine import EngineError
 from windlass.engines.workload import Workload
@@ -45,7 +47,7 @@ async def _build(ledger: Ledger, cleanup: AsyncExitStack) -> None:
         await ctx.point("built")
         await freeze_to_start(ledger, workload, built, build_input.inputs.digest)
     except (BuildError, GitError, EngineError, UnresolvableVariable, TimeoutError) as error:
-        message = reason_of(error, ctx.settings.build_seconds)
+        message = reason_of(error, *_time_limit(ledger))
         say(f"Failed: {message}")
         await _note_commit(ledger, fetched)
         await ledger.fail(message, State.BUILD_ERROR)
@@ -64,13 +66,25 @@ async def _note_commit(ledger: Ledger, fetched: FetchedCommit) -> None:
         await ledger.ctx.store.write(write)
 
 
-def reason_of(error: Exception, seconds: int) -> str:
+_TIME: Final = "build.timeout_max_sec"
+
+
+def _time_limit(ledger: Ledger) -> tuple[int, bool]:
+    """Returns the time limit of a build in seconds, and whether it is that of the service."""
+    most = ledger.ctx.settings.build_seconds
+    wanted = AdvancedValues(ledger.service.body).changed(_TIME)
+    return (most, False) if wanted is None or wanted >= most else (wanted, True)
+
+
+def reason_of(error: Exception, seconds: int, is_of_service: bool = False) -> str:
     """Returns the reason of a failed build; `seconds` is its time limit."""
     if isinstance(error, TimeoutError):
-        return (
-            f"Make the build shorter, or ask the operator for more build_seconds: it took longer than "
-            f"{seconds} seconds"
+        remedy = (
+            f"raise the advanced setting {_TIME}"
+            if is_of_service
+            else "ask the operator for more build_seconds"
         )
+        return f"Make the build shorter, or {remedy}: it took longer than {seconds} seconds"
     return str(error)
 
 
@@ -79,7 +93,8 @@ async def _prepare(ledger: Ledger, build_input: BuildInput) -> tuple[BuiltArtifa
     kind = ctx.kinds[build_input.service.family]
     if why := ledger.place.refusal or kind.obstacle(ledger.place):
         raise BuildError(why)
-    async with asyncio.timeout(ctx.settings.build_seconds) as limit:
+    seconds, _ = _time_limit(ledger)
+    async with asyncio.timeout(seconds) as limit:
         build_input = replace(build_input, paused=partial(_paused, limit))
         return await wait_while_unavailable(
             ctx.settings.ready_seconds, lambda: kind.prepare(ctx, build_input), ledger.note_waiting

@@ -1,0 +1,228 @@
+"""Applies the rules of a route to requests, and adds headers to answers.
+
+A route without rules does not come here: `Backend.is_special` is false then. The transport of a client is
+wrapped while an answer is awaited that gets further headers or has a time limit, so that connections to
+instances do not know of rules.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from asyncio import TimerHandle
+from collections.abc import Callable
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Any, Final
+
+from windlass.base.http_in.body import RequestBody
+from windlass.base.http_in.wire import Bad, without_fields
+from windlass.routers.builtin.pages import ErrorPage
+from windlass.routers.rules import CrossOrigin, RouteRules
+
+_FORWARDED: Final = re.compile(rb"\r\nx-forwarded-for:([^\r]*+)", re.IGNORECASE)
+_ASKED: Final = re.compile(
+    rb"\r\n(authorization|origin|access-control-request-method):[\t ]*([^\r]*+)", re.IGNORECASE
+)
+_INTERIM: Final = re.compile(rb"HTTP/1\.[01] 1")
+_MOST_ADDRESSES: Final = 1024
+_LINE_BREAKS: Final = re.compile(r"[\r\n\0]")
+_PREFLIGHT_SECONDS: Final = 600
+
+
+class RuledPage:
+    """An answer of the router with further headers. It has the interface of an error page."""
+
+    def __init__(self, page: ErrorPage | None, lines: bytes) -> None:
+        self._page, self._lines = page, lines
+        self.status = page.status if page else 204
+
+    def rendered(self, fields: bytes, *, head_only: bool, close: bool) -> bytes:
+        if self._page is None:
+            head = b"HTTP/1.1 204 No Content\r\n" + (b"Connection: close\r\n" if close else b"") + b"\r\n"
+        else:
+            head = self._page.rendered(fields, head_only=head_only, close=close)
+        first, _, rest = head.partition(b"\r\n")
+        return first + self._lines + b"\r\n" + rest
+
+
+class CompiledRules:
+    """The rules of a route in the form in which requests are compared with them."""
+
+    __slots__ = (
+        "_allowed",
+        "_denied",
+        "_fits",
+        "_headers",
+        "_lets_in",
+        "_rules",
+        "_title",
+        "answer_seconds",
+        "body_bytes",
+    )
+
+    def __init__(self, rules: RouteRules, title: str) -> None:
+        self._rules, self._title = rules, title
+        self.body_bytes, self.answer_seconds = rules.body_bytes, rules.answer_seconds
+        self._allowed, self._denied = _networks(rules.allowed), _networks(rules.denied)
+        self._headers = dict(_line(name, value) for name, value in rules.headers)
+        self._lets_in = lru_cache(_MOST_ADDRESSES)(self._judge_address)
+        self._fits = lru_cache(_MOST_ADDRESSES)(self._judge_login)
+
+    def judge(
+        self, method: bytes, fields: bytes, address: str, trusts: Callable[[str], bool], length: int
+    ) -> ErrorPage | RuledPage | None:
+        """Returns the answer to a request that is not passed on; None for one that is."""
+        rules = self._rules
+        if (rules.allowed or rules.denied) and not self._lets_in(client_address(fields, address, trusts)):
+            return ErrorPage(403, "Not for this address", f"{self._title} is open to chosen networks only.")
+        asked = {match[1].lower(): match[2] for match in _ASKED.finditer(fields)} if self._reads else {}
+        if rules.cors and method == b"OPTIONS" and b"access-control-request-method" in asked:
+            return RuledPage(None, b"".join(_preflight(rules.cors, asked.get(b"origin", b""))))
+        if rules.needs_login and not self._fits(asked.get(b"authorization", b"")):
+            page = ErrorPage(401, "Sign in", f"{self._title} asks for a name and a password.")
+            return RuledPage(page, b'\r\nWWW-Authenticate: Basic realm="Windlass", charset="UTF-8"')
+        if 0 < rules.body_bytes < length:
+            return self.too_large()
+        return None
+
+    @property
+    def _reads(self) -> bool:
+        return self._rules.needs_login or self._rules.cors is not None
+
+    def added(self, fields: bytes) -> dict[bytes, bytes]:
+        """Returns the headers for the answer to a request: each name in lower case, with its line."""
+        if self._rules.cors is None:
+            return self._headers
+        origin = next((match[2] for match in _ASKED.finditer(fields) if match[1].lower() == b"origin"), b"")
+        return _origin_lines(self._rules.cors, origin) | self._headers
+
+    def too_large(self) -> ErrorPage:
+        return ErrorPage(413, "Too large", f"{self._title} takes at most {self.body_bytes:,} bytes.")
+
+    def too_late(self) -> ErrorPage:
+        return ErrorPage(
+            504,
+            f"{self._title} takes too long",
+            f"It did not begin to answer within {self.answer_seconds} seconds.",
+        )
+
+    def _judge_address(self, text: str) -> bool:
+        try:
+            address = ip_address(text)
+        except ValueError:
+            return False
+        address = getattr(address, "ipv4_mapped", None) or address
+        if any(address in network for network in self._denied):
+            return False
+        return not self._rules.allowed or any(address in network for network in self._allowed)
+
+    def _judge_login(self, authorization: bytes) -> bool:
+        scheme, _, credential = authorization.partition(b" ")
+        try:
+            given = base64.b64decode(credential.strip(), validate=True)
+        except (binascii.Error, ValueError):
+            return False
+        user, colon, password = given.partition(b":")
+        fitting = [login for login in self._rules.logins if login.user.encode() == user]
+        return scheme.lower() == b"basic" and bool(colon) and any(login.fits(password) for login in fitting)
+
+
+def client_address(fields: bytes, address: str, trusts: Callable[[str], bool]) -> str:
+    """Returns the address of the client. If a trusted proxy has connected, this is the last address in
+    X-Forwarded-For that is not a trusted proxy."""
+    if trusts(address):
+        named = b",".join(match[1] for match in _FORWARDED.finditer(fields)).decode("latin-1")
+        for word in reversed(named.split(",")):
+            address = word.strip() or address
+            if not trusts(address):
+                break
+    return address
+
+
+def _networks(texts: tuple[str, ...]) -> list[IPv4Network | IPv6Network]:
+    return [ip_network(text, strict=False) for text in texts]
+
+
+def _line(name: str, value: str) -> tuple[bytes, bytes]:
+    line = f"\r\n{_LINE_BREAKS.sub('', name)}: {_LINE_BREAKS.sub('', value)}"
+    return name.lower().encode(), line.encode()
+
+
+def _origin_lines(cors: CrossOrigin, origin: bytes) -> dict[bytes, bytes]:
+    if "*" in cors.origins:
+        return dict([_line("Access-Control-Allow-Origin", "*")])
+    named = origin.decode("latin-1")
+    if named not in cors.origins:
+        return dict([_line("Vary", "Origin")])
+    return dict(
+        [
+            _line("Access-Control-Allow-Origin", named),
+            _line("Access-Control-Allow-Credentials", "true"),
+            _line("Vary", "Origin"),
+        ]
+    )
+
+
+def _preflight(cors: CrossOrigin, origin: bytes) -> list[bytes]:
+    lines = _origin_lines(cors, origin)
+    if b"access-control-allow-origin" not in lines:
+        return [*lines.values()]
+    more = {
+        "Access-Control-Allow-Methods": cors.methods,
+        "Access-Control-Allow-Headers": cors.headers,
+        "Access-Control-Max-Age": str(_PREFLIGHT_SECONDS),
+    }
+    return [*lines.values(), *(_line(name, value)[1] for name, value in more.items())]
+
+
+class RuledTransport:
+    """Wraps a client's transport until the head of the final answer is written."""
+
+    __slots__ = ("_added", "_done", "_timer", "_transport")
+
+    def __init__(
+        self, transport: Any, added: dict[bytes, bytes], timer: TimerHandle | None, done: Callable[[Any], None]
+    ) -> None:
+        self._transport, self._added, self._timer, self._done = transport, added, timer, done
+
+    def write(self, data: bytes) -> None:
+        if _INTERIM.match(data) and not data.startswith((b"HTTP/1.1 101", b"HTTP/1.0 101")):
+            self._transport.write(data)
+            return
+        self.end()
+        self._transport.write(_with_headers(data, self._added) if self._added else data)
+
+    def end(self) -> None:
+        """Gives the transport back."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._done(self._transport)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+def _with_headers(data: bytes, added: dict[bytes, bytes]) -> bytes:
+    head, end, body = data.partition(b"\r\n\r\n")
+    first, _, fields = head.partition(b"\r\n")
+    kept = without_fields(b"\r\n" + fields, frozenset(added)) if fields else b""
+    return first + kept + b"".join(added.values()) + end + body
+
+
+class LimitedBody:
+    """A request body of unknown length that is refused above a limit."""
+
+    def __init__(self, body: RequestBody, left: int) -> None:
+        self._body, self._left = body, left
+
+    def feed(self, data: bytes) -> bytes:
+        passed = self._body.feed(data)
+        self._left -= len(passed)
+        if self._left < 0:
+            raise Bad(413, "The body of the request is larger than this service takes.")
+        return passed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._body, name)

@@ -1,0 +1,81 @@
+"""Advanced settings of builds and of instances act where the table says that they do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.docker.watched import wanted
+from tests.world import World, make_world
+from windlass.docker.create import container
+
+
+@pytest.fixture
+async def world(database_url):
+    async with make_world(database_url, build_seconds=600) as made:
+        yield made
+
+
+async def deployed(world: World, settings: dict[str, Any], **fields: Any) -> str:
+    """The path of an application that was deployed with these settings."""
+    path = f"/application/{await world.application(**fields)}"
+    answer = await world.put(f"{path}/advancedSettings", settings)
+    assert answer.status == 201, answer
+    await world.post(f"{path}/deploy")
+    await world.settle()
+    return path
+
+
+async def test_a_build_gets_the_limits_of_its_service(world: World) -> None:
+    await deployed(world, {"build.cpu_max_in_milli": 500, "build.ram_max_in_gib": 1})
+    order = world.builder.built[-1]
+    assert (order.cpu, order.memory, order.uses_cache) == (500, 1024, True)
+
+
+async def test_a_build_without_the_cache_is_ordered_as_such(world: World) -> None:
+    await deployed(world, {"build.disable_buildkit_cache": True})
+    assert not world.builder.built[-1].uses_cache
+
+
+@pytest.mark.parametrize(
+    ("seconds", "remedy"),
+    [
+        (1, "raise the advanced setting build.timeout_max_sec"),
+        (None, "ask the operator for more build_seconds"),
+    ],
+    ids=["of the service", "of the server"],
+)
+async def test_a_build_ends_after_the_shorter_of_both_limits(
+    database_url: str, seconds: int | None, remedy: str
+) -> None:
+    async with make_world(database_url, build_seconds=600 if seconds else 1) as world:
+        world.builder.gate = asyncio.Event()
+        path = await deployed(world, {"build.timeout_max_sec": seconds or 900})
+        status = await world.get(f"{path}/status")
+    assert status["state"] == "ERROR"
+    assert f"Make the build shorter, or {remedy}: it took longer than 1 seconds" in status["message"]
+
+
+async def test_a_changed_limit_of_builds_leaves_a_service_up_to_date(world: World) -> None:
+    path = await deployed(world, {})
+    await world.put(f"{path}/advancedSettings", {"build.ram_max_in_gib": 4})
+    assert (await world.get(f"{path}/status"))["service_deployment_status"] == "UP_TO_DATE"
+
+
+async def test_instances_have_a_read_only_root_if_their_service_wants_it(world: World) -> None:
+    await deployed(world, {})
+    assert not world.engine.applied[-1].read_only
+    await deployed(world, {"security.read_only_root_filesystem": True})
+    assert world.engine.applied[-1].read_only
+
+
+def test_a_container_with_a_read_only_root_keeps_temporary_folders() -> None:
+    options: dict[str, Any] = {"installation": "i", "network": "n", "aliases": [], "publish": "127.0.0.1"}
+    made = [
+        container(wanted(read_only=read_only), 0, host_ports=[], image={}, **options)["HostConfig"]
+        for read_only in (True, False)
+    ]
+    assert (made[0]["ReadonlyRootfs"], {*made[0]["Tmpfs"]}) == (True, {"/tmp", "/run", "/var/tmp"})
+    assert "ReadonlyRootfs" not in made[1]
