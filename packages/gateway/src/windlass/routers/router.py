@@ -8,6 +8,8 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from windlass.routers.rules import NO_RULES, RouteRules
+
 
 class RouteError(Exception):
     """Raised if an address is not available. The message is for the user who deployed the service."""
@@ -92,6 +94,7 @@ class Route(Struct, frozen=True, kw_only=True):
     absence: Absence = Absence.UNREADY
     elsewhere: ServedElsewhere | None = None
     """The other machine that serves the route, in place of endpoints."""
+    rules: RouteRules = NO_RULES
     redirect: bool = True
     """Whether requests by HTTP are redirected to HTTPS, for the hosts that have a certificate."""
     hsts: int = 0

@@ -30,7 +30,7 @@ def digest_of(salt: str, password: bytes) -> str:
     return hashlib.sha256(salt.encode() + b"\0" + password).hexdigest()
 
 
-class CrossOrigin(Struct, frozen=True):
+class RouteCors(Struct, frozen=True):
     """The answers to browsers that ask whether another site may use the service (CORS)."""
 
     origins: tuple[str, ...]
@@ -52,7 +52,7 @@ class RouteRules(Struct, frozen=True, kw_only=True):
     """Largest body of a request; 0 for no limit."""
     answer_seconds: int = 0
     """Time limit until an instance begins its answer; 0 for no limit."""
-    cors: CrossOrigin | None = None
+    cors: RouteCors | None = None
     headers: tuple[tuple[str, str], ...] = ()
     """Headers of each answer, in place of those of the instance with the same names."""
 

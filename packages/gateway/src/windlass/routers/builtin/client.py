@@ -8,7 +8,10 @@ write.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, cast
 
+from windlass.base.http_in.body import RequestBody
+from windlass.base.http_in.heads import CHUNKED
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.access_log import LoggedHead, RequestEntry, count_bytes
 from windlass.routers.builtin.challenge_answers import PREFIX, ChallengeAnswer
@@ -17,6 +20,7 @@ from windlass.routers.builtin.pages import ErrorPage
 from windlass.routers.builtin.peers import InstanceConnection, Peer
 from windlass.routers.builtin.pipes import Pipe, PipeEnd
 from windlass.routers.builtin.requests import IDEMPOTENT
+from windlass.routers.builtin.route_rules import CompiledRules, LimitedBody, RuledPage, RuledTransport
 from windlass.routers.builtin.shared_state import SharedState
 from windlass.routers.builtin.table import Backend, Paths
 from windlass.routers.builtin.upstream import InstanceClient, Upstream
@@ -94,12 +98,46 @@ class ClientConnection(InstanceClient):
                 return
         passed = target
         if backend.is_special:
+            if backend.rules is not None and not self._obeys(backend.rules, method, body):
+                return
             passed = backend.rewritten(target)
             if backend.site:
                 self._serve_file(backend, method, passed)
                 return
         self._sent = b"%b %b HTTP/1.1%b%b\r\n\r\n%b" % (method, passed, fields.passed, request_id, body)
         self._send(backend.pick())
+
+    def _obeys(self, rules: CompiledRules, method: bytes, body: bytes) -> bool:
+        """Returns whether the rules of a route let a request pass. Answers it otherwise."""
+        fields, shared = self._fields, self._shared
+        page = rules.judge(
+            method, fields.raw, self._address.decode(), shared.connections.trusts, fields.length
+        )
+        added = rules.added(fields.raw)
+        if page is None and rules.body_bytes and self._body is not None and fields.length == CHUNKED:
+            if len(body) > rules.body_bytes:
+                page = rules.too_large()
+            self._body = cast(RequestBody, LimitedBody(self._body, rules.body_bytes - len(body)))
+        if added or (page is None and rules.answer_seconds):
+            self._await_answer(rules, added, has_limit=page is None)
+        if page is not None:
+            self._fail(page)
+        return page is None
+
+    def _await_answer(self, rules: CompiledRules, added: dict[bytes, bytes], *, has_limit: bool) -> None:
+        def give_back(transport: Any) -> None:
+            self.transport = transport
+
+        def end() -> None:
+            if self.transport is awaiting and self._phase is BUSY:
+                if self._upstream is not None:
+                    self._upstream.abandon()
+                self._fail(rules.too_late())
+                self._advance()
+
+        seconds = rules.answer_seconds if has_limit else 0
+        timer = self._shared.loop.call_later(seconds, end) if seconds else None
+        awaiting = self.transport = RuledTransport(self.transport, added, timer, give_back)
 
     def _pass_on(self, data: bytes) -> None:
         self._sent = b""
@@ -250,7 +288,7 @@ class ClientConnection(InstanceClient):
 
     # Answers of the router itself
 
-    def _fail(self, page: ErrorPage) -> None:
+    def _fail(self, page: ErrorPage | RuledPage) -> None:
         """Answers the request in progress with an error page, because no instance answers it."""
         self.status = page.status
         entry, self._entry = self._entry, None
@@ -266,7 +304,7 @@ class ClientConnection(InstanceClient):
         if entry is not None:
             entry.end(page.status)
 
-    def _send_page(self, page: ErrorPage | ChallengeAnswer) -> None:
+    def _send_page(self, page: ErrorPage | ChallengeAnswer | RuledPage) -> None:
         close = self._closes()
         fields = self._fields.raw
         if not (self._phase is LOST or self.transport.is_closing()):

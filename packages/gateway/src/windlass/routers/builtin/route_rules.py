@@ -19,13 +19,15 @@ from typing import Any, Final
 from windlass.base.http_in.body import RequestBody
 from windlass.base.http_in.wire import Bad, without_fields
 from windlass.routers.builtin.pages import ErrorPage
-from windlass.routers.rules import CrossOrigin, RouteRules
+from windlass.routers.rules import RouteCors, RouteRules
 
 _FORWARDED: Final = re.compile(rb"\r\nx-forwarded-for:([^\r]*+)", re.IGNORECASE)
 _ASKED: Final = re.compile(
     rb"\r\n(authorization|origin|access-control-request-method):[\t ]*([^\r]*+)", re.IGNORECASE
 )
 _INTERIM: Final = re.compile(rb"HTTP/1\.[01] 1")
+_JOINED: Final = frozenset({b"vary"})
+"""Headers of the instance that stay beside those of the router."""
 _MOST_ADDRESSES: Final = 1024
 _LINE_BREAKS: Final = re.compile(r"[\r\n\0]")
 _PREFLIGHT_SECONDS: Final = 600
@@ -150,7 +152,7 @@ def _line(name: str, value: str) -> tuple[bytes, bytes]:
     return name.lower().encode(), line.encode()
 
 
-def _origin_lines(cors: CrossOrigin, origin: bytes) -> dict[bytes, bytes]:
+def _origin_lines(cors: RouteCors, origin: bytes) -> dict[bytes, bytes]:
     if "*" in cors.origins:
         return dict([_line("Access-Control-Allow-Origin", "*")])
     named = origin.decode("latin-1")
@@ -165,7 +167,7 @@ def _origin_lines(cors: CrossOrigin, origin: bytes) -> dict[bytes, bytes]:
     )
 
 
-def _preflight(cors: CrossOrigin, origin: bytes) -> list[bytes]:
+def _preflight(cors: RouteCors, origin: bytes) -> list[bytes]:
     lines = _origin_lines(cors, origin)
     if b"access-control-allow-origin" not in lines:
         return [*lines.values()]
@@ -183,7 +185,11 @@ class RuledTransport:
     __slots__ = ("_added", "_done", "_timer", "_transport")
 
     def __init__(
-        self, transport: Any, added: dict[bytes, bytes], timer: TimerHandle | None, done: Callable[[Any], None]
+        self,
+        transport: Any,
+        added: dict[bytes, bytes],
+        timer: TimerHandle | None,
+        done: Callable[[Any], None],
     ) -> None:
         self._transport, self._added, self._timer, self._done = transport, added, timer, done
 
@@ -207,7 +213,7 @@ class RuledTransport:
 def _with_headers(data: bytes, added: dict[bytes, bytes]) -> bytes:
     head, end, body = data.partition(b"\r\n\r\n")
     first, _, fields = head.partition(b"\r\n")
-    kept = without_fields(b"\r\n" + fields, frozenset(added)) if fields else b""
+    kept = without_fields(b"\r\n" + fields, added.keys() - _JOINED) if fields else b""
     return first + kept + b"".join(added.values()) + end + body
 
 

@@ -14,8 +14,10 @@ from urllib.parse import quote
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.pages import ErrorPage
 from windlass.routers.builtin.peers import Peer
+from windlass.routers.builtin.route_rules import CompiledRules
 from windlass.routers.builtin.traffic import Traffic
 from windlass.routers.router import Endpoint, Route
+from windlass.routers.rules import NO_RULES
 
 Port = int | str
 """An external port, or a port in another network as `address:port`."""
@@ -38,6 +40,7 @@ class Backend:
         "path",
         "peers",
         "route",
+        "rules",
         "site",
         "title",
         "traffic",
@@ -57,8 +60,9 @@ class Backend:
         self.path = _prefix(route.path)
         self._put = None if route.rewrite is None else _prefix(route.rewrite)
         self._cut = len(self.path)
-        self.is_special = self._put is not None or bool(self.site)
-        """Whether the request target is rewritten, or a static site is served."""
+        self.rules = None if route.rules == NO_RULES else CompiledRules(route.rules, route.title)
+        self.is_special = self._put is not None or bool(self.site) or self.rules is not None
+        """Whether the request target is rewritten, a static site is served, or the route has rules."""
         self._turn = 0
         self.added = b"\r\nStrict-Transport-Security: max-age=%d" % route.hsts if route.hsts else b""
         """Header lines that are added to answers by HTTPS. Each line begins with its line break."""

@@ -15,6 +15,19 @@ _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}\Z")
 _VALUE: Final = re.compile(r"[\t -~\x80-\U0010ffff]{0,4000}\Z")
 _ENVIRONMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}\Z")
 _STATUSES: Final = re.compile(r"[1-5][0-9][0-9]\Z")
+_FRAMING: Final = frozenset(
+    {
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-range",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
 MOST_NETWORKS: Final = 1000
 MOST_HEADERS: Final = 100
 
@@ -59,6 +72,8 @@ def headers_of(text: str) -> dict[str, str]:
     for header, value in headers.items():
         if not _HEADER.match(header) or not _VALUE.match(value):
             raise ValueError(f"{header!r} is no header with a value of one line")
+        if header.lower() in _FRAMING:
+            raise ValueError(f"leave out {header}: the gateway sets it itself")
     return headers
 
 

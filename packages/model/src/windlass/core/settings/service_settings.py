@@ -127,29 +127,30 @@ TABLE: Final = (
     ),
     _row(
         "network.ingress.proxy_body_size_mb", _ROUTED, _Count, 0,
-        "Largest body of a request, in MB; 0 is no limit", unit="MB",
+        "Largest body of a request, in MB; 0 is no limit", Effect.AT_ONCE, unit="MB",
     ),
     _row(
         "network.ingress.force_ssl_redirect", _ROUTED, bool, True,
-        "Whether requests by HTTP are sent to HTTPS, for names with a certificate",
+        "Whether requests by HTTP are sent to HTTPS, for names with a certificate", Effect.AT_ONCE,
     ),
     _row(
         "network.ingress.enable_cors", _ROUTED, bool, False,
         "Whether the gateway answers browsers that ask for permission to use it from another site (CORS)",
+        Effect.AT_ONCE,
     ),
     _row(
         "network.ingress.cors_allow_origin", _ROUTED, _Text, "*",
-        "Sites that may use it, separated by commas, if CORS is on",
+        "Sites that may use it, separated by commas, if CORS is on", Effect.AT_ONCE,
     ),
     _row(
         "network.ingress.cors_allow_methods", _ROUTED, _Text, "GET, PUT, POST, DELETE, PATCH, OPTIONS",
-        "Methods that other sites may use, if CORS is on",
+        "Methods that other sites may use, if CORS is on", Effect.AT_ONCE,
     ),
     _row(
         "network.ingress.cors_allow_headers", _ROUTED, _Text,
         "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,"
         "Authorization",
-        "Headers that other sites may send, if CORS is on",
+        "Headers that other sites may send, if CORS is on", Effect.AT_ONCE,
     ),
     _row(
         "network.ingress.proxy_buffer_size_kb", _ROUTED, _Count, 4,
@@ -176,8 +177,9 @@ TABLE: Final = (
         "Seconds for which an instance may take nothing of a request", unit="seconds",
     ),
     _row(
-        "network.ingress.proxy_read_timeout_seconds", _ROUTED, _Seconds, 60,
-        "Seconds for which an instance may send nothing of an answer", unit="seconds",
+        "network.ingress.proxy_read_timeout_seconds", _ROUTED, _Seconds, 0,
+        "Seconds until an instance has to begin its answer; 0 is no limit", Effect.AT_ONCE, unit="seconds",
+        note="The limit ends where the answer begins",
     ),
     _row(
         "network.ingress.proxy_buffering", _ROUTED, Literal["on", "off"], "on",
@@ -197,19 +199,24 @@ TABLE: Final = (
     ),
     _row(
         "network.ingress.whitelist_source_range", _ROUTED, _Text, "0.0.0.0/0",
-        "Networks whose clients may use it, separated by commas",
+        "Networks whose clients may use it, separated by commas", Effect.AT_ONCE,
+        note="Behind a trusted proxy, the address of its client counts",
     ),
     _row(
         "network.ingress.denylist_source_range", _ROUTED, _Text, "",
-        "Networks whose clients may not use it, separated by commas",
+        "Networks whose clients may not use it, separated by commas", Effect.AT_ONCE,
+        note="Behind a trusted proxy, the address of its client counts",
     ),
     _row(
         "network.ingress.extra_headers", _ROUTED, _Text, "{}",
-        "Headers that are added to each answer, as a JSON object",
+        "Headers of each answer, as a JSON object; they take the place of those of the service",
+        Effect.AT_ONCE,
     ),
     _row(
         "network.ingress.basic_auth_env_var", _ROUTED, _Text, "",
-        "Name of the variable with the users and passwords that visitors have to give",
+        "Name of the variable with the users and passwords that visitors have to give", Effect.AT_ONCE,
+        note="The variable has USER:PASSWORD, one a line, with passwords in clear or from `htpasswd -s`. It "
+        "is read when the service is deployed; without a valid login, all requests are refused",
     ),
     _row(
         "network.ingress.enable_sticky_session", _ROUTED, bool, False,
@@ -217,7 +224,8 @@ TABLE: Final = (
     ),
     _row(
         "network.gateway_api.http_request_timeout_seconds", _ROUTED, _Seconds | None, None,
-        "Seconds that a request may take in all", unit="seconds",
+        "Seconds that a request may take in all", Effect.AT_ONCE, unit="seconds",
+        note="The limit ends where the answer begins",
     ),
     _row(
         "network.gateway_api.http_connection_idle_timeout_seconds", _ROUTED, _Seconds | None, None,

@@ -34,6 +34,10 @@ class AdvancedValues:
     def __init__(self, body: bytes) -> None:
         self._changed = changed_in(body)
 
+    def __bool__(self) -> bool:
+        """Returns whether any setting was changed."""
+        return bool(self._changed)
+
     def changed(self, name: str) -> Any:
         """Returns the value of a setting, or None if it has its default."""
         _ROWS[name]

@@ -14,6 +14,7 @@ from windlass.base.log import log
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.context.places import LAST_REQUESTS
+from windlass.control.deploying.route_rules import public_rules
 from windlass.control.deploying.sites import find_folder, served_folder
 from windlass.control.records.domains import domain_names, plain_name, port_of_domains
 from windlass.control.records.links import host_of, last_workload, url_of_name
@@ -312,6 +313,7 @@ async def _routes(
     """Returns the routes of a workload. If another machine serves it, the routes contain only host names."""
     is_elsewhere = machine_of(ctx, place) is not None
     inside = [] if is_elsewhere else await _inner_listens(ctx, workload)
+    public = await public_rules(ctx, workload)
     routes: list[Route] = []
     of_domains = port_of_domains(workload.ports)
     for port in workload.ports:
@@ -336,6 +338,8 @@ async def _routes(
                     rewrite=port.rewrite,
                     external=None if is_elsewhere else listens(port),
                     endpoints=endpoints,
+                    rules=public.rules,
+                    redirect=public.redirect,
                     elsewhere=served_elsewhere(ctx, place, held, port.path) if held else None,
                 )
             )

@@ -1,0 +1,85 @@
+"""The rules of a service's public routes, from its advanced settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.control.context.context import Context
+from windlass.core.settings.checks import headers_of, words_of
+from windlass.core.settings.values import AdvancedValues
+from windlass.engines.workload import Workload
+from windlass.routers.rules import NO_RULES, Login, RouteCors, RouteRules, digest_of
+
+_MEBIBYTE: Final = 1024 * 1024
+_SHA: Final = "{SHA}"
+_OTHER_HASH: Final = re.compile(r"\$|\{[A-Z0-9]+\}")
+"""Matches the beginning of a hash in a form that is not supported. Nobody has such a password."""
+_INGRESS: Final = "network.ingress."
+
+
+class PublicRules(Struct, frozen=True):
+    rules: RouteRules = NO_RULES
+    redirect: bool = True
+    """Whether requests by HTTP are redirected to HTTPS."""
+
+
+_USUAL: Final = PublicRules()
+
+
+async def public_rules(ctx: Context, workload: Workload) -> PublicRules:
+    """Returns the rules of the public routes of a workload, from the present settings of its service."""
+    row = await ctx.store.reads.resources.get(workload.service)
+    settings = AdvancedValues(row.body if row else b"")
+    if not settings:
+        return _USUAL
+    allowed = settings.changed(f"{_INGRESS}whitelist_source_range")
+    name = settings[f"{_INGRESS}basic_auth_env_var"]
+    return PublicRules(
+        RouteRules(
+            allowed=tuple(words_of(allowed or "")),
+            denied=tuple(words_of(settings[f"{_INGRESS}denylist_source_range"])),
+            needs_login=bool(name),
+            logins=tuple(_logins(ctx, workload, name)) if name else (),
+            body_bytes=settings[f"{_INGRESS}proxy_body_size_mb"] * _MEBIBYTE,
+            answer_seconds=_answer_seconds(settings),
+            cors=_cors(settings),
+            headers=tuple(headers_of(settings[f"{_INGRESS}extra_headers"]).items()),
+        ),
+        settings[f"{_INGRESS}force_ssl_redirect"],
+    )
+
+
+def _answer_seconds(settings: AdvancedValues) -> int:
+    limits = (
+        settings[f"{_INGRESS}proxy_read_timeout_seconds"],
+        settings["network.gateway_api.http_request_timeout_seconds"],
+    )
+    return min((limit for limit in limits if limit), default=0)
+
+
+def _cors(settings: AdvancedValues) -> RouteCors | None:
+    if not settings[f"{_INGRESS}enable_cors"]:
+        return None
+    return RouteCors(
+        tuple(words_of(settings[f"{_INGRESS}cors_allow_origin"])),
+        settings[f"{_INGRESS}cors_allow_methods"],
+        settings[f"{_INGRESS}cors_allow_headers"],
+    )
+
+
+def _logins(ctx: Context, workload: Workload, name: str) -> Iterator[Login]:
+    """Yields the logins of a variable: `USER:PASSWORD`, one a line or separated by commas. The salt stays the
+    same, so that unchanged routes are not sent again."""
+    for entry in re.split(r"[\n,]", workload.variables.get(name, "")):
+        user, colon, password = entry.strip().partition(":")
+        if not (user and colon and password):
+            continue
+        if password.startswith(_SHA):
+            yield Login(user, "", password.removeprefix(_SHA))
+        elif not _OTHER_HASH.match(password):
+            salt = ctx.encryption.mark(b"basic auth", f"{workload.service} {user}".encode())[:32]
+            yield Login(user, salt, digest_of(salt, password.encode()))

@@ -1,0 +1,115 @@
+"""Advanced settings of public routes reach the router at once, without a deployment."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.world import World, make_world
+from windlass.routers.router import Route
+from windlass.routers.rules import NO_RULES, RouteCors, RouteRules
+
+NETWORK = "network.ingress."
+PORTS = [{"internal_port": 80, "publicly_accessible": True}]
+
+
+@pytest.fixture
+async def world(database_url):
+    async with make_world(database_url) as made:
+        yield made
+
+
+async def running(world: World, users: str = "") -> str:
+    app = await world.application(ports=PORTS)
+    if users:
+        secret = {"key": "SITE_USERS", "value": users}
+        assert (await world.post(f"/application/{app}/secret", secret)).status == 201
+    await world.post(f"/application/{app}/deploy")
+    await world.settle()
+    return app
+
+
+async def changed(world: World, app: str, settings: dict[str, Any]) -> Route:
+    """The public route after a change of the settings."""
+    nudged: list[str] = []
+    world.installation.ctx.store.listen(nudged.append, "route")
+    answer = await world.put(f"/application/{app}/advancedSettings", settings)
+    assert answer.status == 201, answer
+    await asyncio.sleep(0)
+    assert nudged == [f"route:{app}"]
+    world.installation.routes.note([app])
+    await world.installation.routes.catch_up(5)
+    return route_of(world, app)
+
+
+def route_of(world: World, app: str) -> Route:
+    found: Route = next(route for route in world.router.routes[app] if route.hosts)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("settings", "rules"),
+    [
+        ({"proxy_body_size_mb": 8}, RouteRules(body_bytes=8 * 1024 * 1024)),
+        ({"proxy_read_timeout_seconds": 30}, RouteRules(answer_seconds=30)),
+        ({"whitelist_source_range": "10.0.0.0/8, ::1"}, RouteRules(allowed=("10.0.0.0/8", "::1"))),
+        ({"denylist_source_range": "192.0.2.0/24"}, RouteRules(denied=("192.0.2.0/24",))),
+        ({"extra_headers": '{"X-A": "DENY"}'}, RouteRules(headers=(("X-A", "DENY"),))),
+        (
+            {"enable_cors": True, "cors_allow_origin": "https://a.example"},
+            RouteRules(cors=RouteCors(("https://a.example",), "GET, PUT, POST, DELETE, PATCH, OPTIONS", (
+                "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,"
+                "Authorization"
+            ))),
+        ),
+    ],
+    ids=lambda value: next(iter(value), "") if isinstance(value, dict) else "",
+)  # fmt: skip
+async def test_a_changed_setting_is_a_rule_of_the_route_at_once(
+    world: World, settings: dict[str, Any], rules: RouteRules
+) -> None:
+    app = await running(world)
+    assert route_of(world, app).rules == NO_RULES
+    sent = {NETWORK + name: value for name, value in settings.items()}
+    assert (await changed(world, app, sent)).rules == rules
+    status = await world.get(f"/application/{app}/status")
+    assert status["service_deployment_status"] == "UP_TO_DATE"
+    assert (await changed(world, app, {})).rules == NO_RULES
+
+
+async def test_the_shorter_of_both_time_limits_counts(world: World) -> None:
+    app = await running(world)
+    limits = {
+        f"{NETWORK}proxy_read_timeout_seconds": 30,
+        "network.gateway_api.http_request_timeout_seconds": 20,
+    }
+    assert (await changed(world, app, limits)).rules.answer_seconds == 20
+
+
+async def test_a_service_may_leave_http_as_it_is(world: World) -> None:
+    app = await running(world)
+    assert route_of(world, app).redirect
+    assert not (await changed(world, app, {f"{NETWORK}force_ssl_redirect": False})).redirect
+
+
+async def test_the_router_gets_digests_of_the_passwords_in_the_variable(world: World) -> None:
+    app = await running(world, "ada:engine\nbob:{SHA}hash\neve:$apr1$salt$hash\nnobody")
+    rules = (await changed(world, app, {f"{NETWORK}basic_auth_env_var": "SITE_USERS"})).rules
+    assert rules.needs_login
+    assert [(login.user, login.fits(b"engine")) for login in rules.logins] == [("ada", True), ("bob", False)]
+    assert "engine" not in repr(rules)
+
+
+async def test_a_missing_variable_of_logins_lets_nobody_in(world: World) -> None:
+    app = await running(world)
+    rules = (await changed(world, app, {f"{NETWORK}basic_auth_env_var": "SITE_USERS"})).rules
+    assert (rules.needs_login, rules.logins) == (True, ())
+
+
+async def test_headers_that_frame_an_answer_are_refused(world: World) -> None:
+    path = f"/application/{await world.application()}/advancedSettings"
+    answer = await world.put(path, {f"{NETWORK}extra_headers": '{"Content-Length": "0"}'})
+    assert answer.status == 400
+    assert answer.message == f"{NETWORK}extra_headers: leave out Content-Length: the gateway sets it itself"
