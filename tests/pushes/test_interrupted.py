@@ -220,3 +220,49 @@ async def test_a_server_killed_while_it_receives_has_stored_nothing():
             assert await ask(folder.path, "ls-remote", url) == ""
             assert await deployments(windlass, app["id"]) == []
             assert (await folder.push(url)).code == 0
+
+
+# Large pushes
+
+
+async def test_a_pack_that_git_sends_in_chunks_is_stored():
+    """git asks first whether it may, with an empty push, and then sends chunks."""
+    async with pushed_place() as there, there.windlass() as windlass:
+        app = await make_application(windlass, await make_environment(windlass))
+        url, folder = with_token(app["push_url"]), web_folder(there.beside / "web")
+        (folder.path / "large").write_bytes(os.urandom(5_000_000))
+        folder.commit("large")
+        ended = await folder.push(url)
+        assert ended.code == 0, ended
+        await ask(there.beside, "clone", "--quiet", url, "cloned")
+        assert (there.beside / "cloned" / "large").stat().st_size == 5_000_000
+
+
+async def test_a_push_may_have_more_chunks_than_a_request_of_the_api(scene: Scene):
+    app = await make_application(scene.windlass, scene.environment)
+    head = packet(b"%b %b refs/heads/main\0report-status" % (b"0" * 40, b"1" * 40)) + FLUSH
+    pieces = [head, *[b"x"] * 5000]
+    status, report = await asyncio.to_thread(post_chunks, app["push_url"] + "/git-receive-pack", pieces)
+    assert (status, b"unpack " in report) == (200, True), report
+    path = f"{scene.windlass.url}/application/{app['id']}/deploy"
+    status, _ = await asyncio.to_thread(post_chunks, path, [b" "] * 5000)
+    assert status == 400, "the negative control"
+
+
+def post_chunks(url: str, pieces: list[bytes]) -> tuple[int, bytes]:
+    parts = urlsplit(url)
+    with contextlib.closing(
+        http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+    ) as connection:
+        connection.putrequest("POST", parts.path)
+        pair = base64.b64encode(f"x:{ADMIN}".encode()).decode()
+        token = f"Basic {pair}" if parts.path.startswith("/git/") else f"Token {ADMIN}"
+        connection.putheader("Authorization", token)
+        connection.putheader("Transfer-Encoding", "chunked")
+        connection.endheaders()
+        with contextlib.suppress(OSError):
+            for piece in pieces:
+                connection.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+            connection.send(b"0\r\n\r\n")
+        answer = connection.getresponse()
+        return answer.status, answer.read()

@@ -243,6 +243,9 @@ def link(name: str, as_json: bool | None, **options: Any) -> None:
     )
     write_link(current_folder(), linked)
     note_link(current_folder(), linked)
+    git, found = git_folder(current_folder()), api.get(f"/application/{matches[0]['id']}")
+    if git and takes_pushes(found):
+        say(f"Deploy it with: {set_remote(git, found)}")
     if wants_json(as_json):
         print_json({**msgspec.to_builtins(linked), "id": matches[0]["id"]})
     else:

@@ -25,7 +25,7 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.control.records.past_deployments import newest_first
 from windlass.control.workloads.build_input import BuildInput
-from windlass.control.workloads.repositories import source_of
+from windlass.control.workloads.repositories import source_in
 from windlass.control.workloads.uploads import commit_of, find_upload, unpack_upload
 from windlass.control.workloads.work_folders import work_folder
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact, CommitRecord, PushedRef
@@ -131,7 +131,8 @@ async def _source_of(ctx: Context, build_input: BuildInput) -> tuple[GitSource, 
     newest commit."""
     deployment = build_input.deployment
     asked = particulars(deployment).git_commit_id
-    source = await source_of(ctx, ctx.store.reads, build_input.service, asked)
+    repository = build_input.service.read(Application).git_repository or None
+    source = await source_in(ctx, ctx.store.reads, build_input.service, repository, asked)
     if source.token:
         ctx.logs.masks.add(deployment.id, [source.token])
     if asked is not None:

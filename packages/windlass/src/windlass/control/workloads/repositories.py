@@ -22,7 +22,13 @@ _API: Final = "api."
 
 async def source_of(ctx: Context, source: Reads, service: Row, commit: str | None) -> GitSource:
     """Returns the repository of a service, with its git token."""
-    repository = ctx.kinds[service.family].repository(service)
+    return await source_in(ctx, source, service, ctx.kinds[service.family].repository(service), commit)
+
+
+async def source_in(
+    ctx: Context, source: Reads, service: Row, repository: GitRepositoryRequest | None, commit: str | None
+) -> GitSource:
+    """Returns a repository that a service names, with its git token, or that of the service itself."""
     if repository is not None and repository.url == PUSHED:
         return await _pushed_source(ctx, source, service.id, repository, commit)
     return await source_at(ctx, source, service.org, repository, commit)
