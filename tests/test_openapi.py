@@ -235,6 +235,7 @@ def test_an_operation_documents_exactly_its_possible_error_statuses(operation: O
     wanted |= {409} if operation.writes or 409 in operation.also else set()
     wanted |= {412} if operation.conditional else set()
     wanted |= {413} if sends else set()
+    wanted |= {422} & {*operation.also}
     assert refused == wanted
 
 

@@ -221,7 +221,7 @@ NOT_THESE = {
     **dict.fromkeys(("scope", "service_type"), ("", "7", "project")),
     **dict.fromkeys(("parent_id", "service_id", "deployment_id", "deploymentRequestId"), ("", "7", "x" * 36)),
     "force_terraform_action": ("", "DESTROY", "skip_destroy"),
-    **dict.fromkeys(("project_id", "environment_id", "cluster_id"), ("", "7", "x" * 36)),
+    **dict.fromkeys(("project_id", "environment_id", "cluster_id", "gitTokenId"), ("", "7", "x" * 36)),
     **dict.fromkeys(
         ("eventType", "targetType", "subTargetType", "origin", "targetLevelToFetch"),
         ("", "MARS", "create", "null"),

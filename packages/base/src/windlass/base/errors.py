@@ -72,6 +72,12 @@ class TooLarge(Failure):
     status = 413
 
 
+class Unprocessable(Failure):
+    """The request is valid, and another server that it concerns refuses it."""
+
+    status = 422
+
+
 class TooMany(Failure):
     status = 429
 

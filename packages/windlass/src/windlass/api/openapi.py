@@ -60,6 +60,9 @@ _REFUSALS: Final = {
         "PreconditionFailed", "`If-Match` names an older version", "It has changed: read it again"
     ),
     413: _ErrorResponse("PayloadTooLarge", "The body is too large", "The body is larger than 1048576 bytes"),
+    422: _ErrorResponse(
+        "UnprocessableEntity", "Another server refuses it", "Give the git token the right to manage webhooks"
+    ),
     429: _ErrorResponse("TooManyRequests", "The limit of requests is reached", "Go on in 60 seconds"),
     500: _ErrorResponse("InternalServerError", "Something went wrong here", "Something went wrong here"),
     503: _ErrorResponse(
@@ -271,6 +274,7 @@ def _refusals(operation: Operation) -> Iterator[int]:
         409: operation.writes or 409 in operation.also,
         412: operation.conditional,
         413: reads_a_body,
+        422: 422 in operation.also,
     }
     return (status for status in _REFUSALS if can.get(status, True))
 

@@ -19,11 +19,10 @@ _BLUEPRINTS: Final = "Windlass has no catalogue of a vendor: deploy a container,
 _OPERATOR: Final = "Windlass connects to a cluster itself, and installs no operator or platform in it"
 _MANAGERS: Final = "Windlass keeps values of secrets itself, encrypted, and reads none from a secret manager"
 _MACHINES: Final = "Windlass makes no machines: bring a cluster that exists"
-_BROWSING: Final = (
-    "Windlass is no application of a git server, and browses none: send the address of a repository, with a "
-    "git token of the organization"
+_GITHUB_APP: Final = (
+    "A GitHub App is linked on a page of its vendor, and Windlass has no such App: create a git token of the "
+    "organization, which GitHub, GitLab, Gitea, Forgejo and Bitbucket give on their pages"
 )
-_PUSHES: Final = "Windlass asks repositories for new commits itself, and needs no webhook of a git server"
 _LINKS: Final = "Windlass knows that an application uses a database by its variables: change or delete those"
 _ACCEPTING: Final = "An invited person becomes a member by signing in with the invited address"
 _ADDRESSES: Final = "Windlass calls others from your own machines, with their addresses"
@@ -101,22 +100,9 @@ NOT_OFFERED: Final[Mapping[str, Sequence[str]]] = {
         "GET /secretManagerAccess/{}/secrets",
         "GET /secretManagerAccess/{}/associatedServices",
     ),
-    _BROWSING: (
+    _GITHUB_APP: (
         "POST /organization/{}/github/connect",
         "DELETE /organization/{}/github/disconnect",
-        *(
-            f"GET {account}/{what}"
-            for account in ("/organization/{}/account", "/account")
-            for what in (
-                "gitAuthProvider",
-                *(f"{host}/repository" for host in ("github", "gitlab", "bitbucket")),
-                *(f"{host}/repository/branch" for host in ("github", "gitlab", "bitbucket")),
-            )
-        ),
-    ),
-    _PUSHES: (
-        "GET /service/{}/gitWebhookStatus",
-        "POST /service/{}/gitWebhook/sync",
     ),
     _LINKS: ("DELETE /database/{}/application/{}",),
     _ACCEPTING: ("POST /organization/{}/inviteMember/{}",),

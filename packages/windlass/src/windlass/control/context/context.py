@@ -18,6 +18,7 @@ from windlass.base.http_out import HttpTransport
 from windlass.base.locks import Locks
 from windlass.config import Settings
 from windlass.control.context.git_reader import GitReader, LimitedGitReader
+from windlass.control.context.git_servers import GitServers
 from windlass.control.context.log_store import Logs
 from windlass.control.context.meters import Meters
 from windlass.control.context.neighbours import Neighbours
@@ -137,6 +138,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """The ownership of the local place."""
     registry_pauses: RequestPauses = field(default_factory=RequestPauses)
     """Container registries that reject requests at present because of their rate limits."""
+    git_servers: GitServers = field(default_factory=GitServers)
+    """The APIs of git servers, with their answers and rate limits."""
     usage: UsageHistory = field(default_factory=UsageHistory)
     """The resource usage and requests of services in the last hour."""
     meters: Meters = field(default_factory=Meters)

@@ -1,0 +1,215 @@
+"""A client of the APIs of git servers: GitHub, GitLab, Gitea with Forgejo, and Bitbucket.
+
+A token is sent only to the host of its API. Pages are followed only there, and are limited in number, size
+and time. Answers are asked for again with their ETag, and a git server that wants no requests gets none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base.foreign_json import BadJson
+from windlass.base.http_out import AddressRefused, HttpResult, HttpTransport, NoAnswer
+from windlass.base.http_out.url import parse_url
+from windlass.registries.client import RequestPauses
+from windlass.sources.git_servers.failures import (
+    GitServerFailure,
+    GitServerProblem,
+    explain_refusal,
+    rate_limit_failure,
+    rate_limit_wait,
+)
+from windlass.sources.git_servers.forms import InstalledWebhook, ServerForm, ServerRepository, form_of
+
+T = TypeVar("T")
+
+SECONDS: Final = 10.0
+LIST_SECONDS: Final = 30.0
+LONGEST: Final = 4 * 1024 * 1024
+"""Maximum size of an answer, in bytes; larger than a page of repositories."""
+MOST_PAGES: Final = 50
+MOST: Final = 5000
+"""Maximum number of entries of a list."""
+MOST_KEPT: Final = 200
+LONGEST_KEPT: Final = 16 * 1024 * 1024
+"""Limits of the answers that are kept with their ETags, in entries and bytes."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_.~{}-]+(/[A-Za-z0-9_.~{}-]+){1,20}\Z")
+_LONGEST_NAME: Final = 400
+_NEXT: Final = re.compile(r'<([^<>]*)>\s*;[^<>]*\brel="?next"?', re.IGNORECASE)
+
+
+class GitServerAccess(Struct, frozen=True):
+    """The API of a git server, and the token for it."""
+
+    kind: str
+    api_url: str
+    token: str
+    workspace: str = ""
+
+    def __repr__(self) -> str:
+        return f"GitServerAccess({self.kind!r}, {self.api_url!r}, …)"
+
+
+class KeptAnswers:
+    """Answers with their ETags, limited in number and size."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[tuple[str, str], HttpResult] = OrderedDict()
+        self._bytes = 0
+
+    def find(self, key: tuple[str, str]) -> HttpResult | None:
+        if key in self._answers:
+            self._answers.move_to_end(key)
+        return self._answers.get(key)
+
+    def keep(self, key: tuple[str, str], answer: HttpResult) -> None:
+        self._forget(key)
+        self._answers[key] = answer
+        self._bytes += len(answer.body)
+        while len(self._answers) > MOST_KEPT or self._bytes > LONGEST_KEPT:
+            self._forget(next(iter(self._answers)))
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        if former := self._answers.pop(key, None):
+            self._bytes -= len(former.body)
+
+
+class GitServerClient:
+    def __init__(
+        self, out: HttpTransport, access: GitServerAccess, pauses: RequestPauses, kept: KeptAnswers
+    ) -> None:
+        self._out, self._access, self._pauses, self._kept = out, access, pauses, kept
+        self._base = access.api_url.rstrip("/")
+        try:
+            where = parse_url(self._base)
+        except AddressRefused as error:
+            raise GitServerFailure(GitServerProblem.ADDRESS, f"git_api_url: {error}") from error
+        self._host, self._origin = where.shown, _origin_of(self._base)
+        self._form: ServerForm = form_of(access.kind, access.api_url)
+        self._mark = hashlib.sha256(f"{self._base}\0{access.token}".encode()).hexdigest()
+        self._pause = (self._host, int(self._mark[:12], 16))
+
+    async def repositories(self) -> list[ServerRepository]:
+        path = self._form.repositories_path(self._access.workspace)
+        return await self._list(path, self._form.read_repositories)
+
+    async def branches(self, repository: str) -> list[str]:
+        return await self._list(self._form.branches_path(checked(repository)), self._form.read_branches)
+
+    async def webhooks(self, repository: str) -> list[InstalledWebhook]:
+        return await self._list(self._form.webhooks_path(checked(repository)), self._form.read_webhooks)
+
+    async def install_webhook(
+        self, repository: str, url: str, secret: str, former: InstalledWebhook | None
+    ) -> None:
+        """Creates the webhook, or repairs a former one."""
+        path = self._form.webhooks_path(checked(repository))
+        method = self._form.update_method if former else "POST"
+        if former:
+            path += f"/{_quoted_id(former.id)}"
+        body = msgspec.json.encode(self._form.webhook_body(url, secret))
+        answer = await self._send(method, self._base + path, body)
+        if not 200 <= answer.status < 300:
+            raise explain_refusal(self._host, answer, time.time())
+
+    async def _list(self, path: str, read: Callable[[bytes], Sequence[T]]) -> list[T]:
+        try:
+            async with asyncio.timeout(LIST_SECONDS):
+                return await self._read_pages(path, read)
+        except TimeoutError as error:
+            raise GitServerFailure(
+                GitServerProblem.UNREACHABLE,
+                f"Try again later: {self._host} does not send its list in {LIST_SECONDS:g} seconds",
+            ) from error
+
+    async def _read_pages(self, path: str, read: Callable[[bytes], Sequence[T]]) -> list[T]:
+        entries: list[T] = []
+        url, seen = self._base + path, set[str]()
+        while url and url not in seen and len(seen) < MOST_PAGES and len(entries) < MOST:
+            seen.add(url)
+            answer = await self._get(url)
+            try:
+                entries += read(answer.body)
+                url = self._next_page(answer)
+            except (BadJson, msgspec.MsgspecError, ValueError) as error:
+                raise GitServerFailure(
+                    GitServerProblem.NOT_A_SERVER,
+                    f"Check type and git_api_url of the git token: {self._host} does not answer as such a "
+                    "git server does",
+                ) from error
+        return entries[:MOST]
+
+    def _next_page(self, answer: HttpResult) -> str:
+        """Returns the address of the next page; empty if there is none at the same server."""
+        match = _NEXT.search(answer.headers.get("link", ""))
+        url = match[1] if match else self._form.next_page(answer.body)
+        return url if url.startswith(f"{self._origin}/") else ""
+
+    async def _get(self, url: str) -> HttpResult:
+        key = (self._mark, url)
+        kept = self._kept.find(key)
+        answer = await self._send("GET", url, etag=kept.headers["etag"] if kept else "")
+        if answer.status == 304 and kept:
+            return kept
+        if answer.status != 200:
+            raise explain_refusal(self._host, answer, time.time())
+        if answer.cut:
+            raise GitServerFailure(
+                GitServerProblem.NOT_A_SERVER,
+                f"Check git_api_url: {self._host} sends pages beyond all measure",
+            )
+        if answer.headers.get("etag"):
+            self._kept.keep(key, answer)
+        return answer
+
+    async def _send(self, method: str, url: str, body: bytes = b"", *, etag: str = "") -> HttpResult:
+        if left := self._pauses.left(self._pause):
+            raise rate_limit_failure(self._host, left)
+        headers = {
+            "Authorization": self._form.authorization(self._access.token),
+            "Accept": "application/json",
+        }
+        if body:
+            headers["Content-Type"] = "application/json"
+        if etag:
+            headers["If-None-Match"] = etag
+        try:
+            answer = await self._out.send(method, url, body, headers, seconds=SECONDS, most=LONGEST)
+        except AddressRefused as error:
+            raise GitServerFailure(GitServerProblem.ADDRESS, f"git_api_url: {error}") from error
+        except NoAnswer as error:
+            raise GitServerFailure(
+                GitServerProblem.UNREACHABLE, f"Check git_api_url, or try again later: {error}"
+            ) from error
+        if wait := rate_limit_wait(answer, time.time()):
+            self._pauses.note(self._pause, wait)
+        return answer
+
+
+def checked(repository: str) -> str:
+    """Returns the path of a repository at its git server. Raises GitServerFailure if it is none."""
+    path = repository.strip("/").removesuffix(".git")
+    is_name = len(path) <= _LONGEST_NAME and _NAME.match(path)
+    if not is_name or any(part in {".", ".."} for part in path.split("/")):
+        raise GitServerFailure(
+            GitServerProblem.UNKNOWN, "Name the repository with its owner, such as acme/shop"
+        )
+    return path
+
+
+def _origin_of(url: str) -> str:
+    return "/".join(url.split("/", 3)[:3])
+
+
+def _quoted_id(id: str) -> str:
+    return quote(id, safe="")
