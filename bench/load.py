@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import ssl
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,6 +38,8 @@ class Load(Struct, frozen=True, kw_only=True):
     requests: Sequence[str]
     """Sent in turn, again and again."""
     connections: int = CONNECTIONS
+    tls: str = ""
+    """The host name that connections ask for; empty for connections without TLS."""
 
 
 class Loaded(Struct, frozen=True):
@@ -102,8 +105,12 @@ class Generator:
 
     async def connect(self) -> None:
         loop = asyncio.get_running_loop()
+        name = self._load.tls
+        options = {"ssl": _trusting_context(), "server_hostname": name} if name else {}
         for _ in range(self._load.connections):
-            _, client = await loop.create_connection(lambda: Client(self), "127.0.0.1", self._load.port)
+            _, client = await loop.create_connection(
+                lambda: Client(self), "127.0.0.1", self._load.port, **options
+            )
             self._clients.append(client)
 
     def close(self) -> None:
@@ -181,6 +188,13 @@ def is_complete(answer: bytes) -> bool:
     if at < len(_LENGTH):
         raise Refused("an answer without content-length")
     return len(answer) >= head + 4 + int(answer[at : answer.find(b"\r", at)])
+
+
+def _trusting_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _endless(load: Load) -> Iterator[bytes]:

@@ -2,7 +2,8 @@
 its own.
 
 `python -m bench.routed application '[port]'`, `python -m bench.routed router '[port, port behind]'`,
-`python -m bench.routed site '[port, folder]'`.
+`python -m bench.routed site '[port, folder]'`, and the router with HTTPS and a certificate:
+`python -m bench.routed https_router '[port, port behind, HTTPS port, file]'`.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from typing import Any
 import uvloop
 
 from windlass.routers.builtin import BuiltinRouter
-from windlass.routers.router import Endpoint, Route
+from windlass.routers.router import Certificate, Endpoint, Route
 from windlass.routers.sites.publish import SiteSettings, publish
 
+_SECURE_NAME = "bench.test"
 _ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 13\r\ncontent-type: text/plain\r\n\r\nHello, world!"
 
 
@@ -44,6 +46,12 @@ async def router(port: int, behind: int) -> None:
     await _route(port, endpoints=(Endpoint("127.0.0.1", behind),))
 
 
+async def https_router(port: int, behind: int, https_port: int, pair: str) -> None:
+    pem = Path(pair).read_bytes()
+    certificate = Certificate((_SECURE_NAME,), pem, pem)
+    await _route(port, https_port, certificate, endpoints=(Endpoint("127.0.0.1", behind),))
+
+
 async def site(port: int, folder: str) -> None:
     release = Path(folder, "release")
     release.mkdir()
@@ -51,10 +59,13 @@ async def site(port: int, folder: str) -> None:
     await _route(port, site=str(release))
 
 
-async def _route(port: int, **to: Any) -> None:
-    serving = BuiltinRouter("127.0.0.1", port)
+async def _route(port: int, https_port: int = 0, certificate: Certificate | None = None, **to: Any) -> None:
+    serving = BuiltinRouter("127.0.0.1", port, https_port=https_port)
     await serving.start()
-    route = Route(service="bench", port="p1", title="Bench", kind="http", hosts=("127.0.0.1",), **to)
+    if certificate is not None:
+        await serving.put_certificate("bench", certificate)
+    hosts = "127.0.0.1", _SECURE_NAME
+    route = Route(service="bench", port="p1", title="Bench", kind="http", hosts=hosts, **to)
     await serving.set("bench", [route])
     await _until_told()
     await serving.stop()
@@ -70,6 +81,7 @@ async def _until_told() -> None:
 _PROGRAMS: Mapping[str, Callable[..., Coroutine[Any, Any, None]]] = {
     "application": application,
     "router": router,
+    "https_router": https_router,
     "site": site,
 }
 

@@ -132,7 +132,7 @@ def _started(folder: Path) -> Iterator[Mapping[str, Server]]:
         servers = {"direct": direct}
         servers["router"] = start("router", lambda port: _ours("router", port, direct.port))
         if nginx := shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"):
-            servers["nginx"] = start("nginx", lambda port: _nginx(nginx, folder, port, direct.port))
+            servers["nginx"] = start("nginx", lambda port: nginx_command(nginx, folder, port, direct.port))
         yield servers
 
 
@@ -140,10 +140,13 @@ def _ours(what: str, *ports: int) -> list[str]:
     return [sys.executable, "-m", "bench.routed", what, json.dumps(ports)]
 
 
-def _nginx(program: str, folder: Path, port: int, behind: int) -> list[str]:
-    """In one process, keeping connections on both sides, and saying the same fields as our router."""
+def nginx_command(program: str, folder: Path, port: int, behind: int, tls: str = "") -> list[str]:
+    """In one process, keeping connections on both sides, and saying the same fields as our router. `tls`:
+    the settings of TLS, if it is spoken."""
     configuration = folder / "nginx.conf"
-    configuration.write_text(_CONFIGURATION.format(folder=folder, port=port, behind=behind))
+    configuration.write_text(
+        _CONFIGURATION.format(folder=folder, port=f"{port} ssl" if tls else port, behind=behind, tls=tls)
+    )
     return [program, "-p", str(folder), "-c", str(configuration), "-e", str(folder / "nginx.log")]
 
 
@@ -169,6 +172,7 @@ http {{
     }}
     server {{
         listen 127.0.0.1:{port};
+        {tls}
         location / {{
             proxy_pass http://application;
             proxy_http_version 1.1;
@@ -178,7 +182,7 @@ http {{
             proxy_set_header X-Forwarded-For $remote_addr;
             proxy_set_header X-Forwarded-Proto $scheme;
             proxy_set_header X-Forwarded-Host $http_host;
-            proxy_set_header Forwarded "for=$remote_addr;host=$http_host;proto=http";
+            proxy_set_header Forwarded "for=$remote_addr;host=$http_host;proto=$scheme";
             proxy_set_header X-Request-Id $request_id;
         }}
     }}

@@ -16,7 +16,9 @@ _RECORD_HEAD, _MESSAGE_HEAD = 5, 4
 _HANDSHAKE, _CLIENT_HELLO = 22, 1
 _RANDOM: Final = 2 + 32
 """Bytes of the version and the random value."""
-_SERVER_NAME, _PROTOCOLS, _KEY_SHARE = 0, 16, 51
+_VECTORS: Final = (1, 2, 1)
+"""Sizes of the lengths of the vectors before the extensions."""
+_SERVER_NAME, _PROTOCOLS, _KEY_SHARE = b"\0\0", b"\0\x10", b"\0\x33"
 _FINITE_FIELDS: Final = range(0x0100, 0x0200)
 """Groups of a classic Diffie-Hellman exchange (RFC 7919). One exchange can keep the server busy for many
 milliseconds."""
@@ -49,27 +51,33 @@ class NotTls(Exception):
 
 def read_hello(data: bytes) -> ClientHello:
     """Raises Incomplete or NotTls."""
-    message = _HelloReader(_message(data))
-    message.skip(_RANDOM)
-    message.vector(1)  # session id
-    message.vector(2)  # ciphers
-    message.vector(1)  # compression methods
+    message = _message(data)
+    at = _RANDOM
+    for size in _VECTORS:  # session id, ciphers, compression methods
+        at += size + int.from_bytes(message[at : at + size])
     name, is_costly = "", False
     protocols: tuple[bytes, ...] = ()
-    seen: set[int] = set()
-    extensions = _HelloReader(message.vector(2) if message.left else b"")
-    while extensions.left:
-        kind = extensions.number(2)
-        content = _HelloReader(extensions.vector(2))
+    seen = set()
+    end = at + 2 + int.from_bytes(message[at : at + 2])
+    if end > len(message) and at != len(message):
+        raise NotTls("the extensions are longer than the message")
+    at += 2
+    while at < end:
+        kind = message[at : at + 2]
+        begin = at + 4
+        at = begin + int.from_bytes(message[at + 2 : begin])
+        if at > end:
+            raise NotTls("an extension is longer than the message")
         if kind in seen:
             raise NotTls("an extension is there more than once")
         seen.add(kind)
         if kind == _SERVER_NAME:
-            name = _server_name(content)
+            name = _server_name(message[begin:at])
         elif kind == _PROTOCOLS:
-            protocols = _protocols(content)
+            protocols = tuple(content for _, content in _entries(message[begin:at], 0, 1))
         elif kind == _KEY_SHARE:
-            is_costly = _has_finite_field(content)
+            shares = _entries(message[begin:at], 2, 2)
+            is_costly = any(int.from_bytes(group) in _FINITE_FIELDS for group, _ in shares)
     return ClientHello(name, protocols, is_costly)
 
 
@@ -103,53 +111,25 @@ def _message(data: bytes) -> bytes:
     return b"".join(parts)[_MESSAGE_HEAD:wanted]
 
 
-def _server_name(content: _HelloReader) -> str:
-    names = _HelloReader(content.vector(2))
-    while names.left:
-        kind, name = names.number(1), names.vector(2).lower()
-        if kind == 0 and len(name) <= _LONGEST_NAME and _NAME.fullmatch(name):
-            return name.decode()
+def _server_name(content: bytes) -> str:
+    for kind, name in _entries(content, 1, 2):
+        low = name.lower()
+        if kind == b"\0" and len(low) <= _LONGEST_NAME and _NAME.fullmatch(low):
+            return low.decode()
     return ""
 
 
-def _protocols(content: _HelloReader) -> tuple[bytes, ...]:
-    names = _HelloReader(content.vector(2))
-    found = []
-    while names.left:
-        found.append(names.vector(1))
-    return tuple(found)
-
-
-def _has_finite_field(content: _HelloReader) -> bool:
-    shares = _HelloReader(content.vector(2))
-    while shares.left:
-        group, _ = shares.number(2), shares.vector(2)
-        if group in _FINITE_FIELDS:
-            return True
-    return False
-
-
-class _HelloReader:
-    """Reads numbers and vectors. Raises NotTls at the end."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    @property
-    def left(self) -> int:
-        return len(self._data) - self._at
-
-    def skip(self, size: int) -> bytes:
-        begin = self._at
-        self._at += size
-        if self._at > len(self._data):
-            raise NotTls("a field is longer than its message")
-        return self._data[begin : self._at]
-
-    def number(self, size: int) -> int:
-        return int.from_bytes(self.skip(size))
-
-    def vector(self, size: int) -> bytes:
-        """Reads a vector whose length has `size` bytes."""
-        return self.skip(self.number(size))
+def _entries(content: bytes, head: int, size: int) -> list[tuple[bytes, bytes]]:
+    """Reads the list of an extension. Each entry has a head, and a content whose length has `size` bytes."""
+    entries = []
+    at, end = 2, len(content)
+    if int.from_bytes(content[:2]) != end - 2:
+        raise NotTls("the length of a list is not valid")
+    while at < end:
+        begin = at + head + size
+        after = begin + int.from_bytes(content[at + head : begin])
+        if after > end:
+            raise NotTls("an entry is longer than its list")
+        entries.append((content[at : at + head], content[begin:after]))
+        at = after
+    return entries
