@@ -106,7 +106,7 @@ class Generator:
     async def connect(self) -> None:
         loop = asyncio.get_running_loop()
         name = self._load.tls
-        options = {"ssl": _trusting_context(), "server_hostname": name} if name else {}
+        options: dict[str, Any] = {"ssl": _trusting_context(), "server_hostname": name} if name else {}
         for _ in range(self._load.connections):
             _, client = await loop.create_connection(
                 lambda: Client(self), "127.0.0.1", self._load.port, **options

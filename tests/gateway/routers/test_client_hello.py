@@ -39,6 +39,11 @@ def key_share(*groups: int) -> bytes:
     return extension(51, len(shares).to_bytes(2) + shares)
 
 
+def groups(*numbers: int) -> bytes:
+    listed = b"".join(number.to_bytes(2) for number in numbers)
+    return extension(10, len(listed).to_bytes(2) + listed)
+
+
 def test_the_name_and_the_protocols_are_read() -> None:
     assert read_hello(DATA) == ClientHello("shop.example.com", (b"h2", b"http/1.1"), False)
     assert read_hello(DATA + b"more") == read_hello(DATA)
@@ -80,6 +85,9 @@ def test_an_invalid_name_counts_as_none(name: bytes) -> None:
 def test_a_costly_key_exchange_is_recognized() -> None:
     assert read_hello(hello_with(key_share(29, 0x0104))).is_costly
     assert not read_hello(hello_with(key_share(29, 23, 0x11EC))).is_costly
+    assert read_hello(hello_with(groups(0x0104), key_share())).is_costly, "the server would ask for it"
+    assert not read_hello(hello_with(groups(29, 0x0104), key_share(29))).is_costly
+    assert not read_hello(hello_with()).is_costly
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ class RecordReader(ssl.SSLObject):
     """Reads a record at a time. The event loop asks for 256 KiB, and the library allocates as many."""
 
     def read(self, len: int = _RECORD, buffer: bytearray | None = None) -> bytes:  # type: ignore[override]
-        return super().read(min(len, _RECORD), buffer)  # type: ignore[return-value]
+        return super().read(min(len, _RECORD), buffer)
 
 
 def make_context(certificate: Certificate, protocol: str = HTTP) -> ssl.SSLContext:
