@@ -101,3 +101,19 @@ def test_a_health_check_is_tried_on_the_running_instances_before_it_is_saved(
     ready.get_by_role("button", name="Try it now").click()
     expect(ready.locator(".outcome")).to_contain_text("1-0: fails: nothing listens on port 1")
     assert not server.call("GET", f"/application/{app}")["healthchecks"].get("readiness_probe")
+
+
+def test_an_application_takes_pushes_and_its_page_shows_the_two_commands(
+    server: Server, new_page: NewPage, repository: Repository
+) -> None:
+    app = server.application(server.environment(project="Pushed"), repository, "pushed")
+    page = new_page(f"/application/{app}/settings")
+    page.get_by_label("Pushed here").check()
+    expect(page.get_by_label("Repository", exact=True)).to_be_hidden()
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#notices")).to_contain_text("Saved")
+    saved = server.call("GET", f"/application/{app}")
+    assert saved["git_repository"]["url"] == "windlass://push"
+    page = new_page(f"/application/{app}")
+    expect(page.get_by_text(f"git remote add windlass {saved['push_url']}")).to_be_visible()
+    expect(page.get_by_text("git push windlass main")).to_be_visible()
