@@ -202,6 +202,7 @@ async def test_a_server_killed_while_it_receives_has_stored_nothing():
             connection.putrequest("POST", path)
             pair = base64.b64encode(f"x:{ADMIN}".encode()).decode()
             connection.putheader("Authorization", f"Basic {pair}")
+            connection.putheader("Content-Type", "application/x-git-receive-pack-request")
             connection.putheader("Transfer-Encoding", "chunked")
             connection.endheaders()
             head = packet(b"%b %b refs/heads/main\0report-status" % (b"0" * 40, b"1" * 40)) + FLUSH
@@ -258,6 +259,8 @@ def post_chunks(url: str, pieces: list[bytes]) -> tuple[int, bytes]:
         pair = base64.b64encode(f"x:{ADMIN}".encode()).decode()
         token = f"Basic {pair}" if parts.path.startswith("/git/") else f"Token {ADMIN}"
         connection.putheader("Authorization", token)
+        kind = "x-git-receive-pack-request" if parts.path.startswith("/git/") else "json"
+        connection.putheader("Content-Type", f"application/{kind}")
         connection.putheader("Transfer-Encoding", "chunked")
         connection.endheaders()
         with contextlib.suppress(OSError):

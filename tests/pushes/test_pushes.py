@@ -153,3 +153,15 @@ async def test_without_a_branch_the_first_pushed_one_is_deployed(scene: Scene):
     folder.git("branch", "--move", "trunk")
     ended = await folder.push(with_token(app["push_url"]), "trunk")
     assert (ended.code, "web runs v1" in ended.text) == (0, True), ended
+
+
+async def test_the_first_push_makes_the_repository_the_source_of_an_uploaded_application(scene: Scene):
+    windlass = scene.windlass
+    body = {"name": "web", "source": "UPLOAD"}
+    app = await windlass.call("POST", f"/environment/{scene.environment}/application", body)
+    url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")
+    ended = await folder.push(url)
+    assert (ended.code, "web runs v1" in ended.text) == (0, True), ended
+    shown = await windlass.call("GET", f"/application/{app['id']}")
+    repository = shown["git_repository"]
+    assert (shown["source"], repository["url"], repository["branch"]) == ("GIT", "windlass://push", "main")

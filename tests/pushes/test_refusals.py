@@ -105,10 +105,7 @@ async def test_an_application_of_another_repository_names_it(scene: Scene, folde
     app = await make_application(scene.windlass, scene.environment, git_repository=repository)
     ended = await folder.push(with_token(app["push_url"]))
     assert "Push to https://git.example.com/shop.git" in ended.text
-    body = {"name": "up", "source": "UPLOAD"}
-    app = await scene.windlass.call("POST", f"/environment/{scene.environment}/application", body)
-    ended = await folder.push(with_token(app["push_url"]))
-    assert (ended.code, "Deploy with `windlass up`" in ended.text) == (128, True), ended
+    assert ended.code == 128
 
 
 async def test_the_deployed_branch_cannot_be_deleted(scene: Scene, app: Any, folder: Folder):
@@ -193,6 +190,26 @@ async def test_submodules_and_files_in_lfs_are_named(scene: Scene, app: Any, fol
     assert "Files in Git LFS are not fetched" in ended.text
     status, text, _ = await got(app["push_url"] + "/info/lfs/objects/batch")
     assert (status, "no files of Git LFS" in text) == (404, True)
+
+
+async def test_a_page_of_another_origin_cannot_push(app: Any):
+    """It cannot send the content type of git without asking first."""
+    answer = await to_thread(_posted, app["push_url"] + "/git-receive-pack", "text/plain")
+    assert answer == 400
+    assert await to_thread(_posted, app["push_url"] + "/git-receive-pack", KIND) == 200, "the control"
+
+
+KIND = "application/x-git-receive-pack-request"
+
+
+def _posted(url: str, kind: str) -> int:
+    pair = base64.b64encode(f"git:{ADMIN}".encode()).decode()
+    headers = {"Authorization": f"Basic {pair}", "Content-Type": kind}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, b"0000", headers), timeout=30) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 async def test_the_address_of_a_push_in_a_browser_says_what_it_is_for(app: Any):

@@ -176,7 +176,7 @@ class ApplicationShown(ProgramShown):
         str,
         Meta(
             description="Address for git push and git clone, with any user name and an API token as "
-            "password. It takes pushes if git_repository.url is windlass://push"
+            "password. It takes pushes if git_repository.url is windlass://push, or source is UPLOAD"
         ),
         example("http://127.0.0.1:8080/git/5b3e9c1e-6d0f-4a3c-9d57-0f2a8f6f1c77.git"),
     ] = ""

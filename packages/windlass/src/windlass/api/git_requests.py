@@ -232,6 +232,9 @@ def _service_of(request: Request, rest: str) -> tuple[str, bool]:
         raise Invalid("This address is for git: use it with `git push` or `git clone`")
     if request.method != "POST":
         raise not_allowed(request.method, "POST")
+    # Pages of other origins cannot send this type, even where a browser knows the password.
+    if request.headers.get(b"content-type") != f"application/x-{service}-request".encode():
+        raise Invalid(f"Content-Type: must be application/x-{service}-request, as git sends it")
     return service, False
 
 

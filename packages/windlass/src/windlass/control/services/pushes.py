@@ -26,13 +26,15 @@ from windlass.control.records.kept_builds import kept_commits
 from windlass.control.records.links import links_of
 from windlass.control.records.reachability import check_here
 from windlass.control.reporting.logs import has_ended, until_over
+from windlass.control.request.changing import apply_changes
 from windlass.control.request.paths import target
 from windlass.control.services.actions import deploy
-from windlass.control.workloads.repositories import check_holder, holder_fact, source_of
+from windlass.control.workloads.repositories import check_holder, holder_fact, provide_repository
+from windlass.core.declare.shapes import PUSHED
 from windlass.core.declare.traits import DeployRequest
 from windlass.core.deploy.progress import PushedRef
 from windlass.core.deploy.states import Progress
-from windlass.families.application import Application
+from windlass.families.application import GIT, Application
 from windlass.sources.git import GitError
 from windlass.sources.git.messages import printable
 from windlass.sources.push import PackFile, PushHead, PushRefused, RefUpdate
@@ -52,9 +54,7 @@ async def repository_to_push(ctx: Context, call: Call) -> Row:
     """Returns the application of a push. Raises a failure if it takes none, or if this server takes none for
     it."""
     row = await target(ctx.store.reads, call)
-    spec = row.read(Application)
-    if not takes_pushes(spec):
-        raise Conflict(_why_no_pushes(spec))
+    _require_own_repository(row.read(Application))
     await check_here(ctx, row.id)
     await refuse_above_share(ctx.store.reads, row.org, ctx.ownership.place)
     try:
@@ -64,26 +64,25 @@ async def repository_to_push(ctx: Context, call: Call) -> Row:
     return row
 
 
-def _why_no_pushes(spec: Application) -> str:
-    change = "set its git_repository.url to windlass://push, or run `windlass init --push` in its folder"
-    if spec.git_repository:
-        return (
-            f"Push to {spec.git_repository.url}, from which this application is built. To push here, {change}"
+def _require_own_repository(spec: Application) -> None:
+    """Refuses applications that are built from another repository. One that is built from uploads may be
+    pushed to: the first push makes this repository its source."""
+    if spec.source == GIT and not takes_pushes(spec) and spec.git_repository:
+        raise Conflict(
+            f"Push to {spec.git_repository.url}, from which this application is built. To push here, set its "
+            "git_repository.url to windlass://push, or run `windlass init --push` in its folder"
         )
-    return (
-        f"Deploy with `windlass up`: this application is built from uploaded folders. To push here, {change}"
-    )
 
 
 async def repository_to_fetch(ctx: Context, call: Call) -> Row:
     """Returns the application whose repository is fetched. Raises a failure if there is none here."""
     row = await target(ctx.store.reads, call)
-    spec = row.read(Application)
-    if not takes_pushes(spec):
-        raise Conflict(f"Clone {spec.git_repository.url}" if spec.git_repository else _why_no_pushes(spec))
+    _require_own_repository(row.read(Application))
     await check_here(ctx, row.id)
     try:
-        await source_of(ctx, ctx.store.reads, row, None)  # copies the repository of a copied application
+        await provide_repository(
+            ctx, ctx.store.reads, row.id
+        )  # copies the repository of a copied application
     except GitError as error:
         raise Unavailable(str(error)) from error
     await ctx.pushed.prepare(row.id, branch_of(ctx, row))
@@ -98,8 +97,7 @@ def branch_of(ctx: Context, row: Row) -> str:
 
 async def refs_to_push(ctx: Context, row: Row) -> Mapping[str, str]:
     """Returns the refs that a client compares with its own."""
-    if not ctx.pushed.exists(row.id):
-        await source_of(ctx, ctx.store.reads, row, None)
+    await provide_repository(ctx, ctx.store.reads, row.id)
     return await ctx.pushed.refs(row.id)
 
 
@@ -275,8 +273,11 @@ class PushRun:
 
         async def change(tx: Tx) -> DeploymentRow:
             row = await target(tx, push.call)
-            if not takes_pushes(row.read(Application)):
-                raise Conflict("Push again: the application was changed, and takes no pushes now")
+            spec = row.read(Application)
+            _require_own_repository(spec)
+            if not takes_pushes(spec):
+                await apply_changes(ctx, tx, push.call, row, _own_repository(spec, push.branch))
+                row = await tx.resources.get(row.id) or row
             deployment, _ = await deploy(ctx, tx, push.call, row, body, PushedRef(update.ref, update.old))
             return deployment
 
@@ -330,6 +331,12 @@ class PushRun:
             f"{keeps}"
         )
         self._say(f"  {message or row.status}")
+
+
+def _own_repository(spec: Application, branch: str) -> Mapping[str, object]:
+    """Returns the settings of an application that was built from uploads, and is now built from pushes."""
+    repository = {"url": PUSHED, "branch": branch, "root_path": spec.root_path or "/"}
+    return {"source": GIT, "root_path": None, "git_repository": repository}
 
 
 class LineOfLog(Struct):

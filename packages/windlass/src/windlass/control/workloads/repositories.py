@@ -37,13 +37,18 @@ async def source_in(
 async def _pushed_source(
     ctx: Context, source: Reads, service: str, repository: GitRepositoryRequest, commit: str | None
 ) -> GitSource:
-    """Returns the repository to which an application is pushed. That of a copied application begins as a copy
-    of the original's."""
-    if not ctx.pushed.exists(service):
-        await _copy_original(ctx, source, service)
-        await check_holder(ctx, source, service)
+    """Returns the repository to which an application is pushed."""
+    await provide_repository(ctx, source, service)
     branch, root = repository.branch or None, repository.root_path or "/"
     return GitSource(push_url(ctx, service), branch, commit, root, pushed=service)
+
+
+async def provide_repository(ctx: Context, source: Reads, application: str) -> None:
+    """Makes sure that the repository of an application is here, if there is one. That of a copied application
+    begins as a copy of the original's. Raises GitError if another server holds it."""
+    if not ctx.pushed.exists(application):
+        await _copy_original(ctx, source, application)
+        await check_holder(ctx, source, application)
 
 
 async def _copy_original(ctx: Context, source: Reads, application: str) -> None:
