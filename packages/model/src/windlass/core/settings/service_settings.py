@@ -13,6 +13,7 @@ _Seconds = Annotated[int, Meta(ge=0, le=86_400)]
 _FromOne = Annotated[int, Meta(ge=1, le=86_400)]
 _Percent = Annotated[int, Meta(ge=0, le=100)]
 _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+_Kept = Annotated[int, Meta(ge=0, le=1000)]
 _Map = Annotated[dict[str, Line], Meta(max_length=100)]
 _Command = Annotated[list[Text], Meta(max_length=100)]
 _Text = Annotated[str, Meta(max_length=65_536)]
@@ -31,6 +32,7 @@ _OLD_BUILDER: Final = (
     "On Docker engines without BuildKit, for applications and jobs. BuildKit has no such limit, and the "
     "process engine the server's setting build_memory"
 )
+_AT_END: Final = "The list is shortened when a run ends"
 _KUBERNETES: Final = Effect.KUBERNETES
 TABLE: Final = (
     _row(
@@ -109,21 +111,21 @@ TABLE: Final = (
     ),
     _row(
         "job.delete_ttl_seconds_after_finished", "J", Annotated[int, Meta(ge=0, le=2**31 - 1)] | None,
-        None, "Seconds after its end at which a run leaves the list; null keeps it",
-        unit="seconds",
+        None, "Seconds after its end at which a run leaves the list; null keeps it", Effect.AT_ONCE,
+        unit="seconds", note="Of runs that end after the change",
     ),
     _row(
         "cronjob.concurrency_policy", "J", Literal["Forbid", "Allow", "Replace"], "Forbid",
         "What happens at a due time while a run is under way: Forbid leaves the new run out, Allow runs "
-        "both, Replace ends the earlier run",
+        "both, Replace ends the earlier run", Effect.AT_ONCE, note="Allow runs at most 20 at once",
     ),
     _row(
-        "cronjob.failed_jobs_history_limit", "J", _Count, 1,
-        "Number of failed runs that stay in the list",
+        "cronjob.failed_jobs_history_limit", "J", _Kept, 1000,
+        "Number of failed runs that stay in the list", Effect.AT_ONCE, note=_AT_END,
     ),
     _row(
-        "cronjob.success_jobs_history_limit", "J", _Count, 1,
-        "Number of successful runs that stay in the list",
+        "cronjob.success_jobs_history_limit", "J", _Kept, 1000,
+        "Number of successful runs that stay in the list", Effect.AT_ONCE, note=_AT_END,
     ),
     _row(
         "network.ingress.proxy_body_size_mb", _ROUTED, _Count, 0,

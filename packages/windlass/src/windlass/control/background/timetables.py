@@ -6,6 +6,7 @@ stored in the same transaction, so that a run is neither started twice nor misse
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -14,15 +15,26 @@ from msgspec.structs import replace
 from windlass.base.clock import HOUR, MINUTE
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
-from windlass.control.records.runs import NewRun, add_run, due_after, plan_of, run_details, skip_run
+from windlass.control.records.runs import (
+    NewRun,
+    add_run,
+    cancel_run,
+    due_after,
+    plan_of,
+    run_details,
+    settings_of_job,
+    skip_run,
+)
 from windlass.core.words.cron import parse
 from windlass.core.words.due_times import UnknownZone, due_times, next_due, zone
 from windlass.engines.job_plans import Cause, JobPlan, RunEvent
-from windlass.store import FAR, Claim, TimetableRow, Tx
+from windlass.store import FAR, Claim, RunRow, TimetableRow, Tx
 
 AT_ONCE: Final = 100
 """The largest number of jobs whose runs are started in one transaction. Larger transactions would delay API
 requests."""
+MOST_AT_ONCE: Final = 20
+"""The largest number of open runs of one job."""
 LATE: Final = MINUTE
 """Milliseconds after which a due time counts as missed."""
 LOOK_AGAIN: Final = HOUR
@@ -85,9 +97,22 @@ async def _start(tx: Tx, timetable: TimetableRow) -> None:
     if is_late and not plan.runs_missed:
         await skip_run(tx, new, f"Missed: no server of Windlass ran when it was due{_and_others(last)}")
     elif going := await tx.runs.open(timetable.job):
-        await skip_run(tx, new, f"Run {going[0].number} had not ended when this one was due")
+        await _start_beside(tx, new, going)
     else:
         await add_run(tx, new)
+
+
+async def _start_beside(tx: Tx, new: NewRun, going: Sequence[RunRow]) -> None:
+    """Decides about a due run while other runs of the job are open, as the job's advanced settings say."""
+    policy = (await settings_of_job(tx, new.job))["cronjob.concurrency_policy"]
+    if policy == "Forbid" or len(going) >= MOST_AT_ONCE:
+        await skip_run(tx, new, f"Run {going[0].number} had not ended when this one was due")
+        return
+    if policy == "Replace":
+        for run in going:
+            if not run_details(run).is_cancelled:
+                await cancel_run(tx, run, "Replaced by the run that was due next")
+    await add_run(tx, new)
 
 
 async def _skip_once(tx: Tx, new: NewRun, reason: str) -> None:

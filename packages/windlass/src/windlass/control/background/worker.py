@@ -34,7 +34,7 @@ from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.domains import TEND
 from windlass.control.records.git_webhooks import PUSH_WORK
 from windlass.control.records.outbox import DELIVER
-from windlass.control.records.runs import RUN, TIMETABLES
+from windlass.control.records.runs import EXPIRE, RUN, TIMETABLES, expire_run
 from windlass.control.reporting.delivery import deliver
 from windlass.control.request import idempotency
 from windlass.control.request.deleting import DISCARD, DISCARD_ELSEWHERE
@@ -81,6 +81,7 @@ def work_functions() -> dict[str, WorkFunction]:
         AUTO_DEPLOY: deploy_new_commit,
         PUSH_WORK: pass_on_pushes,
         TIMETABLES: start_due_runs,
+        EXPIRE: expire_run,
         RUN: execute_run,
         TEND: tend_domain,
     }

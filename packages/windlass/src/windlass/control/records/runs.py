@@ -16,11 +16,13 @@ from windlass.base import ids
 from windlass.base.clock import MINUTE, SECOND, stamp
 from windlass.base.errors import Conflict
 from windlass.control.context.call import encode
+from windlass.control.context.context import Context
 from windlass.control.records.deployments import RECONCILE, cancel_word
 from windlass.control.records.run_outcomes import report_outcome
 from windlass.control.records.run_results import measure_run_of_job
 from windlass.core.declare.document import Document
 from windlass.core.deploy.progress import Initiator, RunReport
+from windlass.core.settings.values import AdvancedValues
 from windlass.core.words.cron import parse
 from windlass.core.words.due_times import next_due, zone
 from windlass.engines.job_plans import (
@@ -34,12 +36,18 @@ from windlass.engines.job_plans import (
     pause_before,
 )
 from windlass.families.job import job
-from windlass.store import FAR, RunRow, TimetableRow, Tx
+from windlass.store import FAR, Claim, RunRow, TimetableRow, Tx
 
 RUN: Final = "run"
 """The kind of work that executes a run. The id of the work is the id of the run."""
 TIMETABLES: Final = "timetables"
 """The kind and the id of the work that starts scheduled runs."""
+EXPIRE: Final = "expire"
+"""The kind of work that deletes a run some time after its end."""
+_HISTORY_LIMITS: Final = {
+    RunState.FAILED: "cronjob.failed_jobs_history_limit",
+    RunState.SUCCEEDED: "cronjob.success_jobs_history_limit",
+}
 KEPT: Final = 1000
 """The number of runs of a job that are kept."""
 NO_INITIATOR: Final = Initiator("", "")
@@ -159,8 +167,35 @@ async def end_run(tx: Tx, run: RunRow, state: RunState, details: RunDetails) -> 
         return
     if not run.awaited_by:
         await report_outcome(tx, ended, details)
+    await _limit_history(tx, ended)
     if run.awaited_by or await tx.deployments.open(run.job):  # a deployment may wait for the end of this run
         await tx.work.schedule(RECONCILE, run.job, org=run.org)
+
+
+async def settings_of_job(tx: Tx, id: str) -> AdvancedValues:
+    row = await tx.resources.get(id)
+    return AdvancedValues(row.body if row else b"")
+
+
+async def _limit_history(tx: Tx, ended: RunRow) -> None:
+    """Deletes the runs that the job's advanced settings do not keep, when a run has ended."""
+    settings = await settings_of_job(tx, ended.job)
+    for state, name in _HISTORY_LIMITS.items():
+        if (most := settings.changed(name)) is not None:
+            await tx.runs.keep_newest(ended.job, state, most)
+    lifetime = settings.changed("job.delete_ttl_seconds_after_finished")
+    if lifetime is not None:
+        await tx.work.schedule(EXPIRE, f"{EXPIRE}:{ended.id}", tx.now + lifetime * SECOND, org=ended.org)
+
+
+async def expire_run(ctx: Context, claim: Claim) -> None:
+    """Deletes a run whose time in the list has passed."""
+
+    async def write(tx: Tx) -> None:
+        await tx.runs.expire(claim.id.removeprefix(f"{EXPIRE}:"))
+        await tx.work.done(claim)
+
+    await ctx.store.write(write)
 
 
 async def _retry(tx: Tx, run: RunRow, details: RunDetails) -> None:

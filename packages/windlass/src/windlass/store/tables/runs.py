@@ -55,6 +55,15 @@ PURGE_FAILED: Final = f"""
 DELETE FROM run WHERE job = $1 AND status = 'FAILED' AND NOT EXISTS (
     SELECT 1 FROM deployment WHERE id = run.awaited_by AND status IN ({OPEN_DEPLOYMENTS})
 ) RETURNING id"""
+# The newest runs of a state, but for those whose end a deployment has not read yet.
+_ENDED_AND_READ: Final = f"""NOT EXISTS (
+    SELECT 1 FROM deployment WHERE id = run.awaited_by AND status IN ({OPEN_DEPLOYMENTS})
+)"""
+KEEP_NEWEST: Final = f"""
+DELETE FROM run WHERE job = $1 AND status = $2 AND {_ENDED_AND_READ} AND number <= (
+    SELECT number FROM run WHERE job = $1 AND status = $2 ORDER BY number DESC LIMIT 1 OFFSET $3
+)"""
+EXPIRE: Final = f"DELETE FROM run WHERE id = $1 AND status NOT IN ({OPEN_STATES}) AND {_ENDED_AND_READ}"
 TRIM: Final = f"DELETE FROM run WHERE job = $1 AND number <= $2 AND status NOT IN ({OPEN_STATES})"
 FORGET: Final = "DELETE FROM run WHERE job = $1"
 FORGET_COUNT: Final = "DELETE FROM run_count WHERE job = $1"
@@ -112,6 +121,14 @@ class RunChanges(RunTable):
     async def purge_failed(self, job: str) -> list[str]:
         """Deletes failed runs, unless an open deployment waits for them. Returns their ids."""
         return [row[0] for row in await self._session.all(PURGE_FAILED, job)]
+
+    async def keep_newest(self, job: str, status: str, count: int) -> None:
+        """Deletes the runs of a final state except the newest `count`, and those that a deployment awaits."""
+        await self._session.all(KEEP_NEWEST, job, status, count)
+
+    async def expire(self, id: str) -> None:
+        """Deletes a finished run, unless an open deployment waits for it."""
+        await self._session.all(EXPIRE, id)
 
     async def trim(self, job: str, newest: int) -> None:
         """Deletes finished runs up to number `newest`."""
