@@ -27,9 +27,10 @@ Their keys are those of the full interface, so that its clients can read and rep
 from the table in the code.
 
 ```sh
-windlass application advanced-settings web          # all keys of the service, with their values
-windlass application default-advanced-settings      # the same with the defaults
-windlass application edit-advanced-settings web --deployment.termination-grace-period-seconds 30
+windlass settings web                     # the keys that act, with their values; --all: all keys
+windlass settings set web deployment.termination_grace_period_seconds=30
+windlass settings unset web deployment.termination_grace_period_seconds
+windlass application default-advanced-settings    # all keys with their defaults
 ```
 
 `GET` and `PUT` of `/application/{app_id}/advancedSettings` read and replace all keys of a service; `PUT` sets

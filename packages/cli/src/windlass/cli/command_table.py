@@ -25,7 +25,7 @@ from windlass.base.version import VERSION
 from windlass.cli.user_folders import cache_folder
 
 _FILE: Final = "commands.json"
-_DECLARING: Final = ("cli", "cli/everyday", "operate", "families", "core/declare")
+_DECLARING: Final = ("cli", "cli/everyday", "operate", "families", "core/declare", "core/settings")
 """Folders whose files declare commands, in every package."""
 _WHOLE_LENGTH: Final = 1000
 _GROUP: Final = "windlass.commands"

@@ -35,6 +35,7 @@ _EVERYDAY = {
     "scale": "changes.scale",
     "env": "variables.env",
     "secrets": "variables.secrets",
+    "settings": "settings.settings",
     "run": "run.run",
     "exec": "terminal.exec_command",
     "shell": "terminal.shell",
