@@ -88,6 +88,8 @@ def test_a_costly_key_exchange_is_recognized() -> None:
     assert read_hello(hello_with(groups(0x0104), key_share())).is_costly, "the server would ask for it"
     assert not read_hello(hello_with(groups(29, 0x0104), key_share(29))).is_costly
     assert not read_hello(hello_with()).is_costly
+    assert read_hello(hello_with(groups(25, 30, 0x0104), key_share(25))).is_costly
+    assert not read_hello(hello_with(groups(25, 24), key_share(25))).is_costly
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,9 @@ milliseconds, and a client that only pretends nothing."""
 _NAME: Final = re.compile(
     rb"[a-z0-9_](?:[a-z0-9_-]{0,62}[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]{0,62}[a-z0-9_])?)*"
 )
+_RARE: Final = frozenset({b"\0\x19", b"\0\x1e"})
+"""P-521 and X448. Clients that offer them offer others, too."""
+_TLS_1_2: Final = b"\x03\x03"
 _LONGEST_NAME: Final = 253
 
 
@@ -34,7 +37,10 @@ class ClientHello(NamedTuple):
     protocols: tuple[bytes, ...]
     """The protocols that the client offers (ALPN); empty if it offers no choice."""
     is_costly: bool
-    """Whether the client begins a key exchange that costs the server much more than the client."""
+    """Whether the client begins a key exchange that costs the server much more than the client, or offers no
+    exchange of Mozilla's profile *intermediate*."""
+    is_outdated: bool = False
+    """Whether the client speaks only versions before TLS 1.2."""
 
 
 class Incomplete(Exception):
@@ -81,8 +87,8 @@ def read_hello(data: bytes) -> ClientHello:
         elif kind == _GROUPS:
             # If no key share is acceptable, the server asks for one of a group that both know.
             groups = _entries(message[begin:at], 2, 0)
-            is_costly = is_costly or all(_is_finite(group) for group, _ in groups)
-    return ClientHello(name, protocols, is_costly)
+            is_costly = is_costly or all(group in _RARE or _is_finite(group) for group, _ in groups)
+    return ClientHello(name, protocols, is_costly, message[:2] < _TLS_1_2)
 
 
 def _message(data: bytes) -> bytes:

@@ -32,7 +32,8 @@ _PAUSE: Final = 1.0
 """Seconds until the next attempt to accept connections, after accepting has failed."""
 _FIRST_LOOK: Final = 4096
 """Bytes that are looked at first. A usual ClientHello is shorter."""
-_HANDSHAKE_FAILURE, _INTERNAL_ERROR, _UNRECOGNIZED_NAME, _NO_APPLICATION_PROTOCOL = 40, 80, 112, 120
+_HANDSHAKE_FAILURE, _PROTOCOL_VERSION, _INTERNAL_ERROR = 40, 70, 80
+_UNRECOGNIZED_NAME, _NO_APPLICATION_PROTOCOL = 112, 120
 _MOST_NAMES: Final = 100
 """Maximum number of refused names that are counted at a time."""
 _LOGGED_NAMES: Final = 5
@@ -244,6 +245,9 @@ class Greeting:
         if id is None:
             self._port.refuse_name(hello.name)
             self._alert(_UNRECOGNIZED_NAME)
+        elif hello.is_outdated:
+            self._port.greetings.refuse("an outdated version of TLS")
+            self._alert(_PROTOCOL_VERSION)
         elif hello.protocols and HTTP.encode() not in hello.protocols:
             self._port.greetings.refuse("no common protocol")
             self._alert(_NO_APPLICATION_PROTOCOL)
