@@ -37,7 +37,8 @@ async def test_every_background_loop_of_a_server_restarts_after_a_failure(world:
         (installation, "_note_uses"), (installation, "_note_marks"), (installation, "_note_changes"),
         (installation, "_note_sharing"), (installation, "_release_memory"),
         (installation.ctx.places, "follow_clusters"), (installation.key_rotation, "run"),
-        (installation.routes, "watch_sites"), (installation.sampler, "run"),
+        (installation.routes, "watch_sites"),
+        (installation.certificates, "run"), (installation.sampler, "run"),
         (installation.disk_meter, "run"),
         (installation.instance_check, "run"), (installation.audit_check, "run"),
     )  # fmt: skip

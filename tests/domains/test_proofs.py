@@ -209,3 +209,11 @@ async def test_a_cdn_in_front_does_not_replace_the_proof(world, dns):
     world.clock.turn(HOUR)
     await world.settle()
     assert SHOP in await hosts(world, app)
+
+
+async def test_links_name_a_proved_domain_first(world, dns):
+    app = await published(world)
+    await prove(world, dns, await add(world, app))
+    urls = [link["url"] for link in (await world.get(f"/application/{app}/link"))["results"]]
+    assert urls[0] == f"http://{SHOP}:8081"
+    assert len(urls) == 2

@@ -139,7 +139,6 @@ class DomainCheck(Shown):
     ]
     proxy: Annotated[Literal["", "CLOUDFLARE"], Meta(description="The CDN that its addresses belong to")] = ""
     http: Maybe[PortAnswer] = absent
-    https: Maybe[PortAnswer] = absent
     authority_message: Annotated[
         str, Meta(description="What the authority said to the last order, in its own words")
     ] = ""

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from windlass.base.acme import AuthorityHttp
 from windlass.base.clock import SECOND, Clock
 from windlass.base.dns import DnsClient, parse_server
 from windlass.base.encryption import Encryption
@@ -29,6 +30,7 @@ from windlass.control.background.housekeeping import (
 )
 from windlass.control.background.key_rotation import KeyRotation
 from windlass.control.background.service_data import INSTALLATION, set_service_aside
+from windlass.control.context.authority import Authority, Visits
 from windlass.control.context.context import Context, OutgoingHttp, Routing, no_point
 from windlass.control.context.git_reader import LimitedGitReader
 from windlass.control.context.log_store import LOGS, Logs
@@ -111,7 +113,9 @@ def assemble(
         neighbours=Neighbours(),
         variable_digests=VariableDigests(store.reads),
         out=out,
-        dns=_dns_client(settings),
+        dns=(dns := _dns_client(settings)),
+        authority=Authority(settings.acme_directory, _authority_http(settings)),
+        visits=Visits(HttpSender(settings.outbound_allow, resolve=dns.addresses)),
         work=folder.absolute() / "work",
         sites=SiteStore(folder.absolute() / SITES, settings.disk_reserve_bytes),
         uploads=UploadFiles(
@@ -145,14 +149,20 @@ def _dns_client(settings: Settings) -> DnsClient:
         raise BadSetting(f"dns_servers: name addresses, such as 192.0.2.53:53: {error}") from error
 
 
-def _make_tls_context(file: str) -> ssl.SSLContext:
+def _authority_http(settings: Settings) -> AuthorityHttp:
+    file = settings.acme_ca_file
+    trust = _make_tls_context(file, "acme_ca_file") if file else None
+    return AuthorityHttp(settings.acme_directory, trust, settings.outbound_allow, settings.outbound_proxy)
+
+
+def _make_tls_context(file: str, setting: str = "outbound_ca_file") -> ssl.SSLContext:
     """Returns a TLS context that trusts the authorities of the system and of a PEM file."""
     context = ssl.create_default_context()
     try:
         context.load_verify_locations(cafile=file)
     except (OSError, ssl.SSLError) as error:
         raise BadSetting(
-            f"outbound_ca_file: name a file with certificates in PEM: {file} cannot be read as one"
+            f"{setting}: name a file with certificates in PEM: {file} cannot be read as one"
         ) from error
     return context
 

@@ -30,6 +30,7 @@ from windlass.config import DATABASE as DATABASE
 from windlass.config import Settings
 from windlass.console.files import find_file
 from windlass.control.background.all_places import run_at_all_places
+from windlass.control.background.certificate_delivery import CertificateDelivery
 from windlass.control.background.disk_meter import DiskMeter
 from windlass.control.background.instance_check import InstanceCheck
 from windlass.control.background.place_lease import PlaceLease
@@ -151,6 +152,7 @@ class Installation:
         self.routes = RouteUpdates(ctx)
         self.instance_check = InstanceCheck(ctx, self.note_change)
         self.audit_check = AuditCheck(ctx)
+        self.certificates = CertificateDelivery(ctx)
         self.metrics.gauge(
             "audit_faults",
             "Events of the audit that do not follow from the one before, as this server checked them last",
@@ -201,6 +203,7 @@ class Installation:
             self.audit_check.run,
             self.routes.run,
             self.routes.watch_sites,
+            self.certificates.run,
             ctx.places.follow_clusters,
             self._note_sharing,
             self._release_memory,
@@ -248,6 +251,8 @@ class Installation:
         await self.ctx.git_reader.stop()
         await self.ctx.git.stop()
         await self.ctx.out.close()
+        await self.ctx.authority.http.close()
+        await self.ctx.visits.http.close()
         await self._count_running()
         await self.app.stop_pushes()
         await self.app.stop_mails()

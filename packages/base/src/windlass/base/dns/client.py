@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from windlass.base.addresses import Address
 from windlass.base.dns.messages import (
     BadMessage,
     DnsAnswer,
@@ -88,6 +89,19 @@ class DnsClient:
         )
         exists = answer.code == ResponseCode.OK or bool(aliases)
         return Records(exists, tuple(dict.fromkeys(values)), tuple(aliases))
+
+    async def addresses(self, name: str, port: int) -> Sequence[Address]:
+        """Returns the addresses of a name at the first server that answers. Raises DnsFailure."""
+        failure = DnsFailure(f"no name server knows {name}")
+        for server in self.servers:
+            try:
+                answers = [await self.ask(server, name, type) for type in (RecordType.A, RecordType.AAAA)]
+            except DnsFailure as error:
+                failure = error
+                continue
+            if values := [ip_address(value) for answer in answers for value in answer.values]:
+                return values
+        raise failure
 
     async def _explain_failure(self, server: NameServer, name: str, type: RecordType) -> DnsFailure:
         with contextlib.suppress(DnsFailure):

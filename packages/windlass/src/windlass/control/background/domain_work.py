@@ -1,4 +1,4 @@
-"""Looks at the records of each domain, and begins or ends to serve it.
+"""Looks at the records of each domain, begins or ends to serve it, and gets its certificate.
 
 A domain whose proof is lost is served for three more days, unless another service proves it meanwhile: name
 servers fail, and records are moved. Name servers that do not answer count for nothing.
@@ -10,6 +10,7 @@ from typing import Final
 
 from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, stamp
 from windlass.base.log import log
+from windlass.control.background.issuing import CertificateOrder
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
 from windlass.control.records.domains import StoredDomain, change_document, hold, proof_fields, withdraw
@@ -44,7 +45,17 @@ async def tend_domain(ctx: Context, claim: Claim) -> None:
     await ctx.point("domain looked at")
     due = await ctx.store.write(lambda tx: _record(ctx, tx, claim, records, proof))
     await ctx.point("domain recorded")
+    present = await ctx.store.reads.resources.find(domain.name, claim.id)
+    if present and (after := present.read(StoredDomain)).generate_certificate and after.state == "PROVED":
+        due = min(due, await CertificateOrder(ctx, claim, present, after).advance())
+        await ctx.store.write(lambda tx: _note_next(tx, claim, due))
     await ctx.store.write(lambda tx: tx.work.reschedule(claim, due))
+
+
+async def _note_next(tx: Tx, claim: Claim, due: int) -> None:
+    await fence(tx, claim)
+    if row := await tx.resources.find(domain.name, claim.id):
+        await change_document(tx, row, {"next_try_at": stamp(due)})
 
 
 async def _record(ctx: Context, tx: Tx, claim: Claim, records: DomainRecords, proof: Proof) -> int:
@@ -73,7 +84,9 @@ async def _record_proof(
     if not await hold(tx, row, stored.name):
         fields |= {"state": "UNPROVED", "problem": _TAKEN}
         return tx.now + _pause(tx, row)
-    fields |= {"state": "PROVED", "proof_lost_at": None, "problem": ""}
+    fields |= {"state": "PROVED", "proof_lost_at": None}
+    if stored.lost or stored.state != "PROVED" or not stored.generate_certificate:
+        fields |= {"problem": ""}
     if stored.state != "PROVED":
         _log.info("a domain is proved", extra={"domain": stored.name, "by": proof})
         fields |= {"proved_at": stamp(tx.now)}

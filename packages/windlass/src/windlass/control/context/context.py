@@ -17,6 +17,7 @@ from windlass.base.encryption import Encryption
 from windlass.base.http_out import HttpTransport
 from windlass.base.locks import Locks
 from windlass.config import Settings
+from windlass.control.context.authority import Authority, Visits
 from windlass.control.context.git_reader import GitReader, LimitedGitReader
 from windlass.control.context.git_servers import GitServers
 from windlass.control.context.log_store import Logs
@@ -122,6 +123,10 @@ class Context(Struct, frozen=True, kw_only=True):
     """The client for all outgoing HTTP requests, which validates addresses."""
     dns: DnsClient
     """Asks name servers about the domains of users."""
+    authority: Authority
+    """The authority that gives certificates for domains."""
+    visits: Visits
+    """Opens domains as visitors do."""
     work: Path
     """The folder for working copies during builds."""
     sites: SiteStore

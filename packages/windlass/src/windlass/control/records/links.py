@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import status_of
+from windlass.control.records.domains import domain_names, plain_name, port_of_domains
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.records.served_names import row_of
 from windlass.core.declare.document import Document
@@ -21,7 +22,13 @@ async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
     if workload is None:
         return []
     names, place = await source.names.of(service.id), await ctx.places.of(service.id)
+    secure = await _names_with_https(ctx, source, service.id)
     links: list[Document] = []
+    if port := port_of_domains(workload.ports):
+        for name in map(plain_name, domain_names(names)):
+            number = ctx.settings.https_port if name in secure else place.http_port
+            url = _url(name, number, port.path, is_secure=name in secure)
+            links.append(_link(service, port, url, number, default=False))
     for port in workload.ports:
         if (external := listens(port)) is not None:
             scheme = "http" if by_name(port) else "tcp"
@@ -32,7 +39,16 @@ async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
             if held := row_of(port, names):
                 url = url_of_name(ctx, held, place.domain, number, port.path)
                 links.append(_link(service, port, url, number, default=port.default))
-    return sorted(links, key=lambda link: not link["is_default"])
+    # Domains of the user come first: people and commands open the first address.
+    of_domains = len(domain_names(names)) if links else 0
+    return [*links[:of_domains], *sorted(links[of_domains:], key=lambda link: not link["is_default"])]
+
+
+async def _names_with_https(ctx: Context, source: Reads, service: str) -> set[str]:
+    """Returns the domains of a service that have a certificate which is valid."""
+    if not ctx.settings.https_port:
+        return set()
+    return await source.certificates.live(service, ctx.clock.now())
 
 
 def _link(service: Row, port: WorkloadPort, url: str, external: int, *, default: bool) -> Document:
@@ -49,8 +65,13 @@ def _link(service: Row, port: WorkloadPort, url: str, external: int, *, default:
 
 def url_of_name(ctx: Context, held: NameRow, domain: str, number: int, path: str) -> str:
     """Returns the URL of a service by its host name, on the gateway with this domain and port."""
-    tail = "" if number == 80 else f":{number}"
-    return f"http://{host_of(ctx, held, domain)}{tail}{'' if path == '/' else path}"
+    return _url(host_of(ctx, held, domain), number, path, is_secure=False)
+
+
+def _url(host: str, number: int, path: str, *, is_secure: bool) -> str:
+    scheme, usual = ("https", 443) if is_secure else ("http", 80)
+    tail = "" if number == usual else f":{number}"
+    return f"{scheme}://{host}{tail}{'' if path == '/' else path}"
 
 
 def host_of(ctx: Context, held: NameRow, domain: str = "") -> str:

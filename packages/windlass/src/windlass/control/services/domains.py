@@ -30,12 +30,14 @@ from windlass.control.services.domain_records import (
     proof_of,
     verdict_of,
 )
+from windlass.control.services.domain_visits import visit
 from windlass.core.words.domains import ascii_name
 from windlass.families.domain import (
     CheckedCustomDomainResponse,
     CustomDomain,
     DomainCheck,
     DomainFinding,
+    PortAnswer,
     ResolvedName,
     domain,
 )
@@ -135,13 +137,14 @@ async def check(ctx: Context, call: Call) -> Reply:
         look_at(ctx, row.parent, stored.name), caa_of(ctx, stored.name)
     )
     proof = proof_of(ctx, records, use_cdn=stored.use_cdn)
+    http = await visit(ctx, records)
     order = await source.certificates.order(row.id)
     if proof and stored.state == "UNPROVED":
         await ctx.store.write(lambda tx: tx.work.schedule(TEND, row.id, org=row.org))
     said = order.message if order else ""
     findings = [
         *_findings_of_records(records, stored, proof),
-        *_findings_of_way(stored, caa, caa_problem, said),
+        *_findings_of_way(stored, caa, caa_problem, http, said),
         *await _findings_of_state(ctx, source, row, stored),
     ]
     answer = DomainCheck(
@@ -162,6 +165,7 @@ async def check(ctx: Context, call: Call) -> Reply:
         caa=[*caa],
         proxy=records.proxy,
         authority_message=said,
+        http=http,
         next_try_at=stored.next_try_at,
         findings=findings,
     )
@@ -193,7 +197,7 @@ def _findings_of_records(records: DomainRecords, stored: StoredDomain, proof: st
 
 
 def _findings_of_way(
-    stored: StoredDomain, caa: tuple[str, ...], caa_problem: str, said: str
+    stored: StoredDomain, caa: tuple[str, ...], caa_problem: str, http: PortAnswer, said: str
 ) -> list[DomainFinding]:
     findings: list[DomainFinding] = []
     if caa_problem:
@@ -205,6 +209,10 @@ def _findings_of_way(
                 message=f"CAA records name the authorities that may issue for it: {'; '.join(caa)}.",
             )
         )
+    if http.reached:
+        findings.append(DomainFinding(good=True, message=f"Port {http.port} of it leads to this gateway."))
+    else:
+        findings.append(DomainFinding(good=False, message=http.problem))
     if said:
         findings.append(DomainFinding(good=False, message=f"The authority said: {said}"))
     return findings

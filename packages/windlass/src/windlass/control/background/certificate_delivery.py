@@ -1,0 +1,89 @@
+"""Hands certificates and answers to challenges to the gateway of this server.
+
+Each server compares what its gateway has with what the database says: after a change, and every few seconds,
+since a gateway may have been replaced, and a notification may be lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Final
+
+from windlass.base.errors import Unavailable
+from windlass.base.log import log
+from windlass.base.outage import Outage
+from windlass.control.background.issuing import challenge_id
+from windlass.control.context.context import Context
+from windlass.routers.router import Certificate, Challenge, RouteError
+from windlass.store import CERTIFICATE, CERTIFICATE_KEY, DEAF
+
+_EVERY: Final = 15.0
+"""Seconds between two comparisons without a change."""
+_PAUSE: Final = 1.0
+_log = log("certificates")
+
+
+class CertificateDelivery:
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._changed = asyncio.Event()
+        self._challenges: set[str] = set()
+        """The ids of the challenges that the gateway answers, as far as this server knows."""
+        self._unusable: dict[str, str] = {}
+        """The fingerprints of certificates that the gateway refuses, by domain."""
+        self._outage = Outage(_log, "certificates wait for the gateway", "certificates are handed over again")
+        ctx.store.listen(self._note_nudge, CERTIFICATE.rstrip(":"), DEAF)
+
+    def _note_nudge(self, word: str) -> None:
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Hands certificates over, in an endless loop."""
+        while True:
+            self._changed.clear()
+            try:
+                await self.look()
+                self._outage.end()
+            except (Unavailable, RouteError) as error:
+                self._outage.note(str(error))
+                await asyncio.sleep(_PAUSE)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_EVERY):
+                    await self._changed.wait()
+
+    async def look(self) -> None:
+        """Compares the certificates and challenges of the gateway with those of the database."""
+        await self._hand_over_challenges()
+        wanted = await self._ctx.store.reads.certificates.fingerprints()
+        router = self._ctx.places.local.router
+        present = await router.certificates()
+        for id in present.keys() - wanted.keys():
+            await router.drop_certificate(id)
+        for id, fingerprint in wanted.items():
+            if present.get(id) != fingerprint and self._unusable.get(id) != fingerprint:
+                await self._hand_over(id, fingerprint)
+
+    async def _hand_over(self, id: str, fingerprint: str) -> None:
+        row = await self._ctx.store.reads.certificates.get(id)
+        if row is None:
+            return
+        key = self._ctx.encryption.decrypt(row.sealed, *CERTIFICATE_KEY.owner(id=id))
+        try:
+            await self._ctx.places.local.router.put_certificate(
+                id, Certificate((row.name,), row.chain.encode(), key)
+            )
+        except RouteError as error:
+            if id in await self._ctx.places.local.router.certificates():
+                raise
+            self._unusable[id] = fingerprint
+            _log.warning("the gateway refuses a certificate", extra={"domain": row.name, "why": str(error)})
+
+    async def _hand_over_challenges(self) -> None:
+        router = self._ctx.places.local.router
+        orders = {challenge_id(row.id): row for row in await self._ctx.store.reads.certificates.challenges()}
+        for id in self._challenges - orders.keys():
+            await router.drop_challenge(id)
+        for id, row in orders.items():
+            await router.put_challenge(id, Challenge(row.name, row.path, row.answer.encode()))
+        self._challenges = set(orders)

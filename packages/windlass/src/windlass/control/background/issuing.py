@@ -1,0 +1,381 @@
+"""Gets the certificate of a domain by ACME, and renews it.
+
+An order is a row of the table `acme_order`. Each step reads the order from the authority first and does what
+follows from its state, so that a server that is killed at any point loses nothing: the next one continues.
+The worker's lease permits one server at a time. The old certificate is served until the new one is stored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+from typing import Final
+
+from msgspec.structs import replace
+
+from windlass.base.acme import AcmeClient, AcmeOrder, AcmeRefusal, AcmeUnavailable, Authorization
+from windlass.base.acme.documents import AcmeProblem
+from windlass.base.acme.signing import new_private_key
+from windlass.base.certificates import (
+    BadCertificate,
+    certificate_request,
+    covers,
+    read_certificate,
+    renewal_id,
+)
+from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, stamp
+from windlass.base.log import log
+from windlass.control.context.context import Context
+from windlass.control.deploying.ledger import fence
+from windlass.control.records.acme_accounts import client_of, forget_address
+from windlass.control.records.domains import StoredDomain, change_document, moment_of
+from windlass.families.domain import domain
+from windlass.routers.router import Challenge, RouteError
+from windlass.store import CERTIFICATE_KEY, ORDER_KEY, CertificateRow, Claim, OrderRow, Row, Tx
+
+PATH: Final = "/.well-known/acme-challenge/"
+HTTP_01: Final = "http-01"
+PAUSES: Final = (MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY)
+"""The waits after failures in a row. Authorities allow five failed checks of a name in an hour."""
+AWAY: Final = (MINUTE, 2 * MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR)
+"""The waits while the authority does not answer. It is asked at least once an hour."""
+LONGEST: Final = DAY
+"""The age after which an open order is given up."""
+WEEK: Final = 7 * DAY
+MOST_IN_A_WEEK: Final = 50
+"""How many certificates Let's Encrypt gives for a registered domain in a week."""
+POLL: Final = 2 * SECOND
+LOOK_AT_RENEWAL: Final = 6 * HOUR
+"""How often the authority is asked when to renew a certificate."""
+_STEPS: Final = 6
+"""The most steps of an order in a row; the next ones follow after a pause."""
+_ORIGIN: Final = "ACME"
+_SLACK: Final = HOUR
+"""The shortest time until a certificate is renewed, whatever it says about its life."""
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
+_log = log("certificates")
+
+
+class CertificateOrder:
+    """The order of one domain, during one claim of its work."""
+
+    def __init__(self, ctx: Context, claim: Claim, row: Row, stored: StoredDomain) -> None:
+        self._ctx, self._claim, self._row = ctx, claim, row
+        self._id, self._name = row.id, stored.name
+        self._wait = POLL
+
+    async def advance(self) -> int:
+        """Does what is due for the certificate. Returns when to continue."""
+        ctx, now = self._ctx, self._ctx.clock.now()
+        if problem := self._reason_for_none():
+            await self._note({"certificate_state": "WAITING", "problem": problem})
+            return now + DAY
+        reads = ctx.store.reads
+        certificate, order = await reads.certificates.get(self._id), await reads.certificates.order(self._id)
+        try:
+            if order is None or not order.url:
+                due = await self._due(certificate, order)
+                if due > now:
+                    return due
+                await self._place(certificate, order)
+            for _ in range(_STEPS):
+                if await self._step():
+                    stored = await reads.certificates.get(self._id)
+                    return min(stored.renew if stored else now, now + LOOK_AT_RENEWAL)
+                if self._wait:
+                    break
+            return now + self._wait
+        except AcmeUnavailable as error:
+            return await self._fail(str(error), AWAY, is_final=False)
+        except AcmeRefusal as error:
+            return await self._refused(error)
+
+    def _reason_for_none(self) -> str:
+        """Returns why no certificate can be ordered; empty if one can."""
+        settings = self._ctx.settings
+        if not settings.https_port:
+            return "Ask the operator of Windlass to set https_port: without HTTPS, no certificate is ordered."
+        if not settings.acme_directory:
+            return "Ask the operator of Windlass to set acme_directory: no authority gives certificates here."
+        return ""
+
+    async def _due(self, certificate: CertificateRow | None, order: OrderRow | None) -> int:
+        """Returns when the next order is due."""
+        now = self._ctx.clock.now()
+        failed = order.due if order else 0
+        if certificate is None or certificate.name != self._name:
+            return max(failed, await self._limit())
+        renew = await self._renewal(certificate)
+        if renew > now:
+            await self._note(
+                {
+                    "certificate_state": "LIVE",
+                    "certificate_expires_at": stamp(certificate.expires),
+                    **({"problem": ""} if not order or not order.failures else {}),
+                }
+            )
+            return min(renew, now + LOOK_AT_RENEWAL)
+        return max(renew, failed)
+
+    async def _limit(self) -> int:
+        """Returns when the authority's weekly limit for the registered domain permits another certificate.
+
+        A new name waits before the limit is reached. Renewals are exempt from it.
+        """
+        now = self._ctx.clock.now()
+        registered = ".".join(self._name.split(".")[-2:])
+        count = await self._ctx.store.reads.certificates.count_since(registered, now - WEEK)
+        if count < MOST_IN_A_WEEK:
+            return 0
+        await self._note(
+            {
+                "certificate_state": "WAITING",
+                "problem": f"Wait until tomorrow, or use a certificate for *.{registered} in a proxy: "
+                f"authorities give {MOST_IN_A_WEEK} certificates a week for the names of {registered}, "
+                f"and it got {count}.",
+            }
+        )
+        return now + DAY
+
+    async def _renewal(self, certificate: CertificateRow) -> int:
+        """Returns when to renew a certificate: as the authority says (ARI), or else after two thirds of its
+        life."""
+        try:
+            client = await client_of(self._ctx)
+            info = await client.renewal_info(renewal_id(certificate.chain))
+        except (AcmeUnavailable, AcmeRefusal) as error:
+            _log.info("the authority does not say when to renew", extra={"why": str(error)})
+            return certificate.renew
+        if info is None:
+            return certificate.renew
+        try:
+            start, end = moment_of(info.suggestedWindow.start), moment_of(info.suggestedWindow.end)
+        except ValueError:
+            return certificate.renew
+        if start <= certificate.renew <= end:
+            return certificate.renew
+        chosen = start + secrets.randbelow(max(end - start, 1))
+        await self._ctx.store.write(lambda tx: tx.certificates.renew_at(self._id, chosen))
+        return chosen
+
+    async def _place(self, certificate: CertificateRow | None, former: OrderRow | None) -> None:
+        """Orders a certificate, with a new private key that is stored with the order."""
+        client = await client_of(self._ctx)
+        key = new_private_key()
+        try:
+            order = await client.place_order(self._name, renewal_id(certificate.chain) if certificate else "")
+        except AcmeRefusal as error:
+            if certificate is None or error.is_limit:
+                raise
+            order = await client.place_order(self._name)  # what it renews may be unknown to this authority
+        await self._ctx.point("order placed")
+        sealed = self._ctx.encryption.encrypt(key, *ORDER_KEY.owner(id=self._id))
+        row = OrderRow(
+            id=self._id,
+            org=self._row.org,
+            service=self._row.parent,
+            name=self._name,
+            authority=self._ctx.authority.directory,
+            url=order.url,
+            sealed=sealed,
+            since=self._ctx.clock.now(),
+            failures=former.failures if former else 0,
+            message=former.message if former else "",
+        )
+        await self._store_order(row, {} if certificate else {"certificate_state": "ORDERED"})
+        await self._ctx.point("order stored")
+
+    async def _step(self) -> bool:
+        """Does the next step of the open order. Returns whether the certificate is stored."""
+        row = await self._ctx.store.reads.certificates.order(self._id)
+        if row is None or not row.url:
+            return True
+        now = self._ctx.clock.now()
+        if row.name != self._name or row.authority != self._ctx.authority.directory or not row.sealed:
+            await self._give_up(row, now)  # it was renamed, or the operator chose another authority
+            return False
+        if now - row.since > LONGEST:
+            raise AcmeUnavailable("The authority did not decide about the order within a day.")
+        client = await client_of(self._ctx)
+        order = await client.order(row.url)
+        self._wait = 0
+        match order.status:
+            case "pending":
+                await self._answer_challenges(client, row, order)
+                self._wait = POLL
+            case "ready":
+                key = self._ctx.encryption.decrypt(row.sealed, *ORDER_KEY.owner(id=self._id))
+                await self._ctx.point("order ready")
+                await client.finalize(order, certificate_request(self._name, key))
+                await self._ctx.point("order finalized")
+            case "processing":
+                self._wait = max(POLL, round(order.retry_after * SECOND))
+            case "valid":
+                await self._store_certificate(client, row, order)
+                return True
+            case _:
+                raise AcmeRefusal(await self._reason(client, order))
+        return False
+
+    async def _answer_challenges(self, client: AcmeClient, row: OrderRow, order: AcmeOrder) -> None:
+        """Publishes the answer to the challenge, and then asks the authority to look at it."""
+        for url in order.authorizations:
+            authorization = await client.authorization(url)
+            if authorization.status == "valid":
+                continue
+            if authorization.status != "pending":
+                raise AcmeRefusal(AcmeProblem(detail=_refusal_of(authorization)))
+            challenge = authorization.challenge(HTTP_01)
+            if challenge is None or not _TOKEN.fullmatch(challenge.token):
+                raise AcmeRefusal(AcmeProblem(detail="The authority offers no proof over HTTP (http-01)."))
+            path, answer = f"{PATH}{challenge.token}", client.key.answer_for(challenge.token)
+            is_new = (row.path, row.answer) != (path, answer)
+            if is_new:
+                await self._store_order(replace(row, path=path, answer=answer), {})
+                await self._ctx.point("challenge stored")
+            try:
+                await self._ctx.places.local.router.put_challenge(
+                    challenge_id(self._id), Challenge(self._name, path, answer.encode())
+                )
+            except RouteError as error:
+                raise AcmeUnavailable(f"The gateway cannot answer the authority: {error}") from error
+            if is_new and self._ctx.server:
+                return  # the gateways of other servers learn the answer first
+            if challenge.status == "pending":
+                await client.respond(challenge)
+                await self._ctx.point("challenge answered")
+
+    async def _store_certificate(self, client: AcmeClient, row: OrderRow, order: AcmeOrder) -> None:
+        assert row.sealed is not None
+        chain = await client.chain(order)
+        await self._ctx.point("certificate fetched")
+        key = self._ctx.encryption.decrypt(row.sealed, *ORDER_KEY.owner(id=self._id))
+        try:
+            read = read_certificate(chain, key)
+        except BadCertificate as error:
+            raise AcmeRefusal(AcmeProblem(detail="It sent a certificate that cannot be served.")) from error
+        if not covers(read.names, self._name):
+            raise AcmeRefusal(AcmeProblem(detail="It sent a certificate for another name."))
+        now = self._ctx.clock.now()
+        certificate = CertificateRow(
+            id=self._id,
+            org=row.org,
+            service=row.service,
+            name=self._name,
+            chain=read.chain,
+            sealed=self._ctx.encryption.encrypt(read.key, *CERTIFICATE_KEY.owner(id=self._id)),
+            fingerprint=read.fingerprint,
+            since=now,
+            expires=read.expires,
+            renew=max(now + _SLACK, read.since + (read.expires - read.since) * 2 // 3),
+            origin=_ORIGIN,
+        )
+
+        async def change(tx: Tx) -> None:
+            await fence(tx, self._claim)
+            await tx.certificates.set(certificate)
+            await tx.certificates.set_order(_closed(row, failures=0, message="", due=0))
+            await self._change_document(
+                tx,
+                {
+                    "certificate_state": "LIVE",
+                    "certificate_expires_at": stamp(read.expires),
+                    "problem": "",
+                },
+            )
+
+        await self._ctx.store.write(change)
+        await self._drop_challenge()
+        _log.info("a domain has a certificate", extra={"domain": self._name, "until": stamp(read.expires)})
+        await self._ctx.point("certificate stored")
+
+    async def _reason(self, client: AcmeClient, order: AcmeOrder) -> AcmeProblem:
+        """Returns why an order failed, in the words of the authority."""
+        for url in order.authorizations:
+            authorization = await client.authorization(url)
+            if authorization.refusal:
+                return AcmeProblem(detail=authorization.refusal)
+        return order.error or AcmeProblem(detail=f"The order is {order.status}.")
+
+    async def _refused(self, error: AcmeRefusal) -> int:
+        if error.problem.name == "accountDoesNotExist":
+            await forget_address(self._ctx)
+        retry = round(error.retry_after * SECOND)
+        shortest = max(retry, HOUR) if error.is_limit else retry
+        return await self._fail(str(error), PAUSES, is_final=True, shortest=shortest)
+
+    async def _fail(self, message: str, pauses: tuple[int, ...], *, is_final: bool, shortest: int = 0) -> int:
+        """Records a failure. A final one ends the order; otherwise it is continued after the pause."""
+        ctx, now = self._ctx, self._ctx.clock.now()
+        row = await ctx.store.reads.certificates.order(self._id)
+        failures = row.failures if row else 0
+        due = now + max(pauses[min(failures, len(pauses) - 1)], shortest)
+        _log.warning("a domain gets no certificate yet", extra={"domain": self._name, "why": message})
+        row = row or OrderRow(self._id, self._row.org, self._row.parent, self._name, ctx.authority.directory)
+        row = replace(row, failures=failures + 1, message=message, due=due)
+        certificate = await ctx.store.reads.certificates.get(self._id)
+        is_live = certificate is not None and certificate.expires > now and certificate.name == self._name
+        if is_final:
+            await self._drop_challenge()
+        await self._store_order(
+            _closed(row) if is_final else row,
+            {
+                "certificate_state": "LIVE" if is_live else "FAILED",
+                "problem": f"No certificate yet, the next try is at {stamp(due)}. {message}",
+            },
+        )
+        return due
+
+    async def _give_up(self, row: OrderRow, due: int) -> None:
+        await self._store_order(_closed(row, due=due), {})
+
+    async def _drop_challenge(self) -> None:
+        with contextlib.suppress(RouteError):  # an answer that stays harms nothing
+            await self._ctx.places.local.router.drop_challenge(challenge_id(self._id))
+
+    async def _store_order(self, row: OrderRow, fields: dict[str, object]) -> None:
+        async def change(tx: Tx) -> None:
+            await fence(tx, self._claim)
+            await tx.certificates.set_order(row)
+            await self._change_document(tx, fields)
+
+        await self._ctx.store.write(change)
+
+    async def _note(self, fields: dict[str, object]) -> None:
+        async def change(tx: Tx) -> None:
+            await fence(tx, self._claim)
+            await self._change_document(tx, fields)
+
+        await self._ctx.store.write(change)
+
+    async def _change_document(self, tx: Tx, fields: dict[str, object]) -> None:
+        if (row := await tx.resources.find(domain.name, self._id)) and fields:
+            await change_document(tx, row, fields)
+
+
+def challenge_id(id: str) -> str:
+    """Returns the id under which routers answer the challenge of a domain's order."""
+    return f"acme {id}"
+
+
+def _closed(
+    row: OrderRow, failures: int | None = None, message: str | None = None, due: int | None = None
+) -> OrderRow:
+    """Returns the row without its order. Failures and the last refusal stay unless others are given."""
+    return replace(
+        row,
+        url="",
+        sealed=None,
+        path="",
+        answer="",
+        failures=row.failures if failures is None else failures,
+        message=row.message if message is None else message,
+        due=row.due if due is None else due,
+    )
+
+
+def _refusal_of(authorization: Authorization) -> str:
+    return (
+        authorization.refusal or f"The proof of {authorization.identifier.value} is {authorization.status}."
+    )

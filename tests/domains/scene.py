@@ -1,0 +1,64 @@
+"""A world with its name server and its authority."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from tests.domains.served import add, published
+from tests.fakes.authority import FakeAuthority, fake_authority
+from tests.fakes.name_server import NameServer, name_server
+from tests.world import HandClock, World, make_world
+
+
+class Scene:
+    """A world with its name server and its authority, which looks at challenges at the gateway."""
+
+    def __init__(self, world: World, dns: NameServer, authority: FakeAuthority) -> None:
+        self.world, self.dns, self.authority = world, dns, authority
+        authority.look = self.visit
+
+    def visit(self, host: str, path: str) -> bytes | None:
+        return next(
+            (
+                challenge.answer
+                for challenge in self.world.router.challenges.values()
+                if (challenge.host, challenge.path) == (host, path)
+            ),
+            None,
+        )
+
+    async def proved(self, **fields: Any) -> tuple[str, str]:
+        """A proved domain that is to have a certificate: the application and the domain."""
+        app = await published(self.world)
+        document = await add(self.world, app, generate_certificate=True, **fields)
+        self.dns.set(document["domain"], ("CNAME", document["validation_domain"]))
+        self.world.clock.turn(60)
+        return app, document["id"]
+
+    async def pass_time(self, seconds: float, step: float = 2) -> None:
+        for _ in range(round(seconds / step)):
+            await self.world.settle()
+            self.world.clock.turn(step)
+        await self.world.settle()
+
+    async def held(self) -> dict[str, Any]:
+        """The certificates of the gateway."""
+        await self.world.installation.certificates.look()
+        return dict(self.world.router.held_certificates)
+
+
+@contextlib.asynccontextmanager
+async def scene(database_url: str = "", **settings: Any) -> AsyncIterator[Scene]:
+    clock = settings.pop("clock", None) or HandClock()
+    async with name_server() as dns, fake_authority(clock.now) as authority:
+        dns.set("*.apps.example.com", ("A", "203.0.113.10"))
+        given = {
+            "dns_servers": (dns.address,),
+            "public_domain": "apps.example.com",
+            "acme_directory": f"{authority.url}/directory",
+            "https_port": 443,
+        } | settings
+        async with make_world(database_url, clock=clock, **given) as world:
+            yield Scene(world, dns, authority)

@@ -1,0 +1,207 @@
+"""A proved domain gets a certificate by ACME, and a new one before it ends."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from tests.domains.scene import scene
+from tests.domains.served import SHOP, add, published, read
+from tests.world import HandClock
+from windlass.base.certificates import read_certificate
+
+HOUR, DAY = 3600, 86_400
+
+
+@pytest.fixture
+async def there(database_url):
+    async with scene(database_url) as there:
+        yield there
+
+
+async def test_a_proved_domain_gets_a_certificate_that_the_gateway_serves(there):
+    app, id = await there.proved()
+    await there.pass_time(10)
+    document = await read(there.world, app, id)
+    assert (document["certificate_state"], document["problem"]) == ("LIVE", "")
+    held = (await there.held())[id]
+    own = read_certificate(held.chain.decode(), held.key)
+    assert own.names == held.names == (SHOP,)
+    assert document["certificate_expires_at"].startswith("2026-12")
+    assert there.world.router.challenges == {}
+
+
+async def test_an_unproved_domain_orders_nothing(there):
+    app = await published(there.world)
+    document = await add(there.world, app, generate_certificate=True)
+    await there.pass_time(300, 30)
+    assert not there.authority.asked
+    assert (await read(there.world, app, document["id"]))["certificate_state"] == "WAITING"
+
+
+async def test_keys_are_sealed_in_the_database(there):
+    _, id = await there.proved()
+    await there.pass_time(10)
+    reads = there.world.installation.ctx.store.reads
+    row = await reads.certificates.get(id)
+    account = await reads.facts.get("acme_accounts")
+    assert row
+    assert account
+    for stored in (row.sealed, account, row.chain.encode()):
+        assert b"PRIVATE KEY" not in stored
+    held = (await there.held())[id]
+    assert b"PRIVATE KEY" in held.key
+
+
+async def test_refused_nonces_and_slow_orders_only_cost_time(there):
+    there.authority.bad_nonces, there.authority.slow = 3, 3
+    app, id = await there.proved()
+    await there.pass_time(40)
+    assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
+
+
+async def test_a_refusal_is_told_in_the_words_of_the_authority_and_tried_again_later(there):
+    there.authority.refusal = "CAA record for shop.example.com prevents issuance"
+    app, id = await there.proved()
+    await there.pass_time(10)
+    document = await read(there.world, app, id)
+    assert document["certificate_state"] == "FAILED"
+    assert there.authority.refusal in document["problem"]
+    orders = len(there.authority.orders)
+    await there.pass_time(40)
+    assert len(there.authority.orders) == orders == 1
+    there.authority.refusal = ""
+    await there.pass_time(120)
+    assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
+
+
+async def test_failures_in_a_row_are_tried_more_and_more_rarely(there):
+    there.authority.refusal = "no valid address"
+    await there.proved()
+    await there.pass_time(DAY, 600)
+    assert 4 <= len(there.authority.orders) <= 6
+
+
+async def test_a_limit_of_the_authority_is_waited_for(there):
+    there.authority.limit = 3 * HOUR
+    app, id = await there.proved()
+    await there.pass_time(2 * HOUR, 60)
+    asked = there.authority.asked["new-order"]
+    document = await read(there.world, app, id)
+    assert (asked, document["certificate_state"]) == (1, "FAILED")
+    assert "too many certificates" in document["problem"]
+    there.authority.limit = 0
+    await there.pass_time(2 * HOUR, 60)
+    assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
+
+
+async def test_the_weekly_limit_is_told_before_it_is_reached(there, monkeypatch):
+    monkeypatch.setattr("windlass.control.background.issuing.MOST_IN_A_WEEK", 1)
+    await there.proved()
+    await there.pass_time(10)
+    app, id = await there.proved(name="other.example.com")
+    await there.pass_time(10)
+    document = await read(there.world, app, id)
+    assert "1 certificates a week for the names of example.com" in document["problem"]
+    assert there.authority.asked["new-order"] == 1
+
+
+async def test_an_authority_that_was_away_for_a_week_is_asked_within_the_hour(there):
+    there.authority.is_away = True
+    app, id = await there.proved()
+    await there.pass_time(7 * DAY, HOUR)
+    assert (await read(there.world, app, id))["certificate_state"] == "FAILED"
+    there.authority.is_away = False
+    await there.pass_time(HOUR, 60)
+    await there.pass_time(20)
+    assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
+
+
+async def test_a_certificate_is_renewed_after_two_thirds_of_its_life(there):
+    _, id = await there.proved()
+    await there.pass_time(10)
+    first = (await there.held())[id].chain
+    await there.pass_time(59 * DAY, 6 * HOUR)
+    assert (await there.held())[id].chain == first
+    await there.pass_time(2 * DAY, HOUR)
+    await there.pass_time(20)
+    assert (await there.held())[id].chain != first
+
+
+async def test_a_certificate_is_renewed_when_the_authority_asks_for_it(there):
+    there.authority.window = ("2026-12-01T00:00:00Z", "2026-12-02T00:00:00Z")
+    _, id = await there.proved()
+    await there.pass_time(10)
+    first = (await there.held())[id].chain
+    there.authority.window = ("2026-09-20T00:00:00Z", "2026-09-21T00:00:00+00:00")
+    await there.pass_time(DAY, HOUR)
+    await there.pass_time(20)
+    assert (await there.held())[id].chain != first
+    assert len(there.authority.replaced) >= 1
+
+
+async def test_the_old_certificate_is_served_while_its_renewal_fails(there):
+    app, id = await there.proved()
+    await there.pass_time(10)
+    first = (await there.held())[id].chain
+    there.authority.refusal = "no valid address"
+    await there.pass_time(70 * DAY, 6 * HOUR)
+    document = await read(there.world, app, id)
+    assert (await there.held())[id].chain == first
+    assert document["certificate_state"] == "LIVE"
+    assert "no valid address" in document["problem"]
+
+
+async def test_a_deleted_domain_and_a_deleted_service_leave_no_certificate(there):
+    app, id = await there.proved()
+    other, _ = await there.proved(name="www.example.com")
+    await there.pass_time(10)
+    assert len(await there.held()) == 2
+    assert (await there.world.delete(f"/application/{app}/customDomain/{id}")).status == 204
+    assert len(await there.held()) == 1
+    assert (await there.world.delete(f"/application/{other}")).status in {202, 204}
+    await there.pass_time(10)
+    assert await there.held() == {}
+
+
+async def test_a_domain_without_generated_certificate_orders_none(there):
+    app = await published(there.world)
+    document = await add(there.world, app)
+    there.dns.set(SHOP, ("CNAME", document["validation_domain"]))
+    await there.pass_time(300, 30)
+    assert (await read(there.world, app, document["id"]))["state"] == "PROVED"
+    assert not there.authority.asked
+
+
+async def test_without_a_port_for_https_nothing_is_ordered_and_the_reason_told(database_url):
+    async with scene(database_url, https_port=0) as there:
+        app, id = await there.proved()
+        await there.pass_time(10)
+        assert "https_port" in (await read(there.world, app, id))["problem"]
+        assert not there.authority.asked
+
+
+async def test_an_account_that_the_authority_has_forgotten_is_opened_again(there):
+    await there.proved()
+    await there.pass_time(10)
+    (key,) = [each["key"] for each in there.authority.accounts.values()]
+    there.authority.accounts.clear()
+    app, id = await there.proved(name="www.example.com")
+    await there.pass_time(120)
+    assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
+    assert [each["key"] for each in there.authority.accounts.values()] == [key]
+
+
+def test_the_clock_of_the_world_is_before_these_windows():
+    noon = datetime.datetime.fromtimestamp(HandClock().now() / 1000, datetime.UTC)
+    assert (noon.year, noon.month) == (2026, 9)
+
+
+async def test_the_address_of_a_service_has_https_once_its_certificate_is_live(there):
+    app, _ = await there.proved()
+    await there.world.settle()
+    path = f"/application/{app}/link"
+    assert (await there.world.get(path))["results"][0]["url"] == f"http://{SHOP}:8081"
+    await there.pass_time(10)
+    assert (await there.world.get(path))["results"][0]["url"] == f"https://{SHOP}"
