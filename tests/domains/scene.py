@@ -54,7 +54,7 @@ async def scene(database_url: str = "", **settings: Any) -> AsyncIterator[Scene]
     clock = settings.pop("clock", None) or HandClock()
     async with name_server() as dns, fake_authority(clock.now) as authority:
         dns.set("*.apps.example.com", ("A", "203.0.113.10"))
-        given = {
+        given: dict[str, Any] = {
             "dns_servers": (dns.address,),
             "public_domain": "apps.example.com",
             "acme_directory": f"{authority.url}/directory",

@@ -81,6 +81,7 @@ class FakeAuthority:
                 headers=headers,
             )
         answer.headers.update(self._with_nonce())
+        assert isinstance(answer, web.Response)
         return answer
 
     def _with_nonce(self) -> dict[str, str]:

@@ -33,8 +33,9 @@ _DOMAINS: Final = (
     "`windlass domain create --application NAME --domain shop.example.com` adds a domain, and "
     "`windlass domain check` says what is missing. docs/domains.md tells the whole story."
 )
-_NO_CERTIFICATES: Final = (
-    "Windlass gets no certificates yet: put a proxy with HTTPS in front of it, as docs/operations.md shows."
+_CERTIFICATES: Final = (
+    "A domain with --generate-certificate gets one once it is proved, where https_port is set: "
+    "`windlass domain check` says what is missing. docs/domains.md tells the whole story."
 )
 _NO_BACKUPS: Final = (
     "Windlass makes no backups of databases yet: `windlass database client NAME` and `windlass database "
@@ -45,10 +46,10 @@ _CLIENT: Final = "`windlass database client NAME` opens the client of a database
 _ANSWERS: Final[Mapping[str, str]] = {
     "domains": _DOMAINS,
     "custom-domain": _DOMAINS,
-    "certs": _NO_CERTIFICATES,
-    "certificates": _NO_CERTIFICATES,
-    "ssl": _NO_CERTIFICATES,
-    "tls": _NO_CERTIFICATES,
+    "certs": _CERTIFICATES,
+    "certificates": _CERTIFICATES,
+    "ssl": _CERTIFICATES,
+    "tls": _CERTIFICATES,
     "backups": _NO_BACKUPS,
     "dump": _NO_BACKUPS,
     "psql": _CLIENT,
@@ -90,7 +91,7 @@ _OF_COLON: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (re.compile(r"(pg|postgres|mysql|redis|mongo|db):(backups?|dump|capture|restore).*"), _NO_BACKUPS),
     (re.compile(r"(pg|postgres|mysql|redis|mongo|db):.*"), _CLIENT),
     (re.compile(r"domains?:.*"), _DOMAINS),
-    (re.compile(r"certs?:.*"), _NO_CERTIFICATES),
+    (re.compile(r"certs?:.*"), _CERTIFICATES),
     (re.compile(r"releases:rollback|rollback:.*"), "`windlass rollback` goes back to an earlier version."),
     (re.compile(r"releases:.*"), "`windlass releases` lists the versions of a service."),
     (re.compile(r"ps:scale"), "`windlass scale NAME=COUNT` sets the number of instances."),
