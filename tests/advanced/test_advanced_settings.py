@@ -97,6 +97,7 @@ async def test_the_default_of_the_grace_period_is_the_servers_setting(world: Wor
         ({"deployment.grace": 1}, "deployment.grace: is not a field here"),
         ({GRACE: "30"}, f"{GRACE}: must be an integer, not a string"),
         ({GRACE: -1}, f"{GRACE}: must be at least 0"),
+        ({GRACE: 3601}, f"{GRACE}: must be at most 3600"),
         ({GRACE: None}, f"{GRACE}: must be an integer, not null"),
         ({STRATEGY: "Restart"}, f"{STRATEGY}: must be one of Recreate, RollingUpdate"),
         (
@@ -109,7 +110,7 @@ async def test_the_default_of_the_grace_period_is_the_servers_setting(world: Wor
             '{"X-Frame-Options": "DENY"}',
         ),
     ],
-    ids=["unknown", "type", "range", "null", "choice", "network", "headers"],
+    ids=["unknown", "type", "range", "longest", "null", "choice", "network", "headers"],
 )
 async def test_unknown_keys_and_wrong_values_are_refused_by_name(
     world: World, body: dict[str, Any], message: str

@@ -121,6 +121,8 @@ class FakeEngine(RolloutEngine):
         """The commands beside instances, in order."""
         self.crash: BaseException | None = None
         """If set, starting raises what no engine should."""
+        self.leaving: dict[str, asyncio.Event] = {}
+        """What the instances of a service wait for before they end."""
         self.gate: asyncio.Event | None = None
         """If set, starting waits for it."""
         self._notice: Notice = lambda service: None
@@ -261,6 +263,8 @@ class FakeEngine(RolloutEngine):
         grace: float = 10.0,
     ) -> None:
         self._answer()
+        if held := self.leaving.get(service):
+            await held.wait()
         for key, one in [*self.instances.items()]:
             other = generation is not None and one.generation != generation
             if one.service == service and not other and (indexes is None or one.index in indexes):

@@ -14,6 +14,7 @@ from tests.running.deployments import PORT, deploy, deployed, deployments
 from tests.world import REPOSITORY, World, make_world
 from windlass.control.background.worker import WorkQueue
 from windlass.control.deploying import reconcile, release
+from windlass.engines.rollout import engine as rollout
 from windlass.store.tables import work
 
 SLOTS = 2
@@ -245,6 +246,41 @@ async def test_if_never_ready_releases_kept_their_slot_a_stop_would_wait(monkeyp
         monkeypatch.setattr(release, "waiting", ContextVar("deaf", default=nullcontext))
         async with never_ready(world, begun=SLOTS + 1):
             assert await ends(world, other, "stop") == "QUEUED"
+
+
+async def stop_beside_programs_that_do_not_end(world: World) -> str:
+    """Stops a service while more organizations than there are slots wait until their programs end. Returns
+    how far it comes."""
+    apps = []
+    for _ in range(SLOTS + 3):
+        org, token = await world.organization()
+        apps.append((await application_of(world, org, token), token))
+        assert (await world.post(f"/application/{apps[-1][0]}/deploy", token=token)).status == 202
+    await world.settle()
+    (own, token), *stubborn = apps
+    held = asyncio.Event()
+    world.engine.leaving = {app: held for app, _ in stubborn}
+    working = asyncio.create_task(world.installation.worker.run())
+    for app, of_another in stubborn:
+        assert await ends(world, app, "stop", of_another) != "SUCCEEDED"
+    found = await ends(world, own, "stop", token)
+    held.set()
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    await world.settle()
+    return found
+
+
+async def test_programs_that_do_not_end_do_not_delay_other_organizations(database_url: str):
+    """The owner of a service chooses how long its programs may take to end."""
+    async with make_world(database_url, parallel_deployments=SLOTS) as world:
+        assert await stop_beside_programs_that_do_not_end(world) == "SUCCEEDED"
+
+
+async def test_if_ending_programs_kept_their_slot_another_organization_would_wait(monkeypatch):
+    monkeypatch.setattr(rollout, "waiting", ContextVar("deaf", default=nullcontext))
+    async with make_world(parallel_deployments=SLOTS) as world:
+        assert await stop_beside_programs_that_do_not_end(world) == "QUEUED"
 
 
 async def test_first_deployments_that_never_become_ready_do_not_delay_builds_of_others(database_url: str):

@@ -37,6 +37,8 @@ from windlass.process.supervisor import Supervisors
 _log = log("engines.process")
 T = TypeVar("T")
 
+_LONGEST_LEAVE: Final = 10.0
+"""Seconds for which a server that stops waits for instances that have been asked to end."""
 _AGAIN: Final = 1.0
 """Seconds between two attempts to record an event of an instance."""
 _PARENT_AHEAD: Final = 1.0
@@ -65,6 +67,8 @@ class Instances:
         self._changes: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closing = False
+        self._graces: dict[InstanceKey, asyncio.Event] = {}
+        """Instances that have been asked to end. An event ends the grace period."""
 
     def open(self, notice: Notice) -> None:
         """Prepares the engine for work. Can be called again after `close`."""
@@ -137,8 +141,12 @@ class Instances:
         self._closing = True
         for key in self.supervisors.keys:
             self.supervisors.let_go(key)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_LONGEST_LEAVE)
         while self._tasks:
-            await asyncio.wait(self._tasks)
+            for key in self._graces:
+                self._end_grace(key)
+            await asyncio.wait(self._tasks, timeout=_AGAIN)
         for key in self.supervisors.keys:
             self.supervisors.let_go(key)
         await self._starter.close()
@@ -160,7 +168,7 @@ class Instances:
                     continue
                 if record is not None and record.deployment != workload.deployment:
                     # A database restored from a backup assigns the same generation numbers again.
-                    await self._killer.ask(home, record, workload.grace)
+                    await self._ask(key, home, record, workload.grace)
                     await self._erase(key, record)
                     continue
                 if once or (record and record.once):
@@ -333,7 +341,7 @@ class Instances:
             record = self._records.read(key)
             if record is not None:
                 record = self._records.write(key, structs.replace(record, removing=True))
-                await self._killer.ask(home, record, grace)
+                await self._ask(key, home, record, grace)
             await self._erase(key, record)
         self.notice(key.service)
 
@@ -344,7 +352,7 @@ class Instances:
             if home is None or record is None:
                 return
             self.supervisors.let_go(key)
-            await self._killer.ask(home, record, grace)
+            await self._ask(key, home, record, grace)
             await self._killer.end(home, record.process, record)
             for port in record.ports.values():
                 self._claims.release(port, key)
@@ -354,9 +362,30 @@ class Instances:
             self._output.drop(home)
         self.notice(key.service)
 
+    async def _ask(self, key: InstanceKey, home: Path, record: Record, grace: float) -> None:
+        """Asks the processes of an instance to end, and waits. The grace period, which the owner of the
+        service chooses, ends early if the instance has to end for the sake of others, or the server stops."""
+        over = self._graces[key] = asyncio.Event()
+        asking = asyncio.create_task(self._killer.ask(home, record, grace))
+        ending = asyncio.create_task(over.wait())
+        try:
+            await asyncio.wait((asking, ending), return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                asking.result()
+        finally:
+            del self._graces[key]
+            asking.cancel()
+            ending.cancel()
+            await asyncio.gather(asking, ending, return_exceptions=True)
+
+    def _end_grace(self, key: InstanceKey) -> None:
+        if over := self._graces.get(key):
+            over.set()
+
     async def end_for(self, key: InstanceKey, seen: Process, verdict: str) -> None:
         """Ends the program of an instance, which is restarted afterwards. `verdict` is the readable
         reason."""
+        self._end_grace(key)
         async with self._records.held(key) as home:
             record = self._records.read(key)
             if home is not None and record is not None and record.process == seen:
@@ -369,6 +398,7 @@ class Instances:
 
         This works on a full disk, because nothing is written before files are erased.
         """
+        self._end_grace(key)
         async with self._records.held(key) as home:
             record = self._records.read(key)
             if home is None or record is None or record.process != seen:

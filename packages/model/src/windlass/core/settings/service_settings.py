@@ -10,6 +10,7 @@ from windlass.core.declare.fields import Line, Text
 from windlass.core.settings.setting import AdvancedSetting, Effect, settings_of_kind
 
 _Seconds = Annotated[int, Meta(ge=0, le=86_400)]
+_Grace = Annotated[int, Meta(ge=0, le=3600)]
 _FromOne = Annotated[int, Meta(ge=1, le=86_400)]
 _Percent = Annotated[int, Meta(ge=0, le=100)]
 _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -40,9 +41,9 @@ TABLE: Final = (
         "Whether a deployment checks that the custom domains lead here",
     ),
     _row(
-        "deployment.termination_grace_period_seconds", _ALL, _Count, 10,
+        "deployment.termination_grace_period_seconds", _ALL, _Grace, 10,
         "Seconds between the signal to stop and the end by force",
-        Effect.DEPLOYMENT, unit="seconds", operator="stop_seconds",
+        Effect.DEPLOYMENT, unit="seconds", operator="stop_seconds", note="At most an hour",
     ),
     _row(
         "deployment.affinity.node.required", _ALL, _Map, {},

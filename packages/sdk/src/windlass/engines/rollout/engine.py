@@ -8,6 +8,7 @@ remaining methods of `Engine`.
 from __future__ import annotations
 
 from windlass.base.clock import Clock, SystemClock
+from windlass.base.slot_waits import waiting
 from windlass.engines.engine import (
     Engine,
     Leave,
@@ -69,9 +70,10 @@ class RolloutEngine(Engine, Copies):
         with self._monitor.unready(surplus, "it is about to end"):
             await leave(surplus)
             indexes = [copy.index for copy in surplus]
-            await self.end(
-                workload.service, generation=workload.generation, indexes=indexes, grace=workload.grace
-            )
+            with waiting.get()():
+                await self.end(
+                    workload.service, generation=workload.generation, indexes=indexes, grace=workload.grace
+                )
         return Observation(tuple(copy for copy in seen.instances if copy not in surplus))
 
     async def wait_until_ready(self, workload: Workload, count: int, note: Note = ignore_note) -> None:
@@ -83,7 +85,9 @@ class RolloutEngine(Engine, Copies):
 
     async def remove(self, service: str, *, generation: int | None = None, grace: float = 10.0) -> None:
         self._monitor.forget(service, generation)
-        await self.end(service, generation=generation, grace=grace)
+        # The owner of a service chooses its grace period. It holds no slot of other organizations.
+        with waiting.get()():
+            await self.end(service, generation=generation, grace=grace)
 
     def forget(self, service: str) -> None:
         """Stops the probes of a service that is being deleted."""

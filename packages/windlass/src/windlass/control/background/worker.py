@@ -16,6 +16,7 @@ from windlass.base.clock import MINUTE, SECOND
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.outage import Outage
+from windlass.base.slot_waits import waiting
 from windlass.base.turn_budget import TurnBudget
 from windlass.builders.builder import BuilderUnavailable
 from windlass.control.background import housekeeping
@@ -25,7 +26,6 @@ from windlass.control.background.push_work import pass_on_pushes
 from windlass.control.background.resealing import RESEAL, reseal_as_work
 from windlass.control.background.timetables import start_due_runs
 from windlass.control.context.context import Context
-from windlass.control.context.slot_waits import waiting
 from windlass.control.deploying.job_runs import execute_run
 from windlass.control.deploying.ledger import LostClaim
 from windlass.control.deploying.reconcile import reconcile
@@ -246,6 +246,9 @@ class Worker:
 
     @contextmanager
     def _note_wait(self, queue: WorkQueue, task: asyncio.Task[None]) -> Iterator[None]:
+        if task in queue.waiting:
+            yield
+            return
         queue.waiting.add(task)
         self._wake.set()
         try:

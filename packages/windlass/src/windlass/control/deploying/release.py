@@ -14,8 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.base.segments import line_filter
+from windlass.base.slot_waits import waiting
 from windlass.control.context.context import Context
-from windlass.control.context.slot_waits import waiting
+from windlass.control.context.place import Place
 from windlass.control.deploying.restored_database import examine
 from windlass.control.deploying.retry_later import Note, wait_while_unavailable
 from windlass.control.deploying.routes import all_endpoints, refresh, reserve
@@ -23,7 +24,7 @@ from windlass.control.deploying.sites import put_in_place
 from windlass.control.records.served_names import known_as
 from windlass.engines.engine import EngineError, ListensElsewhere, NotReady
 from windlass.engines.workload import Instance, Workload
-from windlass.routers.router import RouteError
+from windlass.routers.router import Endpoint, RouteError
 
 T = TypeVar("T")
 
@@ -87,7 +88,7 @@ async def apply(ctx: Context, workload: Workload, count: int, check: Check) -> N
         nonlocal left
         left = True
         await refresh(ctx, workload.service)
-        await place.router.drain(all_endpoints(workload, surplus), workload.grace)
+        await drain(place, all_endpoints(workload, surplus), workload.grace)
         await ctx.point("about to remove what is too many")
         await check()
 
@@ -128,9 +129,15 @@ async def retire_others(
     if not others:
         return
     await ctx.point("about to drain")
-    await place.router.drain(all_endpoints(new, others), new.grace)
+    await drain(place, all_endpoints(new, others), new.grace)
     await ctx.point("drained")
     await _end(ctx, new.service, others, new.grace, check)
+
+
+async def drain(place: Place, endpoints: Sequence[Endpoint], grace: float) -> None:
+    """Waits until requests in progress have finished, for the grace period at most."""
+    with waiting.get()():
+        await place.router.drain(endpoints, grace)
 
 
 async def end_up_to(ctx: Context, service: str, newest: int, grace: float) -> None:

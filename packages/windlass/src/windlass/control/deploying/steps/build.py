@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from windlass.base.slot_waits import waiting
 from windlass.builders.builder import BuildError
-from windlass.control.context.slot_waits import waiting
 from windlass.control.deploying.freezing import build_input_of, freeze_to_start
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.retry_later import wait_while_unavailable

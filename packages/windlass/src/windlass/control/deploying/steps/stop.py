@@ -8,7 +8,7 @@ from __future__ import annotations
 from windlass.base.clock import SECOND
 from windlass.builders.builder import BuildError
 from windlass.control.deploying.ledger import Ledger
-from windlass.control.deploying.release import end_up_to
+from windlass.control.deploying.release import drain, end_up_to
 from windlass.control.deploying.retry_later import run_when_available
 from windlass.control.deploying.routes import all_endpoints, give_up_public_ports, refresh
 from windlass.control.deploying.steps.job_commands import run_end_command
@@ -65,7 +65,7 @@ async def end_all(ledger: Ledger) -> None:
     if workload:
         await ctx.point("routed away")
         seen = await ledger.place.engine.observe(service.id)
-        await ledger.place.router.drain(all_endpoints(workload, seen.instances), workload.grace)
+        await drain(ledger.place, all_endpoints(workload, seen.instances), workload.grace)
         await ctx.point("drained to stop")
     grace = workload.grace if workload else ctx.settings.stop_seconds
     await end_up_to(ctx, service.id, ledger.deployment.number, grace)

@@ -1,4 +1,5 @@
-"""Marks background work that only waits, such as a build for its turn or a deployment for healthy programs.
+"""Marks background work that only waits, such as a build for its turn, or a deployment until programs are
+healthy or have ended.
 
 The worker reads the marks: worker slots of waiting work do not count against other organizations and
 environments.
@@ -14,4 +15,4 @@ from typing import Final
 waiting: Final[ContextVar[Callable[[], AbstractContextManager[None]]]] = ContextVar(
     "waiting", default=nullcontext
 )
-"""Returns a context manager that marks a block of the current work as waiting. Blocks are not nested."""
+"""Returns a context manager that marks a block of the current work as waiting. Blocks may be nested."""
