@@ -14,7 +14,7 @@ from windlass.base.log import log
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.context.places import LAST_REQUESTS
-from windlass.control.deploying.route_rules import public_rules
+from windlass.control.deploying.route_rules import PublicRules, public_rules
 from windlass.control.deploying.sites import find_folder, served_folder
 from windlass.control.records.domains import domain_names, plain_name, port_of_domains
 from windlass.control.records.links import host_of, last_workload, url_of_name
@@ -320,7 +320,7 @@ async def _routes(
         endpoints = endpoints_of(port, instances)
         if port is of_domains:
             routes += [
-                _domain_route(ctx, place, workload, port, names, held, endpoints)
+                _domain_route(ctx, place, workload, port, names, held, endpoints, public)
                 for held in domain_names(names)
             ]
         if by_name(port):
@@ -357,6 +357,7 @@ def _domain_route(
     names: Sequence[NameRow],
     held: NameRow,
     endpoints: tuple[Endpoint, ...],
+    public: PublicRules,
 ) -> Route:
     """Returns the route of a domain of the user, which has a reservation of its own."""
     own = row_of(port, names)
@@ -371,6 +372,8 @@ def _domain_route(
         path=port.path,
         rewrite=port.rewrite,
         endpoints=endpoints,
+        rules=public.rules,
+        redirect=public.redirect,
         elsewhere=served_elsewhere(ctx, place, own, port.path) if own else None,
     )
 
