@@ -86,6 +86,30 @@ def test_the_search_of_settings_opens_the_matching_field(
     expect(page.locator(".rail-page")).to_contain_text("No setting has these words")
 
 
+def test_advanced_settings_are_found_changed_and_set_to_their_defaults(
+    server: Server, new_page: NewPage, repository: Repository
+) -> None:
+    app = server.application(server.environment(project="Advanced"), repository, "advanced")
+    page = new_page(f"/application/{app}/settings")
+    page.get_by_label("Search settings").fill("body size")
+    page.get_by_role("button", name="Proxy body size").click()
+    page.locator(".save-bar").get_by_text("Nothing is changed yet").wait_for()
+    body = page.locator("[data-field='network.ingress.proxy_body_size_mb'] input")
+    expect(body).to_have_attribute("placeholder", "0")
+    body.fill("8")
+    expect(page.locator(".save-bar")).to_contain_text("Takes effect at once")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#notices")).to_contain_text("Saved")
+    assert server.call("GET", f"/application/{app}")["advanced_settings"] == {
+        "network.ingress.proxy_body_size_mb": 8
+    }
+    assert page.locator("[data-field='security.service_account_name']").count() == 0
+    page.locator("[data-field='network.ingress.proxy_body_size_mb'] input").fill("")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#notices .notice")).to_have_count(2)
+    assert "advanced_settings" not in server.call("GET", f"/application/{app}")
+
+
 def test_a_health_check_is_tried_on_the_running_instances_before_it_is_saved(
     server: Server, new_page: NewPage, repository: Repository
 ) -> None:

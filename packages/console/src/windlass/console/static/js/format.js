@@ -84,6 +84,7 @@ export const amountOf = {
 /** `last_deployment_date` as "Last deployment date". */
 export function title(name) {
   if (words.fields[name]) return words.fields[name];
+  if (name.includes(".")) return name.split(".").map(title).join(" › ");
   const text = name.replace(/([a-z])([A-Z])/g, "$1 $2").replace(/[_-]/g, " ").toLowerCase().trim();
   const shown = text.replace(/\b(url|id|cpu|gpu|api|http|tcp|udp|ip)\b/g, (word) => word.toUpperCase()).replace(/\bids\b/, "IDs");
   return shown.charAt(0).toUpperCase() + shown.slice(1);

@@ -179,7 +179,7 @@ export const words = {
   },
   settings: {
     about: "Nothing is changed yet.", effectNow: "Takes effect at once.", effectNext: "Takes effect at the next deployment.", saveAndDeploy: "Save and deploy", saved: "Saved.", nothingChanged: "Nothing was changed.",
-    changed: (count) => `${plural(count, "change")}:`, discard: "Discard", search: "Search settings", results: "Found", nothingFound: "No setting has these words.", named: "Name", whatRuns: "What runs",
+    changed: (count) => `${plural(count, "change")}:`, discard: "Discard", search: "Search settings", results: "Found", nothingFound: "No setting has these words.", named: "Name", whatRuns: "What runs", advanced: "Advanced settings", advancedAbout: "Those that act here. An empty field has its default; the manual lists all.",
     sections: { general: "General", schedule: "Schedule", module: "Module and variables", build: "Build", start: "Start", ports: "Ports", probes: "Health checks", storage: "Storage", other: "Advanced", declaration: "As code", danger: "Delete" },
     declaration: "The whole service as code", declarationAbout: "As it can be sent to the API, or with the command line.", danger: "Delete this service",
     size: { title: "Size of an instance", about: "The most that one instance may use. A program that needs more memory is restarted.", cpu: "CPU", cpus: "CPUs", memory: "Memory", unit: "Unit of the memory", own: "Custom", ownAbout: "set both" },

@@ -1,5 +1,6 @@
 // The settings of a service: a rail of sections with a search, one section at a time, and one bar that saves what was changed.
 
+import { api } from "../../api.js";
 import { fill, h, own, prose } from "../../dom.js";
 import { hold } from "../../edits.js";
 import { isIdle } from "../../forms.js";
@@ -10,6 +11,7 @@ import { save as saveEdited } from "../../saving.js";
 import { asCommand, asRequest } from "../../equivalents.js";
 import { SECTIONS, sectionOf } from "../../sections.js";
 import { deploy, remove, willOf } from "../../services.js";
+import { advancedPart } from "../../settings/advanced.js";
 import { partsOf } from "../../settings/parts.js";
 import { words } from "../../words.js";
 
@@ -22,7 +24,7 @@ export async function load(state, place) {
   const content = { service, tag, wanted: "", sections: sectionsOf(state) };
   content.section = content.sections.find(({ name }) => name === place.query.get("section"))?.name || "general";
   content.bar = h("div", { class: "save-bar", role: "status" });
-  hold({ node: content.bar, changes: () => changesOf(content) });
+  hold({ node: content.bar, changes: () => ({ ...changesOf(content), ...pendingOf(content) }) });
   return content;
 }
 
@@ -91,26 +93,29 @@ function sectionsOf({ document, path, service }) {
   const known = new Set([...SECTIONS.flatMap(([, , names]) => names), ...SILENT]);
   const others = Object.keys(schema.properties).filter((name) => !known.has(name));
   const isUsed = (name) => schema.properties[name] && !isIdle(document.resolve(schema.properties[name])) && !isIdle(document.resolve(shown[name] || {}));
+  const advanced = advancedPart({ document, service, path });
   return [...SECTIONS, ["other", "ellipsis", others]]
-    .map(([name, sign, fields]) => ({ name, sign, parts: partsOf({ document, schema, service, path }, fields.filter(isUsed)) }))
+    .map(([name, sign, fields]) => ({ name, sign, parts: partsOf({ document, schema, service, path }, fields.filter(isUsed)).concat(name === "other" && advanced ? [advanced] : []) }))
     .filter(({ parts }) => parts.length);
 }
 
 const partsIn = ({ sections }) => sections.flatMap(({ parts }) => parts);
+const advancedOf = (content) => partsIn(content).find((part) => part.pending);
+const pendingOf = (content) => advancedOf(content)?.pending() || {};
 const changesOf = (content) => Object.assign({}, ...partsIn(content).map((part) => part.changes()));
 
 function showBar(state, place) {
   const { content, path } = state;
   let names;
   try {
-    names = Object.keys(changesOf(content));
+    names = [...Object.keys(changesOf(content)), ...Object.keys(pendingOf(content))];
   } catch {
     names = [""]; // What is filled in cannot be read yet.
   }
   const key = names.join();
   if (content.shownBar === key && content.bar.firstChild) return;
   content.shownBar = key;
-  const isNow = names.every((name) => AT_ONCE.includes(name));
+  const isNow = names.every((name) => AT_ONCE.includes(name) || (name.includes(".") && advancedOf(content).isNow(name)));
   content.bar.classList.toggle("pending", names.length > 0);
   fill(content.bar,
     h("p", {}, names.length ? [h("strong", {}, text.changed(names.length)), " ", h("span", { class: "muted" }, names.filter(Boolean).map(title).join(", "), ". ", isNow ? text.effectNow : text.effectNext)] : h("span", { class: "muted" }, text.about)),
@@ -127,10 +132,16 @@ function discard(state, place) {
 
 async function save(state, place, thenDeploy) {
   const { content, path } = state;
-  const changes = changesOf(content);
-  if (!Object.keys(changes).length) return thenDeploy ? deploy(place, path) : say(text.nothingChanged);
+  const changes = changesOf(content), pending = pendingOf(content);
+  const has = (some) => Object.keys(some).length > 0;
+  if (!has(changes) && !has(pending)) return thenDeploy ? deploy(place, path) : say(text.nothingChanged);
   try {
-    const answer = await saveEdited(path, changes, content.tag, content.service);
+    if (has(pending)) {
+      await advancedOf(content).save(content.tag);
+      const now = await api.tagged(path);
+      Object.assign(content, { service: now.data, tag: now.tag });
+    }
+    const answer = has(changes) ? await saveEdited(path, changes, content.tag, content.service) : { data: content.service, tag: content.tag };
     if (!answer) return;
     Object.assign(content, { service: answer.data, tag: answer.tag });
   } catch (error) {
