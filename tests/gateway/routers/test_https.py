@@ -29,6 +29,7 @@ from tests.gateway.routers.town import SHOP, Heard, Town, make_town, reply, requ
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.builtin.https_port import TlsContexts
 from windlass.routers.router import Challenge, Listen, RouteError
+from windlass.routers.rules import RouteRules
 
 
 @pytest.fixture
@@ -359,6 +360,22 @@ async def test_static_sites_are_served_by_https(town: Town, tmp_path) -> None:
             said = await caller.ask(request())
             assert (said.body, said.fields["strict-transport-security"]) == (b"hello", "max-age=60")
         assert (await caller.ask(request("/large.bin"))).body == b"x" * 3_000_000
+
+
+async def test_a_password_is_asked_for_by_https_only(town: Town) -> None:
+    """By HTTP, the redirect comes first: others on the way could read the password."""
+    rules = RouteRules(needs_login=True, headers=(("X-Own", "1"),), answer_seconds=30)
+    await town.shop(await town.instance(), rules=rules, hsts=60)
+    assert (await town.ask(request())).status == 308
+    said = await ask_securely(https_port(town), request())
+    assert said.status == 401
+    rules = RouteRules(headers=(("X-Own", "1"),), answer_seconds=30)
+    await town.shop(await town.instance(), rules=rules, hsts=60)
+    async with secure_caller(https_port(town)) as caller:
+        for _ in range(2):
+            said = await caller.ask(request())
+            assert (said.body, said.fields["x-own"]) == (b"one", "1")
+            assert said.fields["strict-transport-security"] == "max-age=60"
 
 
 # The port
