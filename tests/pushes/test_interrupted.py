@@ -193,6 +193,22 @@ async def test_a_server_killed_during_a_build_moves_the_branch_after_its_next_st
 
 
 @pytest.mark.slow
+async def test_a_server_that_stops_says_that_the_push_goes_on_later():
+    async with pushed_place() as there:
+        async with server(there) as (windlass, process):
+            app = await make_application(windlass, await make_environment(windlass), **SLOW)
+            url, folder = with_token(app["push_url"]), web_folder(there.beside / "web")
+            with folder.begin_push(url) as client:
+                await is_building(windlass, app["id"])
+                process.send_signal(signal.SIGTERM)
+                said, _ = await asyncio.to_thread(client.communicate)
+            assert b"Windlass stops here" in said, said
+        async with server(there) as (windlass, process):
+            assert (await ended_deployment(windlass, app["id"]))["status"] == "SUCCEEDED"
+            assert folder.git("rev-parse", "HEAD") in await ask(folder.path, "ls-remote", url)
+
+
+@pytest.mark.slow
 async def test_a_server_killed_while_it_receives_has_stored_nothing():
     async with pushed_place() as there:
         async with server(there) as (windlass, process):
@@ -218,6 +234,7 @@ async def test_a_server_killed_while_it_receives_has_stored_nothing():
             connection.close()
         async with server(there) as (windlass, process):
             url, folder = with_token(app["push_url"]), web_folder(there.beside / "web")
+            assert [*incoming.iterdir()] == []
             assert await ask(folder.path, "ls-remote", url) == ""
             assert await deployments(windlass, app["id"]) == []
             assert (await folder.push(url)).code == 0

@@ -175,6 +175,7 @@ class Installation:
         await note_api_port(ctx)
         await update_push_addresses(ctx)
         await ctx.git.sweep()
+        await ctx.pushed.clear()
         missed = partial(self.instance_check.note, ctx.places.local.id)
         await ctx.places.local.engine.start(self.note_change, ctx.logs.take, missed)
         if ctx.places.adopts:  # some engines report their identity only after they were started

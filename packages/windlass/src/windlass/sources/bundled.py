@@ -78,9 +78,8 @@ class BundledRepositories:
     async def _find(self, source: GitSource) -> tuple[Git, GitSource]:
         if source.pushed and self._pushed is not None:
             if not self._pushed.exists(source.pushed):
-                raise GitError(
-                    f"Push a commit first, with `git push {source.url}`: nothing was pushed here yet."
-                )
+                push = f"git push {source.url} {source.branch or 'HEAD'}"
+                raise GitError(f"Push a commit first, with `{push}`: nothing was pushed here yet.")
             url = f"file://{quote(str(self._pushed.path(source.pushed)))}"
             return self._local, replace(source, url=url, token=None, pushed="")
         if source.url != demo.URL:

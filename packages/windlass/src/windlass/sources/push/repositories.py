@@ -234,6 +234,16 @@ class PushedRepositories:
                     if left.stat().st_mtime < before:
                         shutil.rmtree(left) if left.is_dir() else left.unlink()
 
+    async def clear(self) -> None:
+        """Removes packs that a killed server was receiving. One that another server receives stays readable
+        for it, because the file is open."""
+        await subprocesses.in_thread(self._clear)
+
+    def _clear(self) -> None:
+        for left in self._folder.glob(f"*/{_INCOMING}/*"):
+            with suppress(OSError):
+                left.unlink()
+
     def applications(self) -> list[str]:
         with suppress(FileNotFoundError):
             return [path.name for path in self._folder.iterdir() if is_id(path.name)]
