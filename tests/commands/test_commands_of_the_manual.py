@@ -12,7 +12,8 @@ import pytest
 from tests.test_manual import PAGES
 from windlass.cli.main import main
 
-COMMAND = re.compile(r"(?:\S+ )*?(?:\S*/)?windlass (?P<words>[a-z].*)")
+# `git push windlass main` names a remote.
+COMMAND = re.compile(r"(?!git )(?:\S+ )*?(?:\S*/)?windlass (?P<words>[a-z].*)")
 ENDS = {"|", ">", "<", "&&", "&", "||", ";"}
 
 

@@ -158,7 +158,8 @@ async def test_a_package_of_a_workspace_is_uploaded_with_it(windlass, workspace,
     made = await windlass.done("init", "-y")
     assert made["project"] == workspace.name.replace("_", "-")[:63].strip("-")
     shown = await windlass.done("application", "get", made["id"])
-    assert (shown["source"], shown["root_path"]) == ("UPLOAD", "/apps/api")
+    source = shown["git_repository"]
+    assert (source["url"], source["root_path"]) == ("windlass://push", "/apps/api")
     ended = await meanwhile(windlass, "up", "--text")
     assert (ended.code, ended.out.startswith("api is live")) == (0, True), ended
     (built,) = windlass.world.builder.built
