@@ -24,6 +24,7 @@ INSTALLED_BY: Final = {
     "npm": "apt-get install npm",
     "openssl": "apt-get install openssl",
     "pasta": "apt-get install passt",
+    "pebble": "bash .ci/pebble",
     "php": "apt-get install php-cli",
     "promtool": "bash .ci/promtool",
     "ssh": "apt-get install openssh-client",

@@ -1,0 +1,151 @@
+"""A certificate of a real authority at a real gateway: Pebble, with which Let's Encrypt tests clients."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import ssl
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.certificates import authority, write_pair
+from tests.domains.served import SHOP, add, published, read
+from tests.fakes.name_server import name_server
+from tests.free_ports import free_port
+from tests.gateway.gateway_town import make_gateway_town
+from tests.needs import needs
+from tests.world import HandClock, make_world
+from windlass.base.http_out import HttpSender
+
+pytestmark = [needs("pebble"), pytest.mark.slow]
+
+TRIES = 150
+
+
+class Pebble:
+    def __init__(self, folder: Path, http_port: int, dns: str) -> None:
+        self.own = authority(folder / "pebble-authority")
+        self._folder, self._dns = folder, dns
+        self.port, self.management = free_port(), free_port()
+        certificate, key = write_pair(self.own, "pebble", "127.0.0.1")
+        self._config = {
+            "pebble": {
+                "listenAddress": f"127.0.0.1:{self.port}",
+                "managementListenAddress": f"127.0.0.1:{self.management}",
+                "certificate": str(certificate),
+                "privateKey": str(key),
+                "httpPort": http_port,
+                "tlsPort": free_port(),
+                "ocspResponderURL": "",
+                "externalAccountBindingRequired": False,
+                "retryAfter": {"authz": 1, "order": 1},
+                "keyAlgorithm": "ecdsa",
+            }
+        }
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        file = self._folder / "pebble.json"
+        file.write_text(json.dumps(self._config))
+        log = (self._folder / "pebble.log").open("wb")
+        process = await asyncio.create_subprocess_exec(
+            "pebble", "-config", str(file), "-dnsserver", self._dns, "-strict",
+            stdout=log, stderr=log,
+            env={**os.environ, "PEBBLE_VA_NOSLEEP": "1", "PEBBLE_WFE_NONCEREJECT": "30"},
+        )  # fmt: skip
+        try:
+            await self._answers()
+            yield
+        finally:
+            process.kill()
+            await process.wait()
+            log.close()
+
+    async def _answers(self) -> None:
+        for _ in range(TRIES):
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                writer.close()
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError((self._folder / "pebble.log").read_text())
+
+    async def root(self) -> str:
+        """Returns the certificate that signs what it issues."""
+        context = ssl.create_default_context(cafile=str(self.own.file))
+        sender = HttpSender(("127.0.0.0/8",), trust=context)
+        answer = await sender.send("GET", f"https://127.0.0.1:{self.management}/roots/0")
+        await sender.close()
+        return answer.body.decode()
+
+
+async def visit(port: int, root: str) -> dict[str, Any]:
+    """Returns the certificate that a visitor gets, once it was verified."""
+    context = ssl.create_default_context(cadata=root)
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=SHOP)
+    found = writer.get_extra_info("peercert")
+    writer.close()
+    return dict(found)
+
+
+async def redirect(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET /page HTTP/1.1\r\nHost: {SHOP}\r\nConnection: close\r\n\r\n".encode())
+    answer = await reader.read(4096)
+    writer.close()
+    return answer
+
+
+async def test_a_real_authority_issues_and_renews_what_a_real_gateway_serves(tmp_path):
+    https = free_port()
+    async with make_gateway_town(tmp_path, https) as town, name_server() as dns:
+        pebble = Pebble(tmp_path, town.router.port, dns.address)
+        dns.set("*.apps.example.com", ("A", "127.0.0.1"))
+        async with (
+            pebble.running(),
+            make_world(
+                router=town.router,
+                clock=HandClock(round(time.time() * 1000)),
+                dns_servers=(dns.address,),
+                public_domain="apps.example.com",
+                acme_directory=f"https://127.0.0.1:{pebble.port}/dir",
+                acme_ca_file=str(pebble.own.file),
+                acme_email="ops@example.com",
+                https_port=https,
+            ) as world,
+        ):
+            app = await published(world)
+            document = await add(world, app, generate_certificate=True)
+            dns.set(SHOP, ("CNAME", document["validation_domain"]))
+            world.clock.turn(60)
+
+            async def live(before: str = "") -> Any:
+                for _ in range(TRIES):
+                    await world.settle()
+                    world.clock.turn(2)
+                    now = await read(world, app, document["id"])
+                    row = await world.installation.ctx.store.reads.certificates.get(document["id"])
+                    if row and row.fingerprint != before:
+                        assert now["certificate_state"] == "LIVE"
+                        return row
+                    await asyncio.sleep(0.1)
+                raise AssertionError((now, (tmp_path / "pebble.log").read_text()[-3000:]))
+
+            first = await live()
+            await world.installation.certificates.look()
+            world.installation.routes.note([app])
+            await world.installation.routes.catch_up(10)
+            root = await pebble.root()
+            assert (await visit(https, root))["subjectAltName"] == (("DNS", SHOP),)
+            assert (await redirect(town.router.port)).startswith(b"HTTP/1.1 308 ")
+            world.clock.ms = first.renew + 1
+            renewed = await live(first.fingerprint)
+            await world.installation.certificates.look()
+            assert (await visit(https, root))["subjectAltName"] == (("DNS", SHOP),)
+            assert (await town.router.certificates())[document["id"]] == renewed.fingerprint
