@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -110,7 +110,7 @@ async def test_a_real_authority_issues_and_renews_what_a_real_gateway_serves(tmp
         async with (
             pebble.running(),
             make_world(
-                router=town.router,
+                router=cast(Any, town.router),
                 clock=HandClock(round(time.time() * 1000)),
                 dns_servers=(dns.address,),
                 public_domain="apps.example.com",
