@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tests.docker.watched import wanted
 from tests.world import World, make_world
 from windlass.docker.create import container
+from windlass.engines.workload import Instance
 
 
 @pytest.fixture
@@ -79,3 +81,25 @@ def test_a_container_with_a_read_only_root_keeps_temporary_folders() -> None:
     ]
     assert (made[0]["ReadonlyRootfs"], {*made[0]["Tmpfs"]}) == (True, {"/tmp", "/run", "/var/tmp"})
     assert "ReadonlyRootfs" not in made[1]
+
+
+@pytest.mark.parametrize("code", [0, 1])
+async def test_a_command_runs_in_instances_before_they_are_stopped(world: World, code: int) -> None:
+    executed: list[tuple[int, tuple[str, ...], int]] = []
+
+    async def execute(instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
+        left = sum(other.generation == instance.generation for other in world.engine.instances.values())
+        executed.append((instance.generation, tuple(command), left))
+        return code, "no such file"
+
+    path = await deployed(world, {"deployment.lifecycle.pre_stop_exec_command": ["sh", "-c", "sleep 1"]})
+    world.engine.execute = execute  # type: ignore[method-assign]
+    await world.post(f"{path}/deploy")
+    await world.settle()
+    assert executed == [(1, ("sh", "-c", "sleep 1"), 1)]
+    await world.post(f"{path}/stop")
+    await world.settle()
+    assert [generation for generation, _, _ in executed] == [1, 2]
+    assert await world.state(path) == "STOPPED"
+    log = (await world.get(f"{path}/log"))["results"]
+    assert any("The command before the stop" in line["message"] for line in log) is bool(code)

@@ -64,7 +64,9 @@ TABLE: Final = (
     ),
     _row(
         "deployment.lifecycle.pre_stop_exec_command", "A", _Command, [],
-        "Command that runs in each instance before it gets the signal to stop",
+        "Command that runs in each instance before it gets the signal to stop, within the same time",
+        Effect.AT_ONCE,
+        note="Where a deployment or a stop ends the instance; not where it is restarted after a failed check",
     ),
     _row(
         "deployment.update_strategy.type", _PROGRAMS, Literal["RollingUpdate", "Recreate"],

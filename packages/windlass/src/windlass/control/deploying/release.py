@@ -17,6 +17,7 @@ from windlass.base.segments import line_filter
 from windlass.base.slot_waits import waiting
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
+from windlass.control.deploying.before_stop import run_before_stop
 from windlass.control.deploying.restored_database import examine
 from windlass.control.deploying.retry_later import Note, wait_while_unavailable
 from windlass.control.deploying.routes import all_endpoints, refresh, reserve
@@ -159,7 +160,9 @@ async def _end(
     for generation in sorted({instance.generation for instance in instances}):
         await ctx.point("about to retire")
         await check()
-        await place.engine.remove(service, generation=generation, grace=grace)
+        ending = [instance for instance in instances if instance.generation == generation]
+        left = await run_before_stop(ctx, service, ending, grace)
+        await place.engine.remove(service, generation=generation, grace=left)
         await ctx.point("retired")
 
 
