@@ -19,6 +19,7 @@ from tests.pushes.pushing import (
     deployments,
     make_application,
     make_environment,
+    run,
     web_folder,
     with_token,
 )
@@ -233,3 +234,18 @@ async def test_only_applications_can_have_their_own_repository(scene: Scene):
         {"name": "job", "source": source, "schedule": {"on_start": {}}},
     )
     assert (answer.status, "only an application" in answer.text) == (400, True), answer
+
+
+async def test_more_pushes_and_fetches_at_once_than_a_few_have_to_wait(
+    scene: Scene, app: Any, folder: Folder, monkeypatch: pytest.MonkeyPatch
+):
+    url = with_token(app["push_url"])
+    assert (await folder.push(url)).code == 0
+    monkeypatch.setattr("windlass.api.git_requests._MOST_SENDING", 0)
+    folder.commit("second")
+    ended = await folder.push(url)
+    assert (ended.code, "push again in a moment" in ended.text) == (1, True), ended
+    cloned = await to_thread(run, scene.place.beside, "clone", url, "cloned", check=False)
+    assert (cloned.returncode, "503" in cloned.stderr) == (128, True), cloned
+    monkeypatch.undo()
+    assert (await folder.push(url)).code == 0

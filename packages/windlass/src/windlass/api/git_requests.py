@@ -20,7 +20,7 @@ from windlass.api.callers import Callers
 from windlass.api.quota import StreamQuota
 from windlass.api.requests import LONG_BODY, Receive, Request
 from windlass.api.wrong_paths import not_allowed, nothing_at
-from windlass.base.errors import Failure, Forbidden, Invalid, Missing, TooLarge
+from windlass.base.errors import Failure, Forbidden, Invalid, Missing, TooLarge, Unavailable
 from windlass.base.log import log
 from windlass.base.subprocesses import in_thread
 from windlass.control.context.call import Call, Origin
@@ -60,7 +60,7 @@ _PROTOCOL: Final = re.compile(r"[a-z0-9=:.-]{1,100}")
 _MOST_ASKED: Final = 16 * 1024 * 1024
 """The number of bytes in the request of a client that fetches: it lists the commits that it has."""
 _MOST_SENDING: Final = 4
-"""The number of pushes of one application that may send objects at the same time."""
+"""The number of pushes of one application that may send objects at the same time, and of its fetches."""
 _log = log("pushes")
 _BATCH: Final = 1024 * 1024
 _STOPS: Final = (
@@ -133,6 +133,8 @@ class GitRequests:
             start = b"" if "version=2" in protocol else packet(f"# service={_FETCH}\n".encode()) + FLUSH
             return HttpAnswer(200, start + body, (), _content_type(kind))
         with ExitStack() as held:
+            if reason := self._enter(f"{_FETCH} {row.id}", held):
+                raise Unavailable(f"Fetch again in a moment: {reason}", {"retry-after": "5"})
             asked = held.enter_context(self._ctx.pushed.spool(row.id))
             size = 0
             async for piece in _body(request, receive):
@@ -160,7 +162,9 @@ class GitRequests:
             return HttpAnswer(200, FLUSH, (), kind)
         with ExitStack() as held:
             push = await judge_push(self._ctx, call, row, head)
-            if reason := self._enter(row.id, held) or await self._store(push, reader.rest, pieces, held):
+            if busy := self._enter(f"{_PUSH} {row.id}", held):
+                busy = f"push again in a moment: {busy}"
+            if reason := busy or await self._store(push, reader.rest, pieces, held):
                 return HttpAnswer(200, _refused(push, reason), (), kind)
             place = self._quota.take(row.org, call.actor.subject)
             run = PushRun(self._ctx, push, held.pop_all())
@@ -174,19 +178,19 @@ class GitRequests:
         if not task.cancelled() and (error := task.exception()):
             _log.error("a push failed", exc_info=error)
 
-    def _enter(self, application: str, held: ExitStack) -> str:
-        """Counts a push of an application until its objects are stored. Returns why it has to wait; empty if
-        it need not."""
-        if self._sending[application] >= _MOST_SENDING:
-            return f"push again in a moment: {_MOST_SENDING} other pushes are being received"
-        self._sending[application] += 1
-        held.callback(self._leave, application)
+    def _enter(self, kind: str, held: ExitStack) -> str:
+        """Counts a push of an application until its objects are stored, or a fetch until it is answered.
+        Returns why it has to wait; empty if it need not."""
+        if self._sending[kind] >= _MOST_SENDING:
+            return f"{_MOST_SENDING} others of this application are under way"
+        self._sending[kind] += 1
+        held.callback(self._leave, kind)
         return ""
 
-    def _leave(self, application: str) -> None:
-        self._sending[application] -= 1
-        if not self._sending[application]:
-            del self._sending[application]
+    def _leave(self, kind: str) -> None:
+        self._sending[kind] -= 1
+        if not self._sending[kind]:
+            del self._sending[kind]
 
     async def _store(
         self, push: IncomingPush, first: bytes, pieces: AsyncGenerator[bytes, None], held: ExitStack
