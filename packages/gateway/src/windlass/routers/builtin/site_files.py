@@ -19,7 +19,9 @@ V = TypeVar("V")
 
 SMALL: Final = 64 * 1024
 """Maximum size in bytes of a file that is cached in memory."""
-PIECE: Final = 256 * 1024
+PIECE: Final = 192 * 1024
+"""Size in bytes of a piece of a larger file. Larger pieces would be mapped from the kernel each time; see
+`gateway/starting.py`."""
 _MOST_SMALL: Final = 32 * 1024 * 1024
 _MOST_INDEXES: Final = 64 * 1024 * 1024
 _MOST_OPEN: Final = 128
