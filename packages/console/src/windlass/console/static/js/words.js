@@ -187,6 +187,12 @@ export const words = {
     source: {
       title: "Source", git: "Git repository", push: "Pushed here", pushHelp: "What `git push` sends to the address on the overview is built: windlass://push.", upload: "Uploaded folder", uploadHelp: "What `windlass up` uploads is built.", url: "Repository", branch: "Branch", root: "Folder", token: "Git token",
       automatic: "Deploy on every push", automaticHelp: "Each new commit of the branch is deployed.", paths: "Only for changes in", pathsHelp: "One path on each line; a push that changes none of them is not deployed.",
+      webhook: {
+        title: "Push webhook", reading: "Reading the state of the webhook…", unknown: "Its state cannot be read now.", setUp: "Set up", byHand: "Enter by hand", url: "Address", secret: "Secret",
+        states: { ACTIVE: "The git server sends pushes", NOT_CONFIGURED: "Not set up", MISCONFIGURED: "Set up wrongly", UNABLE_TO_VERIFY: "Cannot be verified" },
+        abouts: { NOT_CONFIGURED: "New commits are found by looking, once a minute. With a webhook, a push is deployed at once.", MISCONFIGURED: "It is switched off, sends no pushes, or has a former address. Set it up again.", UNABLE_TO_VERIFY: "Windlass asks the git server with the git token of the service, or waits for a first delivery." },
+        enter: "Enter both at the git server, with the content type application/json and pushes as the only event. The secret is shown once.", replaces: "The webhook of this repository gets a new secret, and the former one ends for all services of the repository.", recent: "Recent pushes", none: "No push has come yet.",
+      },
     },
     database: { title: "Server", versionHelp: "A newer version of the same server reads the data of an older one only if its makers say so.", isPublic: "Reachable from outside", isPublicHelp: "On a port of the machine, with its password. Otherwise only services of its environment reach it." },
     health: {
@@ -217,7 +223,7 @@ export const words = {
       job: "Runs a command and ends: at set times, when its environment starts or stops, or when you ask for it.", terraform: "Plans and applies a module of a repository, and keeps its state.",
     },
     noEnvironment: "A service lives in an environment of a project. There is none yet.", firstEnvironment: "production", madeWithIt: "There is no environment yet: this one is made with the service.", makeEnvironment: "Make a project with an environment", firstProject: "First project",
-    url: "Repository", urlHelp: "Such as https://github.com/acme/shop.git or git@github.com:acme/shop.git. A private one needs a token of its host: Organization, Git tokens.", urlMissing: "Paste the address of a repository.", branch: "Branch", defaultBranch: "its default branch", root: "Folder", gitToken: "Token for a private one", look: "Look at it", lookAgain: "Look again",
+    url: "Repository", urlSearch: "Type a part of its name to choose one that a git token sees, or enter its address.", urlHelp: "Such as https://github.com/acme/shop.git or git@github.com:acme/shop.git. A private one needs a token of its host: Organization, Git tokens.", urlMissing: "Paste the address of a repository.", branch: "Branch", defaultBranch: "its default branch", root: "Folder", gitToken: "Token for a private one", look: "Look at it", lookAgain: "Look again",
     found: (what) => `Found: ${what}`, foundNothing: "Nothing was recognised: say below how it is built and started.", foundBelow: "No application in this folder", candidates: "There are applications in other folders. Choose one:",
     settings: { install: "Install command", build: "Build command", start: "Start command", release: "Release command", static_folder: "Static folder", language_version: "Language version", port: "Public port", process: "Process" },
     noCommand: "none", noPort: "none: it answers no requests", variables: "Variables", variablesHelp: "Optional: lines of KEY=value.", createOnly: "Create only", create: "Create and deploy", further: "Further settings",

@@ -7,6 +7,7 @@ import { reference } from "../references.js";
 import { inOrganization } from "../rights.js";
 import { words } from "../words.js";
 import { differs, segments } from "./part.js";
+import { pushWebhook } from "./push_webhook.js";
 
 const text = words.settings.source;
 const PUSHED = "windlass://push";
@@ -46,7 +47,9 @@ export function edit({ document, service }) {
     pushHelp, address,
     h("div", { class: "line" }, field(text.branch, branch, "", { name: "branch" }), branches, field(text.root, root, "", { name: "root_path" }), secret));
   const ofFolder = h("div", {}, h("p", { class: "muted" }, text.uploadHelp), field(text.root, folder, "", { name: "root_path" }));
-  const push = h("div", {}, field(text.automatic, automatic, text.automaticHelp, { isSwitch: true, name: "auto_deploy" }), watch);
+  const hasWebhook = before === "GIT" && repository.url && document.at("GET", "/service/{service_id}/gitWebhookStatus");
+  const webhook = hasWebhook && pushWebhook(service.id);
+  const push = h("div", {}, field(text.automatic, automatic, text.automaticHelp, { isSwitch: true, name: "auto_deploy" }), watch, webhook);
   const show = () => {
     [ofGit.hidden, push.hidden, ofFolder.hidden] = [source === "UPLOAD", source !== "GIT", source !== "UPLOAD"];
     [pushHelp.hidden, address.hidden] = [source !== "PUSH", source === "PUSH"];
