@@ -15,6 +15,8 @@ from windlass.core.settings.setting import AdvancedSetting, Effect
 
 PAGE = Path(__file__).parents[2] / "docs/advanced-settings.md"
 KINDS = {"A": "application", "C": "container", "J": "job", "H": "Helm chart", "T": "Terraform"}
+ABSENT = "H"
+"""Kinds that Windlass does not run."""
 TIMES = {
     Effect.AT_ONCE: "at once",
     Effect.BUILD: "with the next build",
@@ -40,7 +42,8 @@ the service has the same settings. The service itself shows the keys that were c
 `advanced_settings`.
 
 A setting that acts *with the next deployment* makes the service `OUT_OF_DATE` until it is deployed. One that
-acts *with the next build* changes nothing of what runs.
+acts *with the next build* changes nothing of what runs. Windlass runs no Helm charts: their keys and defaults
+are answered at `/defaultHelmAdvancedSettings` only.
 
 ## Settings that act
 
@@ -80,7 +83,7 @@ def _table(rows: Iterable[AdvancedSetting], times: dict[Effect, str] | None = No
     yield from _row("Key", "Default", "Of", *(["Acts"] if times else []), "Meaning")
     yield from _row(*["---"] * (5 if times else 4))
     for row in rows:
-        kinds = ", ".join(KINDS[letter] for letter in row.of)
+        kinds = ", ".join(KINDS[letter] for letter in row.of if not (times and letter in ABSENT))
         when = [times[row.effect]] if times else []
         yield from _row(f"`{row.name}`", default_of(row), kinds, *when, meaning_of(row))
 

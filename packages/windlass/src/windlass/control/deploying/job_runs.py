@@ -46,7 +46,7 @@ T = TypeVar("T")
 _LOOK: Final = 5.0
 """Seconds after which a wait polls for cancellation, in case a notification was lost."""
 _GRACE: Final = 10.0
-"""The grace period in seconds of a run that is ended early."""
+"""The grace period in seconds of a run whose version is gone, and of one that has ended."""
 _WITH_OUTPUT: Final = frozenset({RunEvent.ON_START, RunEvent.ON_STOP})
 """Events whose runs may set variables. A deleted job has no variables, so deletions are missing here."""
 GONE: Final = "Deploy the job again: the version that this run would start is gone"
@@ -230,8 +230,10 @@ async def _cancel(tx: Tx, run: RunRow, details: RunDetails) -> RunDetails:
 
 async def _end_early(task: RunTask, details: RunDetails) -> None:
     """Ends a run that was cancelled or exceeded its time limit."""
+    version = await workload_of(task.ctx, task.run.deployment)
+    grace = version.grace if version else _GRACE
     try:
-        await task.place.engine.remove(task.run.job, generation=task.run.generation, grace=_GRACE)
+        await task.place.engine.remove(task.run.job, generation=task.run.generation, grace=grace)
     except EngineUnavailable as error:
         raise RetryLater(PAUSE, str(error)) from error
     await task.ctx.point("run ended early")
