@@ -100,3 +100,16 @@ async def test_domains_of_a_container_are_as_those_of_an_application(world):
     assert made.status == 201
     listed = await world.get(f"/container/{container}/customDomain")
     assert [each["domain"] for each in listed["results"]] == [SHOP]
+
+
+async def test_a_domain_is_found_by_its_name_below_its_service(world):
+    environment = await world.environment()
+    app = await world.application(environment, name="web")
+    other = await world.application(environment, name="api")
+    document = await add(world, app)
+    await add(world, other)
+    for path in (SHOP, f"web/{SHOP}", f"{app}/{SHOP}"):
+        found = await world.get(f"/resource?family=domain&below=application&path={path}")
+        ids = [each["id"] for each in found["results"]]
+        assert document["id"] in ids
+        assert len(ids) == (2 if path == SHOP else 1)

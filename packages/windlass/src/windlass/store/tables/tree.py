@@ -20,14 +20,16 @@ SELECT {columns(Row, "resource")}
 FROM above JOIN resource ON resource.id = above.id ORDER BY above.depth"""
 # Up to three levels above a resource. An empty text matches any name. Missing levels have a null id.
 ON_PATH: Final = """
-SELECT a.id, b.id, c.id, d.id FROM resource AS a
+SELECT a.id, b.id, c.id, d.id, e.id FROM resource AS a
 LEFT JOIN resource AS b ON b.id = a.parent
 LEFT JOIN resource AS c ON c.id = b.parent
 LEFT JOIN resource AS d ON d.id = c.parent
+LEFT JOIN resource AS e ON e.id = d.parent
 WHERE a.org = $1 AND a.family = $2
     AND ($3 = '' OR a.id = $3 OR a.name = $3)
     AND ($4 = '' OR b.id = $4 OR b.name = $4)
     AND ($5 = '' OR c.id = $5 OR c.name = $5)
+    AND ($6 = '' OR d.id = $6 OR d.name = $6)
 ORDER BY a.created, a.id"""
 SERVICES: Final = """
 SELECT service.id, service.family, environment.id, project.id FROM resource AS service
@@ -96,7 +98,7 @@ class ResourceTree(Table):
 
         `path`: the resource itself first, then its parents. An empty text matches any resource.
         """
-        keys = (*path, "", "")[:3]
+        keys = (*path, "", "", "")[:4]
         rows = await self._session.all(ON_PATH, org, family, *keys)
         return [[id for id in row if id is not None] for row in rows]
 
