@@ -10,7 +10,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -260,14 +261,19 @@ async def test_a_push_may_have_more_chunks_than_a_request_of_the_api(scene: Scen
     app = await make_application(scene.windlass, scene.environment)
     head = packet(b"%b %b refs/heads/main\0report-status" % (b"0" * 40, b"1" * 40)) + FLUSH
     pieces = [head, *[b"x"] * 5000]
-    status, report = await asyncio.to_thread(post_chunks, app["push_url"] + "/git-receive-pack", pieces)
+    incoming = scene.windlass.installation.ctx.pushed.path(app["id"]) / "incoming"
+    url = app["push_url"] + "/git-receive-pack"
+    status, report = await asyncio.to_thread(post_chunks, url, pieces, lambda: any(incoming.glob("*")))
     assert (status, b"unpack " in report) == (200, True), report
     path = f"{scene.windlass.url}/application/{app['id']}/deploy"
     status, _ = await asyncio.to_thread(post_chunks, path, [b" "] * 5000)
     assert status == 400, "the negative control"
 
 
-def post_chunks(url: str, pieces: list[bytes]) -> tuple[int, bytes]:
+def post_chunks(
+    url: str, pieces: list[bytes], is_allowed: Callable[[], bool] = lambda: True
+) -> tuple[int, bytes]:
+    """`is_allowed`: whether the server has found that this caller may send so much, after the first piece."""
     parts = urlsplit(url)
     with contextlib.closing(
         http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
@@ -283,6 +289,8 @@ def post_chunks(url: str, pieces: list[bytes]) -> tuple[int, bytes]:
         with contextlib.suppress(OSError):
             for piece in pieces:
                 connection.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+                while not is_allowed():
+                    time.sleep(0.01)
             connection.send(b"0\r\n\r\n")
         answer = connection.getresponse()
         return answer.status, answer.read()
