@@ -248,7 +248,7 @@ async def test_if_never_ready_releases_kept_their_slot_a_stop_would_wait(monkeyp
             assert await ends(world, other, "stop") == "QUEUED"
 
 
-async def stop_beside_programs_that_do_not_end(world: World) -> str:
+async def stop_beside_programs_that_do_not_end(world: World, *, by_command: bool = False) -> str:
     """Stops a service while more organizations than there are slots wait until their programs end. Returns
     how far it comes."""
     apps = []
@@ -259,7 +259,18 @@ async def stop_beside_programs_that_do_not_end(world: World) -> str:
     await world.settle()
     (own, token), *stubborn = apps
     held = asyncio.Event()
-    world.engine.leaving = {app: held for app, _ in stubborn}
+    if by_command:
+        for app, of_another in stubborn:
+            command = {"deployment.lifecycle.pre_stop_exec_command": ["sleep", "1000"]}
+            await world.put(f"/application/{app}/advancedSettings", command, token=of_another)
+
+        async def execute(*_: object) -> tuple[int, str]:
+            await held.wait()
+            return 0, ""
+
+        world.engine.execute = execute  # type: ignore[assignment, method-assign]
+    else:
+        world.engine.leaving = {app: held for app, _ in stubborn}
     working = asyncio.create_task(world.installation.worker.run())
     for app, of_another in stubborn:
         assert await ends(world, app, "stop", of_another) != "SUCCEEDED"
@@ -271,14 +282,16 @@ async def stop_beside_programs_that_do_not_end(world: World) -> str:
     return found
 
 
-async def test_programs_that_do_not_end_do_not_delay_other_organizations(database_url: str):
-    """The owner of a service chooses how long its programs may take to end."""
+@pytest.mark.parametrize("by_command", [True, False])
+async def test_programs_that_do_not_end_do_not_delay_other_organizations(database_url: str, by_command: bool):
+    """The owner of a service chooses how long its programs, and its command before the stop, may take."""
     async with make_world(database_url, parallel_deployments=SLOTS) as world:
-        assert await stop_beside_programs_that_do_not_end(world) == "SUCCEEDED"
+        assert await stop_beside_programs_that_do_not_end(world, by_command=by_command) == "SUCCEEDED"
 
 
 async def test_if_ending_programs_kept_their_slot_another_organization_would_wait(monkeypatch):
-    monkeypatch.setattr(rollout, "waiting", ContextVar("deaf", default=nullcontext))
+    for module in (rollout, release):
+        monkeypatch.setattr(module, "waiting", ContextVar("deaf", default=nullcontext))
     async with make_world(parallel_deployments=SLOTS) as world:
         assert await stop_beside_programs_that_do_not_end(world) == "QUEUED"
 

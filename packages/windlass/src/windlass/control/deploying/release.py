@@ -161,8 +161,9 @@ async def _end(
         await ctx.point("about to retire")
         await check()
         ending = [instance for instance in instances if instance.generation == generation]
-        left = await run_before_stop(ctx, service, ending, grace)
-        await place.engine.remove(service, generation=generation, grace=left)
+        with waiting.get()():
+            left = await run_before_stop(ctx, service, ending, grace)
+            await place.engine.remove(service, generation=generation, grace=left)
         await ctx.point("retired")
 
 
