@@ -20,6 +20,7 @@ from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.install.database import reading_snapshot
 from windlass.install.key import load_encryption
 from windlass.operate.keys import rotate
+from windlass.store import FAR, CertificateRow, OrderRow, Tx
 from windlass.store.archive import Snapshot
 from windlass.store.tables import sealed
 
@@ -114,7 +115,22 @@ async def sealed_installation(database_url: str, folder: Path) -> Settings:
         person = await new_person(world, "ada@example.com")
         assert (await person.call("POST", "/account/secondFactor", {"password": PASSWORD})).status == 201
         await world.post(f"/service/{await world.application()}/gitWebhook")
+        await seal_certificate(world)
         return settings_of(world)
+
+
+async def seal_certificate(world: World) -> None:
+    """Stores a certificate and the order for the next one, with their keys."""
+    encrypt, org = world.installation.ctx.encryption.encrypt, world.org
+    key = encrypt(b"key", *sealed.CERTIFICATE_KEY.owner(id="domain"))
+    next_key = encrypt(b"next key", *sealed.ORDER_KEY.owner(id="domain"))
+    names = ("domain", org, "service", "shop.example.com")
+
+    async def change(tx: Tx) -> None:
+        await tx.certificates.set(CertificateRow(*names, "chain", key, "00", 0, FAR, FAR, "ACME"))
+        await tx.certificates.set_order(OrderRow(*names, "https://ca.example", "/order/1", next_key))
+
+    await world.installation.ctx.store.write(change)
 
 
 def present(settings: Settings) -> str:
