@@ -29,7 +29,7 @@ Their keys are those of the full interface, so that its clients can read and rep
 from the table in the code.
 
 ```sh
-windlass settings web                     # the keys that act, with their values; --all: all keys
+windlass settings list web                # the keys that act, with their values; --all: all keys
 windlass settings set web deployment.termination_grace_period_seconds=30
 windlass settings unset web deployment.termination_grace_period_seconds
 windlass application default-advanced-settings    # all keys with their defaults

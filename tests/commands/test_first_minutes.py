@@ -248,8 +248,8 @@ async def test_ps_without_services_says_how_to_make_one(windlass, tmp_path, monk
         ("application start web", "Did you mean `windlass application redeploy`?"),
         ("application env web", "Did you mean `windlass env`?"),
         ("service list", "Did you mean `windlass application`?"),
-        ("domain add web shop.example.com", "`windlass application link` lists the addresses."),
-        ("application custom-domain web", "`windlass application link` lists the addresses."),
+        ("domain add web shop.example.com", "Did you mean `windlass domain create`?"),
+        ("application custom-domain web", "docs/domains.md tells the whole story."),
         ("version", "`windlass --version` shows the version."),
     ],
 )

@@ -61,7 +61,7 @@ _ANSWERS: Final[Mapping[str, str]] = {
     "port-forward": "`windlass proxy NAME LOCAL:PORT` opens a port here that leads to a service.",
     "tunnel": "`windlass proxy NAME LOCAL:PORT` opens a port here that leads to a service.",
     "dashboard": "`windlass console` opens the web console.",
-    "git": "`windlass up` deploys this folder: its pushed commit, or its files.",
+    "git": "`git push windlass main` deploys this branch, once `windlass init` has set up the remote.",
     "push": "`windlass up` deploys this folder: its pushed commit, or its files.",
     "publish": "`windlass up` deploys this folder: its pushed commit, or its files.",
     "launch": "`windlass init` creates an application from this folder, and `windlass up` deploys it.",

@@ -320,7 +320,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             "pleco.resources_ttl",
             Annotated[int, Meta(ge=-1, le=2**31 - 1)],
             -1,
-            "Deprecated: seconds after which the cluster is deleted; -1 is never",
+            "Seconds after which the cluster is deleted, in former clients; -1 is never",
             _KUBERNETES,
             unit="seconds",
         ),
