@@ -102,6 +102,14 @@ async def test_the_router_gets_digests_of_the_passwords_in_the_variable(world: W
     assert "engine" not in repr(rules)
 
 
+async def test_the_router_gets_at_most_100_logins_and_one_of_each_user(world: World) -> None:
+    long = f"long:{'x' * 700}"
+    app = await running(world, "\n".join([long, "ada:first", "ada:second", *(f"u{n}:p" for n in range(150))]))
+    rules = (await changed(world, app, {f"{NETWORK}basic_auth_env_var": "SITE_USERS"})).rules
+    assert [login.user for login in rules.logins] == ["ada", *(f"u{n}" for n in range(99))]
+    assert rules.logins[0].fits(b"first")
+
+
 async def test_a_missing_variable_of_logins_lets_nobody_in(world: World) -> None:
     app = await running(world)
     rules = (await changed(world, app, {f"{NETWORK}basic_auth_env_var": "SITE_USERS"})).rules

@@ -48,6 +48,7 @@ class RouteRules(Struct, frozen=True, kw_only=True):
     needs_login: bool = False
     """Whether requests need one of `logins`. Without any login, all requests are refused."""
     logins: tuple[Login, ...] = ()
+    """One for each user."""
     body_bytes: int = 0
     """Largest body of a request; 0 for no limit."""
     answer_seconds: int = 0

@@ -58,6 +58,7 @@ class CompiledRules:
         "_fits",
         "_headers",
         "_lets_in",
+        "_logins",
         "_rules",
         "_title",
         "answer_seconds",
@@ -68,6 +69,7 @@ class CompiledRules:
         self._rules, self._title = rules, title
         self.body_bytes, self.answer_seconds = rules.body_bytes, rules.answer_seconds
         self._allowed, self._denied = _networks(rules.allowed), _networks(rules.denied)
+        self._logins = {login.user.encode(): login for login in rules.logins}
         self._headers = dict(_line(name, value) for name, value in rules.headers)
         self._lets_in = lru_cache(_MOST_ADDRESSES)(self._judge_address)
         self._fits = lru_cache(_MOST_ADDRESSES)(self._judge_login)
@@ -127,8 +129,8 @@ class CompiledRules:
         except (binascii.Error, ValueError):
             return False
         user, colon, password = given.partition(b":")
-        fitting = [login for login in self._rules.logins if login.user.encode() == user]
-        return scheme.lower() == b"basic" and bool(colon) and any(login.fits(password) for login in fitting)
+        login = self._logins.get(user)
+        return scheme.lower() == b"basic" and bool(colon) and login is not None and login.fits(password)
 
 
 def client_address(fields: bytes, address: str, trusts: Callable[[str], bool]) -> str:

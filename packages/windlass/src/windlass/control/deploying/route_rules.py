@@ -19,6 +19,10 @@ _SHA: Final = "{SHA}"
 _OTHER_HASH: Final = re.compile(r"\$|\{[A-Z0-9]+\}")
 """Matches the beginning of a hash in a form that is not supported. Nobody has such a password."""
 _INGRESS: Final = "network.ingress."
+MOST_LOGINS: Final = 100
+"""Number of logins of a service. The gateway, which all services share, keeps them."""
+MOST_BYTES_OF_LOGIN: Final = 700
+"""Size of a user name with its password. Longer ones are left out."""
 
 
 class PublicRules(Struct, frozen=True):
@@ -71,15 +75,25 @@ def _cors(settings: AdvancedValues) -> RouteCors | None:
     )
 
 
-def _logins(ctx: Context, workload: Workload, name: str) -> Iterator[Login]:
-    """Yields the logins of a variable: `USER:PASSWORD`, one a line or separated by commas. The salt stays the
-    same, so that unchanged routes are not sent again."""
-    for entry in re.split(r"[\n,]", workload.variables.get(name, "")):
-        user, colon, password = entry.strip().partition(":")
-        if not (user and colon and password):
+def _logins(ctx: Context, workload: Workload, name: str) -> list[Login]:
+    """Returns the logins of a variable: `USER:PASSWORD`, one a line or separated by commas. Of several with
+    one user, the first counts. The salt stays the same, so that unchanged routes are not sent again."""
+    logins: dict[str, Login] = {}
+    for user, password in _entries(workload.variables.get(name, "")):
+        if len(logins) == MOST_LOGINS:
+            break
+        if user in logins:
             continue
         if password.startswith(_SHA):
-            yield Login(user, "", password.removeprefix(_SHA))
+            logins[user] = Login(user, "", password.removeprefix(_SHA))
         elif not _OTHER_HASH.match(password):
             salt = ctx.encryption.mark(b"basic auth", f"{workload.service} {user}".encode())[:32]
-            yield Login(user, salt, digest_of(salt, password.encode()))
+            logins[user] = Login(user, salt, digest_of(salt, password.encode()))
+    return [*logins.values()]
+
+
+def _entries(text: str) -> Iterator[tuple[str, str]]:
+    for entry in re.split(r"[\n,]", text):
+        user, colon, password = entry.strip().partition(":")
+        if user and colon and password and len(entry.encode()) <= MOST_BYTES_OF_LOGIN:
+            yield user, password
