@@ -118,6 +118,33 @@ async def test_an_authority_that_was_away_for_a_week_is_asked_within_the_hour(th
     assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
 
 
+async def test_an_order_that_an_authority_forgot_while_it_was_away_is_placed_again(there):
+    there.authority.slow = 10**6
+    app, id = await there.proved()
+    await there.pass_time(10)
+    assert there.authority.asked["new-order"] == 1
+    there.authority.is_away = True
+    await there.pass_time(2 * DAY, HOUR)
+    there.authority.is_away, there.authority.slow = False, 0
+    await there.pass_time(2 * HOUR, 60)
+    assert there.authority.asked["new-order"] == 2
+    assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
+
+
+async def test_a_refusal_after_a_long_outage_is_tried_again_within_minutes(there):
+    there.authority.is_away = True
+    app, id = await there.proved()
+    await there.pass_time(2 * DAY, HOUR)
+    there.authority.is_away, there.authority.refusal = False, "no valid address"
+    for _ in range(65):
+        await there.pass_time(60, 60)
+        if "no valid address" in (await read(there.world, app, id))["problem"]:
+            break
+    there.authority.refusal = ""
+    await there.pass_time(300, 30)
+    assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
+
+
 async def test_a_certificate_is_renewed_after_two_thirds_of_its_life(there):
     _, id = await there.proved()
     await there.pass_time(10)

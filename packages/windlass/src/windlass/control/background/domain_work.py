@@ -45,11 +45,14 @@ async def tend_domain(ctx: Context, claim: Claim) -> None:
     await ctx.point("domain looked at")
     due = await ctx.store.write(lambda tx: _record(ctx, tx, claim, records, proof))
     await ctx.point("domain recorded")
+    attempts = 0
     present = await ctx.store.reads.resources.find(domain.name, claim.id)
     if present and (after := present.read(StoredDomain)).generate_certificate and after.state == "PROVED":
-        due = min(due, await CertificateOrder(ctx, claim, present, after).advance())
+        order = CertificateOrder(ctx, claim, present, after)
+        due = min(due, await order.advance())
+        attempts = claim.attempts if order.is_unanswered else 0
         await ctx.store.write(lambda tx: _note_next(tx, claim, due))
-    await ctx.store.write(lambda tx: tx.work.reschedule(claim, due))
+    await ctx.store.write(lambda tx: tx.work.reschedule(claim, due, attempts))
 
 
 async def _note_next(tx: Tx, claim: Claim, due: int) -> None:

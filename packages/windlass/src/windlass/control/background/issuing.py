@@ -64,6 +64,8 @@ class CertificateOrder:
         self._ctx, self._claim, self._row = ctx, claim, row
         self._id, self._name = row.id, stored.name
         self._wait = POLL
+        self.is_unanswered = False
+        """Whether the authority did not answer. The worker counts these attempts in a row."""
 
     async def advance(self) -> int:
         """Does what is due for the certificate. Returns when to continue."""
@@ -87,7 +89,8 @@ class CertificateOrder:
                     break
             return now + self._wait
         except AcmeUnavailable as error:
-            return await self._fail(str(error), AWAY, is_final=False)
+            self.is_unanswered = True
+            return await self._fail(str(error), AWAY[min(self._claim.attempts, len(AWAY)) - 1])
         except AcmeRefusal as error:
             return await self._refused(error)
 
@@ -195,10 +198,12 @@ class CertificateOrder:
         if row.name != self._name or row.authority != self._ctx.authority.directory or not row.sealed:
             await self._give_up(row, now)  # it was renamed, or the operator chose another authority
             return False
-        if now - row.since > LONGEST:
-            raise AcmeUnavailable("The authority did not decide about the order within a day.")
         client = await client_of(self._ctx)
         order = await client.order(row.url)
+        if now - row.since > LONGEST and order.status != "valid":
+            raise AcmeRefusal(
+                AcmeProblem(detail="The authority did not decide about the order within a day.")
+            )
         self._wait = 0
         match order.status:
             case "pending":
@@ -303,21 +308,22 @@ class CertificateOrder:
             await forget_address(self._ctx)
         retry = round(error.retry_after * SECOND)
         shortest = max(retry, HOUR) if error.is_limit else retry
-        return await self._fail(str(error), PAUSES, is_final=True, shortest=shortest)
+        order = await self._ctx.store.reads.certificates.order(self._id)
+        pause = PAUSES[min(order.failures if order else 0, len(PAUSES) - 1)]
+        await self._drop_challenge()
+        return await self._fail(str(error), max(pause, shortest), is_final=True)
 
-    async def _fail(self, message: str, pauses: tuple[int, ...], *, is_final: bool, shortest: int = 0) -> int:
-        """Records a failure. A final one ends the order; otherwise it is continued after the pause."""
+    async def _fail(self, message: str, pause: int, *, is_final: bool = False) -> int:
+        """Records a failure. A final one ends the order and counts; otherwise it is continued after the
+        pause."""
         ctx, now = self._ctx, self._ctx.clock.now()
         row = await ctx.store.reads.certificates.order(self._id)
-        failures = row.failures if row else 0
-        due = now + max(pauses[min(failures, len(pauses) - 1)], shortest)
+        due = now + pause
         _log.warning("a domain gets no certificate yet", extra={"domain": self._name, "why": message})
         row = row or OrderRow(self._id, self._row.org, self._row.parent, self._name, ctx.authority.directory)
-        row = replace(row, failures=failures + 1, message=message, due=due)
+        row = replace(row, failures=row.failures + is_final, message=message, due=due)
         certificate = await ctx.store.reads.certificates.get(self._id)
         is_live = certificate is not None and certificate.expires > now and certificate.name == self._name
-        if is_final:
-            await self._drop_challenge()
         await self._store_order(
             _closed(row) if is_final else row,
             {
