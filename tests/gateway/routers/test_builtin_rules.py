@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import hashlib
+import tracemalloc
 
 import pytest
 
@@ -80,6 +82,34 @@ async def test_a_request_needs_the_name_and_password_of_a_login(town: Town, fiel
     answer = await get(town, *fields)
     assert answer[0] == status
     assert answer[1].get("www-authenticate", "").startswith("Basic") is (status == 401)
+
+
+@pytest.mark.parametrize(("size", "status"), [(700, 200), (1024, 401)])
+async def test_a_header_above_1_kib_is_no_login(town: Town, size: int, status: int) -> None:
+    password = "x" * (size - len("eve:"))
+    await shop(town, needs_login=True, logins=(Login("eve", "salt", digest_of("salt", password.encode())),))
+    assert (await get(town, signed("eve", password)))[0] == status
+
+
+async def test_the_gateway_remembers_no_headers_of_strangers(town: Town) -> None:
+    await shop(town, needs_login=True, logins=(ADA,))
+    await get(town)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for n in range(50):
+            assert (await get(town, signed("eve", f"{n}" + "x" * 10_000)))[0] == 401
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 400_000
+    finally:
+        tracemalloc.stop()
+
+
+async def test_behind_a_proxy_a_long_text_is_no_address() -> None:
+    async with make_town(trusts=lambda address: address == "127.0.0.1") as town:
+        await shop(town, denied=("10.0.0.0/8",))
+        assert (await get(town, "X-Forwarded-For: fe80::1%1"))[0] == 200
+        assert (await get(town, "X-Forwarded-For: fe80::1%" + "1" * 1000))[0] == 403
 
 
 async def test_without_any_login_nobody_gets_in(town: Town) -> None:

@@ -29,6 +29,9 @@ _INTERIM: Final = re.compile(rb"HTTP/1\.[01] 1")
 _JOINED: Final = frozenset({b"vary"})
 """Headers of the instance that stay beside those of the router."""
 _MOST_ADDRESSES: Final = 1024
+_LONGEST_ADDRESS: Final = 64
+_MOST_BYTES_OF_CREDENTIAL: Final = 1024
+"""Size of an Authorization header. Control keeps no longer logins (`MOST_BYTES_OF_LOGIN`)."""
 _LINE_BREAKS: Final = re.compile(r"[\r\n\0]")
 _PREFLIGHT_SECONDS: Final = 600
 
@@ -55,7 +58,6 @@ class CompiledRules:
     __slots__ = (
         "_allowed",
         "_denied",
-        "_fits",
         "_headers",
         "_lets_in",
         "_logins",
@@ -72,19 +74,18 @@ class CompiledRules:
         self._logins = {login.user.encode(): login for login in rules.logins}
         self._headers = dict(_line(name, value) for name, value in rules.headers)
         self._lets_in = lru_cache(_MOST_ADDRESSES)(self._judge_address)
-        self._fits = lru_cache(_MOST_ADDRESSES)(self._judge_login)
 
     def judge(
         self, method: bytes, fields: bytes, address: str, trusts: Callable[[str], bool], length: int
     ) -> ErrorPage | RuledPage | None:
         """Returns the answer to a request that is not passed on; None for one that is."""
         rules = self._rules
-        if (rules.allowed or rules.denied) and not self._lets_in(client_address(fields, address, trusts)):
+        if (rules.allowed or rules.denied) and not self._admits(client_address(fields, address, trusts)):
             return ErrorPage(403, "Not for this address", f"{self._title} is open to chosen networks only.")
         asked = {match[1].lower(): match[2] for match in _ASKED.finditer(fields)} if self._reads else {}
         if rules.cors and method == b"OPTIONS" and b"access-control-request-method" in asked:
             return RuledPage(None, b"".join(_preflight(rules.cors, asked.get(b"origin", b""))))
-        if rules.needs_login and not self._fits(asked.get(b"authorization", b"")):
+        if rules.needs_login and not self._judge_login(asked.get(b"authorization", b"")):
             page = ErrorPage(401, "Sign in", f"{self._title} asks for a name and a password.")
             return RuledPage(page, b'\r\nWWW-Authenticate: Basic realm="Windlass", charset="UTF-8"')
         if 0 < rules.body_bytes < length:
@@ -112,6 +113,10 @@ class CompiledRules:
             f"It did not begin to answer within {self.answer_seconds} seconds.",
         )
 
+    def _admits(self, address: str) -> bool:
+        # A proxy may pass on any text as an address. Only short ones are remembered.
+        return len(address) <= _LONGEST_ADDRESS and self._lets_in(address)
+
     def _judge_address(self, text: str) -> bool:
         try:
             address = ip_address(text)
@@ -123,6 +128,9 @@ class CompiledRules:
         return not self._rules.allowed or any(address in network for network in self._allowed)
 
     def _judge_login(self, authorization: bytes) -> bool:
+        """Returns whether a header has a login. Nothing is remembered, because anyone may send any header."""
+        if len(authorization) > _MOST_BYTES_OF_CREDENTIAL:
+            return False
         scheme, _, credential = authorization.partition(b" ")
         try:
             given = base64.b64decode(credential.strip(), validate=True)
