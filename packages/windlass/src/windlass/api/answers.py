@@ -7,6 +7,7 @@ that browsers may cache are compressed, and are not sent again while unchanged.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import AbstractContextManager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final, Protocol
@@ -15,7 +16,6 @@ from msgspec import Struct
 
 from windlass.api import sockets
 from windlass.api.limits import Window
-from windlass.api.quota import StreamPlace
 from windlass.api.requests import Request, Send
 from windlass.base.errors import NO_DATA, Failure, Invalid, Unavailable
 from windlass.control.context.call import Reply, encode
@@ -39,7 +39,7 @@ class HttpAnswer(Struct, frozen=True):
     stream: AsyncGenerator[bytes, None] | None = None
     session: sockets.SocketSession | None = None
     """The session of a websocket, which starts after its opening."""
-    place: StreamPlace | None = None
+    place: AbstractContextManager[object, bool | None] | None = None
     """The quota slot that a stream or websocket occupies."""
     farewell: bytes = b""
     """The last bytes of a stream that ends because the server stops. A stream with a farewell is sent as it

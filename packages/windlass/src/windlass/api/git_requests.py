@@ -25,10 +25,12 @@ from windlass.base.log import log
 from windlass.base.subprocesses import in_thread
 from windlass.control.context.call import Call, Origin
 from windlass.control.context.context import Context
+from windlass.control.context.git_reader import GitPlaces
 from windlass.control.request.permissions import forbidden
 from windlass.control.services.pushes import (
     IncomingPush,
     PushRun,
+    caller_of,
     judge_push,
     refs_to_push,
     repository_to_fetch,
@@ -74,6 +76,7 @@ class GitRequests:
         self._ctx, self._callers, self._quota = ctx, callers, quota
         self._runs: set[asyncio.Task[None]] = set()
         self._sending = Counter[str]()
+        self._places = GitPlaces()
         self._reads, self._deploys = (
             ctx.registry.handled_by(f"{application.name}.{verb}")[0] for verb in ("read", "deploy")
         )
@@ -116,7 +119,9 @@ class GitRequests:
             )
             raise
         if is_list:
-            body = advertisement(await refs_to_push(self._ctx, row))
+            with ExitStack() as held:
+                await self._places.enter(caller_of(row, call), held)
+                body = advertisement(await refs_to_push(self._ctx, row))
             return HttpAnswer(200, body, (), _content_type(f"{_PUSH}-advertisement"))
         return await self._push(request, call, row, receive)
 
@@ -126,12 +131,7 @@ class GitRequests:
         row = await repository_to_fetch(self._ctx, call)
         protocol = _protocol(request)
         if is_list:
-            kind, body = f"{_FETCH}-advertisement", b""
-            async with aclosing(self._ctx.pushed.advertise(row.id, protocol)) as pieces:
-                async for piece in pieces:
-                    body += piece
-            start = b"" if "version=2" in protocol else packet(f"# service={_FETCH}\n".encode()) + FLUSH
-            return HttpAnswer(200, start + body, (), _content_type(kind))
+            return await self._list(row, call, protocol)
         with ExitStack() as held:
             if reason := self._enter(f"{_FETCH} {row.id}", held):
                 raise Unavailable(f"Fetch again in a moment: {reason}", {"retry-after": "5"})
@@ -142,11 +142,25 @@ class GitRequests:
                 if size > _MOST_ASKED:
                     raise TooLarge("Clone the repository again: this request lists too many commits")
                 await in_thread(asked.append, piece)
-            place = self._quota.take(row.org, call.actor.subject)
-            stream = _sent(self._ctx, row, asked, protocol, held.pop_all())
+            await self._places.enter(caller_of(row, call), held)
+            held.enter_context(self._quota.take(row.org, call.actor.subject))
+            place = held.pop_all()
+        stream = self._ctx.pushed.send(row.id, asked, protocol, place.close)
         farewell = on_band(FATAL, _STOPS.encode())
         result = _content_type(f"{_FETCH}-result")
         return HttpAnswer(200, b"", (), result, stream, place=place, farewell=farewell)
+
+    async def _list(self, row: Row, call: Call, protocol: str) -> HttpAnswer:
+        """Answers with the refs of a repository, piece by piece: they may be many."""
+        with ExitStack() as held:
+            await self._places.enter(caller_of(row, call), held)
+            held.enter_context(self._quota.take(row.org, call.actor.subject))
+            place = held.pop_all()
+        start = b"" if "version=2" in protocol else packet(f"# service={_FETCH}\n".encode()) + FLUSH
+        stream = _with_start(start, self._ctx.pushed.advertise(row.id, protocol, place.close))
+        farewell = packet(b"ERR " + _STOPS.encode())
+        kind = _content_type(f"{_FETCH}-advertisement")
+        return HttpAnswer(200, b"", (), kind, stream, place=place, farewell=farewell)
 
     # Pushing
 
@@ -161,13 +175,15 @@ class GitRequests:
         if not head.updates:
             return HttpAnswer(200, FLUSH, (), kind)
         with ExitStack() as held:
-            push = await judge_push(self._ctx, call, row, head)
+            with ExitStack() as judging:
+                await self._places.enter(caller_of(row, call), judging)
+                push = await judge_push(self._ctx, call, row, head)
             if busy := self._enter(f"{_PUSH} {row.id}", held):
                 busy = f"push again in a moment: {busy}"
             if reason := busy or await self._store(push, reader.rest, pieces, held):
                 return HttpAnswer(200, _refused(push, reason), (), kind)
             place = self._quota.take(row.org, call.actor.subject)
-            run = PushRun(self._ctx, push, held.pop_all())
+            run = PushRun(self._ctx, push, held.pop_all(), self._places)
         self._runs.add(run.task)
         run.task.add_done_callback(self._end_run)
         farewell = on_band(FATAL, f"{_STOPS}\n".encode()) if push.has_bands else FLUSH
@@ -319,10 +335,9 @@ def _refused(push: IncomingPush, reason: str) -> bytes:
     return on_band(OUTPUT, report) + FLUSH if push.has_bands else report
 
 
-async def _sent(
-    ctx: Context, row: Row, asked: PackFile, protocol: str, held: ExitStack
-) -> AsyncGenerator[bytes, None]:
-    with held:
-        async with aclosing(ctx.pushed.send(row.id, asked, protocol)) as pieces:
-            async for piece in pieces:
-                yield piece
+async def _with_start(start: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(pieces):
+        if start:
+            yield start
+        async for piece in pieces:
+            yield piece

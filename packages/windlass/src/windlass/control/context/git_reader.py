@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
 from msgspec import Struct
@@ -27,6 +27,11 @@ MOST, MOST_OF_ONE, MOST_OF_CALLER = 8, 4, 3
 """The largest numbers of concurrent reads: in total, of one organization, and of one caller in it."""
 SPARE, SPARE_OF_CALLERS = 4, 2
 """Additional concurrent reads: for organizations without a read in progress, and for callers without one."""
+
+
+WAIT: Final = 30.0
+"""Seconds for which a push or a fetch waits for a place, because git does not try again."""
+_NO_PLACE: Final = "Ask again in a few seconds: as many repositories as possible are being read now"
 
 
 T = TypeVar("T")
@@ -132,10 +137,7 @@ class LimitedGitReader:
         seconds: float,
     ) -> RunningRead:
         if not has_place(reader, [*self._running.values()]):
-            raise Unavailable(
-                "Ask again in a few seconds: as many repositories as possible are being read now",
-                {"retry-after": "5"},
-            )
+            raise Unavailable(_NO_PLACE, {"retry-after": "5"})
         task = asyncio.create_task(_read_in_time(key.source, ask, seconds))
         read = self._reads[key] = RunningRead(task)
         self._running[task] = reader
@@ -163,6 +165,31 @@ def has_place(reader: ReadCaller, running: Sequence[ReadCaller]) -> bool:
     besides = 0 if of_caller else SPARE_OF_CALLERS
     most = MOST + besides + (0 if of_org else SPARE)
     return len(running) < most and of_org < MOST_OF_ONE + besides and of_caller < MOST_OF_CALLER
+
+
+class GitPlaces:
+    """Limits the processes of git that pushes and fetches start, in the numbers of other reads."""
+
+    def __init__(self) -> None:
+        self._running: list[ReadCaller] = []
+        self._freed = asyncio.Event()
+
+    async def enter(self, caller: ReadCaller, held: ExitStack, seconds: float | None = None) -> None:
+        """Takes a place, which `held` frees: when the process has ended, whatever its client does. Raises
+        Unavailable if none becomes free in time."""
+        try:
+            async with asyncio.timeout(WAIT if seconds is None else seconds):
+                while not has_place(caller, self._running):
+                    await self._freed.wait()
+        except TimeoutError as error:
+            raise Unavailable(_NO_PLACE, {"retry-after": "5"}) from error
+        self._running.append(caller)
+        held.callback(self._leave, caller)
+
+    def _leave(self, caller: ReadCaller) -> None:
+        self._running.remove(caller)
+        self._freed.set()
+        self._freed = asyncio.Event()
 
 
 async def _read_in_time(

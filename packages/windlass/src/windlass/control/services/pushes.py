@@ -19,6 +19,7 @@ from windlass.base.errors import Conflict, Failure, Unavailable
 from windlass.base.segments import Gone
 from windlass.control.context.call import Call
 from windlass.control.context.context import Context
+from windlass.control.context.git_reader import GitPlaces, ReadCaller
 from windlass.control.kinds.application import takes_pushes
 from windlass.control.records.deployments import name_of, particulars, version_of
 from windlass.control.records.disk_shares import refuse_above_share
@@ -47,7 +48,14 @@ _SHORT: Final = 12
 _QUIET: Final = 5.0
 """Seconds without output after which an empty packet is sent, for proxies that end silent connections."""
 _LINES: Final = 1000
+_WAIT: Final = 600.0
+"""Seconds for which a push that has arrived waits for a place. Only a few of an application may wait."""
 _PROBLEM: Final = "something went wrong here: the log of the server has the reason"
+
+
+def caller_of(row: Row, call: Call) -> ReadCaller:
+    """Returns the caller for whom git runs."""
+    return ReadCaller(row.org, call.actor.subject)
 
 
 async def repository_to_push(ctx: Context, call: Call) -> Row:
@@ -174,9 +182,9 @@ class PushRun:
     """A push after its objects have arrived: stores them, deploys, and follows the deployment. Goes on
     without the client."""
 
-    def __init__(self, ctx: Context, push: IncomingPush, held: ExitStack) -> None:
+    def __init__(self, ctx: Context, push: IncomingPush, held: ExitStack, places: GitPlaces) -> None:
         """`held`: what the push occupies until its objects are stored."""
-        self._ctx, self._push, self._held = ctx, push, held
+        self._ctx, self._push, self._held, self._places = ctx, push, held, places
         self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._task = asyncio.create_task(self._run())
 
@@ -204,6 +212,7 @@ class PushRun:
         unpacked = "ok"
         try:
             with self._held:
+                await self._places.enter(caller_of(push.row, push.call), self._held, _WAIT)
                 stored = await self._ctx.pushed.receive(push.row.id, push.pack) if push.pack else {}
             for update in push.for_git:
                 if update.ref != push.kept:

@@ -190,17 +190,19 @@ class PushedRepositories:
 
     # Fetching
 
-    async def advertise(self, application: str, protocol: str) -> AsyncGenerator[bytes, None]:
-        """Yields the refs for a client that fetches."""
+    def advertise(
+        self, application: str, protocol: str, stopped: Callable[[], None]
+    ) -> AsyncGenerator[bytes, None]:
+        """Returns the refs for a client that fetches. `stopped` is called if git had to be stopped."""
         words = ("upload-pack", "--stateless-rpc", "--advertise-refs", ".")
-        async for piece in self._stream(application, words, protocol):
-            yield piece
+        return self._stream(application, words, protocol, stopped)
 
-    async def send(self, application: str, asked: PackFile, protocol: str) -> AsyncGenerator[bytes, None]:
-        """Yields the answer to the request of a client that fetches."""
+    def send(
+        self, application: str, asked: PackFile, protocol: str, stopped: Callable[[], None]
+    ) -> AsyncGenerator[bytes, None]:
+        """Returns the answer to the request of a client that fetches."""
         words = ("upload-pack", "--stateless-rpc", ".")
-        async for piece in self._stream(application, words, protocol, asked.as_input()):
-            yield piece
+        return self._stream(application, words, protocol, stopped, asked.as_input())
 
     # Keeping
 
@@ -308,21 +310,33 @@ class PushedRepositories:
         return await self._run(application, words, len, len) == 0
 
     async def _stream(
-        self, application: str, words: Sequence[str], protocol: str, given: int = subprocess.DEVNULL
+        self,
+        application: str,
+        words: Sequence[str],
+        protocol: str,
+        stopped: Callable[[], None],
+        given: int = subprocess.DEVNULL,
     ) -> AsyncGenerator[bytes, None]:
         variables = self._variables(application, protocol)
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _SECONDS
         async with subprocesses.running(
             ["git", *words], cwd=self.path(application), env=variables, given=given
         ) as process:
             self._limits.confine(process)
-            while True:
-                async with asyncio.timeout_at(deadline):  # not around `yield`, which may change the task
-                    piece = await process.stdout.read(subprocesses.PIECE)
-                if not piece:
-                    break
-                yield piece
+
+            def stop() -> None:
+                process.kill()
+                stopped()
+
+            # A timer, because this code does not run while a client takes its time to read.
+            timer = loop.call_later(_SECONDS, stop)
+            try:
+                while piece := await process.stdout.read(subprocesses.PIECE):
+                    yield piece
+                if loop.time() >= timer.when():
+                    raise TimeoutError
+            finally:
+                timer.cancel()
 
 
 class PackFile:

@@ -1,0 +1,105 @@
+"""One caller starts few processes of git, and none runs for ever for a client that does not read."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import to_thread
+from contextlib import ExitStack, aclosing
+from typing import Any
+
+import pytest
+
+from tests.pushes.conftest import Scene
+from tests.pushes.pushing import Folder, make_application, run, web_folder, with_token
+from tests.pushes.test_refusals import got
+from windlass.base.errors import Unavailable
+from windlass.control.context import git_reader
+from windlass.control.context.git_reader import GitPlaces, ReadCaller
+from windlass.sources.push.commands import FLUSH, packet
+
+LISTS = ("/info/refs?service=git-upload-pack", "/info/refs?service=git-receive-pack")
+
+
+@pytest.fixture
+async def app(scene: Scene) -> Any:
+    return await make_application(scene.windlass, scene.environment)
+
+
+@pytest.fixture
+def folder(scene: Scene) -> Folder:
+    return web_folder(scene.place.beside / "web")
+
+
+async def test_a_caller_whose_places_are_taken_waits_and_is_told_to_come_again(
+    scene: Scene, app: Any, folder: Folder, monkeypatch: pytest.MonkeyPatch
+):
+    url = with_token(app["push_url"])
+    assert (await folder.push(url)).code == 0
+    monkeypatch.setattr(git_reader, "WAIT", 0.05)
+    monkeypatch.setattr(git_reader, "MOST_OF_CALLER", 0)
+    for path in LISTS:
+        status, text, _ = await got(app["push_url"] + path)
+        assert (status, "as many repositories as possible" in text) == (503, True), text
+    cloned = await to_thread(run, scene.place.beside, "clone", url, "cloned", check=False)
+    assert (cloned.returncode, "503" in cloned.stderr) == (128, True), cloned
+    monkeypatch.undo()
+    for path in LISTS:
+        assert (await got(app["push_url"] + path))[0] == 200, "the control"
+    for _ in range(2 * git_reader.MOST_OF_CALLER):  # each place is freed
+        await to_thread(run, folder.path, "ls-remote", url)
+    await to_thread(run, scene.place.beside, "clone", "--quiet", url, "cloned")
+    folder.write(text="two").commit("two")
+    assert (await folder.push(url)).code == 0
+
+
+async def test_a_place_is_free_again_when_its_holder_has_left():
+    places, caller = GitPlaces(), ReadCaller("org", "caller")
+    with ExitStack() as others:
+        for _ in range(git_reader.MOST_OF_CALLER):
+            await places.enter(caller, others)
+        with ExitStack() as held:
+            with pytest.raises(Unavailable):
+                await places.enter(caller, held, 0.01)
+            await places.enter(ReadCaller("org", "another"), held)
+            waiting = asyncio.create_task(places.enter(caller, held))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            others.close()
+            await waiting
+
+
+async def test_git_is_stopped_although_its_client_never_reads(
+    scene: Scene, app: Any, folder: Folder, monkeypatch: pytest.MonkeyPatch
+):
+    """The answer is larger than what the pipe and the server hold, so git waits for its client."""
+    pushed = scene.windlass.installation.ctx.pushed
+    pushed.most = 100_000_000
+    (folder.path / "large").write_bytes(b"".join(b"%064x\n" % (n * 7919**9) for n in range(150_000)))
+    commit = folder.commit("large")
+    await folder.push(with_token(app["push_url"]), "main:other")
+    asked = packet(f"want {commit}\n".encode()) + FLUSH + packet(b"done\n")
+    stopped = asyncio.Event()
+    monkeypatch.setattr("windlass.sources.push.repositories._SECONDS", 0.5)
+
+    with pushed.spool(app["id"], asked) as spool:
+        async with aclosing(pushed.send(app["id"], spool, "", stopped.set)) as pieces:
+            assert await anext(pieces)
+            await asyncio.wait_for(stopped.wait(), 30)
+            with pytest.raises(TimeoutError):
+                async for _ in pieces:
+                    pass
+
+
+async def test_a_push_that_has_arrived_waits_for_a_place(
+    scene: Scene, app: Any, folder: Folder, monkeypatch: pytest.MonkeyPatch
+):
+    url, places = with_token(app["push_url"]), []
+    entered = GitPlaces.enter
+
+    async def enter(self: GitPlaces, caller: ReadCaller, held: ExitStack, seconds: float | None = None):
+        places.append(len(self._running))
+        await entered(self, caller, held, seconds)
+
+    monkeypatch.setattr(GitPlaces, "enter", enter)
+    assert (await folder.push(url)).code == 0
+    assert len(places) == 3, "the list of refs, the decision and the objects"
