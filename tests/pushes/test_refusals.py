@@ -249,3 +249,31 @@ async def test_more_pushes_and_fetches_at_once_than_a_few_have_to_wait(
     assert (cloned.returncode, "503" in cloned.stderr) == (128, True), cloned
     monkeypatch.undo()
     assert (await folder.push(url)).code == 0
+
+
+async def test_a_repository_has_a_limit_of_branches_and_tags(
+    scene: Scene, app: Any, folder: Folder, monkeypatch: pytest.MonkeyPatch
+):
+    url = with_token(app["push_url"])
+    assert (await folder.push(url, "main", "main:refs/tags/a", "main:refs/tags/b")).code == 0
+    for limit, most in (("_MOST_REFS", 3), ("_MOST_NAMES", 40)):
+        monkeypatch.setattr(f"windlass.control.services.pushes.{limit}", most)
+        ended = await folder.push(url, "main:refs/tags/c")
+        assert (ended.code, "delete branches or tags first" in ended.text) == (1, True), ended
+        folder.write(text=limit).commit(limit)
+        ended = await folder.push(url, "main", ":refs/tags/a")
+        assert ended.code == 0, "what exists moves and can be deleted"
+        monkeypatch.undo()
+        assert (await folder.push(url, "--force", "main:refs/tags/a")).code == 0, "the control"
+
+
+async def test_a_list_that_is_too_long_is_refused_and_not_cut(
+    scene: Scene, app: Any, folder: Folder, monkeypatch: pytest.MonkeyPatch
+):
+    url = with_token(app["push_url"])
+    assert (await folder.push(url)).code == 0
+    monkeypatch.setattr("windlass.sources.push.repositories._ANSWER", 10)
+    status, text, _ = await got(app["push_url"] + REFS)
+    assert (status, "git says too much" in text) == (503, True), text
+    monkeypatch.undo()
+    assert (await got(app["push_url"] + REFS))[0] == 200

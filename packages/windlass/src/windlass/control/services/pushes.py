@@ -48,6 +48,10 @@ _SHORT: Final = 12
 _QUIET: Final = 5.0
 """Seconds without output after which an empty packet is sent, for proxies that end silent connections."""
 _LINES: Final = 1000
+_MOST_REFS: Final = 10_000
+_MOST_NAMES: Final = 2 * 1024**2
+"""The number of branches and tags of one repository, and of the bytes in their names. Git lists all of them
+to each client."""
 _WAIT: Final = 600.0
 """Seconds for which a push that has arrived waits for a place. Only a few of an application may wait."""
 _PROBLEM: Final = "something went wrong here: the log of the server has the reason"
@@ -142,10 +146,16 @@ async def judge_push(ctx: Context, call: Call, row: Row, head: PushHead) -> Inco
     refused: dict[str, str] = {}
     for_git: list[RefUpdate] = []
     deployed, kept = None, ""
+    is_full = _has_too_many(head, known)
     for update in head.updates:
         is_deployed = update.ref == _HEADS + branch
         if reason := _why_refused(update, head, known, is_deployed=is_deployed):
             refused[update.ref] = reason
+        elif is_full and update.ref not in known:
+            refused[update.ref] = (
+                f"delete branches or tags first: a repository has at most {_MOST_REFS} of them, with "
+                f"{_MOST_NAMES // 1024**2} MiB of names"
+            )
         elif is_deployed:
             deployed, kept = update, new_kept_ref()
             for_git.append(RefUpdate(ZERO, update.new, kept))
@@ -164,6 +174,17 @@ def _branch_after(ctx: Context, row: Row, head: PushHead, known: Mapping[str, st
     if any(ref.startswith(_HEADS) for ref in known) or usual in pushed or not pushed:
         return usual
     return pushed[0]
+
+
+def _has_too_many(head: PushHead, known: Mapping[str, str]) -> bool:
+    """Returns whether a repository would have too many refs after a push."""
+    refs = set(known)
+    for update in head.updates:
+        if update.is_deletion:
+            refs.discard(update.ref)
+        else:
+            refs.add(update.ref)
+    return len(refs) > _MOST_REFS or sum(len(ref.encode()) for ref in refs) > _MOST_NAMES
 
 
 def _why_refused(update: RefUpdate, head: PushHead, known: Mapping[str, str], *, is_deployed: bool) -> str:

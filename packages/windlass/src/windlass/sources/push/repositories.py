@@ -210,7 +210,11 @@ class PushedRepositories:
         """Forgets commits that no deployment needs, and joins packs. `needed`: the commits that may be
         deployed again."""
         objects = self.path(application) / "objects" / "pack"
-        if not objects.is_dir() or objects.stat().st_mtime < self._tidied.get(application, 0.0):
+        # A push without new objects adds no pack, and still a commit that is kept.
+        changed = [
+            place.stat().st_mtime for place in (objects, self.path(application) / KEPT) if place.is_dir()
+        ]
+        if not objects.is_dir() or max(changed) < self._tidied.get(application, 0.0):
             return
         self._tidied[application] = time.time()
         before = time.time() - _FRESH
@@ -303,8 +307,14 @@ class PushedRepositories:
 
     async def _ask(self, application: str, *words: str) -> str:
         answer = bytearray()
-        await self._run(application, words, answer.extend, len)
-        return answer[:_ANSWER].decode(errors="replace")
+
+        def take(piece: bytes) -> None:
+            answer.extend(piece)
+            if len(answer) > _ANSWER:  # a part would look like the whole
+                raise Unavailable("Push to a new application: git says too much about this repository")
+
+        await self._run(application, words, take, len)
+        return answer.decode(errors="replace")
 
     async def _try(self, application: str, *words: str) -> bool:
         return await self._run(application, words, len, len) == 0
