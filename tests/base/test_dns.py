@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.name_server import name_server
 from windlass.base.dns import DnsClient, DnsFailure, NameServer, RecordType, machine_servers, parse_server
+from windlass.base.dns.client import MOST_AT_ONCE
 from windlass.base.dns.messages import BadMessage, read_answer, write_question
 
 NAME = "shop.example.com"
@@ -70,6 +73,50 @@ async def test_a_circle_of_aliases_ends():
         found = await ask(client, "a.example.com", RecordType.A)
         assert found.values == ()
         assert len(found.aliases) <= 2
+
+
+async def test_more_questions_than_sockets_wait_for_each_other():
+    async with name_server() as server:
+        server.is_silent = True
+        client = DnsClient((NameServer("127.0.0.1", server.port),), seconds=0.05)
+        asking = [asyncio.create_task(ask(client, NAME, RecordType.A)) for _ in range(3 * MOST_AT_ONCE)]
+        await asyncio.sleep(0)
+        while not all(task.done() for task in asking):
+            assert len([*Path("/proc/self/fd").iterdir()]) < 2 * MOST_AT_ONCE
+            await asyncio.sleep(0.01)
+        assert all(isinstance(task.exception(), DnsFailure) for task in asking)
+
+
+async def test_an_answer_of_more_than_16_kib_is_refused():
+    async with asked() as (server, client):
+        server.is_narrow = True
+        server.set("long.example.com", ("TXT", "a" * 20_000))
+        with pytest.raises(DnsFailure, match="no readable answer"):
+            await ask(client, "long.example.com", RecordType.TXT)
+
+
+def test_a_text_of_many_empty_strings_is_read_in_one_pass():
+    head = struct.pack("!HHHHHH", 7, 0x8180, 1, 1, 0, 0)
+    question = write_question(7, NAME, RecordType.TXT)[12:-11]
+    data = CountedBytes(
+        head + question + b"\xc0\x0c" + struct.pack("!HHIH", 16, 1, 0, 60_000) + bytes(60_000)
+    )
+    CountedBytes.copied = 0
+    assert read_answer(data, 7, NAME, RecordType.TXT).records[0].value == ""
+    assert CountedBytes.copied < 4 * len(data)
+
+
+class CountedBytes(bytes):
+    """Bytes that count those that are copied from them."""
+
+    copied = 0
+
+    def __getitem__(self, key):
+        found = super().__getitem__(key)
+        if isinstance(found, bytes):
+            CountedBytes.copied += len(found)
+            return CountedBytes(found)
+        return found
 
 
 def test_an_answer_to_another_question_is_refused():

@@ -8,6 +8,7 @@ import pytest
 
 from tests.domains.scene import scene
 from tests.domains.served import SHOP, add, prove, published
+from windlass.base.dns import RecordType
 
 
 async def check(world, app, id):
@@ -94,6 +95,46 @@ async def test_caa_records_of_the_domain_or_above_are_shown(world, dns):
     document = await add(world, app)
     dns.set("example.com", ("CAA", "0 issue ca.example"))
     assert (await check(world, app, document["id"]))["caa"] == ["0 issue ca.example"]
+
+
+async def test_caa_records_are_looked_for_at_ten_names_at_most(world, dns):
+    app = await published(world)
+    document = await add(world, app, ".".join(["a"] * 60) + ".example.com")
+    dns.asked.clear()
+    await check(world, app, document["id"])
+    assert len([name for name, type in dns.asked if type == "CAA"]) == 10
+
+
+async def test_an_organization_checks_two_domains_at_a_time(world, dns, monkeypatch):
+    app = await published(world)
+    document = await add(world, app)
+    ctx, going, most = world.installation.ctx, 0, 0
+    plain = ctx.dns.ask
+
+    async def ask(server, name, type):
+        nonlocal going, most
+        going += type == RecordType.CAA
+        most = max(most, going)
+        await asyncio.sleep(0.02)
+        try:
+            return await plain(server, name, type)
+        finally:
+            going -= type == RecordType.CAA
+
+    monkeypatch.setattr(ctx.dns, "ask", ask)
+    await asyncio.gather(*(check(world, app, document["id"]) for _ in range(6)))
+    assert most == 2
+
+
+async def test_a_check_ends_while_no_name_server_answers(world, dns, monkeypatch):
+    app = await published(world)
+    document = await add(world, app)
+    monkeypatch.setattr("windlass.control.services.domain_records.SECONDS", 0.05)
+    dns.is_silent = True
+    world.installation.ctx.dns._seconds = 1000
+    found = await check(world, app, document["id"])
+    assert "gives no answer" in found["resolvers"][0]["problem"]
+    assert (await verdict(world, app))[0] == "GENERIC_FAILURE"
 
 
 async def test_a_gateway_that_is_reached_is_told_apart_from_another_server(database_url):

@@ -29,6 +29,10 @@ from windlass.base.dns.messages import (
 SECONDS: Final = 3.0
 """Time limit for one attempt."""
 TRIES: Final = 2
+MOST_AT_ONCE: Final = 64
+"""Further questions wait, because each has a socket of its own."""
+MOST_READ: Final = 16 * 1024
+"""Longer answers over TCP are refused."""
 MOST_ALIASES: Final = 10
 """The longest chain of aliases that is followed."""
 _RESOLVERS: Final = Path("/etc/resolv.conf")
@@ -70,6 +74,7 @@ class DnsClient:
         """Without `servers`, asks those of the machine, as they are configured at that time."""
         self._servers = tuple(servers)
         self._seconds = seconds
+        self._room = asyncio.Semaphore(MOST_AT_ONCE)
 
     @property
     def servers(self) -> Sequence[NameServer]:
@@ -117,9 +122,10 @@ class DnsClient:
     ) -> DnsAnswer:
         try:
             for _ in range(TRIES):
-                with contextlib.suppress(TimeoutError):
-                    answer = await self._ask_udp(server, name, type, unchecked)
-                    return await self._ask_tcp(server, name, type, unchecked) if answer.is_cut else answer
+                async with self._room:
+                    with contextlib.suppress(TimeoutError):
+                        answer = await self._ask_udp(server, name, type, unchecked)
+                        return await self._ask_tcp(server, name, type, unchecked) if answer.is_cut else answer
         except BadMessage as error:
             raise DnsFailure(f"{server} sends no readable answer for {name}: {error}") from error
         except (OSError, asyncio.IncompleteReadError) as error:
@@ -147,6 +153,8 @@ class DnsClient:
             try:
                 writer.write(len(question).to_bytes(2, "big") + question)
                 length = int.from_bytes(await reader.readexactly(2), "big")
+                if length > MOST_READ:
+                    raise BadMessage(f"it has {length} bytes")
                 return read_answer(await reader.readexactly(length), id, name, type)
             finally:
                 writer.close()

@@ -132,12 +132,13 @@ def _read_value(message: bytes, kind: int, start: int, length: int) -> str | Non
 def _read_texts(data: bytes) -> str:
     """Joins the strings of a TXT record."""
     parts: list[bytes] = []
-    while data:
-        size = data[0]
-        if size >= len(data):
+    position = 0
+    while position < len(data):
+        end = position + 1 + data[position]
+        if end > len(data):
             raise BadMessage("a text of the answer breaks off")
-        parts.append(data[1 : 1 + size])
-        data = data[1 + size :]
+        parts.append(data[position + 1 : end])
+        position = end
     return b"".join(parts).decode("utf-8", "replace")
 
 

@@ -18,6 +18,7 @@ from windlass.base.http_out import HttpTransport
 from windlass.base.locks import Locks
 from windlass.config import Settings
 from windlass.control.context.authority import Authority, Visits
+from windlass.control.context.domain_checks import DomainChecks
 from windlass.control.context.git_reader import GitReader, LimitedGitReader
 from windlass.control.context.git_servers import GitServers
 from windlass.control.context.log_store import Logs
@@ -145,6 +146,7 @@ class Context(Struct, frozen=True, kw_only=True):
     """Container registries that reject requests at present because of their rate limits."""
     git_servers: GitServers = field(default_factory=GitServers)
     """The APIs of git servers, with their answers and rate limits."""
+    domain_checks: DomainChecks = field(default_factory=DomainChecks)
     usage: UsageHistory = field(default_factory=UsageHistory)
     """The resource usage and requests of services in the last hour."""
     meters: Meters = field(default_factory=Meters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from ipaddress import ip_address, ip_network
 from typing import Final, Literal
@@ -38,6 +39,11 @@ _CLOUDFLARE: Final = tuple(
 """The networks of Cloudflare, as it publishes them (cloudflare.com/ips)."""
 _MOST_SERVERS: Final = 5
 """More name servers of the machine are not asked."""
+SECONDS: Final = 15.0
+"""Time limit for all questions about one domain."""
+_MOST_LABELS: Final = 10
+"""CAA records are looked for at the name and at so many names above it, less one."""
+_LATE: Final = f"gives no answer within {SECONDS:.0f} seconds"
 _PROBE: Final = "windlass-check"
 """The label that stands for all labels of a domain that begins with `*.`."""
 
@@ -101,13 +107,16 @@ def asked_name(name: str) -> str:
 
 async def _view(ctx: Context, server: NameServer, name: str) -> ServerView:
     try:
-        first, second, texts = await asyncio.gather(
-            ctx.dns.ask(server, asked_name(name), RecordType.A),
-            ctx.dns.ask(server, asked_name(name), RecordType.AAAA),
-            ctx.dns.ask(server, challenge_name(name), RecordType.TXT),
-        )
+        async with asyncio.timeout(SECONDS):
+            first, second, texts = await asyncio.gather(
+                ctx.dns.ask(server, asked_name(name), RecordType.A),
+                ctx.dns.ask(server, asked_name(name), RecordType.AAAA),
+                ctx.dns.ask(server, challenge_name(name), RecordType.TXT),
+            )
     except DnsFailure as error:
         return ServerView(str(server), problem=str(error))
+    except TimeoutError:
+        return ServerView(str(server), problem=f"{server} {_LATE}")
     return ServerView(
         str(server),
         (*first.values, *second.values),
@@ -117,14 +126,16 @@ async def _view(ctx: Context, server: NameServer, name: str) -> ServerView:
 
 
 async def _first_addresses(ctx: Context, servers: Sequence[NameServer], name: str) -> tuple[str, ...]:
-    for server in servers:
-        try:
-            answers = await asyncio.gather(
-                ctx.dns.ask(server, name, RecordType.A), ctx.dns.ask(server, name, RecordType.AAAA)
-            )
-        except DnsFailure:
-            continue
-        return tuple(value for answer in answers for value in answer.values)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(SECONDS):
+            for server in servers:
+                try:
+                    answers = await asyncio.gather(
+                        ctx.dns.ask(server, name, RecordType.A), ctx.dns.ask(server, name, RecordType.AAAA)
+                    )
+                except DnsFailure:
+                    continue
+                return tuple(value for answer in answers for value in answer.values)
     return ()
 
 
@@ -197,16 +208,17 @@ def advice_of(records: DomainRecords) -> str:
 
 async def caa_of(ctx: Context, name: str) -> tuple[tuple[str, ...], str]:
     """Returns the CAA records that count for a name, and the problem with them; see RFC 8659."""
-    plain = name.removeprefix(ANY)
-    servers = ctx.dns.servers[:1]
-    for server in servers:
-        current = plain
-        while "." in current:
-            try:
-                records = await ctx.dns.ask(server, current, RecordType.CAA)
-            except DnsFailure as error:
-                return (), f"Authorities may refuse {name}: {error}"
-            if records.values:
-                return records.values, ""
-            current = current.partition(".")[2]
+    labels = name.removeprefix(ANY).split(".")
+    above = [".".join(labels[start:]) for start in range(len(labels) - 1)]
+    for server in ctx.dns.servers[:1]:
+        try:
+            async with asyncio.timeout(SECONDS):
+                for each in above[:_MOST_LABELS]:
+                    records = await ctx.dns.ask(server, each, RecordType.CAA)
+                    if records.values:
+                        return records.values, ""
+        except DnsFailure as error:
+            return (), f"Authorities may refuse {name}: {error}"
+        except TimeoutError:
+            return (), f"Authorities may refuse {name}: {server} {_LATE}"
     return (), ""

@@ -116,7 +116,8 @@ async def check_all(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     service = await target(source, call)
     rows = await source.resources.of_parent(service.id, domain.name)
-    checked = await asyncio.gather(*(_check_one(ctx, row.read(StoredDomain), row.parent) for row in rows))
+    async with ctx.domain_checks.room(service.org):
+        checked = await asyncio.gather(*(_check_one(ctx, row.read(StoredDomain), row.parent) for row in rows))
     return Reply(results([encode(each) for each in checked]))
 
 
@@ -133,11 +134,12 @@ async def check(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     row = await target(source, call)
     stored = row.read(StoredDomain)
-    records, (caa, caa_problem) = await asyncio.gather(
-        look_at(ctx, row.parent, stored.name), caa_of(ctx, stored.name)
-    )
+    async with ctx.domain_checks.room(row.org):
+        records, (caa, caa_problem) = await asyncio.gather(
+            look_at(ctx, row.parent, stored.name), caa_of(ctx, stored.name)
+        )
+        http = await visit(ctx, records)
     proof = proof_of(ctx, records, use_cdn=stored.use_cdn)
-    http = await visit(ctx, records)
     order = await source.certificates.order(row.id)
     if proof and stored.state == "UNPROVED":
         await ctx.store.write(lambda tx: tx.work.schedule(TEND, row.id, org=row.org))

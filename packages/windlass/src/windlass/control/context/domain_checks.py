@@ -1,0 +1,36 @@
+"""The checks of domains that requests ask for, with limited concurrency: each asks name servers many times."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from windlass.base.errors import Unavailable
+
+MOST_OF_ONE: Final = 2
+"""The number of requests of one organization that check domains at a time. Further ones wait."""
+_LONGEST_WAIT: Final = 15.0
+
+
+class DomainChecks:
+    def __init__(self) -> None:
+        self._rooms: dict[str, asyncio.Semaphore] = {}
+
+    @asynccontextmanager
+    async def room(self, org: str) -> AsyncIterator[None]:
+        """Waits for the checks of an organization. Raises Unavailable if they take too long."""
+        room = self._rooms.setdefault(org, asyncio.Semaphore(MOST_OF_ONE))
+        try:
+            async with asyncio.timeout(_LONGEST_WAIT):
+                await room.acquire()
+        except TimeoutError as error:
+            raise Unavailable(
+                "Check domains again in a few seconds: others of this organization are being checked now",
+                {"retry-after": "5"},
+            ) from error
+        try:
+            yield
+        finally:
+            room.release()
