@@ -14,6 +14,8 @@ from windlass.routers.rules import NO_RULES, RouteCors, RouteRules
 NETWORK = "network.ingress."
 PORTS = [{"internal_port": 80, "publicly_accessible": True}]
 
+SHA_OF_ONE = "{SHA}/gW83NxJKAEngaXxoqd8u1OY4QY="
+
 
 @pytest.fixture
 async def world(database_url):
@@ -100,6 +102,30 @@ async def test_the_router_gets_digests_of_the_passwords_in_the_variable(world: W
     assert rules.needs_login
     assert [(login.user, login.fits(b"engine")) for login in rules.logins] == [("ada", True), ("bob", False)]
     assert "engine" not in repr(rules)
+
+
+@pytest.mark.parametrize(
+    ("users", "found"),
+    [
+        ("ada:one,two:three\r\nbob:four", [("ada", b"one,two:three"), ("bob", b"four")]),
+        ("ada:{SHA}/rVm, bob:{SHA}x,y:z", [("ada", b"")]),
+        (
+            f"ada:{SHA_OF_ONE},bob:{SHA_OF_ONE} , eve:{SHA_OF_ONE}",
+            [(name, b"one") for name in ("ada", "bob", "eve")],
+        ),
+        (f"{SHA_OF_ONE}", []),
+    ],
+    ids=["clear", "mixed", "hashes", "no user"],
+)
+async def test_only_hashes_are_separated_by_commas(
+    world: World, users: str, found: list[tuple[str, bytes]]
+) -> None:
+    app = await running(world, users)
+    rules = (await changed(world, app, {f"{NETWORK}basic_auth_env_var": "SITE_USERS"})).rules
+    assert [login.user for login in rules.logins] == [user for user, _ in found]
+    assert all(
+        login.fits(password) for login, (_, password) in zip(rules.logins, found, strict=True) if password
+    )
 
 
 async def test_the_router_gets_at_most_100_logins_and_one_of_each_user(world: World) -> None:

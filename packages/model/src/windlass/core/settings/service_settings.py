@@ -220,9 +220,9 @@ TABLE: Final = (
     _row(
         "network.ingress.basic_auth_env_var", _ROUTED, _Text, "",
         "Name of the variable with the users and passwords that visitors have to give", Effect.AT_ONCE,
-        note="The variable has USER:PASSWORD, one a line, with passwords in clear or from `htpasswd -s`; the "
-        "first 100 users count, each with at most 700 bytes. It is read when the service is deployed; "
-        "without a valid login, all requests are refused",
+        note="The variable has USER:PASSWORD, one a line, with passwords in clear or from `htpasswd -s` (the "
+        "latter also separated by commas). The first 100 users count, each with at most 700 bytes. It is "
+        "read when the service is deployed; without a valid login, all requests are refused",
     ),
     _row(
         "network.ingress.enable_sticky_session", _ROUTED, bool, False,

@@ -16,13 +16,14 @@ from windlass.routers.rules import NO_RULES, Login, RouteCors, RouteRules, diges
 
 _MEBIBYTE: Final = 1024 * 1024
 _SHA: Final = "{SHA}"
+_HASHED: Final = re.compile(r"[^:]+:\{SHA\}")
 _OTHER_HASH: Final = re.compile(r"\$|\{[A-Z0-9]+\}")
 """Matches the beginning of a hash in a form that is not supported. Nobody has such a password."""
 _INGRESS: Final = "network.ingress."
 MOST_LOGINS: Final = 100
 """Number of logins of a service. The gateway, which all services share, keeps them."""
 MOST_BYTES_OF_LOGIN: Final = 700
-"""Size of a user name with its password. Longer ones are left out."""
+"""Size of a user name with its password. The gateway refuses headers above 1 KiB."""
 
 
 class PublicRules(Struct, frozen=True):
@@ -76,8 +77,9 @@ def _cors(settings: AdvancedValues) -> RouteCors | None:
 
 
 def _logins(ctx: Context, workload: Workload, name: str) -> list[Login]:
-    """Returns the logins of a variable: `USER:PASSWORD`, one a line or separated by commas. Of several with
-    one user, the first counts. The salt stays the same, so that unchanged routes are not sent again."""
+    """Returns the logins of a variable: `USER:PASSWORD`, one a line; with hashes only, also separated by
+    commas. Of several with one user, the first counts. The salt stays the same, so that unchanged routes are
+    not sent again."""
     logins: dict[str, Login] = {}
     for user, password in _entries(workload.variables.get(name, "")):
         if len(logins) == MOST_LOGINS:
@@ -93,7 +95,10 @@ def _logins(ctx: Context, workload: Workload, name: str) -> list[Login]:
 
 
 def _entries(text: str) -> Iterator[tuple[str, str]]:
-    for entry in re.split(r"[\n,]", text):
-        user, colon, password = entry.strip().partition(":")
-        if user and colon and password and len(entry.encode()) <= MOST_BYTES_OF_LOGIN:
-            yield user, password
+    for line in text.split("\n"):
+        parts = [part.strip() for part in line.split(",")]
+        # A password in clear may contain commas.
+        for entry in parts if all(map(_HASHED.match, parts)) else [line.strip()]:
+            user, colon, password = entry.partition(":")
+            if user and colon and password and len(entry.encode()) <= MOST_BYTES_OF_LOGIN:
+                yield user, password
