@@ -66,6 +66,12 @@ async def test_a_failure_of_a_name_server_is_told(fault, words):
         assert failure.value.is_dnssec is (fault == "unsigned")
 
 
+async def test_a_name_that_is_too_long_is_a_failure_as_any_other():
+    async with asked() as (_, client):
+        with pytest.raises(DnsFailure, match="no name that can be asked for"):
+            await ask(client, ".".join(["a" * 50] * 6), RecordType.A)
+
+
 async def test_a_circle_of_aliases_ends():
     async with asked() as (server, client):
         server.set("a.example.com", ("CNAME", "b.example.com"))

@@ -40,6 +40,17 @@ def test_a_text_that_is_no_name_of_a_domain_is_refused(name):
         ascii_name(name)
 
 
+async def test_the_longest_name_can_still_be_proved(world):
+    longest = f"{'a' * 50}.{'b' * 50}.{'c' * 50}.{'d' * 50}.{'e' * 29}"
+    assert len(longest) == 233
+    app = await world.application()
+    document = await add(world, app, longest)
+    assert len(document["challenge_name"]) == 253
+    assert (await world.get(f"/application/{app}/checkCustomDomain")).status == 200
+    with pytest.raises(BadDomain):
+        ascii_name(f"{longest}e")
+
+
 async def test_a_refused_name_says_what_to_write(world):
     app = await world.application()
     answer = await world.post(

@@ -159,7 +159,7 @@ def _checked(answer: HttpResult) -> HttpResult:
         return answer
     try:
         problem = msgspec.json.decode(answer.body, type=AcmeProblem)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise AcmeUnavailable(f"The authority answers {answer.status}.") from error
     if answer.status >= 500 and problem.name in {"", "serverInternal"} and not problem.detail:
         raise AcmeUnavailable(f"The authority answers {answer.status}.")
@@ -170,7 +170,7 @@ def _checked(answer: HttpResult) -> HttpResult:
 def _read(answer: HttpResult, struct: type[T]) -> T:
     try:
         return msgspec.json.decode(answer.body, type=struct)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise AcmeUnavailable("The authority answers something that is no document of ACME.") from error
 
 

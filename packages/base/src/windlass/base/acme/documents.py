@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct, field
+
+LONGEST: Final = 1000
+"""The most characters of a refusal that are kept and shown."""
 
 
 class AcmeProblem(Struct, frozen=True):
@@ -19,9 +24,10 @@ class AcmeProblem(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """The detail and those of its parts, in at most a few lines."""
+        """The detail and those of its parts, cut to what is shown."""
         details = [self.detail, *(part.detail for part in self.subproblems)]
-        return " ".join(dict.fromkeys(text.strip() for text in details if text.strip())) or self.name
+        words = " ".join(dict.fromkeys(text.strip() for text in details if text.strip())) or self.name
+        return words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
 
 
 class DirectoryTerms(Struct, frozen=True):

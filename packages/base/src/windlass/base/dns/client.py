@@ -128,6 +128,8 @@ class DnsClient:
                         return await self._ask_tcp(server, name, type, unchecked) if answer.is_cut else answer
         except BadMessage as error:
             raise DnsFailure(f"{server} sends no readable answer for {name}: {error}") from error
+        except ValueError as error:
+            raise DnsFailure(str(error)) from error
         except (OSError, asyncio.IncompleteReadError) as error:
             raise DnsFailure(f"{server} cannot be asked for {name}") from error
         raise DnsFailure(f"{server} does not answer")

@@ -7,7 +7,8 @@ from typing import Final
 
 ANY: Final = "*."
 """The beginning of a name that stands for all names with one additional label."""
-LONGEST: Final = 253
+LONGEST: Final = 233
+"""The longest name below which there is room for the label of the TXT record that proves it."""
 _LONGEST_TYPED: Final = 1024
 CHALLENGE: Final = "_windlass-challenge"
 """The label of the TXT record that proves a domain."""

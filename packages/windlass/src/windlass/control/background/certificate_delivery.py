@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from typing import Final
 
+from windlass.base.encryption import CannotDecrypt
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.outage import Outage
@@ -31,7 +32,7 @@ class CertificateDelivery:
         self._challenges: set[str] = set()
         """The ids of the challenges that the gateway answers, as far as this server knows."""
         self._unusable: dict[str, str] = {}
-        """The fingerprints of certificates that the gateway refuses, by domain."""
+        """The fingerprints of certificates that cannot be served, by domain. The others are handed over."""
         self._outage = Outage(_log, "certificates wait for the gateway", "certificates are handed over again")
         ctx.store.listen(self._note_nudge, CERTIFICATE.rstrip(":"), DEAF)
 
@@ -68,14 +69,19 @@ class CertificateDelivery:
         row = await self._ctx.store.reads.certificates.get(id)
         if row is None:
             return
-        key = self._ctx.encryption.decrypt(row.sealed, *CERTIFICATE_KEY.owner(id=id))
+        router = self._ctx.places.local.router
         try:
-            await self._ctx.places.local.router.put_certificate(
-                id, Certificate((row.name,), row.chain.encode(), key)
+            key = self._ctx.encryption.decrypt(row.sealed, *CERTIFICATE_KEY.owner(id=id))
+            await router.put_certificate(id, Certificate((row.name,), row.chain.encode(), key))
+        except CannotDecrypt as error:
+            self._unusable[id] = fingerprint
+            _log.warning(
+                "the key of a certificate is unreadable", extra={"domain": row.name, "why": str(error)}
             )
         except RouteError as error:
-            if id in await self._ctx.places.local.router.certificates():
-                raise
+            present = await router.certificates()  # raises if the gateway does not answer at all
+            if present.get(id) == fingerprint:
+                return
             self._unusable[id] = fingerprint
             _log.warning("the gateway refuses a certificate", extra={"domain": row.name, "why": str(error)})
 

@@ -1,0 +1,85 @@
+"""One certificate that cannot be served does not keep the gateway from the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.domains.scene import scene
+from windlass.base.encryption import CannotDecrypt
+from windlass.routers.router import RouteError
+
+NAMES = ("a.example.com", "b.example.com", "c.example.com")
+
+
+@pytest.fixture
+async def there(database_url):
+    async with scene(database_url) as there:
+        yield there
+
+
+async def ordered(there):
+    """The ids of three domains, in the order in which their certificates are handed over."""
+    for name in NAMES:
+        await there.proved(name=name)
+    await there.pass_time(20)
+    assert len(await there.held()) == 3
+    return [*await there.world.installation.ctx.store.reads.certificates.fingerprints()]
+
+
+async def test_a_certificate_that_the_gateway_refuses_does_not_stop_the_next_ones(there, monkeypatch):
+    first, *others = await ordered(there)
+    router = there.world.router
+    old = dict(router.held_certificates)
+    for id in others:
+        del router.held_certificates[id]
+    router.held_certificates[first] = old[others[0]]  # a former certificate of the same domain
+    put, refused = router.put_certificate, []
+
+    async def refuse(id, certificate):
+        if id == first:
+            refused.append(id)
+            raise RouteError("TLS does not take it")
+        await put(id, certificate)
+
+    monkeypatch.setattr(router, "put_certificate", refuse)
+    held = await there.held()
+    assert {id: held[id] for id in others} == {id: old[id] for id in others}
+    await there.held()
+    assert refused == [first]
+
+
+async def test_a_key_that_cannot_be_decrypted_does_not_stop_the_next_certificates(there, monkeypatch):
+    first, *others = await ordered(there)
+    there.world.router.held_certificates.clear()
+    encryption = there.world.installation.ctx.encryption
+    plain = type(encryption).decrypt
+
+    def decrypt(self, sealed, *owner):
+        if first in owner:
+            raise CannotDecrypt("another key")
+        return plain(self, sealed, *owner)
+
+    monkeypatch.setattr(type(encryption), "decrypt", decrypt)
+    assert set(await there.held()) == set(others)
+
+
+async def test_a_gateway_that_does_not_answer_is_asked_again(there, monkeypatch):
+    """The control: nothing is taken for refused then."""
+    await ordered(there)
+    router = there.world.router
+    router.held_certificates.clear()
+
+    async def fail(*_):
+        raise RouteError("the gateway does not answer")
+
+    async def nothing():
+        monkeypatch.setattr(router, "certificates", fail)
+        return {}
+
+    with monkeypatch.context() as broken:
+        broken.setattr(router, "put_certificate", fail)
+        broken.setattr(router, "certificates", nothing)
+        with pytest.raises(RouteError):
+            await there.world.installation.certificates.look()
+    monkeypatch.undo()
+    assert len(await there.held()) == 3
