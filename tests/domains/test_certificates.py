@@ -168,6 +168,38 @@ async def test_a_certificate_is_renewed_when_the_authority_asks_for_it(there):
     assert len(there.authority.replaced) >= 1
 
 
+@pytest.mark.parametrize("window", ["2020-01-01", "2300-01-01"])
+async def test_an_authority_that_asks_for_renewals_at_any_time_gets_one_in_a_day_and_before_the_end(
+    there, window
+):
+    there.authority.window = (f"{window}T00:00:00Z", f"{window}T01:00:00Z")
+    await there.proved()
+    await there.pass_time(10)
+    for hours in range(30):
+        await there.pass_time(HOUR, 600)
+        if hours == 20:
+            assert there.authority.asked["new-order"] == 1
+    await there.pass_time(20)
+    assert there.authority.asked["new-order"] == (2 if window < "2026" else 1)
+    if window > "2026":
+        await there.pass_time(84 * DAY, 6 * HOUR)
+        await there.pass_time(20)
+        assert there.authority.asked["new-order"] == 2
+
+
+async def test_a_lost_proof_is_told_while_the_certificate_lives(there):
+    app, id = await there.proved()
+    await there.pass_time(10)
+    there.dns.set(SHOP, ("A", "192.0.2.1"))
+    await there.pass_time(DAY, 6 * HOUR)
+    lost = await read(there.world, app, id)
+    assert (lost["state"], lost["certificate_state"]) == ("PROVED", "LIVE")
+    assert "it is served all the same" in lost["problem"]
+    there.dns.set(SHOP, ("CNAME", lost["validation_domain"]))
+    await there.pass_time(DAY, 6 * HOUR)
+    assert (await read(there.world, app, id))["problem"] == ""
+
+
 async def test_the_old_certificate_is_served_while_its_renewal_fails(there):
     app, id = await there.proved()
     await there.pass_time(10)

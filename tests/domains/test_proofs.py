@@ -198,6 +198,52 @@ async def test_an_address_proves_a_domain_only_where_the_operator_says_so(databa
                     return
 
 
+async def test_addresses_of_a_cdn_prove_nothing_even_where_addresses_do(dns):
+    async with make_world(
+        "",
+        dns_servers=(dns.address,),
+        public_domain="apps.example.com",
+        acme_directory="",
+        domain_proof="address",
+    ) as world:
+        dns.set(SHOP, ("A", "104.16.1.1"))
+        dns.set("own.example.com", ("A", "203.0.113.10"))
+        app = await published(world)
+        behind = await add(world, app, use_cdn=True)
+        own = await add(world, app, "own.example.com", use_cdn=True)
+        assert (await read(world, app, behind["id"]))["state"] == "UNPROVED"
+        assert (await read(world, app, own["id"]))["state"] == "UNPROVED"
+
+
+async def test_a_record_takes_a_name_from_a_service_that_only_its_address_proves(dns):
+    async with make_world(
+        "",
+        dns_servers=(dns.address,),
+        public_domain="apps.example.com",
+        acme_directory="",
+        domain_proof="address",
+    ) as world:
+        dns.set(SHOP, ("A", "203.0.113.10"))
+        one, other = await published(world), await published(world)
+        by_address = await add(world, one)
+        assert SHOP in await hosts(world, one)
+        by_record = await add(world, other)
+        assert (await read(world, other, by_record["id"]))["state"] == "UNPROVED"
+        dns.set(by_record["challenge_name"], ("TXT", by_record["challenge_value"]))
+        world.clock.turn(60)
+        await world.settle()
+        assert (await read(world, other, by_record["id"]))["state"] == "PROVED"
+        assert (await read(world, one, by_address["id"]))["state"] == "UNPROVED"
+        assert SHOP in await hosts(world, other)
+        third = await published(world)
+        last = await add(world, third)
+        dns.set(SHOP, ("CNAME", last["validation_domain"]))
+        world.clock.turn(HOUR)
+        await world.settle()
+        assert (await read(world, third, last["id"]))["state"] == "UNPROVED"
+        assert SHOP in await hosts(world, other)
+
+
 async def test_a_cdn_in_front_does_not_replace_the_proof(world, dns):
     app = await published(world)
     document = await add(world, app, use_cdn=True)

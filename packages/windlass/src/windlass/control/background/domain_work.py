@@ -14,7 +14,14 @@ from windlass.control.background.issuing import CertificateOrder
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
 from windlass.control.records.domains import StoredDomain, change_document, hold, proof_fields, withdraw
-from windlass.control.services.domain_records import DomainRecords, Proof, advice_of, look_at, proof_of
+from windlass.control.services.domain_records import (
+    DomainRecords,
+    Proof,
+    advice_of,
+    is_proved_for,
+    look_at,
+    proof_of,
+)
 from windlass.families.domain import domain
 from windlass.store import Claim, Row, Tx
 
@@ -48,7 +55,7 @@ async def tend_domain(ctx: Context, claim: Claim) -> None:
     attempts = 0
     present = await ctx.store.reads.resources.find(domain.name, claim.id)
     if present and (after := present.read(StoredDomain)).generate_certificate and after.state == "PROVED":
-        order = CertificateOrder(ctx, claim, present, after)
+        order = CertificateOrder(ctx, claim, present, after, tells=bool(proof))
         due = min(due, await order.advance())
         attempts = claim.attempts if order.is_unanswered else 0
         await ctx.store.write(lambda tx: _note_next(tx, claim, due))
@@ -72,7 +79,7 @@ async def _record(ctx: Context, tx: Tx, claim: Claim, records: DomainRecords, pr
         return tx.now
     fields: dict[str, object] = proof_fields(ctx, row.parent, stored.name)
     if proof:
-        due = await _record_proof(tx, row, stored, proof, fields)
+        due = await _record_proof(ctx, tx, row, stored, records, proof, fields)
     else:
         due = await _record_lack(tx, row, stored, records, fields)
     present = await tx.resources.find(domain.name, row.id)
@@ -82,9 +89,18 @@ async def _record(ctx: Context, tx: Tx, claim: Claim, records: DomainRecords, pr
 
 
 async def _record_proof(
-    tx: Tx, row: Row, stored: StoredDomain, proof: Proof, fields: dict[str, object]
+    ctx: Context,
+    tx: Tx,
+    row: Row,
+    stored: StoredDomain,
+    records: DomainRecords,
+    proof: Proof,
+    fields: dict[str, object],
 ) -> int:
-    if not await hold(tx, row, stored.name):
+    by_record = proof in {"CNAME", "TXT"} and ctx.settings.domain_proof == "address"
+    if not await hold(
+        tx, row, stored.name, lambda other: by_record and not is_proved_for(ctx, records, other.parent)
+    ):
         fields |= {"state": "UNPROVED", "problem": _TAKEN}
         return tx.now + _pause(tx, row)
     fields |= {"state": "PROVED", "proof_lost_at": None}

@@ -60,10 +60,14 @@ _log = log("certificates")
 class CertificateOrder:
     """The order of one domain, during one claim of its work."""
 
-    def __init__(self, ctx: Context, claim: Claim, row: Row, stored: StoredDomain) -> None:
+    def __init__(self, ctx: Context, claim: Claim, row: Row, stored: StoredDomain, *, tells: bool) -> None:
+        """`tells`: whether the problem of the domain may be about its certificate. While no record proves the
+        domain, it is about its records.
+        """
         self._ctx, self._claim, self._row = ctx, claim, row
         self._id, self._name = row.id, stored.name
         self._wait = POLL
+        self._tells = tells
         self.is_unanswered = False
         """Whether the authority did not answer. The worker counts these attempts in a row."""
 
@@ -143,7 +147,7 @@ class CertificateOrder:
 
     async def _renewal(self, certificate: CertificateRow) -> int:
         """Returns when to renew a certificate: as the authority says (ARI), or else after two thirds of its
-        life."""
+        life. Whatever it says, not in the first day, and before the last tenth of its life."""
         try:
             client = await client_of(self._ctx)
             info = await client.renewal_info(renewal_id(certificate.chain))
@@ -159,6 +163,8 @@ class CertificateOrder:
         if start <= certificate.renew <= end:
             return certificate.renew
         chosen = start + secrets.randbelow(max(end - start, 1))
+        latest = certificate.expires - (certificate.expires - certificate.since) // 10
+        chosen = min(max(chosen, certificate.since + DAY), latest)
         await self._ctx.store.write(lambda tx: tx.certificates.renew_at(self._id, chosen))
         return chosen
 
@@ -356,6 +362,8 @@ class CertificateOrder:
         await self._ctx.store.write(change)
 
     async def _change_document(self, tx: Tx, fields: dict[str, object]) -> None:
+        if not self._tells:
+            fields = {name: value for name, value in fields.items() if name != "problem"}
         if (row := await tx.resources.find(domain.name, self._id)) and fields:
             await change_document(tx, row, fields)
 

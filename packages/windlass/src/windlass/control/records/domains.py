@@ -6,7 +6,7 @@ resource. A claim without a proof holds nothing, so that it never blocks the own
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -116,15 +116,15 @@ async def release(tx: Tx, row: Row) -> None:
             await tx.names.release(held)
 
 
-async def hold(tx: Tx, row: Row, name: str) -> bool:
-    """Reserves the name of a proved domain. Takes it from a domain whose proof is lost. Returns whether the
-    domain holds the name now."""
+async def hold(tx: Tx, row: Row, name: str, beats: Callable[[Row], bool]) -> bool:
+    """Reserves the name of a proved domain. Takes it from a domain whose proof is lost, or is weaker as
+    `beats` says. Returns whether the domain holds the name now."""
     held = await tx.names.holder(f"{DOMAIN}{name}")
     if held and held.port == row.id:
         return True
     if held:
         other = await tx.resources.find(domain.name, held.port)
-        if other and not other.read(StoredDomain).lost:
+        if other and not other.read(StoredDomain).lost and not beats(other):
             return False
         if other:
             await withdraw(tx, other, "Another service of this installation proves this domain now.")

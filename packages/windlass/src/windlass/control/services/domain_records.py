@@ -9,6 +9,7 @@ from ipaddress import ip_address, ip_network
 from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.base.dns import DnsFailure, NameServer, RecordType
 from windlass.control.context.context import Context
@@ -143,17 +144,35 @@ def proof_of(ctx: Context, records: DomainRecords, *, use_cdn: bool) -> Proof:
     """Returns the kind of record that proves a domain; empty if none does.
 
     For a name with `*.`, only the TXT record counts: a CNAME of one label below it may belong to another
-    person. With a CDN in front, an address proves nothing unless the operator trusts all organizations.
+    person. Addresses count only if the operator trusts all organizations, and never those of a CDN, which
+    are the same for all its customers.
     """
+    if proof := record_proof_of(records):
+        return proof
+    if ctx.settings.domain_proof == "address" and not use_cdn and (found := set(records.addresses)):
+        return "ADDRESS" if found <= set(records.expected) else ""
+    return ""
+
+
+def record_proof_of(records: DomainRecords) -> Literal["", "CNAME", "TXT"]:
+    """Returns the kind of record that proves a domain, whatever its addresses are; empty if none does."""
     if not records.name.startswith(ANY) and any(
         records.validation in view.aliases for view in records.answered
     ):
         return "CNAME"
     if any(records.challenge in view.texts for view in records.answered):
         return "TXT"
-    if ctx.settings.domain_proof == "address" and (found := set(records.addresses)):
-        return "ADDRESS" if use_cdn or found <= set(records.expected) else ""
     return ""
+
+
+def is_proved_for(ctx: Context, records: DomainRecords, service: str) -> bool:
+    """Returns whether one of these records proves the domain for another service."""
+    own = replace(
+        records,
+        validation=validation_domain(ctx, service),
+        challenge=challenge_value(ctx, service, records.name),
+    )
+    return record_proof_of(own) != ""
 
 
 def verdict_of(records: DomainRecords, *, use_cdn: bool) -> tuple[Verdict, str]:

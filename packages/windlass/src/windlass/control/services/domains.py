@@ -93,7 +93,8 @@ async def _accept_name(ctx: Context, tx: Tx, id: str, service: Row, spec: Custom
     held = await tx.names.holder(f"{DOMAIN}{name}")
     if held and held.port != id:
         holder = await tx.resources.find(domain.name, held.port)
-        if holder and not holder.read(StoredDomain).lost:
+        is_by_record = ctx.settings.domain_proof != "address"  # an address gives way to a record
+        if holder and is_by_record and not holder.read(StoredDomain).lost:
             raise Conflict(
                 f"domain: choose another name, or remove the records that lead {name} to where it is served "
                 "now: a service of this installation serves it"
