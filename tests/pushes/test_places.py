@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.pushes.conftest import Scene
-from tests.pushes.pushing import Folder, make_application, run, web_folder, with_token
+from tests.pushes.pushing import Folder, deployments, make_application, run, web_folder, with_token
+from tests.pushes.test_interrupted import post_chunks
 from tests.pushes.test_refusals import got
 from windlass.base.errors import Unavailable
 from windlass.control.context import git_reader
@@ -103,3 +104,58 @@ async def test_a_push_that_has_arrived_waits_for_a_place(
     monkeypatch.setattr(GitPlaces, "enter", enter)
     assert (await folder.push(url)).code == 0
     assert len(places) == 3, "the list of refs, the decision and the objects"
+
+
+async def test_a_token_that_is_revoked_while_its_push_arrives_deploys_nothing(
+    scene: Scene, app: Any, monkeypatch: pytest.MonkeyPatch
+):
+    org = (await scene.windlass.call("GET", "/organization"))["id"]
+    folder = web_folder(scene.place.beside / "slow")
+    entered = GitPlaces.enter
+    revoked: list[str] = []
+
+    async def enter(self: GitPlaces, caller: ReadCaller, held: ExitStack, seconds: float | None = None):
+        await entered(self, caller, held, seconds)
+        if seconds is not None and revoked:  # all objects have arrived
+            await scene.windlass.call("DELETE", revoked.pop())
+
+    monkeypatch.setattr(GitPlaces, "enter", enter)
+    for is_revoked in (True, False):
+        body = {"name": f"ci {is_revoked}", "scopes": ["Deploy"]}
+        made = await scene.windlass.call("POST", f"/organization/{org}/apiToken", body)
+        if is_revoked:
+            revoked.append(f"/organization/{org}/apiToken/{made['id']}")
+        ended = await folder.push(with_token(app["push_url"], made["token"]))
+        assert ("this token may not do that any more" in ended.text) is is_revoked, ended
+        assert bool(await deployments(scene.windlass, app["id"])) is not is_revoked, "the control"
+
+
+async def test_a_push_has_to_arrive_within_its_time(scene: Scene, app: Any, monkeypatch: pytest.MonkeyPatch):
+    head = packet(b"%b %b refs/heads/main\0report-status" % (b"0" * 40, b"1" * 40)) + FLUSH
+    url, incoming = (
+        app["push_url"] + "/git-receive-pack",
+        scene.windlass.installation.ctx.pushed.path(app["id"]),
+    )
+    arrived: list[None] = []
+
+    def go_on() -> bool:
+        arrived.append(None)
+        return len(arrived) > 100 or bool([*incoming.glob("incoming/*")])
+
+    monkeypatch.setattr("windlass.api.git_requests._LONGEST", 0.0)
+    status, text = await to_thread(post_chunks, url, [head, b"PACK"], go_on)
+    assert (status, b"has to arrive within" in text) == (413, True), text
+    monkeypatch.undo()
+    arrived.clear()
+    status, text = await to_thread(post_chunks, url, [head, b"PACK"], go_on)
+    assert (status, b"unpack " in text) == (200, True), text
+
+
+async def test_the_pushes_of_one_caller_at_once_are_few(
+    scene: Scene, app: Any, folder: Folder, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("windlass.api.git_requests._MOST_OF_CALLER", 0)
+    ended = await folder.push(with_token(app["push_url"]))
+    assert (ended.code, "others of this caller are under way" in ended.text) == (1, True), ended
+    monkeypatch.undo()
+    assert (await folder.push(with_token(app["push_url"]))).code == 0

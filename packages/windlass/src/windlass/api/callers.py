@@ -154,7 +154,7 @@ class Callers:
 
         Streams call the function repeatedly, because tokens expire and are revoked, and roles change.
         """
-        header = request.credential or b""
+        header = token_header(request.credential) or b""
         try:
             first = await self._admit(header)
         except Unavailable:

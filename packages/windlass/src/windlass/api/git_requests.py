@@ -63,6 +63,10 @@ _MOST_ASKED: Final = 16 * 1024 * 1024
 """The number of bytes in the request of a client that fetches: it lists the commits that it has."""
 _MOST_SENDING: Final = 4
 """The number of pushes of one application that may send objects at the same time, and of its fetches."""
+_MOST_OF_CALLER: Final = 8
+"""The number of pushes of one caller that may send objects at the same time, and of its fetches."""
+_LONGEST: Final = 3600.0
+"""The number of seconds in which a push has to arrive."""
 _log = log("pushes")
 _BATCH: Final = 1024 * 1024
 _STOPS: Final = (
@@ -133,7 +137,7 @@ class GitRequests:
         if is_list:
             return await self._list(row, call, protocol)
         with ExitStack() as held:
-            if reason := self._enter(f"{_FETCH} {row.id}", held):
+            if reason := self._enter(_FETCH, row, call, held):
                 raise Unavailable(f"Fetch again in a moment: {reason}", {"retry-after": "5"})
             asked = held.enter_context(self._ctx.pushed.spool(row.id))
             size = 0
@@ -167,6 +171,7 @@ class GitRequests:
     async def _push(self, request: Request, call: Call, row: Row, receive: Receive) -> HttpAnswer:
         kind = _content_type(f"{_PUSH}-result")
         _allow_long_body(request)
+        allowed = await self._callers.still_allowed(request)
         pieces, reader = _body(request, receive), HeadReader()
         try:
             head = await _read_head(reader, pieces)
@@ -178,12 +183,12 @@ class GitRequests:
             with ExitStack() as judging:
                 await self._places.enter(caller_of(row, call), judging)
                 push = await judge_push(self._ctx, call, row, head)
-            if busy := self._enter(f"{_PUSH} {row.id}", held):
+            if busy := self._enter(_PUSH, row, call, held):
                 busy = f"push again in a moment: {busy}"
             if reason := busy or await self._store(push, reader.rest, pieces, held):
                 return HttpAnswer(200, _refused(push, reason), (), kind)
             place = self._quota.take(row.org, call.actor.subject)
-            run = PushRun(self._ctx, push, held.pop_all(), self._places)
+            run = PushRun(self._ctx, push, held.pop_all(), self._places, allowed)
         self._runs.add(run.task)
         run.task.add_done_callback(self._end_run)
         farewell = on_band(FATAL, f"{_STOPS}\n".encode()) if push.has_bands else FLUSH
@@ -194,13 +199,19 @@ class GitRequests:
         if not task.cancelled() and (error := task.exception()):
             _log.error("a push failed", exc_info=error)
 
-    def _enter(self, kind: str, held: ExitStack) -> str:
-        """Counts a push of an application until its objects are stored, or a fetch until it is answered.
-        Returns why it has to wait; empty if it need not."""
-        if self._sending[kind] >= _MOST_SENDING:
-            return f"{_MOST_SENDING} others of this application are under way"
-        self._sending[kind] += 1
-        held.callback(self._leave, kind)
+    def _enter(self, service: str, row: Row, call: Call, held: ExitStack) -> str:
+        """Counts a push of an application and of its caller until its objects are stored, or a fetch until it
+        is answered. Returns why it has to wait; empty if it need not."""
+        limits = (
+            (f"{service} {row.id}", _MOST_SENDING, "of this application"),
+            (f"{service} by {call.actor.subject}", _MOST_OF_CALLER, "of this caller"),
+        )
+        for key, most, whose in limits:
+            if self._sending[key] >= most:
+                return f"{most} others {whose} are under way"
+        for key, _, _ in limits:
+            self._sending[key] += 1
+            held.callback(self._leave, key)
         return ""
 
     def _leave(self, kind: str) -> None:
@@ -290,9 +301,16 @@ async def _body(request: Request, receive: Receive) -> AsyncGenerator[bytes, Non
     unpacking = None
     if request.headers.get(b"content-encoding") in (b"gzip", b"x-gzip"):
         unpacking = zlib.decompressobj(31)
-    more = True
+    more, until = True, asyncio.get_running_loop().time() + _LONGEST
     while more:
-        message = await receive()
+        try:
+            async with asyncio.timeout_at(until):
+                message = await receive()
+        except TimeoutError as error:
+            raise TooLarge(
+                f"Push less at once: a push has to arrive within {_LONGEST / 60:g} minutes",
+                {"connection": "close"},
+            ) from error
         if message["type"] == "http.disconnect":
             raise Invalid("The request ended before its body did")
         data, more = message.get("body", b""), message.get("more_body", False)

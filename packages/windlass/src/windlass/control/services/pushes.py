@@ -7,7 +7,7 @@ up cancels nothing. git checks each ref against the commit from which the client
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import ExitStack, aclosing
 from functools import partial
 from typing import Final
@@ -203,9 +203,18 @@ class PushRun:
     """A push after its objects have arrived: stores them, deploys, and follows the deployment. Goes on
     without the client."""
 
-    def __init__(self, ctx: Context, push: IncomingPush, held: ExitStack, places: GitPlaces) -> None:
-        """`held`: what the push occupies until its objects are stored."""
+    def __init__(
+        self,
+        ctx: Context,
+        push: IncomingPush,
+        held: ExitStack,
+        places: GitPlaces,
+        allowed: Callable[[], Awaitable[bool]],
+    ) -> None:
+        """`held`: what the push occupies until its objects are stored. `allowed` tells whether its caller
+        still has the rights of the beginning: the objects may have taken long to arrive."""
         self._ctx, self._push, self._held, self._places = ctx, push, held, places
+        self._allowed = allowed
         self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._task = asyncio.create_task(self._run())
 
@@ -234,6 +243,8 @@ class PushRun:
         try:
             with self._held:
                 await self._places.enter(caller_of(push.row, push.call), self._held, _WAIT)
+                if not await self._allowed():
+                    raise PushRefused("this token may not do that any more: it has ended, or its rights have")
                 stored = await self._ctx.pushed.receive(push.row.id, push.pack) if push.pack else {}
             for update in push.for_git:
                 if update.ref != push.kept:
