@@ -104,13 +104,36 @@ async def test_the_default_of_the_grace_period_is_the_servers_setting(world: Wor
             {"network.ingress.whitelist_source_range": "10.0.0.0/8, office"},
             "network.ingress.whitelist_source_range: office is no network such as 10.0.0.0/8",
         ),
+        *(
+            (
+                {f"network.ingress.{name}": text},
+                f"network.ingress.{name}: name a network such as 10.0.0.0/8, or leave the setting out",
+            )
+            for name, text in [
+                ("whitelist_source_range", ""),
+                ("whitelist_source_range", ", ,"),
+                ("denylist_source_range", ","),
+            ]
+        ),
         (
             {"network.ingress.extra_headers": "X-Frame-Options: DENY"},
             "network.ingress.extra_headers: must be a JSON object of texts, such as "
             '{"X-Frame-Options": "DENY"}',
         ),
     ],
-    ids=["unknown", "type", "range", "longest", "null", "choice", "network", "headers"],
+    ids=[
+        "unknown",
+        "type",
+        "range",
+        "longest",
+        "null",
+        "choice",
+        "network",
+        "no network",
+        "only commas",
+        "denied commas",
+        "headers",
+    ],
 )
 async def test_unknown_keys_and_wrong_values_are_refused_by_name(
     world: World, body: dict[str, Any], message: str

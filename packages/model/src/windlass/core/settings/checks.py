@@ -36,7 +36,7 @@ def check_values(changed: Mapping[str, Any]) -> None:
     """Raises Invalid for the first value of a wrong form."""
     for name, value in changed.items():
         for ending, check in _CHECKS.items():
-            if name.endswith(ending) and value:
+            if name.endswith(ending) and value is not None:
                 try:
                     check(value)
                 except ValueError as error:
@@ -50,6 +50,8 @@ def words_of(text: str) -> list[str]:
 
 def networks_of(text: str) -> list[IPv4Network | IPv6Network]:
     words = words_of(text)
+    if not words:  # a list without networks would be open to everybody
+        raise ValueError("name a network such as 10.0.0.0/8, or leave the setting out")
     if len(words) > MOST_NETWORKS:
         raise ValueError(f"name at most {MOST_NETWORKS} networks")
     networks = []

@@ -34,6 +34,7 @@ _OLD_BUILDER: Final = (
     "process engine the server's setting build_memory"
 )
 _AT_END: Final = "The list is shortened when a run ends"
+_NOT_TCP: Final = "Has no effect on public ports of the protocol TCP"
 _KUBERNETES: Final = Effect.KUBERNETES
 TABLE: Final = (
     _row(
@@ -205,12 +206,12 @@ TABLE: Final = (
     _row(
         "network.ingress.whitelist_source_range", _ROUTED, _Text, "0.0.0.0/0",
         "Networks whose clients may use it, separated by commas", Effect.AT_ONCE,
-        note="Behind a trusted proxy, the address of its client counts",
+        note=f"Behind a trusted proxy, the address of its client counts. {_NOT_TCP}",
     ),
     _row(
         "network.ingress.denylist_source_range", _ROUTED, _Text, "",
         "Networks whose clients may not use it, separated by commas", Effect.AT_ONCE,
-        note="Behind a trusted proxy, the address of its client counts",
+        note=f"Behind a trusted proxy, the address of its client counts. {_NOT_TCP}",
     ),
     _row(
         "network.ingress.extra_headers", _ROUTED, _Text, "{}",
@@ -222,7 +223,7 @@ TABLE: Final = (
         "Name of the variable with the users and passwords that visitors have to give", Effect.AT_ONCE,
         note="The variable has USER:PASSWORD, one a line, with passwords in clear or from `htpasswd -s` (the "
         "latter also separated by commas). The first 100 users count, each with at most 700 bytes. It is "
-        "read when the service is deployed; without a valid login, all requests are refused",
+        f"read when the service is deployed; without a valid login, all requests are refused. {_NOT_TCP}",
     ),
     _row(
         "network.ingress.enable_sticky_session", _ROUTED, bool, False,
