@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import gzip
+import threading
+import urllib.request
+import zlib
 from asyncio import to_thread
 from contextlib import ExitStack, aclosing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +18,9 @@ import pytest
 from tests.pushes.conftest import Scene
 from tests.pushes.pushing import Folder, deployments, make_application, run, web_folder, with_token
 from tests.pushes.test_interrupted import post_chunks
-from tests.pushes.test_refusals import got
+from tests.pushes.test_refusals import KIND, got
+from tests.world import ADMIN
+from windlass.api import git_requests
 from windlass.base.errors import Unavailable
 from windlass.control.context import git_reader
 from windlass.control.context.git_reader import GitPlaces, ReadCaller
@@ -159,3 +167,41 @@ async def test_the_pushes_of_one_caller_at_once_are_few(
     assert (ended.code, "others of this caller are under way" in ended.text) == (1, True), ended
     monkeypatch.undo()
     assert (await folder.push(with_token(app["push_url"]))).code == 0
+
+
+async def test_a_packed_body_is_unpacked_in_a_thread_and_not_at_all_once_it_is_refused(
+    scene: Scene, app: Any, monkeypatch: pytest.MonkeyPatch
+):
+    """64 KiB of it become 64 MiB."""
+    sizes: list[int] = []
+    scene.windlass.installation.ctx.pushed.most = 1_500_000
+
+    class Unpacking:
+        def __init__(self, bits: int) -> None:
+            self._inner = zlib.decompressobj(bits)
+
+        def decompress(self, data: bytes, most: int) -> bytes:
+            assert threading.current_thread() is not threading.main_thread()
+            piece = self._inner.decompress(data, most)
+            sizes.append(len(piece))
+            return piece
+
+        @property
+        def unconsumed_tail(self) -> bytes:
+            return self._inner.unconsumed_tail
+
+    monkeypatch.setattr(git_requests, "zlib", SimpleNamespace(decompressobj=Unpacking, error=zlib.error))
+    for ref, why, most in (("refs/pull/1/head", b"only branches", 1), ("refs/heads/main", b"larger than", 2)):
+        sizes.clear()
+        head = packet(b"%b %b %b\0report-status" % (b"0" * 40, b"1" * 40, ref.encode())) + FLUSH
+        body = gzip.compress(head + bytes(64 * 1024**2))
+        status, text = await to_thread(post_packed, app["push_url"] + "/git-receive-pack", body)
+        assert (status, why in text) == (200, True), text
+        assert 0 < sum(sizes) <= (most + 1) * 1024**2, sizes
+
+
+def post_packed(url: str, body: bytes) -> tuple[int, bytes]:
+    pair = base64.b64encode(f"git:{ADMIN}".encode()).decode()
+    headers = {"Authorization": f"Basic {pair}", "Content-Type": KIND, "Content-Encoding": "gzip"}
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=60) as answer:
+        return answer.status, answer.read()

@@ -10,9 +10,9 @@ import asyncio
 import re
 import zlib
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, MutableMapping
 from contextlib import ExitStack, aclosing
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qs
 
 from windlass.api.answers import Header, HttpAnswer
@@ -141,7 +141,7 @@ class GitRequests:
                 raise Unavailable(f"Fetch again in a moment: {reason}", {"retry-after": "5"})
             asked = held.enter_context(self._ctx.pushed.spool(row.id))
             size = 0
-            async for piece in _body(request, receive):
+            async for piece in _Body(request, receive).pieces:
                 size += len(piece)
                 if size > _MOST_ASKED:
                     raise TooLarge("Clone the repository again: this request lists too many commits")
@@ -172,9 +172,9 @@ class GitRequests:
         kind = _content_type(f"{_PUSH}-result")
         _allow_long_body(request)
         allowed = await self._callers.still_allowed(request)
-        pieces, reader = _body(request, receive), HeadReader()
+        body, reader = _Body(request, receive), HeadReader()
         try:
-            head = await _read_head(reader, pieces)
+            head = await _read_head(reader, body.pieces)
         except PushRefused as refused:
             raise Invalid(str(refused)) from refused
         if not head.updates:
@@ -185,7 +185,7 @@ class GitRequests:
                 push = await judge_push(self._ctx, call, row, head)
             if busy := self._enter(_PUSH, row, call, held):
                 busy = f"push again in a moment: {busy}"
-            if reason := busy or await self._store(push, reader.rest, pieces, held):
+            if reason := busy or await self._store(push, reader.rest, body, held):
                 return HttpAnswer(200, _refused(push, reason), (), kind)
             place = self._quota.take(row.org, call.actor.subject)
             run = PushRun(self._ctx, push, held.pop_all(), self._places, allowed)
@@ -219,9 +219,7 @@ class GitRequests:
         if not self._sending[kind]:
             del self._sending[kind]
 
-    async def _store(
-        self, push: IncomingPush, first: bytes, pieces: AsyncGenerator[bytes, None], held: ExitStack
-    ) -> str:
+    async def _store(self, push: IncomingPush, first: bytes, body: _Body, held: ExitStack) -> str:
         """Writes the objects of a push to a file. Returns why they are refused; empty if they are not.
 
         A refused push is read to its end, up to a limit, because git shows no answer before that.
@@ -230,11 +228,12 @@ class GitRequests:
         if push.for_git:
             pack = held.enter_context(self._ctx.pushed.spool(push.row.id, head_for_git(push.for_git)))
         reason, size, most = "", 0, 2 * self._ctx.pushed.most
-        async for piece in _batches(first, pieces):
+        body.is_dropped = pack is None
+        async for piece in _batches(first, body.pieces):
             size += len(piece)
             if size > most:
                 raise TooLarge(reason or "Push less at once", {"connection": "close"})
-            if pack is None or reason:
+            if pack is None or body.is_dropped:
                 continue
             try:
                 await in_thread(pack.append, piece)
@@ -242,6 +241,7 @@ class GitRequests:
                 reason = str(refused)
             except Failure as failure:
                 reason = failure.message
+            body.is_dropped = bool(reason)
         push.pack = pack
         return reason
 
@@ -296,16 +296,40 @@ def _allow_long_body(request: Request) -> None:
         allow()
 
 
-async def _body(request: Request, receive: Receive) -> AsyncGenerator[bytes, None]:
-    """Yields the body of a request, unpacked. Raises Invalid if the client disconnects before its end."""
-    unpacking = None
-    if request.headers.get(b"content-encoding") in (b"gzip", b"x-gzip"):
-        unpacking = zlib.decompressobj(31)
-    more, until = True, asyncio.get_running_loop().time() + _LONGEST
-    while more:
+class _Body:
+    """The body of a request, unpacked."""
+
+    def __init__(self, request: Request, receive: Receive) -> None:
+        self._receive = receive
+        is_packed = request.headers.get(b"content-encoding") in (b"gzip", b"x-gzip")
+        self._unpacking = zlib.decompressobj(31) if is_packed else None
+        self._until = asyncio.get_running_loop().time() + _LONGEST
+        self.is_dropped = False
+        """Whether nobody reads the rest, which is then not unpacked."""
+        self.pieces = self._read()
+
+    async def _read(self) -> AsyncGenerator[bytes, None]:
+        """Yields the pieces. Raises Invalid if the client disconnects before the end."""
+        more = True
+        while more:
+            message = await self._next()
+            data, more = message.get("body", b""), message.get("more_body", False)
+            while data and self._unpacking is not None and not self.is_dropped:
+                try:
+                    # In a thread, because a small piece may become a thousand times as large.
+                    piece = await in_thread(self._unpacking.decompress, data, _BATCH)
+                except zlib.error as error:
+                    raise Invalid("Content-Encoding: the body is no gzip") from error
+                data = self._unpacking.unconsumed_tail
+                if piece:
+                    yield piece
+            if data:
+                yield data
+
+    async def _next(self) -> MutableMapping[str, Any]:
         try:
-            async with asyncio.timeout_at(until):
-                message = await receive()
+            async with asyncio.timeout_at(self._until):
+                message = await self._receive()
         except TimeoutError as error:
             raise TooLarge(
                 f"Push less at once: a push has to arrive within {_LONGEST / 60:g} minutes",
@@ -313,19 +337,7 @@ async def _body(request: Request, receive: Receive) -> AsyncGenerator[bytes, Non
             ) from error
         if message["type"] == "http.disconnect":
             raise Invalid("The request ended before its body did")
-        data, more = message.get("body", b""), message.get("more_body", False)
-        if unpacking is None:
-            if data:
-                yield data
-            continue
-        while data:
-            try:
-                piece = unpacking.decompress(data, _BATCH)
-            except zlib.error as error:
-                raise Invalid("Content-Encoding: the body is no gzip") from error
-            data = unpacking.unconsumed_tail
-            if piece:
-                yield piece
+        return message
 
 
 async def _read_head(reader: HeadReader, pieces: AsyncGenerator[bytes, None]) -> PushHead:
