@@ -32,6 +32,7 @@ from tests.pushes.pushing import (
 from tests.whole import Place, Windlass, until
 from tests.world import ADMIN
 from windlass.control.records.disk_shares import DiskRecord, note_disk
+from windlass.control.services.pushes import sweep_pushed
 from windlass.sources.push.commands import FLUSH, packet
 
 SLOW = {"build_command": "echo building; sleep 4"}
@@ -294,3 +295,74 @@ def post_chunks(
             connection.send(b"0\r\n\r\n")
         answer = connection.getresponse()
         return answer.status, answer.read()
+
+
+async def test_one_repository_that_cannot_be_joined_does_not_stop_the_housekeeping(scene: Scene, monkeypatch):
+    app = await make_application(scene.windlass, scene.environment)
+    url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")
+    await folder.push(url)
+    ctx = scene.windlass.installation.ctx
+    packs = ctx.pushed.path(app["id"]) / "objects" / "pack"
+    folder.write(other="more").commit("more")
+    await folder.push(url, "main:other")
+    tried: list[str] = []
+
+    async def stuck(self: Any, application: str, *words: str) -> bool:
+        tried.append(words[0])
+        raise TimeoutError
+
+    monkeypatch.setattr("windlass.sources.push.repositories._MOST_PACKS", 2)
+    with monkeypatch.context() as patched:
+        patched.setattr("windlass.sources.push.repositories.PushedRepositories._try", stuck)
+        await sweep_pushed(ctx)
+        await sweep_pushed(ctx)
+        assert tried == ["gc"], "it is not tried again at once"
+        ctx.pushed._paused[app["id"]] = (0.0, 7200.0)
+        ctx.pushed._tidied.clear()  # as after another push
+        await sweep_pushed(ctx)
+        assert tried == ["gc", "gc"]
+        assert ctx.pushed._paused[app["id"]][1] == 14400.0
+    ctx.pushed._paused[app["id"]] = (0.0, 7200.0)
+    ctx.pushed._tidied.clear()  # as after another push
+    await sweep_pushed(ctx)
+    assert len([*packs.glob("*.pack")]) == 1, "the control"
+    assert app["id"] not in ctx.pushed._paused
+
+
+async def test_packs_are_joined_only_if_the_disk_has_room(scene: Scene, monkeypatch):
+    app = await make_application(scene.windlass, scene.environment)
+    url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")
+    await folder.push(url)
+    folder.write(other="more").commit("more")
+    await folder.push(url, "main:other")
+    pushed = scene.windlass.installation.ctx.pushed
+    packs = pushed.path(app["id"]) / "objects" / "pack"
+    monkeypatch.setattr("windlass.sources.push.repositories._MOST_PACKS", 2)
+    monkeypatch.setattr(pushed, "_reserve", 1 << 60)
+    await pushed.tidy(app["id"], ())
+    assert len([*packs.glob("*.pack")]) == 2
+    monkeypatch.undo()
+    monkeypatch.setattr("windlass.sources.push.repositories._MOST_PACKS", 2)
+    pushed._paused.clear()
+    pushed._tidied.clear()  # as after another push
+    await pushed.tidy(app["id"], ())
+    assert len([*packs.glob("*.pack")]) == 1, "the control"
+
+
+async def test_what_killed_processes_left_is_removed_although_nothing_was_pushed(scene: Scene):
+    app = await make_application(scene.windlass, scene.environment)
+    await web_folder(scene.place.beside / "web").push(with_token(app["push_url"]))
+    pushed = scene.windlass.installation.ctx.pushed
+    await pushed.tidy(app["id"], ())
+    objects = pushed.path(app["id"]) / "objects"
+    (objects / "tmp_objdir-incoming-x" / "pack").mkdir(parents=True)
+    old, fresh = objects / "pack" / "tmp_pack_old", objects / "pack" / "tmp_pack_fresh"
+    for left in (old, fresh, objects / "pack" / ".tmp-1-pack-x.pack"):
+        left.write_bytes(b"x")
+        if left != fresh:
+            os.utime(left, (0, 0))
+    os.utime(objects / "tmp_objdir-incoming-x", (0, 0))
+    os.utime(objects / "pack", (0, 0))
+    pushed._tidied[app["id"]] = time.time() + 1000
+    await pushed.tidy(app["id"], ())
+    assert [fresh] == [*objects.glob("tmp_*"), *objects.glob("pack/*tmp*"), *objects.glob("pack/.tmp*")]

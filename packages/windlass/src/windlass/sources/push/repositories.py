@@ -29,6 +29,7 @@ from windlass.base.disk_reserve import LARGEST_PART
 from windlass.base.errors import Unavailable
 from windlass.base.ids import is_id
 from windlass.base.locks import Locks
+from windlass.base.log import log
 from windlass.builders.builder import FULL
 from windlass.config import Settings
 from windlass.sources.git.limits import Limits
@@ -46,6 +47,7 @@ _MOST_PACKS: Final = 20
 """The number of packs from which they are joined. Each push adds one, and git searches all of them."""
 _FRESH: Final = 3600
 """Seconds for which unreachable objects and unused kept commits stay: a push or a build may be using them."""
+_LONGEST_PAUSE: Final = 7 * 24 * 3600
 _SECONDS: Final = 600
 _ANSWER: Final = 8 * 1024**2
 _CONFIG: Final = """[core]
@@ -75,6 +77,7 @@ _CONFIG: Final = """[core]
 [pack]
 \tthreads = 1
 """
+_log = log("pushes")
 # Unlike a copy for a build, this repository is the only one of its kind, and has to survive a crash.
 _DURABLE: Final = (("core.fsync", "committed"),)
 
@@ -98,6 +101,8 @@ class PushedRepositories:
         self._limits = Limits(seconds=_SECONDS, bytes=2 * most)
         self._writing = Locks()
         self._tidied: dict[str, float] = {}
+        self._paused: dict[str, tuple[float, float]] = {}
+        """When repositories that could not be tidied are tried again, and how long they wait after that."""
 
     def path(self, application: str) -> Path:
         return self._folder / application
@@ -151,9 +156,9 @@ class PushedRepositories:
             path.unlink(missing_ok=True)
 
     def _check_room(self, disk: os.statvfs_result, size: int) -> None:
+        """Raises Unavailable if the disk has too little room for so many bytes."""
         of_disk = min(self._disk_reserve, int(disk.f_blocks * disk.f_frsize * LARGEST_PART))
-        # git writes the pack once more.
-        if disk.f_bavail * disk.f_frsize - 2 * size < self._reserve + of_disk:
+        if disk.f_bavail * disk.f_frsize - size < self._reserve + of_disk:
             raise Unavailable(
                 "Ask the operator to free disk space, or to set upload_reserve_bytes lower: uploads and "
                 "pushes leave so much of the disk of Windlass free, and less would be left"
@@ -208,16 +213,30 @@ class PushedRepositories:
 
     async def tidy(self, application: str, needed: Collection[str]) -> None:
         """Forgets commits that no deployment needs, and joins packs. `needed`: the commits that may be
-        deployed again."""
-        objects = self.path(application) / "objects" / "pack"
-        # A push without new objects adds no pack, and still a commit that is kept.
-        changed = [
-            place.stat().st_mtime for place in (objects, self.path(application) / KEPT) if place.is_dir()
-        ]
-        if not objects.is_dir() or max(changed) < self._tidied.get(application, 0.0):
+        deployed again. A repository where that fails is tried again after an hour, then after two, and so
+        on, so that it costs the others little."""
+        before = time.time() - _FRESH
+        await subprocesses.in_thread(self._remove_left, application, before)
+        until, pause = self._paused.get(application, (0.0, _FRESH))
+        if not self._has_changed(application) or time.time() < until:
             return
         self._tidied[application] = time.time()
-        before = time.time() - _FRESH
+        try:
+            await self._tidy(application, needed, before)
+        except (TimeoutError, OSError, Unavailable) as error:
+            self._paused[application] = time.time() + pause, min(2 * pause, _LONGEST_PAUSE)
+            _log.warning("a repository was not tidied: %s", error, extra={"service": application})
+        else:
+            self._paused.pop(application, None)
+
+    def _has_changed(self, application: str) -> bool:
+        objects = self.path(application) / "objects" / "pack"
+        # A push without new objects adds no pack, and still a commit that is kept.
+        places = [place for place in (objects, self.path(application) / KEPT) if place.is_dir()]
+        newest = max((place.stat().st_mtime for place in places), default=0.0)
+        return objects.is_dir() and newest >= self._tidied.get(application, 0.0)
+
+    async def _tidy(self, application: str, needed: Collection[str], before: float) -> None:
         async with self._writing[application]:
             listed = await self._ask(application, "for-each-ref", "--format=%(objectname) %(refname)", KEPT)
             seen: set[str] = set()
@@ -226,16 +245,21 @@ class PushedRepositories:
                 if _age_of(ref) < before and (commit not in needed or commit in seen):
                     await self._try(application, "update-ref", "-d", ref, commit)
                 seen.add(commit)
-            await subprocesses.in_thread(self._remove_left, application, before)
             packs = [*(self.path(application) / "objects" / "pack").glob("*.pack")]
             if len(packs) >= _MOST_PACKS:
+                size = sum(pack.stat().st_size for pack in packs)
+                self._check_room(os.statvfs(self.path(application)), size)
                 await self._try(application, "gc", "--quiet", f"--prune={_FRESH}.seconds.ago")
 
     def _remove_left(self, application: str, before: float) -> None:
-        """Removes packs of pushes that a killed server has left."""
-        for place in (_INCOMING, "objects"):
-            pattern = "*" if place == _INCOMING else "tmp_objdir-*"
-            for left in (self.path(application) / place).glob(pattern):
+        """Removes what pushes and joins left that were killed."""
+        for pattern in (
+            f"{_INCOMING}/*",
+            "objects/tmp_objdir-*",
+            "objects/pack/*tmp_*",
+            "objects/pack/.tmp-*",
+        ):
+            for left in self.path(application).glob(pattern):
                 with suppress(OSError):
                     if left.stat().st_mtime < before:
                         shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -371,7 +395,7 @@ class PackFile:
                 f"the push is larger than {self._most / 1024**2:.0f} MiB: take large files out of the "
                 "history, or ask the operator for more push_bytes"
             )
-        self._check_room(os.fstatvfs(self._descriptor), len(data))
+        self._check_room(os.fstatvfs(self._descriptor), 2 * len(data))  # git writes the pack once more
         self._write(data)
         self.size += len(data)
 
