@@ -277,3 +277,15 @@ async def test_a_list_that_is_too_long_is_refused_and_not_cut(
     assert (status, "git says too much" in text) == (503, True), text
     monkeypatch.undo()
     assert (await got(app["push_url"] + REFS))[0] == 200
+
+
+async def test_a_name_that_no_application_may_name_is_not_deployed(scene: Scene, folder: Folder):
+    app = await make_application(scene.windlass, scene.environment, git_repository={"url": "windlass://push"})
+    url, pushed = with_token(app["push_url"]), scene.windlass.installation.ctx.pushed
+    ended = await folder.push(url, "main:refs/heads/-x")
+    assert (pushed.default_branch(app["id"]), "only main is deployed" in ended.text) == ("main", True), ended
+    other = await make_application(
+        scene.windlass, scene.environment, "other", git_repository={"url": "windlass://push"}
+    )
+    assert (await folder.push(with_token(other["push_url"]), "main:refs/heads/x")).code == 0
+    assert pushed.default_branch(other["id"]) == "x", "the control"

@@ -31,7 +31,7 @@ from windlass.control.request.changing import apply_changes
 from windlass.control.request.paths import target
 from windlass.control.services.actions import deploy
 from windlass.control.workloads.repositories import check_holder, holder_fact, provide_repository
-from windlass.core.declare.shapes import PUSHED
+from windlass.core.declare.shapes import PUSHED, Branch
 from windlass.core.declare.traits import DeployRequest
 from windlass.core.deploy.progress import PushedRef
 from windlass.core.deploy.states import Progress
@@ -170,10 +170,20 @@ def _branch_after(ctx: Context, row: Row, head: PushHead, known: Mapping[str, st
     if repository and repository.branch:
         return repository.branch
     usual = ctx.pushed.default_branch(row.id)
-    pushed = [update.ref.removeprefix(_HEADS) for update in head.updates if update.ref.startswith(_HEADS)]
+    heads = [update.ref.removeprefix(_HEADS) for update in head.updates if update.ref.startswith(_HEADS)]
+    pushed = [name for name in heads if _may_be_deployed(name)]
     if any(ref.startswith(_HEADS) for ref in known) or usual in pushed or not pushed:
         return usual
     return pushed[0]
+
+
+def _may_be_deployed(name: str) -> bool:
+    """Returns whether a name is one that an application may name as its branch."""
+    try:
+        msgspec.convert(name, Branch)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _has_too_many(head: PushHead, known: Mapping[str, str]) -> bool:
