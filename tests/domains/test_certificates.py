@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime
 
 import pytest
+from msgspec.structs import replace
 
 from tests.domains.scene import scene
 from tests.domains.served import SHOP, add, published, read
 from tests.world import HandClock
 from windlass.base.certificates import read_certificate
+from windlass.control.records.order_ledger import enter_order
 
 HOUR, DAY = 3600, 86_400
 
@@ -96,15 +98,61 @@ async def test_a_limit_of_the_authority_is_waited_for(there):
     assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
 
 
-async def test_the_weekly_limit_is_told_before_it_is_reached(there, monkeypatch):
-    monkeypatch.setattr("windlass.control.background.issuing.MOST_IN_A_WEEK", 1)
-    await there.proved()
+async def test_a_name_that_is_made_again_and_again_orders_five_times_in_three_hours(there):
+    app, id = await there.proved()
+    path = f"/application/{app}/customDomain"
+    for _ in range(8):
+        await there.pass_time(10)
+        assert (await there.world.delete(f"{path}/{id}")).status == 204
+        id = (await add(there.world, app, generate_certificate=True))["id"]
+        there.world.clock.turn(30)
     await there.pass_time(10)
-    app, id = await there.proved(name="other.example.com")
-    await there.pass_time(10)
+    assert there.authority.asked["new-order"] == 5
     document = await read(there.world, app, id)
-    assert "1 certificates a week for the names of example.com" in document["problem"]
-    assert there.authority.asked["new-order"] == 1
+    assert document["certificate_state"] == "WAITING"
+    assert "this name has placed as many orders" in document["problem"]
+    await there.pass_time(4 * HOUR, 600)
+    assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
+
+
+async def test_an_organization_leaves_orders_to_the_others(there, monkeypatch):
+    monkeypatch.setattr("windlass.control.records.order_ledger.MOST_OF_ORG", 2)
+    documents = [await there.proved(name=f"{letter}.example.com") for letter in "abc"]
+    await there.pass_time(10)
+    states = [(await read(there.world, *each))["certificate_state"] for each in documents]
+    assert sorted(states) == ["LIVE", "LIVE", "WAITING"]
+    _, token = await there.world.organization()
+    there.world.token = token
+    there.world.org = str((await there.world.get("/organization"))["id"])
+    other = await there.proved(name="d.example.com")
+    await there.pass_time(10)
+    assert (await read(there.world, *other))["certificate_state"] == "LIVE"
+
+
+async def test_new_names_leave_orders_to_renewals(there, monkeypatch):
+    monkeypatch.setattr("windlass.control.records.order_ledger.MOST_OF_NEW_NAMES", 3)
+    write = there.world.installation.ctx.store.write
+
+    async def enter(name, *, is_renewal=False):
+        return (await write(lambda tx: enter_order(tx, name, name, is_renewal=is_renewal)))[1]
+
+    assert [await enter(f"{letter}.example") for letter in "abcd"] == ["", "", "", "installation"]
+    assert await enter("old.example", is_renewal=True) == ""
+    there.world.clock.turn(3 * HOUR)
+    assert await enter("d.example") == ""
+
+
+async def test_names_below_a_public_suffix_do_not_wait_for_those_of_others(there):
+    _, id = await there.proved()
+    await there.pass_time(10)
+    store = there.world.installation.ctx.store
+    row = await store.reads.certificates.get(id)
+    for number in range(50):
+        other = replace(row, id=f"{id[:-3]}{number:03}", name=f"shop{number}.co.uk")
+        await store.write(lambda tx, other=other: tx.certificates.set(other))
+    app, id = await there.proved(name="mine.co.uk")
+    await there.pass_time(10)
+    assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
 
 
 async def test_an_authority_that_was_away_for_a_week_is_asked_within_the_hour(there):

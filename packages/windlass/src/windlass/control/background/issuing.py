@@ -30,6 +30,7 @@ from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
 from windlass.control.records.acme_accounts import client_of, forget_address
 from windlass.control.records.domains import StoredDomain, change_document, moment_of
+from windlass.control.records.order_ledger import Full, enter_order
 from windlass.families.domain import domain
 from windlass.routers.router import Challenge, RouteError
 from windlass.store import CERTIFICATE_KEY, ORDER_KEY, CertificateRow, Claim, OrderRow, Row, Tx
@@ -42,9 +43,6 @@ AWAY: Final = (MINUTE, 2 * MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR)
 """The waits while the authority does not answer. It is asked at least once an hour."""
 LONGEST: Final = DAY
 """The age after which an open order is given up."""
-WEEK: Final = 7 * DAY
-MOST_IN_A_WEEK: Final = 50
-"""How many certificates Let's Encrypt gives for a registered domain in a week."""
 POLL: Final = 2 * SECOND
 LOOK_AT_RENEWAL: Final = 6 * HOUR
 """How often the authority is asked when to renew a certificate."""
@@ -84,6 +82,8 @@ class CertificateOrder:
                 due = await self._due(certificate, order)
                 if due > now:
                     return due
+                if due := await self._enter(certificate):
+                    return due
                 await self._place(certificate, order)
             for _ in range(_STEPS):
                 if await self._step():
@@ -112,7 +112,7 @@ class CertificateOrder:
         now = self._ctx.clock.now()
         failed = order.due if order else 0
         if certificate is None or certificate.name != self._name:
-            return max(failed, await self._limit())
+            return failed
         renew = await self._renewal(certificate)
         if renew > now:
             await self._note(
@@ -125,25 +125,23 @@ class CertificateOrder:
             return min(renew, now + LOOK_AT_RENEWAL)
         return max(renew, failed)
 
-    async def _limit(self) -> int:
-        """Returns when the authority's weekly limit for the registered domain permits another certificate.
+    async def _enter(self, certificate: CertificateRow | None) -> int:
+        """Enters an order in the ledger. Returns 0, or when there is room for it."""
+        is_renewal = certificate is not None and certificate.name == self._name
 
-        A new name waits before the limit is reached. Renewals are exempt from it.
-        """
-        now = self._ctx.clock.now()
-        registered = ".".join(self._name.split(".")[-2:])
-        count = await self._ctx.store.reads.certificates.count_since(registered, now - WEEK)
-        if count < MOST_IN_A_WEEK:
-            return 0
-        await self._note(
-            {
-                "certificate_state": "WAITING",
-                "problem": f"Wait until tomorrow, or use a certificate for *.{registered} in a proxy: "
-                f"authorities give {MOST_IN_A_WEEK} certificates a week for the names of {registered}, "
-                f"and it got {count}.",
-            }
-        )
-        return now + DAY
+        async def change(tx: Tx) -> tuple[int, Full]:
+            await fence(tx, self._claim)
+            return await enter_order(tx, self._name, self._row.org, is_renewal=is_renewal)
+
+        due, what = await self._ctx.store.write(change)
+        if due:
+            problem = (
+                f"Wait until {stamp(due)}: this {what} has placed as many orders for certificates in three "
+                "hours as it may."
+            )
+            fields: dict[str, object] = {} if is_renewal else {"certificate_state": "WAITING"}
+            await self._note({**fields, "problem": problem})
+        return due
 
     async def _renewal(self, certificate: CertificateRow) -> int:
         """Returns when to renew a certificate: as the authority says (ARI), or else after two thirds of its

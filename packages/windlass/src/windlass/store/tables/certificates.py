@@ -63,9 +63,6 @@ _ORDER: Final = columns(OrderRow)
 GET: Final = f"SELECT {_CERTIFICATE} FROM certificate WHERE id = $1"
 FINGERPRINTS: Final = "SELECT id, fingerprint FROM certificate"
 LIVE: Final = "SELECT name FROM certificate WHERE service = $1 AND expires > $2"
-COUNT_SINCE: Final = """
-SELECT count(*) FROM certificate
-WHERE origin = 'ACME' AND since > $1 AND (name = $2 OR substr(name, length(name) - length($3)) = $4)"""
 SET: Final = f"""
 INSERT INTO certificate ({_CERTIFICATE}) VALUES ({places(len(CertificateRow.__struct_fields__))})
 ON CONFLICT (id) DO UPDATE SET
@@ -99,11 +96,6 @@ class DomainCertificateTable(Table):
     async def live(self, service: str, now: int) -> set[str]:
         """Returns the names of a service that have a certificate which is valid."""
         return {str(name) for (name,) in await self._session.all(LIVE, service, now)}
-
-    async def count_since(self, domain: str, moment: int) -> int:
-        """Returns how many certificates for a domain and the names below it were issued after a time."""
-        row = await self._session.one(COUNT_SINCE, moment, domain, domain, f".{domain}")
-        return int(row[0]) if row else 0
 
     async def order(self, id: str) -> OrderRow | None:
         row = await self._session.one(ORDER, id)
