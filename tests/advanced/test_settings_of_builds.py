@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.docker.watched import wanted
 from tests.world import World, make_world
+from windlass.builders.builder import Order
+from windlass.docker.builds.builder import limits_of
 from windlass.docker.create import container
 from windlass.engines.workload import Instance
 
@@ -34,6 +37,23 @@ async def test_a_build_gets_the_limits_of_its_service(world: World) -> None:
     await deployed(world, {"build.cpu_max_in_milli": 500, "build.ram_max_in_gib": 1})
     order = world.builder.built[-1]
     assert (order.cpu, order.memory, order.uses_cache) == (500, 1024, True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "allowed"),
+    [((500, 1024), (500, 1024)), ((1_000_000, 16_384 * 1024), (2000, 2048))],
+    ids=["less", "more"],
+)
+def test_a_service_may_lower_the_limits_of_a_build_and_not_raise_them(
+    tmp_path: Path, asked: tuple[int, int], allowed: tuple[int, int]
+) -> None:
+    order = Order(
+        service="s", org="o", name="n", deployment="d", key="k", commit="c", source=tmp_path,
+        cpu=asked[0], memory=asked[1],
+    )  # fmt: skip
+    limits = limits_of(order)
+    assert (limits["cpuquota"] * 1000 // limits["cpuperiod"], limits["memory"] >> 20) == allowed
+    assert limits["memswap"] == limits["memory"]
 
 
 async def test_a_build_without_the_cache_is_ordered_as_such(world: World) -> None:

@@ -76,6 +76,10 @@ LONGEST_ID: Final = 36
 """Length of a service id in characters."""
 _OF_IDS: Final = "0123456789abcdef-"
 
+_MOST_MEMORY: Final = 2048
+"""MiB of memory of a build."""
+_MOST_CPU: Final = 2000
+"""Processor time of a build, in thousandths of a core."""
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _PORT = re.compile(r"([0-9]{1,5})(?:/tcp|(/udp))?")
 _log = log("builders.docker")
@@ -351,12 +355,6 @@ class DockerBuilder:
         """Returns the build options. BuildKit does not support limits through this API. On an engine with
         BuildKit, the classic builder gets no limits either, so that success does not depend on the
         builder."""
-        limits = {
-            "memory": order.memory * MEGABYTE,
-            "memswap": order.memory * MEGABYTE,
-            "cpuperiod": PERIOD,
-            "cpuquota": order.cpu * PERIOD // 1000,
-        }
         return {
             "t": _ref(order.service, order.key),
             "dockerfile": chosen.files.dockerfile,
@@ -373,7 +371,7 @@ class DockerBuilder:
             "rm": True,
             "forcerm": True,
             "nocache": not order.uses_cache,
-            **(limits if is_limited else {}),
+            **(limits_of(order) if is_limited else {}),
         }
 
     async def _has_buildkit(self) -> bool:
@@ -567,3 +565,15 @@ def _platform(version: Mapping[str, Any]) -> dict[str, str]:
 def _major(version: Mapping[str, Any]) -> int:
     number = str(version.get("Version", "")).partition(".")[0]
     return int(number) if number.isdecimal() else 0
+
+
+def limits_of(order: Order) -> dict[str, int]:
+    """Returns the limits of a build. An order may lower the usual ones, and not raise them: the memory is
+    that of all services of the machine."""
+    memory = min(order.memory, _MOST_MEMORY) * MEGABYTE
+    return {
+        "memory": memory,
+        "memswap": memory,
+        "cpuperiod": PERIOD,
+        "cpuquota": min(order.cpu, _MOST_CPU) * PERIOD // 1000,
+    }

@@ -30,7 +30,8 @@ def _row(
 
 
 _OLD_BUILDER: Final = (
-    "On Docker engines without BuildKit, for applications and jobs. BuildKit has no such limit, and the "
+    "On Docker engines without BuildKit, for applications and jobs; more than the default counts as the "
+    "default. BuildKit has no such limit, and the "
     "process engine the server's setting build_memory"
 )
 _AT_END: Final = "The list is shortened when a run ends"
