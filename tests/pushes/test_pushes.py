@@ -12,6 +12,7 @@ from tests.pushes.pushing import (
     with_token,
 )
 from tests.whole import page, until
+from windlass.control.workloads.repositories import copied_fact
 
 
 async def test_a_push_deploys_and_shows_the_build_and_the_address(scene: Scene):
@@ -130,6 +131,32 @@ async def test_a_copy_of_an_application_has_a_copy_of_its_repository(scene: Scen
     assert (await folder.push(with_token(copy["push_url"]))).code == 0
     listed = await ask(folder.path, "ls-remote", with_token(app["push_url"]))
     assert folder.git("rev-parse", "HEAD") not in listed
+
+
+async def test_a_copy_has_nothing_that_is_pushed_to_the_original_later(scene: Scene):
+    windlass = scene.windlass
+    pushed, reads = windlass.installation.ctx.pushed, windlass.installation.ctx.store.reads
+    full = await make_application(windlass, scene.environment)
+    empty = await make_application(windlass, scene.environment, "empty")
+    folder = web_folder(scene.place.beside / "web")
+    await folder.push(with_token(full["push_url"]), "main:other")
+    copies = []
+    for number, app in enumerate((full, empty)):
+        body = {"name": f"copy {number}", "environment_id": scene.environment}
+        copy = await windlass.call("POST", f"/application/{app['id']}/clone", body)
+
+        async def is_made(id: str = copy["id"]) -> bool:
+            return await reads.facts.get(copied_fact(id)) == b""
+
+        await until(is_made)
+        copies.append(copy)
+    assert pushed.exists(copies[0]["id"]), "the control"
+    folder.write(text="secret").commit("later")
+    for app, copy in zip((full, empty), copies, strict=True):
+        await folder.push(with_token(app["push_url"]), "main:other")
+        listed = await ask(folder.path, "ls-remote", with_token(copy["push_url"]))
+        assert folder.git("rev-parse", "HEAD") not in listed
+        assert ("refs/heads/other" in listed) is (app is full)
 
 
 async def test_the_repository_of_a_deleted_application_is_removed(scene: Scene):

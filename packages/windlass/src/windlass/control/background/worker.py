@@ -38,6 +38,7 @@ from windlass.control.records.runs import EXPIRE, RUN, TIMETABLES, expire_run
 from windlass.control.reporting.delivery import deliver
 from windlass.control.request import idempotency
 from windlass.control.request.deleting import DISCARD, DISCARD_ELSEWHERE
+from windlass.control.workloads.repositories import COPY_REPOSITORY, copy_repository
 from windlass.engines.engine import EngineUnavailable
 from windlass.store import Claim, Idle, Queue, Tx, is_owned, work_class
 
@@ -80,6 +81,7 @@ def work_functions() -> dict[str, WorkFunction]:
         RESEAL: reseal_as_work,
         AUTO_DEPLOY: deploy_new_commit,
         PUSH_WORK: pass_on_pushes,
+        COPY_REPOSITORY: copy_repository,
         TIMETABLES: start_due_runs,
         EXPIRE: expire_run,
         RUN: execute_run,

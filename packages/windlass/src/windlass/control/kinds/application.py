@@ -20,7 +20,7 @@ from windlass.control.workloads.branch_choice import BranchChoice, watch_created
 from windlass.control.workloads.build_input import BuildInput
 from windlass.control.workloads.builds import build
 from windlass.control.workloads.deployed_commit import commit_fields, with_deployed_commit
-from windlass.control.workloads.repositories import copied_fact, holder_fact, push_url
+from windlass.control.workloads.repositories import ask_for_copy, holder_fact, push_url
 from windlass.core.declare.resource import clash
 from windlass.core.declare.shapes import PUSHED
 from windlass.core.declare.spec import Spec
@@ -47,7 +47,7 @@ class ApplicationKind(ProgramKind[Application]):
     async def created(self, ctx: Context, tx: Tx, draft: Draft[Application]) -> None:
         original = draft.copy_of
         if original is not None and takes_pushes(draft.spec):
-            await tx.facts.set(copied_fact(draft.id), original.id.encode())
+            await ask_for_copy(tx, draft.id, original.id, original.org)
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Application]) -> None:
         settle_ports(change.spec, change.row.read(ApplicationShown), is_full=change.is_full)

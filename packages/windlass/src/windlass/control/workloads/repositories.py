@@ -12,8 +12,9 @@ from windlass.core.declare.shapes import PUSHED, GitRepositoryRequest
 from windlass.families.git_token import GitTokenShown, git_token
 from windlass.sources.git import GitError, GitSource
 from windlass.sources.git.source import place as repository_place
-from windlass.store import Reads, Row
+from windlass.store import Claim, Queue, Reads, Row, Tx
 
+COPY_REPOSITORY: Final = "copy repository"
 _MOST_COPIES: Final = 20
 """The longest chain of copied applications that is followed to a repository."""
 _API: Final = "api."
@@ -51,12 +52,40 @@ async def provide_repository(ctx: Context, source: Reads, application: str) -> N
         await check_holder(ctx, source, application)
 
 
+async def ask_for_copy(tx: Tx, application: str, original: str, org: str) -> None:
+    """Schedules the copy of the repository at once, so that it has nothing that is pushed to the original
+    later."""
+    await tx.facts.set(copied_fact(application), original.encode())
+    work = f"{COPY_REPOSITORY}:{application}"
+    await tx.work.schedule(COPY_REPOSITORY, work, org=org, queue=Queue.BRANCHES)
+
+
+async def copy_repository(ctx: Context, claim: Claim) -> None:
+    """Copies the repository for a copied application. If another server holds it, that one copies it at its
+    first use."""
+    application = claim.id.removeprefix(f"{COPY_REPOSITORY}:")
+    original = await ctx.store.reads.facts.get(copied_fact(application)) or b""
+    is_elsewhere = False
+    try:
+        await check_holder(ctx, ctx.store.reads, original.decode())
+        await provide_repository(ctx, ctx.store.reads, application)
+    except GitError:
+        is_elsewhere = True
+
+    async def change(tx: Tx) -> None:
+        if not is_elsewhere:  # what the original has later is not copied, even if it had nothing
+            await tx.facts.set(copied_fact(application), b"")
+        await tx.work.done(claim)
+
+    await ctx.store.write(change)
+
+
 async def _copy_original(ctx: Context, source: Reads, application: str) -> None:
     """Copies the repository of the application from which one was copied, or of that one's original."""
     original = application
     for _ in range(_MOST_COPIES):
         found = await source.facts.get(copied_fact(original))
-        if found is None:
+        if not found:
             return
         original = found.decode()
         if ctx.pushed.exists(original):
