@@ -193,6 +193,44 @@ async def test_a_refusal_after_a_long_outage_is_tried_again_within_minutes(there
     assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
 
 
+async def test_an_open_order_is_read_more_and_more_rarely_without_questions_to_name_servers(there):
+    there.authority.slow = 10**6
+    await there.proved()
+    await there.pass_time(10)
+    there.dns.asked.clear()
+    read_before = there.authority.asked["order"]
+    await there.pass_time(300)
+    assert 4 <= there.authority.asked["order"] - read_before <= 12
+    assert there.dns.asked == []
+    await there.pass_time(7 * HOUR, HOUR)
+    assert there.dns.asked
+
+
+async def test_an_order_is_not_read_before_the_authority_says_so(there):
+    there.authority.slow, there.authority.retry = 10**6, 600
+    await there.proved()
+    await there.pass_time(10)
+    read_before = there.authority.asked["order"]
+    await there.pass_time(580, 10)
+    assert there.authority.asked["order"] == read_before
+    await there.pass_time(30, 5)
+    assert there.authority.asked["order"] > read_before
+
+
+async def test_a_next_try_far_away_comes_from_a_clock_that_was_ahead(there):
+    there.authority.refusal = "no valid address"
+    app, id = await there.proved()
+    await there.pass_time(10)
+    there.authority.refusal = ""
+    store = there.world.installation.ctx.store
+    order = await store.reads.certificates.order(id)
+    later = replace(order, due=order.due + 400 * DAY * 1000)
+    await store.write(lambda tx: tx.certificates.set_order(later))
+    await there.pass_time(7 * HOUR, HOUR)
+    await there.pass_time(20)
+    assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
+
+
 async def test_a_certificate_is_renewed_after_two_thirds_of_its_life(there):
     _, id = await there.proved()
     await there.pass_time(10)

@@ -8,6 +8,7 @@ from tests.contract.contract import is_refused
 from tests.domains.served import SHOP, add, hosts, prove, published, read
 from tests.fakes.name_server import name_server
 from tests.world import make_world
+from windlass.control.background.clock_set_back import follow_earlier_clock
 
 HOUR, DAY = 3600, 86_400
 
@@ -131,6 +132,17 @@ async def test_name_servers_that_fail_end_the_service_of_no_domain(world, dns, f
     kept = await read(world, app, document["id"])
     assert (kept["state"], bool(kept["problem"])) == ("PROVED", True)
     assert SHOP in await hosts(world, app)
+
+
+async def test_no_domain_waits_for_the_time_of_a_clock_that_was_ahead(world, dns):
+    app = await published(world)
+    await prove(world, dns, await add(world, app))
+    dns.asked.clear()
+    await world.settle()
+    assert dns.asked == []
+    await world.installation.ctx.store.write(follow_earlier_clock)
+    await world.settle()
+    assert (SHOP, "A") in dns.asked
 
 
 async def test_a_transferred_domain_goes_to_the_service_that_proves_it_now(world, dns):

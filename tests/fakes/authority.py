@@ -43,6 +43,8 @@ class FakeAuthority:
         """How many of the next requests are refused for their nonce."""
         self.slow = 0
         """How many times an order is still being processed when it is read."""
+        self.retry = 3
+        """The seconds after which an order may be read again."""
         self.refusal = ""
         """Why the proof of each name fails; empty if it is looked at."""
         self.limit = 0
@@ -146,7 +148,7 @@ class FakeAuthority:
             order["slow"] -= 1
             if order["slow"] <= 0:
                 order["status"] = "valid"
-        return web.json_response(self._shown(id), headers={"Retry-After": "3"})
+        return web.json_response(self._shown(id), headers={"Retry-After": str(self.retry)})
 
     def _proof(self, sent: Sent, id: str) -> web.Response:
         order = self._found(id)

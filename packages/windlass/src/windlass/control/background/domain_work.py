@@ -46,20 +46,40 @@ async def tend_domain(ctx: Context, claim: Claim) -> None:
     if row is None:
         await ctx.store.write(lambda tx: tx.work.done(claim))
         return
+    due = await _when_to_look(ctx, row)
+    is_proved = True
+    if due <= ctx.clock.now():
+        due, is_proved = await _look(ctx, claim, row)
+    attempts = 0
+    present = await ctx.store.reads.resources.find(domain.name, claim.id)
+    if present and (after := present.read(StoredDomain)).generate_certificate and after.state == "PROVED":
+        order = CertificateOrder(ctx, claim, present, after, tells=is_proved)
+        due = min(due, await order.advance())
+        attempts = claim.attempts if order.is_unanswered else 0
+        await ctx.store.write(lambda tx: _note_next(tx, claim, due))
+    await ctx.store.write(lambda tx: tx.work.reschedule(claim, due, attempts))
+
+
+async def _when_to_look(ctx: Context, row: Row) -> int:
+    """Returns when the records of a domain are looked at. Each order was placed after a look, so that none is
+    needed each time when the order is read."""
+    stored, now = row.read(StoredDomain), ctx.clock.now()
+    order = await ctx.store.reads.certificates.order(row.id)
+    is_open = order is not None and order.url and order.name == stored.name
+    if not order or not is_open or stored.state != "PROVED" or stored.lost or order.since > now:
+        return now
+    return order.since + LOOK_EVERY
+
+
+async def _look(ctx: Context, claim: Claim, row: Row) -> tuple[int, bool]:
+    """Looks at the records of a domain. Returns when to look again, and whether they prove it."""
     stored = row.read(StoredDomain)
     records = await look_at(ctx, row.parent, stored.name)
     proof = proof_of(ctx, records, use_cdn=stored.use_cdn)
     await ctx.point("domain looked at")
     due = await ctx.store.write(lambda tx: _record(ctx, tx, claim, records, proof))
     await ctx.point("domain recorded")
-    attempts = 0
-    present = await ctx.store.reads.resources.find(domain.name, claim.id)
-    if present and (after := present.read(StoredDomain)).generate_certificate and after.state == "PROVED":
-        order = CertificateOrder(ctx, claim, present, after, tells=bool(proof))
-        due = min(due, await order.advance())
-        attempts = claim.attempts if order.is_unanswered else 0
-        await ctx.store.write(lambda tx: _note_next(tx, claim, due))
-    await ctx.store.write(lambda tx: tx.work.reschedule(claim, due, attempts))
+    return due, bool(proof)
 
 
 async def _note_next(tx: Tx, claim: Claim, due: int) -> None:

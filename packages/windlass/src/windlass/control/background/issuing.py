@@ -110,7 +110,8 @@ class CertificateOrder:
     async def _due(self, certificate: CertificateRow | None, order: OrderRow | None) -> int:
         """Returns when the next order is due."""
         now = self._ctx.clock.now()
-        failed = order.due if order else 0
+        # A later time was stored while the clock was ahead.
+        failed = order.due if order and order.due <= now + DAY else 0
         if certificate is None or certificate.name != self._name:
             return failed
         renew = await self._renewal(certificate)
@@ -212,14 +213,14 @@ class CertificateOrder:
         match order.status:
             case "pending":
                 await self._answer_challenges(client, row, order)
-                self._wait = POLL
+                self._wait = _pause(order, now - row.since)
             case "ready":
                 key = self._ctx.encryption.decrypt(row.sealed, *ORDER_KEY.owner(id=self._id))
                 await self._ctx.point("order ready")
                 await client.finalize(order, certificate_request(self._name, key))
                 await self._ctx.point("order finalized")
             case "processing":
-                self._wait = max(POLL, round(order.retry_after * SECOND))
+                self._wait = _pause(order, now - row.since)
             case "valid":
                 await self._store_certificate(client, row, order)
                 return True
@@ -364,6 +365,12 @@ class CertificateOrder:
             fields = {name: value for name, value in fields.items() if name != "problem"}
         if (row := await tx.resources.find(domain.name, self._id)) and fields:
             await change_document(tx, row, fields)
+
+
+def _pause(order: AcmeOrder, age: int) -> int:
+    """Returns the wait before an order is read again: as the authority says, and more and more rarely, as the
+    age doubles, up to a minute."""
+    return max(POLL, round(order.retry_after * SECOND), min(age, MINUTE))
 
 
 def challenge_id(id: str) -> str:

@@ -113,7 +113,7 @@ UPDATE work SET lease = 0, lane = $1, due = CASE WHEN due < $2 THEN due ELSE $2 
 WHERE id = $3 AND epoch = $4 AND lease > 0"""
 RELEASE_ALL: Final = """
 UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END WHERE lease > 0"""
-NEARER: Final = "UPDATE work SET due = $1 WHERE lease = 0 AND lane <> $2 AND due > $3 AND due < $4"
+NEARER: Final = "UPDATE work SET due = $1 WHERE lease = 0 AND kind <> $2 AND due > $3 AND due < $4"
 END_LEASES: Final = "UPDATE work SET lease = $1 WHERE lease > $2"
 # The workers of the former owner detect by the epoch that they have lost their claims.
 REVOKE: Final = """
@@ -305,7 +305,7 @@ class WorkChanges(WorkTable):
         """Makes work due now that is due after `moment`, and ends leases that end after it. Deliveries stay
         as they are, because they may wait longer."""
         now = self._session.now
-        await self._session.all(NEARER, now, Queue.DELIVER, moment, FAR)
+        await self._session.all(NEARER, now, "deliver", moment, FAR)
         await self._session.all(END_LEASES, now, moment)
 
     async def forget(self, id: str) -> None:
