@@ -1,4 +1,4 @@
-"""The checks of domains that requests ask for, with limited concurrency: each asks name servers many times."""
+"""The checks of domains that requests ask for, with limited concurrency: each asks name servers often."""
 
 from __future__ import annotations
 
