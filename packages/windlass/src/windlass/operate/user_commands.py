@@ -65,13 +65,16 @@ def list_providers(as_json: bool | None, **options: Any) -> None:
 
 @user.command("reset", cls=Command, params=flags("data_dir"))
 @click.argument("email")
-@click.option("--second-factor", is_flag=True, help="The link removes a lost authenticator app, too.")
+@click.option(
+    "--second-factor", is_flag=True, help="The link removes the authenticator app and all passkeys, too."
+)
 @_AS
 def reset_user(email: str, second_factor: bool, as_json: bool | None, **options: Any) -> None:
     """Print a link with which the person with the address EMAIL chooses a new password.
 
     For an Admin who is locked out. The link works once, within an hour, at the address of the server. The
-    server may be running or not, and the settings must be those of the server.
+    server may be running or not, and the settings must be those of the server. Passkeys stay: after a theft,
+    remove those of others, or give --second-factor.
     """
     with one_line_errors():
         settings, _ = settings_from(options)

@@ -395,6 +395,7 @@ class PasswordSignIn:
         text = (
             f"Somebody, probably you, asked for a new password for {person.email} at {ctx.settings.url}.\n\n"
             f"Choose it here within an hour:\n\n{url}\n\n"
+            "Your passkeys stay: if somebody else has had your password, remove those that are not yours.\n\n"
             "If it was not you, there is nothing to do: your password stays as it is.\n"
         )
         try:
