@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tests.domains.scene import scene
 from windlass.base.encryption import CannotDecrypt
-from windlass.routers.router import RouteError
+from windlass.routers.builtin.certificates import CertificateTable, MemoryStore
+from windlass.routers.router import Challenge, RouteError
 
 NAMES = ("a.example.com", "b.example.com", "c.example.com")
 
@@ -83,3 +85,43 @@ async def test_a_gateway_that_does_not_answer_is_asked_again(there, monkeypatch)
             await there.world.installation.certificates.look()
     monkeypatch.undo()
     assert len(await there.held()) == 3
+
+
+async def test_a_challenge_is_handed_over_once(there, monkeypatch):
+    there.authority.slow = 10**6
+    await there.proved()
+    await there.pass_time(10)
+    router, put, told = there.world.router, there.world.router.put_challenge, []
+
+    async def count(id, challenge):
+        told.append(challenge)
+        await put(id, challenge)
+
+    monkeypatch.setattr(router, "put_challenge", count)
+    delivery = there.world.installation.certificates
+    for _ in range(3):
+        await delivery.look()
+    assert len(told) <= 1
+    store = there.world.installation.ctx.store
+    (order,) = await store.reads.certificates.challenges()
+    await store.write(lambda tx: tx.certificates.set_order(replace(order, answer="another")))
+    told.clear()
+    for _ in range(3):
+        await delivery.look()
+    assert [challenge.answer for challenge in told] == [b"another"]
+
+
+def test_a_challenge_that_is_answered_already_is_not_written_again():
+    table = CertificateTable(store := CountingStore())
+    for answer in (b"one", b"one", b"two", b"two"):
+        table.put_challenge("acme", Challenge("shop.example.com", "/path", answer))
+    assert store.writes == 2
+    assert table.http_answers == {(b"shop.example.com", b"/path"): b"two"}
+
+
+class CountingStore(MemoryStore):
+    writes = 0
+
+    def write(self, name: str, content: bytes) -> None:
+        self.writes += 1
+        super().write(name, content)

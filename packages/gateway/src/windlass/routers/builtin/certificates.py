@@ -176,6 +176,8 @@ class CertificateTable:
     # Challenges
 
     def put_challenge(self, id: str, challenge: Challenge) -> None:
+        if self._challenges.get(id) == challenge:
+            return
         if challenge.certificate is not None:
             check_certificate(challenge.certificate)
         self._write(_challenge_name(id), StoredChallenge(id, challenge))

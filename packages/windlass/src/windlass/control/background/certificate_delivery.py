@@ -29,8 +29,9 @@ class CertificateDelivery:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._changed = asyncio.Event()
-        self._challenges: set[str] = set()
-        """The ids of the challenges that the gateway answers, as far as this server knows."""
+        self._challenges: dict[str, Challenge | None] = {}
+        """The challenges that the gateway answers, as far as this server knows; None for those that it may
+        have lost."""
         self._unusable: dict[str, str] = {}
         """The fingerprints of certificates that cannot be served, by domain. The others are handed over."""
         self._outage = Outage(_log, "certificates wait for the gateway", "certificates are handed over again")
@@ -48,6 +49,7 @@ class CertificateDelivery:
                 self._outage.end()
             except (Unavailable, RouteError) as error:
                 self._outage.note(str(error))
+                self._challenges = dict.fromkeys(self._challenges)
                 await asyncio.sleep(_PAUSE)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_EVERY):
@@ -88,8 +90,11 @@ class CertificateDelivery:
     async def _hand_over_challenges(self) -> None:
         router = self._ctx.places.local.router
         orders = {challenge_id(row.id): row for row in await self._ctx.store.reads.certificates.challenges()}
-        for id in self._challenges - orders.keys():
+        for id in self._challenges.keys() - orders.keys():
             await router.drop_challenge(id)
+            del self._challenges[id]
         for id, row in orders.items():
-            await router.put_challenge(id, Challenge(row.name, row.path, row.answer.encode()))
-        self._challenges = set(orders)
+            challenge = Challenge(row.name, row.path, row.answer.encode())
+            if self._challenges.get(id) != challenge:
+                await router.put_challenge(id, challenge)
+                self._challenges[id] = challenge
