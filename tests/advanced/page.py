@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from windlass.core.settings.cluster_settings import OF_CLUSTERS
 from windlass.core.settings.service_settings import TABLE
 from windlass.core.settings.setting import AdvancedSetting, Effect
@@ -73,17 +75,28 @@ They are stored and answered.
 def page() -> str:
     acting = [row for row in TABLE if row.acts]
     parts = [_OPENING, *_table(acting, TIMES)]
-    parts += [_IDLE, *_table(row for row in TABLE if row.effect is Effect.NONE)]
+    parts += [_IDLE, *_table(_idle())]
     parts += [_KUBERNETES, *_table(row for row in TABLE if row.effect is Effect.KUBERNETES)]
     parts += [_CLUSTERS, *_clusters()]
     return "".join(parts)
+
+
+def _idle() -> Iterator[AdvancedSetting]:
+    for row in TABLE:
+        others = "".join(letter for letter in row.of if row.acts and not row.of_kind(letter).acts)
+        if row.effect is Effect.NONE:
+            yield row
+        elif others:
+            yield replace(row.of_kind(others[0]), of=others, acts_of="")
 
 
 def _table(rows: Iterable[AdvancedSetting], times: dict[Effect, str] | None = None) -> Iterator[str]:
     yield from _row("Key", "Default", "Of", *(["Acts"] if times else []), "Meaning")
     yield from _row(*["---"] * (5 if times else 4))
     for row in rows:
-        kinds = ", ".join(KINDS[letter] for letter in row.of if not (times and letter in ABSENT))
+        kinds = ", ".join(
+            KINDS[letter] for letter in (row.acts_of or row.of) if not (times and letter in ABSENT)
+        )
         when = [times[row.effect]] if times else []
         yield from _row(f"`{row.name}`", default_of(row), kinds, *when, meaning_of(row))
 

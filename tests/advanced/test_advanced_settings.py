@@ -162,6 +162,19 @@ async def test_a_changed_setting_of_deployments_makes_a_service_out_of_date(worl
     assert (await world.get(f"{path}/status"))["service_deployment_status"] == "UP_TO_DATE"
 
 
+@pytest.mark.parametrize(
+    ("kind", "status"), [(OF_CONTAINERS, "OUT_OF_DATE"), (OF_JOBS, "UP_TO_DATE")], ids=lambda k: str(k)[:9]
+)
+async def test_a_setting_acts_with_the_deployment_of_some_kinds_only(
+    world: World, kind: SettingsOfKind, status: str
+) -> None:
+    path = await subject(world, kind)
+    await world.post(f"{path}/deploy")
+    await world.settle()
+    await replaced(world, path, body={"security.read_only_root_filesystem": True})
+    assert (await world.get(f"{path}/status"))["service_deployment_status"] == status
+
+
 async def test_other_changes_of_a_service_keep_its_settings(world: World) -> None:
     path = f"/application/{await world.application()}"
     await replaced(world, path, body={GRACE: 30})

@@ -11,6 +11,7 @@ from windlass.core.settings.setting import SettingsOfKind
 
 READ, REPLACE, DEFAULTS = "advancedSettings", "editAdvancedSettings", "defaultAdvancedSettings"
 """The names of the handlers."""
+TRAIT: Final = "has_advanced_settings"
 _ABOUT: Final = "All keys, each with its value or its default."
 _REPLACES: Final = (
     "Keys that are left out get their defaults. The schema says of each key whether a change acts at once, "
@@ -20,7 +21,7 @@ _REPLACES: Final = (
 
 def has_advanced_settings(settings: SettingsOfKind, *, need: Scope = Scope.WRITE) -> Trait:
     """Returns the trait of resources with these advanced settings."""
-    return Trait(name="has_advanced_settings", actions=(_read(settings), _replace(settings, need)))
+    return Trait(name=TRAIT, actions=(_read(settings), _replace(settings, need)))
 
 
 def _read(settings: SettingsOfKind) -> Action:

@@ -274,14 +274,15 @@ TABLE: Final = (
         "security.read_only_root_filesystem", _ALL, bool, False,
         "Whether instances can write to nothing but their storage, /tmp, /run and /var/tmp",
         Effect.DEPLOYMENT,
-        note="Of applications and containers on Docker engines. A service with files as variables is refused",
+        acts_of=_PROGRAMS,
+        note="On Docker engines. A service with files as variables is refused",
     ),
 )  # fmt: skip
 
 
 def rows_of(letter: str) -> tuple[AdvancedSetting, ...]:
     """Returns the settings of a kind of service."""
-    return tuple(row for row in TABLE if letter in row.of)
+    return tuple(row.of_kind(letter) for row in TABLE if letter in row.of)
 
 
 OF_APPLICATIONS: Final = settings_of_kind("Application", rows_of("A"))

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from windlass.core.declare.resource import Shown, Spec
 from windlass.core.declare.structs import build_struct
@@ -50,6 +51,12 @@ class AdvancedSetting(Struct, frozen=True, kw_only=True):
     """The server's setting that is the default, so that `default` is the default of that setting."""
     of: str = ""
     """The kinds of resource that have the setting, by their letters."""
+    acts_of: str = ""
+    """The kinds on which it acts, if not all of them."""
+
+    def of_kind(self, letter: str) -> AdvancedSetting:
+        """Returns the setting of one kind, which has no effect if it does not act there."""
+        return self if letter in (self.acts_of or self.of) else replace(self, effect=Effect.NONE, note="")
 
     @property
     def acts(self) -> bool:

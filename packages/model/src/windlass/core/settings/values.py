@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
+from windlass.core.declare.resource import Family
+from windlass.core.settings.operations import TRAIT
 from windlass.core.settings.service_settings import TABLE
-from windlass.core.settings.setting import AdvancedSetting, Effect
+from windlass.core.settings.setting import AdvancedSetting, Effect, kind_of
 
 FIELD: Final = "advanced_settings"
 _MARK: Final = b'"advanced_settings":{'
 _ROWS: Final[Mapping[str, AdvancedSetting]] = {row.name: row for row in TABLE}
-_OF_DEPLOYMENT: Final = frozenset(row.name for row in TABLE if row.effect is Effect.DEPLOYMENT)
 _AT_ONCE: Final = frozenset(row.name for row in TABLE if row.effect is Effect.AT_ONCE)
 
 
@@ -47,9 +49,18 @@ class AdvancedValues:
         return self._changed.get(name, _ROWS[name].default)
 
 
-def deployed_part(changed: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings that act with a deployment, so that a changed one makes a service out of date."""
-    return {name: value for name, value in changed.items() if name in _OF_DEPLOYMENT}
+def deployed_part(changed: Mapping[str, Any], family: Family) -> dict[str, Any]:
+    """Returns the settings that act with a deployment of a kind of service, so that a changed one makes a
+    service out of date."""
+    names = _of_deployment(family)
+    return {name: value for name, value in changed.items() if name in names}
+
+
+@cache
+def _of_deployment(family: Family) -> frozenset[str]:
+    answers = [action.answer for trait in family.traits if trait.name == TRAIT for action in trait.actions]
+    rows = kind_of(answers[0]).rows if answers else ()
+    return frozenset(row.name for row in rows if row.effect is Effect.DEPLOYMENT)
 
 
 def acting_at_once(changed: Mapping[str, Any]) -> dict[str, Any]:

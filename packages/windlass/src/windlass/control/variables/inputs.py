@@ -208,7 +208,7 @@ def former_sha(ctx: Context, service: Row, marks: Iterable[Mark]) -> str:
 
 def _hash(ctx: Context, service: Row, *parts: tuple[str, str | None]) -> str:
     document = _without_choices(msgspec.json.decode(service.body))
-    settings = deployed_part(changed_in(service.body))
+    settings = deployed_part(changed_in(service.body), ctx.registry[service.family])
     hashed = [
         _strip(_shape(ctx.registry[service.family]), document),
         parts,
