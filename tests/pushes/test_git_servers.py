@@ -229,7 +229,7 @@ async def test_a_git_token_of_another_kind_or_organization_is_refused():
         assert "of type GITLAB" in (await world.get(path)).message
         org, token = await world.organization()
         path = f"/organization/{org}/account/github/repository?gitTokenId={here.token}"
-        assert (await world.get(path, token=token)).status == 400
+        assert (await world.get(path, token=token)).status == 404
         assert here.server.sent == []
 
 

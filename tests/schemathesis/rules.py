@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +50,13 @@ def what_is_imported_is_for_a_level_here(operation: Operation, body: Body) -> No
     for variable in body.get("vars") or ():
         if "scope" in variable:
             variable["scope"] = "PROJECT"
+
+
+@rule
+def a_domain_is_a_name_that_dns_may_have(operation: Operation, body: Body) -> None:
+    """Which names those are is a table of Unicode; addresses and names of one label are none."""
+    if isinstance(name := body.get("domain"), str) and "generate_certificate" in body:
+        body["domain"] = f"d{zlib.crc32(name.encode('utf-8', 'surrogatepass'))}.example.com"
 
 
 @rule

@@ -189,6 +189,7 @@ async def test_a_program_that_forks_faster_than_processes_are_listed_ends(rig):
         assert not await is_left(station)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the program is one for x86-64")
 async def test_without_the_search_for_fast_forkers_a_fast_forking_program_can_survive_a_kill(
     rig, monkeypatch

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
-from windlass.base.errors import Conflict, Failure, Invalid, TooMany, Unavailable, Unprocessable
+from windlass.base.errors import Conflict, Failure, Invalid, Missing, TooMany, Unavailable, Unprocessable
 from windlass.control.context.call import Call, Reply, encode, prepares, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.records.git_webhooks import PATH, address_of, find_or_add_webhook, secret_of
@@ -93,7 +93,7 @@ async def _chosen_token(ctx: Context, call: Call, id: str) -> Row | None:
         return None
     row = next((row for row in tokens if row.id == id), None)
     if row is None:
-        raise Invalid("gitTokenId: no gitToken of this organization has this id")
+        raise Missing("gitTokenId: no git token here has this id: list them to find it")
     if row.read(GitToken).type != kind:
         raise Invalid(f"gitTokenId: must be a git token of type {kind}")
     return row
