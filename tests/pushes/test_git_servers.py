@@ -263,3 +263,13 @@ def test_a_request_shows_no_token():
     access = client.GitServerAccess("GITHUB", "https://api.github.com", TOKEN)
     assert TOKEN not in repr(access)
     assert isinstance(SentRequest("GET", "", {}, None), tuple)
+
+
+@pytest.mark.parametrize(("host", "is_asked"), [("github.com", True), ("git.example.org", False)])
+async def test_the_secret_of_a_webhook_goes_to_the_server_of_the_repository_only(host: str, is_asked: bool):
+    """An address of ssh takes no git token, so any token can be beside it."""
+    async with connected(FakeGitHub) as here:
+        git = {"url": f"ssh://git@{host}/acme/shop.git", "branch": "main", "git_token_id": here.token}
+        app = await here.world.application(git_repository=git)
+        await here.world.post(f"/service/{app}/gitWebhook/sync")
+        assert bool(here.server.sent) is is_asked

@@ -302,3 +302,22 @@ def test_addresses_of_one_repository_have_one_key():
     assert {repository_key(url) for url in same} == {"github.com/acme/shop"}
     assert repository_key("https://github.com/acme/shop2") != "github.com/acme/shop"
     assert repository_key("https://git.example:3000/a/b") != repository_key("https://git.example/a/b")
+
+
+async def test_a_token_for_some_services_of_a_repository_cannot_take_its_webhook_over(world: World):
+    app = await deployed(world, auto_deploy=True)
+    to = await webhook(world, app)
+    await send(world, to, b"{}")  # a delivery that is no push of a service
+    play = await world.environment()
+    own = await world.application(environment=play)
+    limited = await world.new_token("WRITE", "DEPLOY", "ADMIN", limited_to=[play])
+    path = f"/service/{own}/gitWebhook"
+    for method, at in (("POST", path), ("DELETE", path), ("POST", f"{path}/sync")):
+        answer = await world.call(method, at, token=limited)
+        assert (answer.status, "on all services" in answer.message) == (403, True), answer
+    assert (await world.get(f"/service/{own}/gitPush", token=limited))["results"] == []
+    second = world.git.push("second")
+    assert (await send(world, to, push(second))).status == 202, "its secret is as before"
+    assert (await world.get(f"/service/{own}/gitPush"))["results"]
+    whole = await world.new_token("WRITE")
+    assert (await world.call("POST", path, token=whole)).status == 200

@@ -14,8 +14,8 @@ from windlass.control.records.recording import emit_asked
 from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import is_visible
-from windlass.control.services.git_webhooks import require_repository
-from windlass.control.workloads.repositories import why_not_sent
+from windlass.control.services.git_webhooks import require_all_services, require_repository
+from windlass.control.workloads.repositories import is_at_host_of, why_not_sent
 from windlass.core.declare.document import Document
 from windlass.core.declare.shapes import GitRepositoryRequest, repository_parts
 from windlass.core.words.events import Event
@@ -24,7 +24,7 @@ from windlass.families.git_token import GitToken, git_token
 from windlass.sources.git_servers.client import GitServerAccess, GitServerClient
 from windlass.sources.git_servers.failures import GitServerFailure, GitServerProblem
 from windlass.sources.git_servers.forms import InstalledWebhook, ServerRepository
-from windlass.sources.git_servers.repositories import repository_path
+from windlass.sources.git_servers.repositories import repository_key, repository_path
 from windlass.store import Reads, Row, Tx
 from windlass.store.tables.git_webhooks import GitWebhookRow
 
@@ -158,6 +158,7 @@ async def sync_webhook(ctx: Context, call: Call) -> None:
     """Sets up or repairs the webhook at the git server, before the transaction that records it."""
     service = await target(ctx.store.reads, call)
     repository, key = _repository_of(ctx, service), require_repository(ctx, service)
+    await require_all_services(ctx, ctx.store.reads, call, key)
     token = await _token_of(ctx.store.reads, service, repository)
     webhook = await ctx.store.write(lambda tx: find_or_add_webhook(ctx, tx, service.org, key))
     if token is None:
@@ -209,7 +210,8 @@ async def _token_of(source: Reads, service: Row, repository: GitRepositoryReques
     row = await source.resources.find(git_token.name, id)
     if row is None or row.org != service.org or why_not_sent(row, repository.url):
         return None
-    return row
+    # A token is not sent to an address of ssh, but its API would get the secret of the webhook.
+    return row if is_at_host_of(row, repository_key(repository.url)) else None
 
 
 async def _status_of(

@@ -7,13 +7,15 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from windlass.base.clock import stamp
-from windlass.base.errors import Conflict
+from windlass.base.errors import Conflict, Forbidden
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of
 from windlass.control.records.git_webhooks import address_of, find_or_add_webhook, renew_secret
 from windlass.control.records.recording import emit_asked
 from windlass.control.request.paths import target
+from windlass.control.request.permissions import allows
+from windlass.core.access import Scope
 from windlass.core.declare.document import Document
 from windlass.core.words.events import Event
 from windlass.core.words.git_pushes import FOUND_BY_LOOKING, SENTENCES, PushResult
@@ -53,6 +55,26 @@ def require_repository(ctx: Context, service: Row) -> str:
     raise Conflict(f"Choose a service that is built from a repository: {name_of(service)} has none")
 
 
+async def may_for_all(ctx: Context, source: Reads, call: Call, need: Scope, repository: str) -> bool:
+    """Returns whether the caller has a scope for all services of a repository, which share its webhook. The
+    address of a repository can be written into any service, so that it gives no rights."""
+    service = await target(source, call)
+    return all(
+        [
+            await allows(source, call.actor, need, row)
+            for row in await services_of_repository(ctx, source, service.org, repository)
+        ]
+    )
+
+
+async def require_all_services(ctx: Context, source: Reads, call: Call, repository: str) -> None:
+    if not await may_for_all(ctx, source, call, call.operation.need, repository):
+        raise Forbidden(
+            "Use a token with this right on all services that are built from the repository: they share its "
+            "webhook, and this token is limited to some of them"
+        )
+
+
 @reads("service.gitWebhook")
 async def read_webhook(ctx: Context, call: Call) -> Reply:
     service = await target(ctx.store.reads, call)
@@ -65,6 +87,7 @@ async def read_webhook(ctx: Context, call: Call) -> Reply:
 async def renew_webhook(ctx: Context, tx: Tx, call: Call) -> Reply:
     service = await target(tx, call)
     repository = require_repository(ctx, service)
+    await require_all_services(ctx, tx, call, repository)
     webhook = await find_or_add_webhook(ctx, tx, service.org, repository)
     secret = await renew_secret(ctx, tx, webhook)
     await emit_asked(ctx, tx, Event.GIT_WEBHOOK_RENEWED, service, call, {"repository": repository})
@@ -75,6 +98,7 @@ async def renew_webhook(ctx: Context, tx: Tx, call: Call) -> Reply:
 async def remove_webhook(ctx: Context, tx: Tx, call: Call) -> Reply:
     service = await target(tx, call)
     repository = require_repository(ctx, service)
+    await require_all_services(ctx, tx, call, repository)
     webhook = await tx.git_webhooks.of_repository(service.org, repository)
     if webhook is not None:
         await tx.git_webhooks.forget(webhook.id)
@@ -113,6 +137,8 @@ async def list_pushes(ctx: Context, call: Call) -> Reply:
     service = await target(source, call)
     repository = key_of_service(ctx, service)
     webhook = await source.git_webhooks.of_repository(service.org, repository) if repository else None
+    if webhook is not None and not await may_for_all(ctx, source, call, Scope.READ, repository):
+        webhook = None  # deliveries that are no push of this service are for those who see all services
     rows = await source.git_pushes.of_service(service.id, webhook.id if webhook else "", KEPT)
     return Reply(results([encode(_shown_push(row)) for row in rows]))
 

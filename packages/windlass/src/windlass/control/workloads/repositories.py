@@ -154,3 +154,12 @@ def why_not_sent(token: Row, url: str) -> str:
         f"this git token is for {host}, and the repository is on {repository.shown}: choose a git token "
         f"whose git_api_url is on {repository.shown}, or none"
     )
+
+
+def is_at_host_of(token: Row, repository: str) -> bool:
+    """Returns whether the key of a repository names the host of a git token's API."""
+    try:
+        api = api_place(token.read(GitTokenShown).git_api_url)
+    except AddressRefused:
+        return False
+    return repository.partition("/")[0] in (api.shown, api.shown.removeprefix(_API))
