@@ -128,6 +128,12 @@ ROWS: Final = {
         "windlass.base.isolation.network:SHARES",
         "process/hostile/test_networks.py::test_an_organization_with_many_environments_leaves_network_connections_for_others",
     ),
+    "questions to name servers, and checks of domains": SharedResource(
+        "organizations on one server",
+        "windlass.control.context.domain_checks:MOST_OF_ONE",
+        "domains/test_checks.py::test_an_organization_checks_two_domains_at_a_time",
+        ("base.dns.client", "control.context.domain_checks"),
+    ),
     "room on the disk": SharedResource(
         "services on one machine",
         "windlass.config.settings:Settings.disk_reserve_bytes",
