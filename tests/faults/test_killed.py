@@ -39,7 +39,7 @@ then another scene that leads to the point is played."""
 AT_RANDOM = 25 if FULL else 2
 
 
-OF_DOMAINS = {"domain_work.py", "issuing.py", "acme_accounts.py"}
+OF_DOMAINS = {"domain_work.py", "issuing.py", "challenges.py", "acme_accounts.py"}
 """Files whose failpoints need a name server and an authority: tests/domains/test_killed_orders.py."""
 
 

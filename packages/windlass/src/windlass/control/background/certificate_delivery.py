@@ -14,7 +14,7 @@ from windlass.base.encryption import CannotDecrypt
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.outage import Outage
-from windlass.control.background.issuing import challenge_id
+from windlass.control.background.challenges import METHOD, challenge_id
 from windlass.control.context.context import Context
 from windlass.routers.router import Certificate, Challenge, RouteError
 from windlass.store import CERTIFICATE, CERTIFICATE_KEY, DEAF
@@ -89,12 +89,16 @@ class CertificateDelivery:
 
     async def _hand_over_challenges(self) -> None:
         router = self._ctx.places.local.router
-        orders = {challenge_id(row.id): row for row in await self._ctx.store.reads.certificates.challenges()}
-        for id in self._challenges.keys() - orders.keys():
+        rows = await self._ctx.store.reads.certificates.challenges()
+        wanted = {
+            challenge_id(row.id): challenge
+            for row in rows
+            if (method := METHOD.get(row.challenge)) and (challenge := method.gateway_challenge(row))
+        }
+        for id in self._challenges.keys() - wanted.keys():
             await router.drop_challenge(id)
             del self._challenges[id]
-        for id, row in orders.items():
-            challenge = Challenge(row.name, row.path, row.answer.encode())
+        for id, challenge in wanted.items():
             if self._challenges.get(id) != challenge:
                 await router.put_challenge(id, challenge)
                 self._challenges[id] = challenge

@@ -6,6 +6,7 @@ servers fail, and records are moved. Name servers that do not answer count for n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, stamp
@@ -40,6 +41,22 @@ _TAKEN: Final = (
 _log = log("domains")
 
 
+class CertifiedDomain:
+    """A domain that is to have a certificate."""
+
+    def __init__(self, row: Row, stored: StoredDomain, *, tells: bool) -> None:
+        """`tells`: whether the problem of the domain may be about its certificate. While no record proves the
+        domain, it is about its records."""
+        self.id, self.name = row.id, stored.name
+        self.org, self.service = row.org, row.parent
+        self._tells = tells
+
+    async def note(self, tx: Tx, fields: Mapping[str, object]) -> None:
+        told = {name: value for name, value in fields.items() if name != "problem" or self._tells}
+        if (row := await tx.resources.find(domain.name, self.id)) and told:
+            await change_document(tx, row, told)
+
+
 async def tend_domain(ctx: Context, claim: Claim) -> None:
     """Looks at the records of one domain, and repeats that until the domain is deleted."""
     row = await ctx.store.reads.resources.find(domain.name, claim.id)
@@ -53,7 +70,7 @@ async def tend_domain(ctx: Context, claim: Claim) -> None:
     attempts = 0
     present = await ctx.store.reads.resources.find(domain.name, claim.id)
     if present and (after := present.read(StoredDomain)).generate_certificate and after.state == "PROVED":
-        order = CertificateOrder(ctx, claim, present, after, tells=is_proved)
+        order = CertificateOrder(ctx, claim, CertifiedDomain(present, after, tells=is_proved))
         due = min(due, await order.advance())
         attempts = claim.attempts if order.is_unanswered else 0
         await ctx.store.write(lambda tx: _note_next(tx, claim, due))

@@ -1,4 +1,4 @@
-"""Gets the certificate of a domain by ACME, and renews it.
+"""Gets a certificate for one name by ACME, and renews it.
 
 An order is a row of the table `acme_order`. Each step reads the order from the authority first and does what
 follows from its state, so that a server that is killed at any point loses nothing: the next one continues.
@@ -7,10 +7,10 @@ The worker's lease permits one server at a time. The old certificate is served u
 
 from __future__ import annotations
 
-import contextlib
 import re
 import secrets
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
@@ -26,17 +26,14 @@ from windlass.base.certificates import (
 )
 from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, stamp
 from windlass.base.log import log
+from windlass.control.background.challenges import choose_challenge, withdraw_challenge
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
 from windlass.control.records.acme_accounts import client_of, forget_address
-from windlass.control.records.domains import StoredDomain, change_document, moment_of
+from windlass.control.records.domains import moment_of
 from windlass.control.records.order_ledger import Full, enter_order
-from windlass.families.domain import domain
-from windlass.routers.router import Challenge, RouteError
-from windlass.store import CERTIFICATE_KEY, ORDER_KEY, CertificateRow, Claim, OrderRow, Row, Tx
+from windlass.store import CERTIFICATE_KEY, ORDER_KEY, CertificateRow, Claim, OrderRow, Tx
 
-PATH: Final = "/.well-known/acme-challenge/"
-HTTP_01: Final = "http-01"
 PAUSES: Final = (MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY)
 """The waits after failures in a row. Authorities allow five failed checks of a name in an hour."""
 AWAY: Final = (MINUTE, 2 * MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR)
@@ -55,17 +52,29 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _log = log("certificates")
 
 
-class CertificateOrder:
-    """The order of one domain, during one claim of its work."""
+class CertifiedName(Protocol):
+    """A name that is to have a certificate, and who is told about it."""
 
-    def __init__(self, ctx: Context, claim: Claim, row: Row, stored: StoredDomain, *, tells: bool) -> None:
-        """`tells`: whether the problem of the domain may be about its certificate. While no record proves the
-        domain, it is about its records.
-        """
-        self._ctx, self._claim, self._row = ctx, claim, row
-        self._id, self._name = row.id, stored.name
+    id: str
+    """The id of its certificate and of its order."""
+    name: str
+    """The name in ASCII form, which may begin with `*.`."""
+    org: str
+    service: str
+    """Both are removed with this service."""
+
+    async def note(self, tx: Tx, fields: Mapping[str, object]) -> None:
+        """Stores the fields of a domain's document that are about its certificate."""
+        ...
+
+
+class CertificateOrder:
+    """The order for one name, during one claim of its work."""
+
+    def __init__(self, ctx: Context, claim: Claim, certified: CertifiedName) -> None:
+        self._ctx, self._claim, self._certified = ctx, claim, certified
+        self._id, self._name = certified.id, certified.name
         self._wait = POLL
-        self._tells = tells
         self.is_unanswered = False
         """Whether the authority did not answer. The worker counts these attempts in a row."""
 
@@ -132,7 +141,7 @@ class CertificateOrder:
 
         async def change(tx: Tx) -> tuple[int, Full]:
             await fence(tx, self._claim)
-            return await enter_order(tx, self._name, self._row.org, is_renewal=is_renewal)
+            return await enter_order(tx, self._name, self._certified.org, is_renewal=is_renewal)
 
         due, what = await self._ctx.store.write(change)
         if due:
@@ -181,8 +190,8 @@ class CertificateOrder:
         sealed = self._ctx.encryption.encrypt(key, *ORDER_KEY.owner(id=self._id))
         row = OrderRow(
             id=self._id,
-            org=self._row.org,
-            service=self._row.parent,
+            org=self._certified.org,
+            service=self._certified.service,
             name=self._name,
             authority=self._ctx.authority.directory,
             url=order.url,
@@ -236,21 +245,17 @@ class CertificateOrder:
                 continue
             if authorization.status != "pending":
                 raise AcmeRefusal(AcmeProblem(detail=_refusal_of(authorization)))
-            challenge = authorization.challenge(HTTP_01)
-            if challenge is None or not _TOKEN.fullmatch(challenge.token):
-                raise AcmeRefusal(AcmeProblem(detail="The authority offers no proof over HTTP (http-01)."))
-            path, answer = f"{PATH}{challenge.token}", client.key.answer_for(challenge.token)
-            is_new = (row.path, row.answer) != (path, answer)
+            method, challenge = choose_challenge(self._ctx, row, authorization)
+            if not _TOKEN.fullmatch(challenge.token):
+                raise AcmeRefusal(AcmeProblem(detail="The authority sends no token for the proof."))
+            answer = client.key.answer_for(challenge.token)
+            prepared = method.prepare(replace(row, challenge=method.type), challenge.token, answer)
+            is_new = prepared != row
             if is_new:
-                await self._store_order(replace(row, path=path, answer=answer), {})
+                await self._store_order(prepared, {})
                 await self._ctx.point("challenge stored")
-            try:
-                await self._ctx.places.local.router.put_challenge(
-                    challenge_id(self._id), Challenge(self._name, path, answer.encode())
-                )
-            except RouteError as error:
-                raise AcmeUnavailable(f"The gateway cannot answer the authority: {error}") from error
-            if is_new and self._ctx.server:
+            may_look = await method.publish(self._ctx, prepared)
+            if not may_look or (is_new and self._ctx.server):
                 return  # the gateways of other servers learn the answer first
             if challenge.status == "pending":
                 await client.respond(challenge)
@@ -286,7 +291,7 @@ class CertificateOrder:
             await fence(tx, self._claim)
             await tx.certificates.set(certificate)
             await tx.certificates.set_order(_closed(row, failures=0, message="", due=0))
-            await self._change_document(
+            await self._certified.note(
                 tx,
                 {
                     "certificate_state": "LIVE",
@@ -296,7 +301,7 @@ class CertificateOrder:
             )
 
         await self._ctx.store.write(change)
-        await self._drop_challenge()
+        await withdraw_challenge(self._ctx, row)
         _log.info("a domain has a certificate", extra={"domain": self._name, "until": stamp(read.expires)})
         await self._ctx.point("certificate stored")
 
@@ -315,7 +320,7 @@ class CertificateOrder:
         shortest = max(retry, HOUR) if error.is_limit else retry
         order = await self._ctx.store.reads.certificates.order(self._id)
         pause = PAUSES[min(order.failures if order else 0, len(PAUSES) - 1)]
-        await self._drop_challenge()
+        await withdraw_challenge(self._ctx, order)
         return await self._fail(str(error), max(pause, shortest), is_final=True)
 
     async def _fail(self, message: str, pause: int, *, is_final: bool = False) -> int:
@@ -325,7 +330,9 @@ class CertificateOrder:
         row = await ctx.store.reads.certificates.order(self._id)
         due = now + pause
         _log.warning("a domain gets no certificate yet", extra={"domain": self._name, "why": message})
-        row = row or OrderRow(self._id, self._row.org, self._row.parent, self._name, ctx.authority.directory)
+        row = row or OrderRow(
+            self._id, self._certified.org, self._certified.service, self._name, ctx.authority.directory
+        )
         row = replace(row, failures=row.failures + is_final, message=message, due=due)
         certificate = await ctx.store.reads.certificates.get(self._id)
         is_live = certificate is not None and certificate.expires > now and certificate.name == self._name
@@ -341,41 +348,26 @@ class CertificateOrder:
     async def _give_up(self, row: OrderRow, due: int) -> None:
         await self._store_order(_closed(row, due=due), {})
 
-    async def _drop_challenge(self) -> None:
-        with contextlib.suppress(RouteError):  # an answer that stays harms nothing
-            await self._ctx.places.local.router.drop_challenge(challenge_id(self._id))
-
     async def _store_order(self, row: OrderRow, fields: dict[str, object]) -> None:
         async def change(tx: Tx) -> None:
             await fence(tx, self._claim)
             await tx.certificates.set_order(row)
-            await self._change_document(tx, fields)
+            await self._certified.note(tx, fields)
 
         await self._ctx.store.write(change)
 
     async def _note(self, fields: dict[str, object]) -> None:
         async def change(tx: Tx) -> None:
             await fence(tx, self._claim)
-            await self._change_document(tx, fields)
+            await self._certified.note(tx, fields)
 
         await self._ctx.store.write(change)
-
-    async def _change_document(self, tx: Tx, fields: dict[str, object]) -> None:
-        if not self._tells:
-            fields = {name: value for name, value in fields.items() if name != "problem"}
-        if (row := await tx.resources.find(domain.name, self._id)) and fields:
-            await change_document(tx, row, fields)
 
 
 def _pause(order: AcmeOrder, age: int) -> int:
     """Returns the wait before an order is read again: as the authority says, and more and more rarely, as the
     age doubles, up to a minute."""
     return max(POLL, round(order.retry_after * SECOND), min(age, MINUTE))
-
-
-def challenge_id(id: str) -> str:
-    """Returns the id under which routers answer the challenge of a domain's order."""
-    return f"acme {id}"
 
 
 def _closed(
@@ -386,6 +378,7 @@ def _closed(
         row,
         url="",
         sealed=None,
+        challenge="",
         path="",
         answer="",
         failures=row.failures if failures is None else failures,

@@ -47,6 +47,8 @@ class OrderRow(Struct, frozen=True, gc=False):
     """The address of the open order; empty if none is open."""
     sealed: bytes | None = None
     """The private key of the certificate to come, in PEM."""
+    challenge: str = ""
+    """The type of the challenge that is answered; empty if none is."""
     path: str = ""
     """The path of the challenge that every gateway answers; empty if none is answered."""
     answer: str = ""
@@ -72,12 +74,13 @@ ON CONFLICT (id) DO UPDATE SET
 RENEW_AT: Final = "UPDATE certificate SET renew = $1 WHERE id = $2"
 FORGET: Final = "DELETE FROM certificate WHERE id = $1 OR service = $2 RETURNING id"
 ORDER: Final = f"SELECT {_ORDER} FROM acme_order WHERE id = $1"
-CHALLENGES: Final = f"SELECT {_ORDER} FROM acme_order WHERE path <> ''"
+CHALLENGES: Final = f"SELECT {_ORDER} FROM acme_order WHERE challenge <> ''"
 SET_ORDER: Final = f"""
 INSERT INTO acme_order ({_ORDER}) VALUES ({places(len(OrderRow.__struct_fields__))})
 ON CONFLICT (id) DO UPDATE SET
     name = excluded.name, authority = excluded.authority, url = excluded.url, sealed = excluded.sealed,
-    path = excluded.path, answer = excluded.answer, since = excluded.since, failures = excluded.failures,
+    challenge = excluded.challenge, path = excluded.path, answer = excluded.answer,
+    since = excluded.since, failures = excluded.failures,
     message = excluded.message, due = excluded.due"""
 FORGET_ORDER: Final = "DELETE FROM acme_order WHERE id = $1 OR service = $2 RETURNING id"
 
