@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -47,6 +48,34 @@ def test_the_span_of_the_charts_is_chosen_and_each_line_is_named(
     before = first.inner_text()
     page.get_by_label("15 min").check()
     expect(first).not_to_have_text(before)
+
+
+def test_a_longer_span_is_fetched_and_shows_all_instances_together(
+    server: Server, new_page: NewPage, repository: Repository
+) -> None:
+    app = server.application(server.environment(project="Long spans"), repository, "long-spans")
+    page = new_page("/")
+    hour = an_hour()
+    day = hour | {
+        "every_seconds": 300,
+        "times": [f"2026-01-{30 + index // 12:02}T{index % 12 * 2:02}:00:00.000Z" for index in range(24)],
+        "instances": [],
+        "requests": None,
+        "usage": {"cpu": [250.0] * 24, "memory": [2**20] * 24, "instances": [2] * 24},
+    }
+    page.route(
+        re.compile(re.escape(f"{server.url}/application/{app}/metrics")),
+        lambda route: route.fulfill(json=day if "span=24h" in route.request.url else hour),
+    )
+    page.goto(f"{server.url}/console/application/{app}/metrics")
+    expect(page.get_by_role("figure", name="Requests")).to_be_visible()
+    page.get_by_label("24 hours").check()
+    expect(page.get_by_role("figure", name="Processor")).to_contain_text("25 %")
+    expect(page.get_by_role("figure", name="Instances")).to_contain_text("2")
+    expect(page.get_by_role("figure", name="Requests")).to_have_count(0)
+    expect(page.get_by_role("figure", name="Processor").locator(".axis span").first).to_contain_text("30")
+    page.get_by_label("1 hour").check()
+    expect(page.get_by_role("figure", name="Requests")).to_be_visible()
 
 
 def test_an_empty_list_shows_an_example_that_nobody_can_use(server: Server, new_page: NewPage) -> None:

@@ -37,6 +37,19 @@ async def test_metrics_are_shown_as_rows_with_current_and_highest_value(windlass
     assert max(map(len, said.out.splitlines())) <= width
 
 
+async def test_metrics_of_a_day_show_all_instances_together(windlass):
+    world, app = windlass.world, await shop(windlass)
+    assert (await world.post(f"/application/{app}/deploy")).status == 202
+    await world.settle()
+    for sample in range(60):
+        use(world.engine, app, 150 * sample, 64 << 20)
+        await look(world)
+    said = await windlass("application", "metrics", "web", "--span", "24h", "--text")
+    head, *rows = [re.split("  +", line) for line in said.out.splitlines()]
+    assert head == ["METRIC", "NOW", "HIGHEST", "LAST 1 HOUR"]
+    assert [row[:2] for row in rows] == [["instances", "1"], ["cpu", "10.0 m"], ["memory", "64.0 MB"]]
+
+
 async def test_metrics_as_json_equal_the_api_answer(windlass):
     await measured(windlass)
     found = await windlass.done("application", "metrics", "web")
@@ -46,7 +59,7 @@ async def test_metrics_as_json_equal_the_api_answer(windlass):
 async def test_a_service_without_metrics_prints_a_notice_on_standard_error(windlass):
     await shop(windlass)
     said = await windlass("application", "metrics", "web", "--text")
-    assert (said.code, said.out, said.err) == (0, "", "Nothing was measured in the last hour.\n")
+    assert (said.code, said.out, said.err) == (0, "", "Nothing was measured in this time.\n")
 
 
 @pytest.mark.parametrize(

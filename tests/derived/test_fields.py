@@ -201,6 +201,7 @@ NO_MOMENTS = (
 )
 NO_TIMES = ("yesterday", "-1", "1.5", "1" * 20, "2026-13-01T00:00:00Z", "2026-01-31", "2026-01-31T09:05:00")
 NOT_THESE = {
+    "span": ["", "1", "2h", "1H", "24h "],
     "since": NO_MOMENTS,
     "until": NO_MOMENTS,
     "search": ("x" * 1025,),

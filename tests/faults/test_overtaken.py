@@ -25,12 +25,14 @@ from windlass.core.deploy.states import OPEN, State
 from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.workload import Instance, Phase, Workload
 from windlass.store import Claim, EventRow, Reads, Tx
+from windlass.store.tables.queues import Queue, builds_beside
 
 pytestmark = pytest.mark.slow
 
 HTTP = {"internal_port": 8080, "protocol": "HTTP", "publicly_accessible": True}
 STORAGE = {"size": 1, "type": "FAST_SSD", "mount_point": "/data"}
 LEASE = 90
+BUILDS = builds_beside(Queue.RECONCILE)
 """Milliseconds: a third of it later who was overtaken finds out, if nothing tells him before."""
 DEEDS = ("deploy", "redeploy", "restart-service", "stop", "uninstall", "fail", "cancel", "keep", "shrink")
 AFTERWARDS = ("nothing", "deploy", "stop", "uninstall", "delete")
@@ -158,7 +160,7 @@ class Tale:
     async def _deployed_as_far_as_starting(self) -> None:
         """Its worker died there."""
         await self.world.post(f"{self.path}/deploy")
-        (claim,) = await self.ctx.store.write(lambda tx: tx.work.claim(LEASE, 1))
+        (claim,) = await self.ctx.store.write(lambda tx: tx.work.claim(LEASE, 1, BUILDS))
 
         async def point(name: str) -> None:
             if name == "started":

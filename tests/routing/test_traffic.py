@@ -40,7 +40,7 @@ async def test_request_counts_of_a_gateway_become_rates_of_their_service(town: G
         looks.append(RequestLook(at, {row.service: row for row in await router.service_traffic()}))
         for _ in range(3):
             await town.ask(request())
-    points = request_points(*looks)
+    points = request_points(looks[0], looks[1])
     assert points["shop"]["2xx"] == 3 / 15
     assert points["shop"]["p99"]
 

@@ -35,7 +35,7 @@ def test_every_deployable_family_has_a_metrics_operation():
 
 async def test_a_service_that_was_never_measured_has_no_metric_points(world: World):
     found = await metrics(world, await world.application())
-    assert found == {"every_seconds": 15, "times": [], "instances": [], "requests": None}
+    assert found == {"every_seconds": 15, "times": [], "instances": [], "requests": None, "usage": None}
 
 
 async def test_processor_time_is_a_rate_and_memory_is_the_current_value(world: World):

@@ -1,8 +1,9 @@
-"""Prints the metrics of a service: one row per metric, with a chart of the last hour."""
+"""Prints the metrics of a service: one row per metric, with a chart."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import click
@@ -11,9 +12,10 @@ from msgspec import Struct
 from windlass.terminal.tables import GAP, room, table
 
 _TITLES: Final = ("METRIC", "NOW", "HIGHEST")
-_CHART_TITLE: Final = "LAST HOUR"
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
-_WIDEST, _NARROWEST = 60, len(_CHART_TITLE)
+_WIDEST, _NARROWEST = 60, 9
+_MOST_HOURS: Final = 48
+"""Hours up to which a time is told in hours."""
 _PERCENTILES: Final = ("p50", "p90", "p99")
 
 Numbers = Sequence[float | None]
@@ -36,13 +38,23 @@ class MetricRow(Struct, frozen=True):
 
 def show_metrics(metrics: Mapping[str, Any]) -> None:
     if not metrics["times"]:
-        click.echo("Nothing was measured in the last hour.", err=True)
+        click.echo("Nothing was measured in this time.", err=True)
         return
     rows = [*_rows_of(metrics)]
     widths = [max(map(len, column)) for column in zip(_TITLES, *(row.cells for row in rows), strict=True)]
     left = min(_WIDEST, max(_NARROWEST, room() - sum(widths) - GAP * (len(widths) + 1)))
     cells = [(*row.cells, course(row.numbers, left)) for row in rows]
-    table((*_TITLES, _CHART_TITLE), (*widths, left), cells)
+    table((*_TITLES, _chart_title(metrics)), (*widths, left), cells)
+
+
+def _chart_title(metrics: Mapping[str, Any]) -> str:
+    first, last = (datetime.fromisoformat(metrics["times"][index]) for index in (0, -1))
+    if metrics["usage"] is None:
+        return "LAST HOUR"
+    hours = round((last - first).total_seconds() / 3600) or 1
+    return (
+        f"LAST {hours} HOUR{'S' * (hours > 1)}" if hours <= _MOST_HOURS else f"LAST {round(hours / 24)} DAYS"
+    )
 
 
 def course(numbers: Numbers, width: int) -> str:
@@ -61,6 +73,10 @@ def _highest(numbers: Numbers) -> float | None:
 
 
 def _rows_of(metrics: Mapping[str, Any]) -> Iterator[MetricRow]:
+    if usage := metrics["usage"]:
+        yield MetricRow("instances", usage["instances"], "{:.0f}")
+        yield MetricRow("cpu", usage["cpu"], "{:.1f} m")
+        yield MetricRow("memory", usage["memory"], "{:.1f} MB", 1 << 20)
     for instance in metrics["instances"]:
         yield MetricRow(f"cpu {instance['name']}", instance["cpu"], "{:.1f} m")
         yield MetricRow(f"memory {instance['name']}", instance["memory"], "{:.1f} MB", 1 << 20)

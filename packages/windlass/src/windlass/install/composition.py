@@ -41,6 +41,7 @@ from windlass.control.context.place import Place
 from windlass.control.context.places import LOCAL, Places
 from windlass.control.context.shared_readers import SharedReaders
 from windlass.control.context.upload_files import UPLOADS, UploadFiles
+from windlass.control.context.usage_files import USAGE, UsageFiles
 from windlass.control.context.variable_digests import VariableDigests
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.people.organizations import NO_PARENT, found_organization
@@ -121,6 +122,7 @@ def assemble(
         uploads=UploadFiles(
             folder.absolute() / UPLOADS, settings.upload_reserve_bytes, settings.disk_reserve_bytes
         ),
+        usage_files=UsageFiles(folder.absolute() / USAGE),
         pushed=repositories_of(settings),
         routing=Routing(),
         server=own.server,

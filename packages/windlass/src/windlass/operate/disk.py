@@ -31,6 +31,7 @@ _PARTS: Final = (
     "run",
     "databases",
     "sites",
+    "usage",
     "git",
     "work",
     "set-aside",

@@ -23,7 +23,7 @@ from windlass.core.declare.fields import (
 from windlass.core.declare.health_trials import HEALTH_TRIAL, HealthTrial, HealthTrialResult
 from windlass.core.declare.queries import PastDeploymentsQuery, Removal, Tail
 from windlass.core.declare.resource import Shown, Spec
-from windlass.core.declare.service_metrics import METRICS, ServiceMetrics
+from windlass.core.declare.service_metrics import METRICS, ServiceMetrics, ServiceMetricsQuery
 from windlass.core.declare.spec import Chosen
 from windlass.core.deploy.states import DeploymentStage
 
@@ -308,7 +308,13 @@ def deployable(
             ),
             get("status", Status, "Read the status"),
             _LIST_STATUSES,
-            get("metrics", ServiceMetrics, "Read the metrics of the last hour", METRICS),
+            get(
+                "metrics",
+                ServiceMetrics,
+                "Read the metrics of the last hour or longer",
+                METRICS,
+                query=ServiceMetricsQuery,
+            ),
             get(
                 "deploymentHistory",
                 list[HistoryEntry],

@@ -162,6 +162,7 @@ async def _sweep(ctx: Context, place: Place) -> None:
     await service_data.sweep(ctx, place.servers)
     if place is ctx.places.local:
         await service_data.sweep(ctx, ctx.sites)
+        await service_data.sweep(ctx, ctx.usage_files)
     if place.reconnect is not None:
         for service in await ctx.store.reads.deletions.left_on(place.id):
             await _discard_at(ctx, place, service)

@@ -44,9 +44,11 @@ class RequestLook(Struct, frozen=True):
     traffic: Mapping[str, ServiceTraffic]
 
 
-def is_comparable(before: UsageLook | RequestLook | None, now: UsageLook | RequestLook) -> bool:
-    """Returns whether there is an earlier sample that is recent enough to compute rates."""
-    return _interval(before, now) > 0
+def is_comparable(
+    before: UsageLook | RequestLook | None, now: UsageLook | RequestLook, longest: int = _LONGEST
+) -> bool:
+    """Returns whether there is an earlier sample, at most `longest` milliseconds before, to compute rates."""
+    return _interval(before, now, longest) > 0
 
 
 def usage_points(before: UsageLook | None, now: UsageLook) -> Mapping[InstanceKey, Point]:
@@ -62,10 +64,13 @@ def usage_points(before: UsageLook | None, now: UsageLook) -> Mapping[InstanceKe
     }
 
 
-def request_points(before: RequestLook | None, now: RequestLook) -> Mapping[str, Point]:
+def request_points(
+    before: RequestLook | None, now: RequestLook, longest: int = _LONGEST
+) -> Mapping[str, Point]:
     """Returns requests per second by class, and latency percentiles in milliseconds, for each service with
-    requests. Empty if the samples are not comparable."""
-    passed = _interval(before, now)
+    requests. Empty if the samples are not comparable, because there is none before, or one more than
+    `longest` milliseconds earlier."""
+    passed = _interval(before, now, longest)
     if before is None or not passed:
         return {}
     earlier = before.traffic
@@ -99,10 +104,12 @@ def _estimate(buckets: Sequence[int], sums: Sequence[int], wanted: float) -> flo
     return (high - (high - low) * (sums[bucket] - wanted) / buckets[bucket]) * SECOND
 
 
-def _interval(before: UsageLook | RequestLook | None, now: UsageLook | RequestLook) -> int:
+def _interval(
+    before: UsageLook | RequestLook | None, now: UsageLook | RequestLook, longest: int = _LONGEST
+) -> int:
     """Returns the milliseconds since the previous sample; 0 if the sample is too old for a rate."""
     passed = now.at - before.at if before else 0
-    return passed if 0 < passed <= _LONGEST else 0
+    return passed if 0 < passed <= longest else 0
 
 
 def _rate(before: int, now: int, passed: int) -> float | None:

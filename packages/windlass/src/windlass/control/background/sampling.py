@@ -11,6 +11,7 @@ from windlass.base.clock import SECOND
 from windlass.base.log import log
 from windlass.base.subprocesses import run_together
 from windlass.control.background.all_places import at_clusters
+from windlass.control.background.long_usage import LongUsage
 from windlass.control.background.rates import (
     RequestLook,
     UsageLook,
@@ -36,6 +37,7 @@ _log = log("sampling")
 class Sampler:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
+        self._long = LongUsage(ctx.usage_files)
         self._usage: dict[str, UsageLook] = {}
         """The last sample of each place."""
         self._requests: RequestLook | None = None
@@ -62,6 +64,7 @@ class Sampler:
             self._look_at_own_place(),
             at_clusters(self._ctx, _KIND, self._look_at),
         )
+        await self._long.write_ended(self._ctx.clock.now(), self._requests)
 
     async def _look_at_requests(self) -> None:
         """Samples the gateway, which counts the requests to services of all places of this server."""
@@ -107,6 +110,7 @@ class Sampler:
         }
         points = {key: point for key, point in usage_points(before, now).items() if key in chosen}
         self._ctx.usage.note_usage(now.at, points)
+        self._long.note_usage(points)
 
     async def _names_of(self, place: Place, used: Mapping[str, object]) -> Mapping[str, InstanceKey | None]:
         """Returns the instances by engine id, and None for instances of other places. The engine is queried

@@ -49,12 +49,16 @@ _LONGEST_NAME: Final = 63
 _log = log("holdings")
 
 
-class ServiceDataStore(Protocol):
-    """A component that stores data of services; `engines.engine` documents the methods."""
+class SweptStore(Protocol):
+    """A component whose data is erased after the deletion of its service."""
 
     async def services(self) -> Collection[str]: ...
 
     async def sweep(self, erase: Collection[str]) -> None: ...
+
+
+class ServiceDataStore(SweptStore, Protocol):
+    """A component that stores data of services; `engines.engine` documents the methods."""
 
     async def set_aside(self, service: str, into: Path) -> None: ...
 
@@ -237,7 +241,7 @@ def data_stores_of(ctx: Context, place: Place) -> ServiceDataStores:
     return ServiceDataStores(place.engine, place.builder, place.servers, data, shared=shared, place=place.id)
 
 
-async def sweep(ctx: Context, holder: ServiceDataStore) -> None:
+async def sweep(ctx: Context, holder: SweptStore) -> None:
     """Erases the remaining data of deleted services."""
     in_place = set(await holder.services()) - records(Path(ctx.settings.data_dir)).keys()
     await holder.sweep(

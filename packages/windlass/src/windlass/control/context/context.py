@@ -30,6 +30,7 @@ from windlass.control.context.place import HttpRouter
 from windlass.control.context.places import Places
 from windlass.control.context.shared_readers import SharedReaders
 from windlass.control.context.upload_files import UploadFiles
+from windlass.control.context.usage_files import UsageFiles
 from windlass.control.context.usage_history import UsageHistory
 from windlass.control.context.variable_digests import VariableDigests
 from windlass.core.declare.registry import Registry
@@ -134,6 +135,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """The files of static sites, which routers serve."""
     uploads: UploadFiles
     """The archives of uploads on this server."""
+    usage_files: UsageFiles
+    """The resource usage and requests of services in the last month, on this server."""
     pushed: PushedRepositories
     """The repositories to which applications are pushed, on this server."""
     routing: Routing

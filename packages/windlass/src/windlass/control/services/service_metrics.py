@@ -1,4 +1,5 @@
-"""The metrics of a service in the last hour: resource usage of its instances, and requests to it."""
+"""The metrics of a service in the last hour or longer: resource usage of its instances, and requests to
+it."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Mapping
 from windlass.base.clock import SECOND, stamp
 from windlass.control.context.call import Call, Reply, encode, reads
 from windlass.control.context.context import Context
+from windlass.control.context.usage_files import INSTANCES, SPANS, LongUsagePoints
 from windlass.control.context.usage_history import (
     ALWAYS_SHOWN,
     CLASSES,
@@ -19,13 +21,22 @@ from windlass.control.context.usage_history import (
 )
 from windlass.control.records.reachability import check_here
 from windlass.control.request.paths import target
-from windlass.core.declare.service_metrics import InstanceMetrics, RequestMetrics, ServiceMetrics
+from windlass.core.declare.service_metrics import (
+    InstanceMetrics,
+    RequestMetrics,
+    ServiceMetrics,
+    ServiceMetricsQuery,
+    UsageMetrics,
+)
 
 
 @reads("*.metrics")
 async def read_metrics(ctx: Context, call: Call) -> Reply:
     service = await target(ctx.store.reads, call)
     await check_here(ctx, service.id)
+    if span := SPANS.get(call.asked(ServiceMetricsQuery).span):
+        points = await ctx.usage_files.read(service.id, span, ctx.clock.now())
+        return Reply(encode(long_metrics_of(points)))
     return Reply(encode(metrics_of(ctx.usage.of(service.id, ctx.clock.now()))))
 
 
@@ -37,11 +48,25 @@ def metrics_of(points: UsagePoints) -> ServiceMetrics:
             InstanceMetrics(
                 name=name,
                 cpu=_round(points.instances[name][CPU]),
-                memory=[None if bytes is None else int(bytes) for bytes in points.instances[name][MEMORY]],
+                memory=_whole(points.instances[name][MEMORY]),
             )
             for name in sorted(points.instances, key=_order)
         ],
         requests=_requests_of(points.requests) if points.requests else None,
+    )
+
+
+def long_metrics_of(points: LongUsagePoints) -> ServiceMetrics:
+    numbers = points.numbers
+    has_requests = any(number for name in CLASSES for number in numbers[name])
+    return ServiceMetrics(
+        every_seconds=points.every // SECOND,
+        times=[stamp(at) for at in points.times],
+        instances=[],
+        requests=_requests_of(numbers) if has_requests else None,
+        usage=UsageMetrics(
+            instances=_whole(numbers[INSTANCES]), cpu=_round(numbers[CPU]), memory=_whole(numbers[MEMORY])
+        ),
     )
 
 
@@ -55,6 +80,10 @@ def _requests_of(numbers: Mapping[str, Numbers]) -> RequestMetrics:
 
 def _round(numbers: Numbers) -> Numbers:
     return [None if number is None else round(number, 2) for number in numbers]
+
+
+def _whole(numbers: Numbers) -> list[int | None]:
+    return [None if number is None else int(number) for number in numbers]
 
 
 def _order(name: str) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 // Small charts as SVG: the present value in figures, two or three ticks, gaps shown as gaps, one cursor for all.
 
 import { h, svg } from "./dom.js";
-import { clockTime } from "./format.js";
+import { clockTime, dayTime } from "./format.js";
 
 const WIDTH = 480;
 const HEIGHT = 120;
@@ -25,8 +25,12 @@ export function chart({ title, times, lines, format }) {
       lines.map(({ name, values }, index) => svg("path", { class: `area ${kindOf(name, index)}`, d: area(values, x, y) })),
       lines.map(({ name, values }, index) => svg("path", { class: `line ${kindOf(name, index)}`, d: path(values, x, y) })).reverse(),
       svg("line", { class: "cursor", x1: -9, x2: -9, y1: PAD.top, y2: HEIGHT - PAD.bottom }))),
-    h("div", { class: "axis muted" }, h("span", {}, clockTime(times[0]).slice(0, 5)), h("span", { class: "pointed" }), h("span", {}, clockTime(times.at(-1)).slice(0, 5))));
+    h("div", { class: "axis muted" }, h("span", {}, edgeTime(times, 0)), h("span", { class: "pointed" }), h("span", {}, edgeTime(times, -1))));
 }
+
+const DAY = 24 * 3600 * 1000;
+const isLong = (times) => new Date(times.at(-1)) - new Date(times[0]) >= DAY / 2; // the hour alone does not tell the day
+const edgeTime = (times, index) => (isLong(times) ? dayTime(times.at(index)) : clockTime(times.at(index)).slice(0, 5));
 
 // Classes of statuses have the colours of states.
 const kindOf = (name, index) => ({ "2xx": "line1", "3xx": "line4", "4xx": "line2", "5xx": "line3" })[name] || `line${index % 6}`;
@@ -66,7 +70,7 @@ function point(event, { times }) {
     cursor.setAttribute("x2", at);
   }
   const index = Math.round(part * (times.length - 1));
-  for (const label of document.querySelectorAll(".chart .pointed")) label.textContent = clockTime(times[index]);
+  for (const label of document.querySelectorAll(".chart .pointed")) label.textContent = isLong(times) ? dayTime(times[index]) : clockTime(times[index]);
 }
 
 function unpoint() {

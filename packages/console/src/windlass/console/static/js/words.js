@@ -169,9 +169,9 @@ export const words = {
     matches: (count) => plural(count, "match", "matches"), lines: (count, isMore) => `${plural(count, "line")}${isMore ? "; older ones when you scroll up" : ""}`,
   },
   metrics: {
-    span: "Time span", minutes: (count) => (count === 60 ? "1 hour" : `${count} min`),
+    span: "Time span", minutes: (count) => (count === 60 ? "1 hour" : `${count} min`), spans: { "24h": "24 hours", "7d": "7 days", "30d": "30 days" },
     silent: (time) => `Nothing was measured since ${time}: the instances have ended, or are not measured.`,
-    empty: "Deploy the service: there are no measurements of the last hour.", cpu: "Processor (of one core)", memory: "Memory", requests: "Requests", latency: "Latency", instance: (name) => name.replace(/^(\d+)-(\d+)$/, (_, version, index) => `v${version} #${Number(index) + 1}`), percent: (value) => `${value} %`, perSecond: (value) => `${value}/s`,
+    empty: "Deploy the service: there are no measurements of this time.", instances: "Instances", cpu: "Processor (of one core)", memory: "Memory", requests: "Requests", latency: "Latency", instance: (name) => name.replace(/^(\d+)-(\d+)$/, (_, version, index) => `v${version} #${Number(index) + 1}`), percent: (value) => `${value} %`, perSecond: (value) => `${value}/s`,
   },
   terminal: {
     about: "A shell in an instance. It needs the scope Deploy, and is written to the audit. Shift-Tab leaves the terminal.", notRunning: "Nothing runs: deploy the service first.", start: "Open a shell",

@@ -1,4 +1,4 @@
-// Charts of the last hour, or of a part of it: processor, memory, requests and latency.
+// Charts of the last hour, of a part of it, or of a longer time: processor, memory, requests and latency.
 
 import { api } from "../../api.js";
 import { now } from "../../clock.js";
@@ -12,23 +12,39 @@ import { words } from "../../words.js";
 
 const EVERY = 15000;
 const SILENT = 5; // samples: more than a minute
-const SPANS = [15, 30, 60]; // minutes
+const HOUR = 60; // minutes
+const PARTS = [15, HOUR]; // minutes of the measurements of the last hour
+const LONG = ["24h", "7d", "30d"]; // as the API has them
 const text = words.metrics;
 
 export async function load({ path }) {
-  const content = { span: SPANS.at(-1) };
-  const refresh = async () => Object.assign(content, { data: await api.get(`${path}/metrics`) });
+  const content = { span: HOUR };
+  const refresh = async () => {
+    const { span } = content;
+    const data = await api.get(LONG.includes(span) ? `${path}/metrics?span=${span}` : `${path}/metrics`);
+    if (span === content.span) Object.assign(content, { data, shown: span });
+  };
   await refresh();
   return Object.assign(content, { refreshing: { refresh, every: EVERY } });
 }
 
 export function render({ content, path, can }, place) {
-  content.choice ||= segments(text.span, SPANS.map((minutes) => [minutes, text.minutes(minutes)]), content.span, (span) => ((content.span = span), place.update()));
+  const choose = async (span) => {
+    content.span = span;
+    // A part of the hour is there already. The charts of a longer time replace the present ones once they have come.
+    if (!PARTS.includes(span) || LONG.includes(content.shown)) await content.refreshing.refresh();
+    place.update();
+  };
+  content.choice ||= segments(text.span, [...PARTS.map((minutes) => [minutes, text.minutes(minutes)]), ...LONG.map((span) => [span, text.spans[span]])], content.span, choose);
   return [h("div", { class: "tools" }, own(content.choice)), charts({ data: lastOf(content) }, { path, lasts: can("restart-service") })];
 }
 
 // The measurements of the last minutes of those that the server has.
-function lastOf({ data, span }) {
+function lastOf({ data, shown, span }) {
+  return LONG.includes(shown) ? data : partOf(data, span);
+}
+
+function partOf(data, span) {
   const since = now() - span * 60000;
   const first = (data.times || []).findIndex((time) => new Date(time) >= since);
   if (first <= 0) return data;
@@ -57,12 +73,14 @@ function linesOf(instances, times, field, lasts) {
 const add = (sum, value) => (value === null ? sum : (sum || 0) + value);
 
 export function charts({ data }, { small, path, lasts }) {
-  const { times, instances, requests } = data;
+  const { times, instances, requests, usage } = data;
   if (!times?.length) return empty(willOf(path, "metricsEmpty", text.empty));
-  const named = (field, scale = 1) => linesOf(instances, times, field, lasts).map(({ name, values }) => ({ name, values: values.map((value) => (value === null ? null : value * scale)) }));
+  const lines = (field) => (usage ? [{ name: "", values: usage[field] }] : linesOf(instances, times, field, lasts));
+  const named = (field, scale = 1) => lines(field).map(({ name, values }) => ({ name, values: values.map((value) => (value === null ? null : value * scale)) }));
   const drawn = [
     chart({ title: text.cpu, times, lines: named("cpu", 0.1), format: (value) => text.percent(Math.round(value * 10) / 10) }),
     chart({ title: text.memory, times, lines: named("memory"), format: bytes }),
+    usage && Math.max(...usage.instances) > 1 && chart({ title: text.instances, times, lines: lines("instances"), format: number }),
     requests && chart({ title: text.requests, times, lines: Object.entries(requests.by_status).map(([name, values]) => ({ name, values })), format: (value) => text.perSecond(number(Math.round(value * 10) / 10)) }),
     requests && chart({ title: text.latency, times, lines: ["p50", "p90", "p99"].map((name) => ({ name, values: requests[name] })), format: (value) => `${Math.round(value)} ms` }),
   ];
