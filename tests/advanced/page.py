@@ -27,8 +27,8 @@ TIMES = {
 _OPENING = """# Advanced settings
 
 Applications, containers, jobs, Terraform services and clusters have settings that most people never change.
-Their keys are those of the full interface, so that its clients can read and replace them. This page is made
-from the table in the code.
+Their keys are those of the full interface, so that its clients can read and replace them. Keys that begin
+with `windlass.` are settings that the full interface lacks. This page is made from the table in the code.
 
 ```sh
 windlass settings list web                # the keys that act, with their values; --all: all keys

@@ -9,9 +9,19 @@ import pytest
 
 from tests.world import World, make_world
 from windlass.routers.router import Route
-from windlass.routers.rules import NO_RULES, RouteCors, RouteRules
+from windlass.routers.rules import (
+    NO_RULES,
+    RouteCors,
+    RouteMaintenance,
+    RouteRate,
+    RouteRetry,
+    RouteRules,
+    RouteTimes,
+)
 
 NETWORK = "network.ingress."
+RETRY = "network.gateway_api.retry."
+OWN = "windlass."
 PORTS = [{"internal_port": 80, "publicly_accessible": True}]
 
 SHA_OF_ONE = "{SHA}/gW83NxJKAEngaXxoqd8u1OY4QY="
@@ -79,6 +89,82 @@ async def test_a_changed_setting_is_a_rule_of_the_route_at_once(
     status = await world.get(f"/application/{app}/status")
     assert status["service_deployment_status"] == "UP_TO_DATE"
     assert (await changed(world, app, {})).rules == NO_RULES
+
+
+CASES: list[tuple[dict[str, Any], RouteRules]] = [
+    (
+        {f"{RETRY}num_retries": 3},
+        RouteRules(retry=RouteRetry(3, ("connect-failure", "reset", "retriable-status-codes"), (503,))),
+    ),
+    (
+        {
+            f"{RETRY}num_retries": 50,
+            f"{RETRY}retry_on": "5xx, unavailable",
+            f"{RETRY}http_status_codes": "429,503",
+            f"{RETRY}per_try_timeout_seconds": 2,
+        },
+        RouteRules(retry=RouteRetry(10, ("5xx", "unavailable"), (429, 503), 2)),
+    ),
+    ({f"{RETRY}retry_on": "5xx", f"{RETRY}num_retries": 0}, NO_RULES),
+    (
+        {
+            f"{NETWORK}proxy_connect_timeout_seconds": 1000,
+            f"{NETWORK}proxy_send_timeout_seconds": 1000,
+            f"{NETWORK}send_timeout_seconds": 10_000,
+            f"{NETWORK}keepalive_timeout_seconds": 10_000,
+            f"{NETWORK}keepalive_time_seconds": 10_000,
+        },
+        RouteRules(times=RouteTimes(300, 1000, 3600, 3600, 10_000)),
+    ),
+    (
+        {
+            f"{NETWORK}keepalive_timeout_seconds": 20,
+            "network.gateway_api.http_connection_idle_timeout_seconds": 10,
+        },
+        RouteRules(times=RouteTimes(idle=10)),
+    ),
+    ({f"{OWN}rate_limit.requests_per_minute": 60}, RouteRules(rate=RouteRate(60, 60))),
+    (
+        {f"{OWN}rate_limit.requests_per_minute": 60, f"{OWN}rate_limit.burst": 5},
+        RouteRules(rate=RouteRate(60, 5)),
+    ),
+    ({f"{OWN}rate_limit.burst": 5}, NO_RULES),
+    ({f"{OWN}compression.enable": True}, RouteRules(compresses=True)),
+    ({f"{OWN}pages.error": "<h1>{title}</h1>"}, RouteRules(error_page="<h1>{title}</h1>")),
+    ({f"{OWN}maintenance.page": "<h1>Later</h1>"}, NO_RULES),
+    (
+        {
+            f"{OWN}maintenance.enable": True,
+            f"{OWN}maintenance.page": "<h1>Later</h1>",
+            f"{OWN}maintenance.allowed_source_range": "10.0.0.0/8",
+        },
+        RouteRules(maintenance=RouteMaintenance("<h1>Later</h1>", ("10.0.0.0/8",))),
+    ),
+]
+
+
+async def test_settings_of_the_gateway_are_rules(world: World) -> None:
+    app = await running(world)
+    for settings, rules in CASES:
+        assert (await changed(world, app, settings)).rules == rules, settings
+
+
+async def test_sessions_of_each_service_have_a_key_of_its_own(world: World) -> None:
+    keys = [
+        (await changed(world, await running(world), {f"{NETWORK}enable_sticky_session": True})).rules.sticky
+        for _ in range(2)
+    ]
+    assert [len(key) for key in keys] == [32, 32]
+    assert keys[0] != keys[1]
+
+
+async def test_an_unknown_failure_is_refused_with_those_that_there_are(world: World) -> None:
+    path = f"/application/{await world.application()}/advancedSettings"
+    answer = await world.put(path, {f"{RETRY}retry_on": "5xx,everything"})
+    assert answer.status == 400
+    assert answer.message.startswith(
+        f"{RETRY}retry_on: everything is no failure such as 5xx, connect-failure"
+    )
 
 
 async def test_the_shorter_of_both_time_limits_counts(world: World) -> None:

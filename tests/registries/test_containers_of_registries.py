@@ -311,12 +311,14 @@ async def test_a_container_can_be_cloned_only_into_an_environment_that_the_calle
     assert gone.status == 404
 
 
-async def test_sticky_sessions_are_refused_with_the_reason(world):
-    service = await container(world)
-    assert (await world.get(f"/container/{service}/network")).json == {"sticky_session": False}
-    assert (await world.put(f"/container/{service}/network", {"sticky_session": False})).status == 201
-    refused = await world.put(f"/container/{service}/network", {"sticky_session": True})
-    assert (refused.status, refused.message.partition(":")[0]) == (400, "sticky_session")
+async def test_sticky_sessions_are_one_setting_under_two_names(world):
+    path, key = f"/container/{await container(world)}", "network.ingress.enable_sticky_session"
+    await world.put(f"{path}/advancedSettings", {"network.ingress.proxy_body_size_mb": 8})
+    for wanted in (True, False):
+        assert (await world.put(f"{path}/network", {"sticky_session": wanted})).status == 201
+        assert (await world.get(f"{path}/network")).json == {"sticky_session": wanted}
+        settings = await world.get(f"{path}/advancedSettings")
+        assert (settings[key], settings["network.ingress.proxy_body_size_mb"]) == (wanted, 8)
 
 
 async def test_the_statuses_of_all_containers_of_an_environment_are_listed(world):

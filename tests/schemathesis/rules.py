@@ -307,13 +307,6 @@ def files_are_looked_for_in_a_folder_that_is_there(operation: Operation, body: B
 
 
 @rule
-def any_instance_serves_a_request(operation: Operation, body: Body) -> None:
-    """`sticky_session` is refused with the reason."""
-    if "sticky_session" in body:
-        body["sticky_session"] = False
-
-
-@rule
 def a_job_of_a_repository_has_no_tag(operation: Operation, body: Body) -> None:
     chosen = body.get("jobs")
     alone = [body] if operation.family and operation.family.name == "job" else []

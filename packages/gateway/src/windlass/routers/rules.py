@@ -39,6 +39,55 @@ class RouteCors(Struct, frozen=True):
     headers: str
 
 
+class RouteRetry(Struct, frozen=True):
+    """The failures after which a request is sent once more."""
+
+    times: int
+    """Maximum number of further attempts of a request."""
+    on: tuple[str, ...] = ()
+    """The failures, in the words of Envoy's `retry_on`; other words have no effect."""
+    statuses: tuple[int, ...] = ()
+    """The statuses that the word `retriable-status-codes` means."""
+    try_seconds: float = 0
+    """Time limit until an instance begins its answer in one attempt; 0 for no limit."""
+
+
+class RouteTimes(Struct, frozen=True):
+    """Time limits of connections, in seconds; 0 for the limit of a route without rules."""
+
+    connect: float = 0
+    """Until an instance accepts a connection."""
+    take_request: float = 0
+    """How long an instance may take nothing of a request."""
+    take_answer: float = 0
+    """How long a client may take nothing of an answer."""
+    idle: float = 0
+    """How long a client's connection may be without requests."""
+    connection: float = 0
+    """How long a client's connection takes further requests."""
+
+
+USUAL_TIMES = RouteTimes()
+
+
+class RouteRate(Struct, frozen=True):
+    """The requests that each address may send."""
+
+    requests: int
+    """Number in a minute."""
+    at_once: int
+    """Number of them that may come at the same time."""
+
+
+class RouteMaintenance(Struct, frozen=True):
+    """All requests are answered with a page of the router."""
+
+    page: str = ""
+    """The page (HTML); empty for that of the router."""
+    let_in: tuple[str, ...] = ()
+    """Networks of clients whose requests are passed on."""
+
+
 class RouteRules(Struct, frozen=True, kw_only=True):
     """Rules of a route. The default of each rule has no effect."""
 
@@ -56,6 +105,16 @@ class RouteRules(Struct, frozen=True, kw_only=True):
     cors: RouteCors | None = None
     headers: tuple[tuple[str, str], ...] = ()
     """Headers of each answer, in place of those of the instance with the same names."""
+    sticky: str = ""
+    """Secret of the service from which the cookies of its sessions are computed; empty for no sessions."""
+    retry: RouteRetry | None = None
+    times: RouteTimes = USUAL_TIMES
+    rate: RouteRate | None = None
+    compresses: bool = False
+    """Whether texts are compressed for clients that take gzip."""
+    error_page: str = ""
+    """A page (HTML) in place of the router's own pages of status 500 to 599; empty for none."""
+    maintenance: RouteMaintenance | None = None
 
 
 NO_RULES = RouteRules()

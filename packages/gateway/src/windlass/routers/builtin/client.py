@@ -15,45 +15,37 @@ from windlass.base.http_in.heads import CHUNKED
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.access_log import LoggedHead, RequestEntry, count_bytes
 from windlass.routers.builtin.challenge_answers import PREFIX, ChallengeAnswer
+from windlass.routers.builtin.client_attempts import SendingClient
 from windlass.routers.builtin.client_socket import BUSY, IDLE, LOST, PARTING, RequestPhase
+from windlass.routers.builtin.compression import AnswerCompression, CompressedBody
 from windlass.routers.builtin.pages import ErrorPage
-from windlass.routers.builtin.peers import InstanceConnection, Peer
 from windlass.routers.builtin.pipes import Pipe, PipeEnd
-from windlass.routers.builtin.requests import IDEMPOTENT
-from windlass.routers.builtin.route_rules import CompiledRules, LimitedBody, RuledPage, RuledTransport
+from windlass.routers.builtin.retries import Attempts
+from windlass.routers.builtin.route_rules import CompiledRules, LimitedBody, RouterPage, RuledTransport
 from windlass.routers.builtin.shared_state import SharedState
-from windlass.routers.builtin.table import Backend, Paths
-from windlass.routers.builtin.upstream import InstanceClient, Upstream
+from windlass.routers.builtin.site_preferences import preferences_of
+from windlass.routers.builtin.table import Paths
+from windlass.routers.builtin.upstream import Upstream
 from windlass.routers.router import Route
 
 
-class ClientConnection(InstanceClient):
+class ClientConnection(SendingClient):
     is_last: bool = False
     """Whether the connection closes after the next answer, in any case."""
-    __slots__ = (
-        "_backend",
-        "_began",
-        "_entry",
-        "_find",
-        "_peer",
-        "_retried",
-        "_tried",
-        "_weight",
-    )
+    __slots__ = ("_began", "_entry", "_weight")
 
     def __init__(self, shared: SharedState, find: Callable[[bytes], Paths | None], port: int) -> None:
-        super().__init__(shared, port)
-        self._find = find
-        # The request in progress
-        self._backend: Backend | None = None
-        self._peer: Peer | None = None
-        self._tried: list[Peer] = []
-        self._retried = False
+        super().__init__(shared, find, port)
         self._began, self._weight = 0.0, 0
         """The start time of the request, and the number of requests for which its duration is a sample. A
         weight of 0 means that the request is not timed."""
         self._entry: RequestEntry | None = None
         """The access log entry of the request, if it is logged."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if isinstance(self.transport, CompressedBody):
+            self.transport.release()
 
     # The request
 
@@ -79,6 +71,7 @@ class ClientConnection(InstanceClient):
             return
         request_id = fields.id or shared.request_id()
         self._backend = backend
+        self.times = backend.times
         traffic = backend.traffic
         traffic.requests += 1
         self.status = 0
@@ -98,16 +91,19 @@ class ClientConnection(InstanceClient):
                 return
         passed = target
         if backend.is_special:
-            if backend.rules is not None and not self._obeys(backend.rules, method, body):
+            if backend.rules is not None and not self._obeys(backend.rules, method, target, body):
                 return
             passed = backend.rewritten(target)
             if backend.site:
                 self._serve_file(backend, method, passed)
                 return
+            peer = backend.pick_for(fields.raw)
+        else:
+            peer = backend.pick()
         self._sent = b"%b %b HTTP/1.1%b%b\r\n\r\n%b" % (method, passed, fields.passed, request_id, body)
-        self._send(backend.pick())
+        self._send(peer)
 
-    def _obeys(self, rules: CompiledRules, method: bytes, body: bytes) -> bool:
+    def _obeys(self, rules: CompiledRules, method: bytes, target: bytes, body: bytes) -> bool:
         """Returns whether the rules of a route let a request pass. Answers it otherwise."""
         fields, shared = self._fields, self._shared
         page = rules.judge(
@@ -118,13 +114,22 @@ class ClientConnection(InstanceClient):
             if len(body) > rules.body_bytes:
                 page = rules.too_large()
             self._body = cast(RequestBody, LimitedBody(self._body, rules.body_bytes - len(body)))
-        if added or (page is None and rules.answer_seconds):
-            self._await_answer(rules, added, has_limit=page is None)
+        if added or (page is None and rules.awaits_answer):
+            self._await_answer(rules, added, is_passed=page is None)
+        if rules.closes(self._shared.now - self._opened):
+            self.close = True
         if page is not None:
             self._fail(page)
+        elif rules.retry is not None:
+            rules.budget.note_request()
+            self.attempts = Attempts(rules.retry, rules.budget, target)
         return page is None
 
-    def _await_answer(self, rules: CompiledRules, added: dict[bytes, bytes], *, has_limit: bool) -> None:
+    def _await_answer(self, rules: CompiledRules, added: dict[bytes, bytes], *, is_passed: bool) -> None:
+        backend = self._backend
+        sticky = backend.sticky if backend is not None and is_passed else None
+        known = sticky.peer_of(self._fields.raw) if sticky is not None else None
+
         def give_back(transport: Any) -> None:
             self.transport = transport
 
@@ -135,90 +140,23 @@ class ClientConnection(InstanceClient):
                 self._fail(rules.too_late())
                 self._advance()
 
-        seconds = rules.answer_seconds if has_limit else 0
+        compression = None
+        if rules.compresses and is_passed and not (self.head_only or self._fields.old):
+            is_wanted = preferences_of(self._fields.raw).gzip
+            shared = self._shared
+            compression = AnswerCompression(shared.bounds, shared.compressors, give_back, is_wanted=is_wanted)
+
+        def cookie() -> bytes:
+            """Returns the header line that names the instance, unless the client knows it."""
+            if sticky is None or self._peer is known:
+                return b""
+            return sticky.cookie_of(self._peer, is_secure=self.is_secure)
+
+        seconds = rules.answer_seconds if is_passed else 0
         timer = self._shared.loop.call_later(seconds, end) if seconds else None
-        awaiting = self.transport = RuledTransport(self.transport, added, timer, give_back)
-
-    def _pass_on(self, data: bytes) -> None:
-        self._sent = b""
-        assert self._upstream is not None
-        self._upstream.write(data)
-
-    def _send(self, peer: Peer | None, *, fresh: bool = False) -> None:
-        if peer is None:
-            backend = self._backend
-            assert backend is not None
-            self._fail(backend.error_page())
-            return
-        self._peer = peer
-        peer.active += 1
-        idle = peer.idle
-        while idle and not fresh:
-            upstream = idle.pop()
-            if not upstream.transport.is_closing():
-                self._carry_by(upstream)
-                return
-        shared = self._shared
-        shared.dial(peer, lambda: Upstream(shared, peer), self._take_connection, self._try_another)
-        self.choose_reading()
-
-    def _take_connection(self, upstream: Upstream) -> None:
-        if upstream.peer is not self._peer or self._phase is not BUSY:
-            # The request that needed this connection has ended. A later request can use the connection.
-            upstream.peer.ended()
-            upstream.rest()
-            return
-        self._since = self._shared.now
-        if upstream.transport.is_closing():
-            self._upstream = upstream
-            upstream.fail_soon(self)
-        else:
-            self._carry_by(upstream)
-
-    def _carry_by(self, upstream: InstanceConnection) -> None:
-        self._upstream = upstream
-        if self._blocked:
-            upstream.pause()
-        upstream.carry(self, self._sent)
-        if not self.whole:
-            if self._held.held or self._is_behind():  # arrived while the connection was being made
-                self._read_body(self._held.take())
-            self.choose_reading()
-
-    def _try_another(self, peer: Peer) -> None:
-        """Called when an instance refuses the connection. Nothing was sent yet, so any request may go to
-        another instance."""
-        peer.ended()
-        if self._phase is BUSY and peer is self._peer and self._backend is not None:
-            self._peer = None
-            self._tried.append(peer)
-            self._send(self._backend.pick(self._tried))
-            self._advance()
-
-    # Answers of the instance
-
-    def failed(self, peer: Peer, why: str, *, unsent: bool = False) -> None:
-        """Called when the connection ended before the first byte of the answer. Retries the request once if a
-        repetition is safe."""
-        self._upstream = self._peer = None
-        backend = self._backend
-        assert backend is not None
-        peer.ended()
-        sent = self._sent
-        harmless = unsent or (self.whole and sent.partition(b" ")[0] in IDEMPOTENT)
-        if harmless and sent and not self._retried:
-            self._retried = True
-            self._send(backend.pick([peer]) or peer, fresh=True)
-        else:
-            self.broken(why)
-
-    def broken(self, why: str) -> None:
-        """Called when the instance's answer is invalid, before the client has received any part of an
-        answer."""
-        backend = self._backend
-        assert backend is not None
-        self._fail(pages.bad_answer(backend.title, why))
-        self._advance()
+        awaiting = self.transport = RuledTransport(
+            self.transport, added, timer, give_back, cookie, compression
+        )
 
     def _continue(self, whole: bool) -> None:
         """Handles the next request, or closes the connection. `whole`: the last request was received
@@ -245,8 +183,8 @@ class ClientConnection(InstanceClient):
         self._phase = then
         self._since = self._shared.now
         self._sent = b""
-        if self._retried or self._tried:
-            self._retried, self._tried = False, []
+        if self.attempts is not None:
+            self._end_attempts(self.attempts)
         if backend is not None:
             traffic = backend.traffic
             traffic.answers[self.status // 100] += 1
@@ -264,6 +202,8 @@ class ClientConnection(InstanceClient):
         assert backend is not None
         assert peer is not None
         self.transport.write(head + rest)
+        if self.attempts is not None:
+            self._end_attempts(self.attempts)
         ours = PipeEnd(self.transport, paused=self._paused, blocked=self._blocked)
         theirs = PipeEnd(upstream.transport, paused=upstream.paused, blocked=upstream.blocked)
         ahead = self._held.take()
@@ -288,8 +228,11 @@ class ClientConnection(InstanceClient):
 
     # Answers of the router itself
 
-    def _fail(self, page: ErrorPage | RuledPage) -> None:
+    def _fail(self, page: RouterPage) -> None:
         """Answers the request in progress with an error page, because no instance answers it."""
+        backend = self._backend
+        if backend is not None and backend.rules is not None:
+            page = backend.rules.own_page(page)
         self.status = page.status
         entry, self._entry = self._entry, None
         self._end_request()
@@ -304,7 +247,7 @@ class ClientConnection(InstanceClient):
         if entry is not None:
             entry.end(page.status)
 
-    def _send_page(self, page: ErrorPage | ChallengeAnswer | RuledPage) -> None:
+    def _send_page(self, page: RouterPage | ChallengeAnswer) -> None:
         close = self._closes()
         fields = self._fields.raw
         if not (self._phase is LOST or self.transport.is_closing()):
@@ -312,6 +255,15 @@ class ClientConnection(InstanceClient):
             self._served = True
             if close:
                 self._continue(self.whole)
+
+    def _give_up_instance(self) -> None:
+        backend, upstream = self._backend, self._upstream
+        assert backend is not None
+        if upstream is None or upstream.begun:
+            self.transport.abort()
+        else:
+            upstream.abandon()
+            self._fail(pages.takes_nothing(backend.title, self.times.take_request))
 
     def _refuse(self, status: int, message: str) -> None:
         upstream = self._upstream

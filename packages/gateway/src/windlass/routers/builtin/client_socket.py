@@ -17,6 +17,7 @@ from windlass.base.http_in.wire import HeadBuffer
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.peers import AnswerSource
 from windlass.routers.builtin.shared_state import ClientWait, GiveAway, SharedState
+from windlass.routers.rules import USUAL_TIMES
 
 
 class RequestPhase(Enum):
@@ -41,6 +42,7 @@ class GatewaySocket(asyncio.Protocol):
         "_blocked",
         "_eof",
         "_held",
+        "_opened",
         "_paused",
         "_phase",
         "_port",
@@ -50,6 +52,7 @@ class GatewaySocket(asyncio.Protocol):
         "_upstream",
         "_waits_for_turn",
         "network",
+        "times",
         "transport",
         "whole",
     )
@@ -73,8 +76,10 @@ class GatewaySocket(asyncio.Protocol):
         self._served = False
         """Whether the client has received an answer. Its idle limit is then longer than before its first
         request."""
-        self._since = shared.loop.time()
+        self._since = self._opened = shared.loop.time()
         """The time since which the gateway has been waiting for the client."""
+        self.times = USUAL_TIMES
+        """The time limits of the route of the last request."""
         self.whole = True
         """Whether the request in progress was received completely."""
         self._upstream: AnswerSource | None = None
@@ -93,6 +98,10 @@ class GatewaySocket(asyncio.Protocol):
     def _refuse(self, status: int, message: str) -> None:
         """Answers an invalid request with an error, and closes the connection: bytes after an invalid request
         cannot be interpreted safely."""
+        raise NotImplementedError
+
+    def _give_up_instance(self) -> None:
+        """Ends a request of which its instance takes nothing."""
         raise NotImplementedError
 
     # The connection
@@ -251,16 +260,24 @@ class GatewaySocket(asyncio.Protocol):
             if age > bounds.leaving_seconds:
                 self.transport.abort()
         elif self._blocked:
-            if age > bounds.stall_seconds:
+            if age > (self.times.take_answer or bounds.stall_seconds):
                 self.transport.abort()
         elif busy:
-            if not self.whole and not self._paused and age > bounds.stall_seconds:
-                self._time_out("The rest of the request did not arrive in time.")
+            if not self.whole:
+                self._age_body(age)
         elif self._held.held:
             if age > bounds.head_seconds:
                 self._time_out("The head of the request did not arrive in time.")
-        elif age > (bounds.idle_seconds if self._served else bounds.head_seconds):
+        elif age > ((self.times.idle or bounds.idle_seconds) if self._served else bounds.head_seconds):
             self.transport.close()
+
+    def _age_body(self, age: float) -> None:
+        """Ends a request whose body does not arrive, or is not taken by its instance."""
+        if not self._paused:
+            if age > self._shared.bounds.stall_seconds:
+                self._time_out("The rest of the request did not arrive in time.")
+        elif 0 < self.times.take_request < age and self._upstream is not None and self._upstream.blocked:
+            self._give_up_instance()
 
     def _time_out(self, message: str) -> None:
         if self._upstream is not None and self._upstream.begun:

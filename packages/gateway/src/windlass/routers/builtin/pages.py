@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
+from math import ceil
 from typing import Final
 
 from msgspec import Struct
@@ -50,6 +51,9 @@ footer {{ margin-top: 1.75rem; padding-top: 1rem; border-top: 1px solid var(--li
 """
 
 
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+
+
 class ErrorPage(Struct, frozen=True):
     status: int
     title: str
@@ -64,6 +68,12 @@ class ErrorPage(Struct, frozen=True):
     def rendered(self, fields: bytes, *, head_only: bool, close: bool) -> bytes:
         """Renders the answer. The Accept header among the request's `fields` chooses the format."""
         kind, text = self._text(fields)
+        return self.rendered_as(kind, text, head_only=head_only, close=close)
+
+    def rendered_as(
+        self, kind: str, text: str, *, head_only: bool, close: bool, policy: str = _POLICY
+    ) -> bytes:
+        """Renders the answer with a text of a media type."""
         body = text.encode()
         lines = [
             f"HTTP/1.1 {self.status} {_status_phrase(self.status)}",
@@ -71,8 +81,9 @@ class ErrorPage(Struct, frozen=True):
             f"Content-Length: {len(body)}",
             "Cache-Control: no-store",
             "X-Content-Type-Options: nosniff",
-            "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
         ]
+        if policy:
+            lines.append(f"Content-Security-Policy: {policy}")
         if self.retry:
             lines.append(f"Retry-After: {self.retry}")
         if self.allow:
@@ -239,6 +250,31 @@ def not_answering(title: str) -> ErrorPage:
 
 def bad_answer(title: str, why: str) -> ErrorPage:
     return ErrorPage(502, f"{title} gave no valid answer", why)
+
+
+def too_late(title: str, seconds: float) -> ErrorPage:
+    return ErrorPage(
+        504, f"{title} takes too long", f"It did not begin to answer within {seconds:g} seconds."
+    )
+
+
+def takes_nothing(title: str, seconds: float) -> ErrorPage:
+    return ErrorPage(
+        504, f"{title} takes too long", f"It has taken nothing of the request for {seconds:g} seconds."
+    )
+
+
+def too_many_requests(title: str, requests: int, seconds: float) -> ErrorPage:
+    return ErrorPage(
+        429,
+        "Too many requests",
+        f"{title} takes at most {requests:,} requests a minute from one address.",
+        retry=ceil(seconds),
+    )
+
+
+def under_maintenance(title: str) -> ErrorPage:
+    return ErrorPage(503, f"{title} is under maintenance", "It is reached here again later.", retry=60)
 
 
 def too_many_connections() -> ErrorPage:

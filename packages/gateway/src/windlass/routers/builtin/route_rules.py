@@ -10,15 +10,21 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import time
 from asyncio import TimerHandle
 from collections.abc import Callable
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, Final
 
 from windlass.base.http_in.body import RequestBody
 from windlass.base.http_in.wire import Bad, without_fields
+from windlass.routers.builtin import pages
+from windlass.routers.builtin.compression import AnswerCompression
+from windlass.routers.builtin.own_pages import OwnPage
 from windlass.routers.builtin.pages import ErrorPage
+from windlass.routers.builtin.retries import RetryRules
+from windlass.routers.builtin.service_memory import ServiceMemory
 from windlass.routers.rules import RouteCors, RouteRules
 
 _FORWARDED: Final = re.compile(rb"\r\nx-forwarded-for:([^\r]*+)", re.IGNORECASE)
@@ -52,6 +58,10 @@ class RuledPage:
         return first + self._lines + b"\r\n" + rest
 
 
+RouterPage = ErrorPage | RuledPage | OwnPage
+"""An answer of the router."""
+
+
 class CompiledRules:
     """The rules of a route in the form in which requests are compared with them."""
 
@@ -59,16 +69,31 @@ class CompiledRules:
         "_allowed",
         "_denied",
         "_headers",
+        "_judges_address",
+        "_let_in",
         "_lets_in",
         "_logins",
+        "_rates",
         "_rules",
         "_title",
         "answer_seconds",
+        "awaits_answer",
         "body_bytes",
+        "budget",
+        "compresses",
+        "retry",
     )
 
-    def __init__(self, rules: RouteRules, title: str) -> None:
+    def __init__(self, rules: RouteRules, title: str, memory: ServiceMemory) -> None:
         self._rules, self._title = rules, title
+        self.retry = RetryRules(rules.retry) if rules.retry else None
+        self.budget = memory.retry_budget
+        self.compresses = rules.compresses
+        self._rates = memory.rates
+        self._let_in = _networks(rules.maintenance.let_in) if rules.maintenance else []
+        self._judges_address = bool(rules.allowed or rules.denied or rules.rate or rules.maintenance)
+        self.awaits_answer = bool(rules.answer_seconds or rules.sticky or rules.compresses)
+        """Whether the head of an answer needs attention, for other reasons than the headers of `added`."""
         self.body_bytes, self.answer_seconds = rules.body_bytes, rules.answer_seconds
         self._allowed, self._denied = _networks(rules.allowed), _networks(rules.denied)
         self._logins = {login.user.encode(): login for login in rules.logins}
@@ -77,11 +102,13 @@ class CompiledRules:
 
     def judge(
         self, method: bytes, fields: bytes, address: str, trusts: Callable[[str], bool], length: int
-    ) -> ErrorPage | RuledPage | None:
+    ) -> RouterPage | None:
         """Returns the answer to a request that is not passed on; None for one that is."""
         rules = self._rules
-        if (rules.allowed or rules.denied) and not self._admits(client_address(fields, address, trusts)):
-            return ErrorPage(403, "Not for this address", f"{self._title} is open to chosen networks only.")
+        if self._judges_address:
+            page = self._judge_client(client_address(fields, address, trusts))
+            if page is not None:
+                return page
         asked = {match[1].lower(): match[2] for match in _ASKED.finditer(fields)} if self._reads else {}
         if rules.cors and method == b"OPTIONS" and b"access-control-request-method" in asked:
             return RuledPage(None, b"".join(_preflight(rules.cors, asked.get(b"origin", b""))))
@@ -91,6 +118,29 @@ class CompiledRules:
         if 0 < rules.body_bytes < length:
             return self.too_large()
         return None
+
+    def _judge_client(self, address: str) -> RouterPage | None:
+        rules = self._rules
+        if (rules.allowed or rules.denied) and not self._admits(address):
+            return ErrorPage(403, "Not for this address", f"{self._title} is open to chosen networks only.")
+        if rules.rate is not None:
+            wait = self._rates.take(address, rules.rate, time.monotonic())
+            if wait:
+                return pages.too_many_requests(self._title, rules.rate.requests, wait)
+        if rules.maintenance is not None and not self._is_let_in(address):
+            page = pages.under_maintenance(self._title)
+            return OwnPage(page, rules.maintenance.page) if rules.maintenance.page else self.own_page(page)
+        return None
+
+    def _is_let_in(self, address: str) -> bool:
+        found = _parsed(address) if self._let_in and len(address) <= _LONGEST_ADDRESS else None
+        return found is not None and any(found in network for network in self._let_in)
+
+    def own_page(self, page: RouterPage) -> RouterPage:
+        """Returns the page of the service in place of one of the router."""
+        if self._rules.error_page and isinstance(page, ErrorPage) and page.status >= 500:
+            return OwnPage(page, self._rules.error_page)
+        return page
 
     @property
     def _reads(self) -> bool:
@@ -107,22 +157,20 @@ class CompiledRules:
         return ErrorPage(413, "Too large", f"{self._title} takes at most {self.body_bytes:,} bytes.")
 
     def too_late(self) -> ErrorPage:
-        return ErrorPage(
-            504,
-            f"{self._title} takes too long",
-            f"It did not begin to answer within {self.answer_seconds} seconds.",
-        )
+        return pages.too_late(self._title, self.answer_seconds)
+
+    def closes(self, age: float) -> bool:
+        """Returns whether a connection of this age takes no further requests."""
+        return 0 < self._rules.times.connection < age
 
     def _admits(self, address: str) -> bool:
         # A proxy may pass on any text as an address. Only short ones are remembered.
         return len(address) <= _LONGEST_ADDRESS and self._lets_in(address)
 
     def _judge_address(self, text: str) -> bool:
-        try:
-            address = ip_address(text)
-        except ValueError:
+        address = _parsed(text)
+        if address is None:
             return False
-        address = getattr(address, "ipv4_mapped", None) or address
         if any(address in network for network in self._denied):
             return False
         return not self._rules.allowed or any(address in network for network in self._allowed)
@@ -151,6 +199,14 @@ def client_address(fields: bytes, address: str, trusts: Callable[[str], bool]) -
             if not trusts(address):
                 break
     return address
+
+
+def _parsed(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _networks(texts: tuple[str, ...]) -> list[IPv4Network | IPv6Network]:
@@ -192,7 +248,7 @@ def _preflight(cors: RouteCors, origin: bytes) -> list[bytes]:
 class RuledTransport:
     """Wraps a client's transport until the head of the final answer is written."""
 
-    __slots__ = ("_added", "_done", "_timer", "_transport")
+    __slots__ = ("_added", "_compression", "_cookie", "_done", "_timer", "_transport")
 
     def __init__(
         self,
@@ -200,15 +256,24 @@ class RuledTransport:
         added: dict[bytes, bytes],
         timer: TimerHandle | None,
         done: Callable[[Any], None],
+        cookie: Callable[[], bytes],
+        compression: AnswerCompression | None,
     ) -> None:
+        """`cookie` returns a further header line for the answer."""
         self._transport, self._added, self._timer, self._done = transport, added, timer, done
+        self._cookie, self._compression = cookie, compression
 
     def write(self, data: bytes) -> None:
         if _INTERIM.match(data) and not data.startswith((b"HTTP/1.1 101", b"HTTP/1.0 101")):
             self._transport.write(data)
             return
         self.end()
-        self._transport.write(_with_headers(data, self._added) if self._added else data)
+        cookie = self._cookie()
+        if self._added or cookie:
+            data = _with_headers(data, self._added, cookie)
+        if self._compression is not None:
+            data = self._compression.packed(data, self._transport)
+        self._transport.write(data)
 
     def end(self) -> None:
         """Gives the transport back."""
@@ -220,11 +285,11 @@ class RuledTransport:
         return getattr(self._transport, name)
 
 
-def _with_headers(data: bytes, added: dict[bytes, bytes]) -> bytes:
+def _with_headers(data: bytes, added: dict[bytes, bytes], cookie: bytes) -> bytes:
     head, end, body = data.partition(b"\r\n\r\n")
     first, _, fields = head.partition(b"\r\n")
     kept = without_fields(b"\r\n" + fields, added.keys() - _JOINED) if fields else b""
-    return first + kept + b"".join(added.values()) + end + body
+    return first + kept + b"".join(added.values()) + cookie + end + body
 
 
 class LimitedBody:

@@ -23,6 +23,7 @@ from windlass.base.log import log
 from windlass.routers.builtin.access_log import RouterAccessLog
 from windlass.routers.builtin.certificates import CertificateStore, CertificateTable
 from windlass.routers.builtin.challenge_answers import PREFIX
+from windlass.routers.builtin.compression import Compressors
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.site_answers import SiteServer
 from windlass.routers.router import Endpoint
@@ -86,6 +87,9 @@ class SharedState:
         """Creates the answers of static sites."""
         self.files_sent = 0
         """Number of large files of static sites that are being sent."""
+        self.kept_bytes = 0
+        """Size of the bodies of requests that are kept to be sent once more."""
+        self.compressors = Compressors()
         self.now = 0.0
         self.peers: dict[Endpoint, Peer] = {}
         self.stopping = False
@@ -147,17 +151,28 @@ class SharedState:
         return peer
 
     def dial(
-        self, peer: Peer, make: Callable[[], P], done: Callable[[P], None], refused: Callable[[Peer], None]
+        self,
+        peer: Peer,
+        make: Callable[[], P],
+        done: Callable[[P], None],
+        refused: Callable[[Peer], None],
+        seconds: float = 0,
     ) -> None:
-        """Connects to an endpoint. Calls `done` with the new protocol object, or `refused` on failure."""
-        self.do(self._dial(peer, make, done, refused))
+        """Connects to an endpoint. Calls `done` with the new protocol object, or `refused` on failure.
+        `seconds`: a time limit in place of the usual one."""
+        self.do(self._dial(peer, make, done, refused, seconds or self.bounds.connect_seconds))
 
     async def _dial(
-        self, peer: Peer, make: Callable[[], P], done: Callable[[P], None], refused: Callable[[Peer], None]
+        self,
+        peer: Peer,
+        make: Callable[[], P],
+        done: Callable[[P], None],
+        refused: Callable[[Peer], None],
+        seconds: float,
     ) -> None:
         endpoint = peer.endpoint
         try:
-            async with asyncio.timeout(self.bounds.connect_seconds):
+            async with asyncio.timeout(seconds):
                 if endpoint.network:
                     connected = await connect(endpoint.network, endpoint.address, endpoint.port)
                     _, protocol = await self.loop.create_connection(make, sock=connected)

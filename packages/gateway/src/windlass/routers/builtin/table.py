@@ -15,6 +15,8 @@ from windlass.routers.builtin import pages
 from windlass.routers.builtin.pages import ErrorPage
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.route_rules import CompiledRules
+from windlass.routers.builtin.service_memory import ServiceMemory
+from windlass.routers.builtin.sticky_sessions import StickySessions
 from windlass.routers.builtin.traffic import Traffic
 from windlass.routers.router import Endpoint, Route
 from windlass.routers.rules import NO_RULES
@@ -42,11 +44,13 @@ class Backend:
         "route",
         "rules",
         "site",
+        "sticky",
+        "times",
         "title",
         "traffic",
     )
 
-    def __init__(self, route: Route, peers: Sequence[Peer], traffic: Traffic) -> None:
+    def __init__(self, route: Route, peers: Sequence[Peer], traffic: Traffic, memory: ServiceMemory) -> None:
         self.route = route
         self.title = route.title
         self.site = route.site
@@ -60,7 +64,10 @@ class Backend:
         self.path = _prefix(route.path)
         self._put = None if route.rewrite is None else _prefix(route.rewrite)
         self._cut = len(self.path)
-        self.rules = None if route.rules == NO_RULES else CompiledRules(route.rules, route.title)
+        self.rules = None if route.rules == NO_RULES else CompiledRules(route.rules, route.title, memory)
+        self.times = route.rules.times
+        key = route.rules.sticky
+        self.sticky = StickySessions(key, self.path, peers) if key and peers else None
         self.is_special = self._put is not None or bool(self.site) or self.rules is not None
         """Whether the request target is rewritten, a static site is served, or the route has rules."""
         self._turn = 0
@@ -87,6 +94,11 @@ class Backend:
         if best is not None:
             self._turn = (turn + 1) % count
         return best
+
+    def pick_for(self, fields: bytes) -> Peer | None:
+        """Returns the peer of a request's session if it takes connections, otherwise as `pick`."""
+        peer = self.sticky.peer_of(fields) if self.sticky is not None else None
+        return peer if peer is not None and not peer.penalty else self.pick()
 
     def error_page(self) -> ErrorPage:
         """Returns the error page for a request that no instance accepts."""
@@ -128,6 +140,7 @@ class RoutingTable:
         self._peer_at = peer_at
         self._backends: dict[str, list[Backend]] = {}
         self._claims: dict[Key, dict[str, list[Backend]]] = {}
+        self._memories: dict[str, ServiceMemory] = {}
         self._found: dict[Key, Paths] = {}
         self.traffic: dict[str, Traffic] = {}
         self._timed = False
@@ -162,8 +175,9 @@ class RoutingTable:
 
     def put(self, service: str, routes: Sequence[Route]) -> None:
         traffic = self.traffic.setdefault(service, Traffic(timed=self._timed))
+        memory = self._memories.setdefault(service, ServiceMemory())
         backends = [
-            Backend(route, [self._peer_at(at) for at in route.endpoints], traffic) for route in routes
+            Backend(route, [self._peer_at(at) for at in route.endpoints], traffic, memory) for route in routes
         ]
         self._claim(service, backends)
 
@@ -171,6 +185,7 @@ class RoutingTable:
         self._claim(service, [])
         self._backends.pop(service, None)
         self.traffic.pop(service, None)
+        self._memories.pop(service, None)
 
     def _claim(self, service: str, backends: list[Backend]) -> None:
         touched = {key for backend in self._backends.get(service, ()) for key in _routing_keys(backend.route)}

@@ -13,6 +13,7 @@ from windlass.base.http_in.wire import Bad, HeadBuffer
 from windlass.routers.builtin.answers import CHUNKED, UNTIL_CLOSE, AnswerHead, with_lines
 from windlass.routers.builtin.client_sites import SiteClient
 from windlass.routers.builtin.peers import Peer
+from windlass.routers.builtin.retries import Attempts
 from windlass.routers.builtin.shared_state import SharedState
 
 _QUICK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
@@ -41,11 +42,13 @@ def acknowledge_quickly(transport: Any) -> None:
 class InstanceClient(SiteClient):
     """A client connection whose requests can be carried by a connection to an instance."""
 
-    __slots__ = ("head_only",)
+    __slots__ = ("attempts", "head_only")
 
     def __init__(self, shared: SharedState, port: int) -> None:
         super().__init__(shared, port)
         self.head_only = False
+        self.attempts: Attempts | None = None
+        """The attempts of the request in progress, if it may have further ones or had some."""
 
     @property
     def old(self) -> bool:
@@ -66,6 +69,11 @@ class InstanceClient(SiteClient):
     def broken(self, why: str) -> None:
         """Called when the instance's answer is invalid, before the client has received any part of an
         answer."""
+        raise NotImplementedError
+
+    def repeats(self, status: int) -> bool:
+        """Called with the status of an answer. Returns whether the answer is dropped, because the request is
+        sent once more."""
         raise NotImplementedError
 
     def switch(self, upstream: Upstream, head: bytes, rest: bytes) -> None:
@@ -264,6 +272,9 @@ class Upstream(asyncio.Protocol):
 
     def _begin(self, client: InstanceClient, answer: AnswerHead, data: bytes) -> None:
         """Starts to pass on an answer. `data` begins with its head."""
+        if client.attempts is not None and client.repeats(answer.status):
+            self._drop(answer, data)
+            return
         end = len(answer.raw)
         client.status = answer.status
         length = 0 if client.head_only else answer.length
@@ -290,6 +301,14 @@ class Upstream(asyncio.Protocol):
         else:
             client.transport.write(head + data[end : end + length])
             self._end(client, clean=len(data) - end == length)
+
+    def _drop(self, answer: AnswerHead, data: bytes) -> None:
+        self.client = None
+        self._left = _BEFORE_HEAD
+        if answer.keep and len(data) - len(answer.raw) == answer.length:
+            self.rest()
+        else:
+            self.transport.abort()
 
     def _pass_on_chunks(self, client: InstanceClient, data: bytes, head: bytes = b"") -> None:
         try:

@@ -31,7 +31,10 @@ from windlass.core.declare.fields import (
 from windlass.core.declare.resource import Base, Shown, Spec, clash
 from windlass.core.words import variables
 
-_STICKY: Final = Meta(description="Always false: the gateway keeps no client at one instance")
+_STICKY: Final = Meta(
+    description="Whether requests of one browser go to one instance: the advanced setting "
+    "network.ingress.enable_sticky_session"
+)
 
 
 class NetworkRequest(Spec):
@@ -52,7 +55,6 @@ has_network = Trait(
             "editNetwork",
             Network,
             "Replace the network options",
-            "400 for sticky sessions, which the gateway does not have.",
             suffix="/network",
             body=NetworkRequest,
             status=201,

@@ -28,6 +28,30 @@ _FRAMING: Final = frozenset(
         "upgrade",
     }
 )
+ACTING_FAILURES: Final = frozenset(
+    {
+        "5xx",
+        "connect-failure",
+        "gateway-error",
+        "refused-stream",
+        "reset",
+        "retriable-4xx",
+        "retriable-status-codes",
+    }
+)
+_FAILURES: Final = ACTING_FAILURES | {
+    "cancelled",
+    "deadline-exceeded",
+    "envoy-ratelimited",
+    "http3-post-connect-failure",
+    "internal",
+    "reset-before-request",
+    "resource-exhausted",
+    "retriable-headers",
+    "unavailable",
+}
+"""The words of Envoy's `retry_on`. Those that have no effect here are accepted, for clients that send
+them."""
 MOST_NETWORKS: Final = 1000
 MOST_HEADERS: Final = 100
 
@@ -86,6 +110,15 @@ def statuses_of(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
+def failures_of(text: str) -> list[str]:
+    """Returns the failures after which a request is tried again, in the words of Envoy."""
+    words = words_of(text)
+    if wrong := next((word for word in words if word not in _FAILURES), ""):
+        known = ", ".join(sorted(ACTING_FAILURES))
+        raise ValueError(f"{wrong} is no failure such as {known}")
+    return words
+
+
 def _check_one_line(text: str) -> None:
     if not _VALUE.match(text):
         raise ValueError("must be one line of at most 4000 characters")
@@ -100,7 +133,7 @@ _CHECKS: Final[Mapping[str, Callable[[str], object]]] = {
     "source_range": networks_of,
     "extra_headers": headers_of,
     "http_status_codes": statuses_of,
-    "retry_on": _check_one_line,
+    "retry_on": failures_of,
     "cors_allow_origin": _check_one_line,
     "cors_allow_methods": _check_one_line,
     "cors_allow_headers": _check_one_line,

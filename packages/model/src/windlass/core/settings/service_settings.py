@@ -17,6 +17,9 @@ _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 _Kept = Annotated[int, Meta(ge=0, le=1000)]
 _Map = Annotated[dict[str, Line], Meta(max_length=100)]
 _Command = Annotated[list[Text], Meta(max_length=100)]
+_Rate = Annotated[int, Meta(ge=0, le=1_000_000)]
+_Page = Annotated[str, Meta(max_length=16_384)]
+"""A page, which is part of each route of a service."""
 _Text = Annotated[str, Meta(max_length=65_536)]
 
 _PROGRAMS, _ROUTED, _BUILT, _ALL = "AC", "ACH", "AJ", "ACJT"
@@ -36,6 +39,7 @@ _OLD_BUILDER: Final = (
 )
 _AT_END: Final = "The list is shortened when a run ends"
 _NOT_TCP: Final = "Has no effect on public ports of the protocol TCP"
+_NOT_SWITCHED: Final = "Has no effect on websockets and on public ports of the protocol TCP"
 _KUBERNETES: Final = Effect.KUBERNETES
 TABLE: Final = (
     _row(
@@ -164,24 +168,31 @@ TABLE: Final = (
         "Size of the buffer for the head of an answer, in kB", unit="kB",
     ),
     _row(
-        "network.ingress.keepalive_time_seconds", _ROUTED, _Seconds, 3600,
-        "Seconds for which a connection takes further requests", unit="seconds",
+        "network.ingress.keepalive_time_seconds", _ROUTED, _Seconds, 0,
+        "Seconds for which a connection of a client takes further requests; 0 is no limit", Effect.AT_ONCE,
+        unit="seconds", note="The answer to the next request then says that the connection closes",
     ),
     _row(
-        "network.ingress.keepalive_timeout_seconds", _ROUTED, _Seconds, 60,
-        "Seconds for which a connection without requests stays open", unit="seconds",
+        "network.ingress.keepalive_timeout_seconds", _ROUTED, _Seconds, 75,
+        "Seconds for which a connection of a client stays open between two requests", Effect.AT_ONCE,
+        unit="seconds", note=f"At most an hour counts; 0 is 75 seconds. {_NOT_SWITCHED}",
     ),
     _row(
         "network.ingress.send_timeout_seconds", _ROUTED, _Seconds, 60,
-        "Seconds for which a client may take nothing of an answer", unit="seconds",
+        "Seconds for which a client may take less than 48 KiB of an answer that waits for it", Effect.AT_ONCE,
+        unit="seconds", note=f"At most an hour counts; 0 is 60 seconds. {_NOT_SWITCHED}",
     ),
     _row(
-        "network.ingress.proxy_connect_timeout_seconds", _ROUTED, _Seconds, 60,
-        "Seconds until an instance has to accept a connection", unit="seconds",
+        "network.ingress.proxy_connect_timeout_seconds", _ROUTED, _Seconds, 5,
+        "Seconds until an instance has to accept a connection", Effect.AT_ONCE, unit="seconds",
+        note="At most 5 minutes count; 0 is 5 seconds. The request then goes to another instance, if there "
+        f"is one. {_NOT_TCP}",
     ),
     _row(
-        "network.ingress.proxy_send_timeout_seconds", _ROUTED, _Seconds, 60,
-        "Seconds for which an instance may take nothing of a request", unit="seconds",
+        "network.ingress.proxy_send_timeout_seconds", _ROUTED, _Seconds, 0,
+        "Seconds for which an instance may take nothing of a request body; 0 is no limit", Effect.AT_ONCE,
+        unit="seconds", note="An answer that has begun is then cut off, otherwise the client gets status "
+        f"504. {_NOT_SWITCHED}",
     ),
     _row(
         "network.ingress.proxy_read_timeout_seconds", _ROUTED, _Seconds, 0,
@@ -228,7 +239,9 @@ TABLE: Final = (
     ),
     _row(
         "network.ingress.enable_sticky_session", _ROUTED, bool, False,
-        "Whether requests of one browser go to one instance",
+        "Whether requests of one browser go to one instance, by a cookie", Effect.AT_ONCE,
+        note="A session moves when its instance ends or takes no connections: keep nothing in the memory of "
+        f"an instance that may not be lost. {_NOT_TCP}",
     ),
     _row(
         "network.gateway_api.http_request_timeout_seconds", _ROUTED, _Seconds | None, None,
@@ -237,23 +250,75 @@ TABLE: Final = (
     ),
     _row(
         "network.gateway_api.http_connection_idle_timeout_seconds", _ROUTED, _Seconds | None, None,
-        "Seconds for which a connection without requests stays open", unit="seconds",
+        "Seconds for which a connection of a client stays open between two requests", Effect.AT_ONCE,
+        unit="seconds", note="At most an hour counts. Of this one and "
+        "network.ingress.keepalive_timeout_seconds, the shorter one that is set counts",
     ),
     _row(
         "network.gateway_api.retry.num_retries", _ROUTED, Annotated[int, Meta(ge=0, le=100)] | None, None,
-        "Number of further tries of a request that failed",
+        "Number of further tries of a request that failed", Effect.AT_ONCE,
+        note="At most 10 count. Of requests by GET, HEAD, OPTIONS, PUT, DELETE and TRACE with at most "
+        "64 KiB; others only if no instance has accepted the connection. All retries of a service together "
+        "are a fifth of its requests, and 10 in any case, so that a failing service gets no multiple of its "
+        "load. Before each try, the gateway waits up to 0.25 seconds",
     ),
     _row(
         "network.gateway_api.retry.retry_on", _ROUTED, _Text | None, None,
-        "Failures after which a request is tried again, separated by commas",
+        "Failures after which a request is tried again, separated by commas: connect-failure, reset (no "
+        "valid answer, or none in time), refused-stream (the same), gateway-error (these, and statuses "
+        "502 to 504), 5xx (these, and statuses 500 to 599), retriable-4xx (status 409), "
+        "retriable-status-codes",
+        Effect.AT_ONCE, note="null is connect-failure, reset and retriable-status-codes. Other words of "
+        "Envoy are stored without effect",
     ),
     _row(
         "network.gateway_api.retry.http_status_codes", _ROUTED, _Text | None, None,
-        "Statuses after which a request is tried again, separated by commas",
+        "Statuses that retriable-status-codes means, separated by commas", Effect.AT_ONCE,
+        note="null is 503",
     ),
     _row(
         "network.gateway_api.retry.per_try_timeout_seconds", _ROUTED, _FromOne | None, None,
-        "Seconds that one try may take", unit="seconds",
+        "Seconds until an instance has to begin its answer in one try", Effect.AT_ONCE, unit="seconds",
+        note="Acts only together with network.gateway_api.retry.num_retries",
+    ),
+    _row(
+        "windlass.rate_limit.requests_per_minute", "AC", _Rate, 0,
+        "Requests that one address may send in a minute; 0 is no limit", Effect.AT_ONCE,
+        note="Above it, requests get status 429 with Retry-After. An address of IPv6 is its /64 network. "
+        f"Behind a trusted proxy, the address of its client counts. {_NOT_TCP}",
+    ),
+    _row(
+        "windlass.rate_limit.burst", "AC", _Rate, 0,
+        "Requests of a minute that one address may send at once; 0 is all of them", Effect.AT_ONCE,
+    ),
+    _row(
+        "windlass.compression.enable", "AC", bool, False,
+        "Whether texts of more than 1 KiB are compressed with gzip, for clients that take it", Effect.AT_ONCE,
+        note="Text, JSON, JavaScript, XML and SVG; not streams of events, ranges, and what the service has "
+        "compressed itself or marked no-transform. Leave it off for pages that show both a secret and what "
+        "the request has sent: their size would reveal the secret (BREACH). Static sites are compressed in "
+        "any case",
+    ),
+    _row(
+        "windlass.pages.error", "AC", _Page, "",
+        "A page (HTML) in place of the gateway's own pages of status 500 to 599, such as that the service is "
+        "not running", Effect.AT_ONCE,
+        note="In it, {status}, {title} and {message} are replaced. For browsers; programs get JSON or text. "
+        "Answers of the service itself stay as they are",
+    ),
+    _row(
+        "windlass.maintenance.enable", "AC", bool, False,
+        "Whether all requests are answered with status 503 and the maintenance page", Effect.AT_ONCE,
+        note=f"The service keeps running. {_NOT_TCP}",
+    ),
+    _row(
+        "windlass.maintenance.page", "AC", _Page, "",
+        "The maintenance page (HTML); empty for that of the gateway", Effect.AT_ONCE,
+        note="In it, {status}, {title} and {message} are replaced",
+    ),
+    _row(
+        "windlass.maintenance.allowed_source_range", "AC", _Text, "",
+        "Networks whose clients reach the service during maintenance, separated by commas", Effect.AT_ONCE,
     ),
     _row(
         "hpa.cpu.average_utilization_percent", _PROGRAMS, _Percent, 60,

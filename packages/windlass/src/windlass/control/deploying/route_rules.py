@@ -9,10 +9,20 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.control.context.context import Context
-from windlass.core.settings.checks import headers_of, words_of
+from windlass.core.settings.checks import headers_of, statuses_of, words_of
 from windlass.core.settings.values import AdvancedValues
 from windlass.engines.workload import Workload
-from windlass.routers.rules import NO_RULES, Login, RouteCors, RouteRules, digest_of
+from windlass.routers.rules import (
+    NO_RULES,
+    Login,
+    RouteCors,
+    RouteMaintenance,
+    RouteRate,
+    RouteRetry,
+    RouteRules,
+    RouteTimes,
+    digest_of,
+)
 
 _MEBIBYTE: Final = 1024 * 1024
 _SHA: Final = "{SHA}"
@@ -20,6 +30,15 @@ _HASHED: Final = re.compile(r"[^:]+:\{SHA\}")
 _OTHER_HASH: Final = re.compile(r"\$|\{[A-Z0-9]+\}")
 """Matches the beginning of a hash in a form that is not supported. Nobody has such a password."""
 _INGRESS: Final = "network.ingress."
+_API: Final = "network.gateway_api."
+_RETRY: Final = f"{_API}retry."
+_MAINTENANCE: Final = "windlass.maintenance."
+_USUAL_FAILURES: Final = ("connect-failure", "reset", "retriable-status-codes")
+_USUAL_STATUSES: Final = (503,)
+_LONGEST_CONNECTING, _LONGEST_WAIT, _DAY = 300, 3600, 86_400
+"""The longest time limits of connections, in seconds: the services of a gateway share its connections."""
+MOST_RETRIES: Final = 10
+"""Number of retries of a request. More would hold the client for no gain."""
 MOST_LOGINS: Final = 100
 """Number of logins of a service. The gateway, which all services share, keeps them."""
 MOST_BYTES_OF_LOGIN: Final = 700
@@ -53,6 +72,13 @@ async def public_rules(ctx: Context, workload: Workload) -> PublicRules:
             answer_seconds=_answer_seconds(settings),
             cors=_cors(settings),
             headers=tuple(headers_of(settings[f"{_INGRESS}extra_headers"]).items()),
+            sticky=_sticky(ctx, workload) if settings[f"{_INGRESS}enable_sticky_session"] else "",
+            retry=_retry(settings),
+            times=_times(settings),
+            rate=_rate(settings),
+            compresses=settings["windlass.compression.enable"],
+            error_page=settings["windlass.pages.error"],
+            maintenance=_maintenance(settings),
         ),
         settings[f"{_INGRESS}force_ssl_redirect"],
     )
@@ -61,9 +87,56 @@ async def public_rules(ctx: Context, workload: Workload) -> PublicRules:
 def _answer_seconds(settings: AdvancedValues) -> int:
     limits = (
         settings[f"{_INGRESS}proxy_read_timeout_seconds"],
-        settings["network.gateway_api.http_request_timeout_seconds"],
+        settings[f"{_API}http_request_timeout_seconds"],
     )
     return min((limit for limit in limits if limit), default=0)
+
+
+def _sticky(ctx: Context, workload: Workload) -> str:
+    return ctx.encryption.mark(b"sticky sessions", workload.service.encode())[:32]
+
+
+def _retry(settings: AdvancedValues) -> RouteRetry | None:
+    times = settings[f"{_RETRY}num_retries"]
+    if not times:
+        return None
+    on, statuses = settings[f"{_RETRY}retry_on"], settings[f"{_RETRY}http_status_codes"]
+    return RouteRetry(
+        min(times, MOST_RETRIES),
+        _USUAL_FAILURES if on is None else tuple(words_of(on)),
+        _USUAL_STATUSES if statuses is None else tuple(statuses_of(statuses)),
+        settings[f"{_RETRY}per_try_timeout_seconds"] or 0,
+    )
+
+
+def _times(settings: AdvancedValues) -> RouteTimes:
+    """Returns the time limits that differ from those of the gateway."""
+
+    def changed(name: str, most: int = _DAY) -> int:
+        return min(settings.changed(f"{_INGRESS}{name}_seconds") or 0, most)
+
+    envoys = settings[f"{_API}http_connection_idle_timeout_seconds"] or 0
+    idle = changed("keepalive_timeout", _LONGEST_WAIT), min(envoys, _LONGEST_WAIT)
+    return RouteTimes(
+        connect=changed("proxy_connect_timeout", _LONGEST_CONNECTING),
+        take_request=changed("proxy_send_timeout"),
+        take_answer=changed("send_timeout", _LONGEST_WAIT),
+        idle=min((limit for limit in idle if limit), default=0),
+        connection=changed("keepalive_time"),
+    )
+
+
+def _rate(settings: AdvancedValues) -> RouteRate | None:
+    requests = settings["windlass.rate_limit.requests_per_minute"]
+    burst = settings["windlass.rate_limit.burst"]
+    return RouteRate(requests, min(burst or requests, requests)) if requests else None
+
+
+def _maintenance(settings: AdvancedValues) -> RouteMaintenance | None:
+    if not settings[f"{_MAINTENANCE}enable"]:
+        return None
+    let_in = settings[f"{_MAINTENANCE}allowed_source_range"]
+    return RouteMaintenance(settings[f"{_MAINTENANCE}page"], tuple(words_of(let_in)))
 
 
 def _cors(settings: AdvancedValues) -> RouteCors | None:

@@ -40,15 +40,21 @@ async def replace_settings(ctx: Context, tx: Tx, call: Call) -> Reply:
     sent, defaults = msgspec.to_builtins(call.body), _defaults(ctx, call)
     changed = {name: value for name, value in sent.items() if value != defaults[name]}
     check_values(changed)
+    return _reply(ctx, call, await store_changes(ctx, tx, call, row, changed))
+
+
+async def store_changes(ctx: Context, tx: Tx, call: Call, row: Row, changed: Document) -> Row:
+    """Stores the settings of a resource that differ from their defaults, in place of the former ones. Returns
+    the changed resource."""
     former = changed_in(row.body)
     if changed == former:
-        return _reply(ctx, call, row)
+        return row
     new = _with_settings(ctx, tx, row, changed)
     await tx.resources.change(new)
     await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
     if acting_at_once(changed) != acting_at_once(former):
         tx.nudge(route_topic(row.id))
-    return _reply(ctx, call, new)
+    return new
 
 
 def _with_settings(ctx: Context, tx: Tx, row: Row, changed: Document) -> Row:

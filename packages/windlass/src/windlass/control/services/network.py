@@ -1,27 +1,30 @@
-"""Network options of services. Options that the gateway does not support are refused."""
+"""Network options of services: another view of one of their advanced settings."""
 
 from __future__ import annotations
 
-from windlass.base.errors import Invalid
+from typing import Final
+
 from windlass.control.context.call import Call, Reply, encode, reads, writes
 from windlass.control.context.context import Context
 from windlass.control.request.paths import target
+from windlass.control.services.advanced_settings import store_changes
 from windlass.core.declare.shapes import Network, NetworkRequest
+from windlass.core.settings.values import AdvancedValues, changed_in
 from windlass.store import Tx
+
+_STICKY: Final = "network.ingress.enable_sticky_session"
 
 
 @reads("*.network")
 async def read_network(ctx: Context, call: Call) -> Reply:
-    await target(ctx.store.reads, call)
-    return Reply(encode(Network()))
+    row = await target(ctx.store.reads, call)
+    return Reply(encode(Network(AdvancedValues(row.body)[_STICKY])))
 
 
 @writes("*.editNetwork")
 async def edit_network(ctx: Context, tx: Tx, call: Call) -> Reply:
-    await target(tx, call)
-    if call.sent(NetworkRequest).sticky_session:
-        raise Invalid(
-            "sticky_session: leave it false: the gateway sends each request to any instance: keep sessions "
-            "in a database or in the cookie itself"
-        )
-    return Reply(encode(Network()))
+    row = await target(tx, call)
+    wanted = call.sent(NetworkRequest).sticky_session
+    changed = {name: value for name, value in changed_in(row.body).items() if name != _STICKY}
+    await store_changes(ctx, tx, call, row, changed | ({_STICKY: True} if wanted else {}))
+    return Reply(encode(Network(wanted)))

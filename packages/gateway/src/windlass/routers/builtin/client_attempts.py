@@ -1,0 +1,214 @@
+"""Sends a request to an instance, and once more to the same or another one where this is safe.
+
+A request that no instance has accepted may go to any other. One whose connection closes before the answer is
+repeated once if its method permits it. The rules of a route may name further failures: see `retries`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from windlass.routers.builtin import pages
+from windlass.routers.builtin.client_socket import BUSY
+from windlass.routers.builtin.peers import InstanceConnection, Peer
+from windlass.routers.builtin.requests import IDEMPOTENT
+from windlass.routers.builtin.retries import MOST_KEPT_BODY, MOST_KEPT_BYTES, Attempts, Failure
+from windlass.routers.builtin.route_rules import RouterPage
+from windlass.routers.builtin.shared_state import SharedState
+from windlass.routers.builtin.table import Backend, Paths
+from windlass.routers.builtin.upstream import InstanceClient, Upstream
+
+_NONE: Final = Attempts()
+
+
+class SendingClient(InstanceClient):
+    __slots__ = ("_backend", "_find", "_peer")
+
+    def __init__(self, shared: SharedState, find: Callable[[bytes], Paths | None], port: int) -> None:
+        super().__init__(shared, port)
+        self._find = find
+        # The request in progress
+        self._backend: Backend | None = None
+        self._peer: Peer | None = None
+
+    # Left to `client`
+
+    def _fail(self, page: RouterPage) -> None:
+        """Answers the request in progress with an error page of the router."""
+        raise NotImplementedError
+
+    # Sending
+
+    def _send(self, peer: Peer | None, *, fresh: bool = False) -> None:
+        if peer is None:
+            backend = self._backend
+            assert backend is not None
+            self._fail(backend.error_page())
+            return
+        self._peer = peer
+        peer.active += 1
+        idle = peer.idle
+        while idle and not fresh:
+            upstream = idle.pop()
+            if not upstream.transport.is_closing():
+                self._carry_by(upstream)
+                return
+        shared = self._shared
+        shared.dial(
+            peer, lambda: Upstream(shared, peer), self._take_connection, self._try_another, self.times.connect
+        )
+        self.choose_reading()
+
+    def _take_connection(self, upstream: Upstream) -> None:
+        if upstream.peer is not self._peer or self._phase is not BUSY or self._upstream is not None:
+            # The request that needed this connection has ended. A later request can use the connection.
+            upstream.peer.ended()
+            upstream.rest()
+            return
+        self._since = self._shared.now
+        if upstream.transport.is_closing():
+            self._upstream = upstream
+            upstream.fail_soon(self)
+        else:
+            self._carry_by(upstream)
+
+    def _carry_by(self, upstream: InstanceConnection) -> None:
+        self._upstream = upstream
+        if self._blocked:
+            upstream.pause()
+        if self.attempts is not None:
+            self._limit_attempt(self.attempts)
+        upstream.carry(self, self._sent)
+        if not self.whole:
+            if self._held.held or self._is_behind():  # arrived while the connection was being made
+                self._read_body(self._held.take())
+            self.choose_reading()
+
+    def _pass_on(self, data: bytes) -> None:
+        self._sent = b"" if self.attempts is None else self._keep(self.attempts, data)
+        assert self._upstream is not None
+        self._upstream.write(data)
+
+    def _keep(self, attempts: Attempts, data: bytes) -> bytes:
+        """Returns all that was sent of a request, if it is small and may be sent once more."""
+        sent, shared = self._sent, self._shared
+        if (
+            attempts.keeps_bodies
+            and _is_idempotent(sent)
+            and len(sent) + len(data) <= MOST_KEPT_BODY
+            and shared.kept_bytes + len(data) <= MOST_KEPT_BYTES
+        ):
+            attempts.kept += len(data)
+            shared.kept_bytes += len(data)
+            return sent + data
+        return b""
+
+    # Further attempts
+
+    def _try_another(self, peer: Peer) -> None:
+        """Called when an instance refuses the connection. Nothing was sent yet, so any request may go to
+        another instance."""
+        peer.ended()
+        if self._phase is BUSY and peer is self._peer and self._backend is not None:
+            self._peer = None
+            attempts = self.attempts = self.attempts or Attempts()
+            attempts.tried.append(peer)
+            other = self._backend.pick(attempts.tried)
+            if other is not None or not self._repeat(Failure.CONNECT):
+                self._send(other)
+                self._advance()
+
+    def failed(self, peer: Peer, why: str, *, unsent: bool = False) -> None:
+        """Called when the connection ended before the first byte of the answer. Retries the request once if a
+        repetition is safe."""
+        self._upstream = self._peer = None
+        backend = self._backend
+        assert backend is not None
+        peer.ended()
+        attempts = self.attempts = self.attempts or Attempts()
+        attempts.wait(None)
+        if (unsent or self._is_repeatable()) and self._sent and not attempts.repeated:
+            attempts.repeated = True
+            self._send(backend.pick([peer]) or peer, fresh=True)
+        else:
+            attempts.tried.append(peer)
+            self.broken(why)
+
+    def broken(self, why: str) -> None:
+        """Called when the instance's answer is invalid, before the client has received any part of an
+        answer."""
+        backend = self._backend
+        assert backend is not None
+        if not self._repeat(Failure.RESET):
+            self._fail(pages.bad_answer(backend.title, why))
+            self._advance()
+
+    def repeats(self, status: int) -> bool:
+        """Called with the status of an answer before any of it is passed on. Returns whether the request is
+        sent once more instead."""
+        attempts = self.attempts or _NONE
+        attempts.wait(None)
+        if self._is_repeatable() and attempts.take_status(status, self._shared.loop.time()):
+            self._wait_for_attempt(attempts)
+            return True
+        return False
+
+    def _repeat(self, failure: Failure) -> bool:
+        """Returns whether the request is sent once more after a failure."""
+        attempts = self.attempts or _NONE
+        is_safe = bool(self._sent) if failure is Failure.CONNECT else self._is_repeatable()
+        if is_safe and attempts.take(failure, self._shared.loop.time()):
+            self._wait_for_attempt(attempts)
+            return True
+        return False
+
+    def _is_repeatable(self) -> bool:
+        return self.whole and _is_idempotent(self._sent)
+
+    def _wait_for_attempt(self, attempts: Attempts) -> None:
+        peer = self._peer
+        if peer is not None:
+            attempts.tried.append(peer)
+            if self._upstream is not None:
+                peer.ended()
+        self._upstream = self._peer = None
+        attempts.wait(self._shared.loop.call_later(attempts.pause(), self._send_again))
+
+    def _send_again(self) -> None:
+        attempts, backend = self.attempts, self._backend
+        if attempts is None or backend is None:
+            return
+        self._backend = backend = self._present_backend(attempts, backend)
+        self._send(backend.pick(attempts.avoided(backend.peers)), fresh=True)
+        self._advance()
+
+    def _present_backend(self, attempts: Attempts, backend: Backend) -> Backend:
+        """Returns the service of the request with its present instances, which may have been replaced."""
+        paths = self._find(self._fields.host)
+        found = paths and (paths.only or paths.match(attempts.target))
+        return found if found and found.traffic is backend.traffic else backend
+
+    def _limit_attempt(self, attempts: Attempts) -> None:
+        seconds = attempts.try_seconds
+        attempts.wait(self._shared.loop.call_later(seconds, self._end_attempt) if seconds else None)
+
+    def _end_attempt(self) -> None:
+        """Called when an instance has not begun its answer in the time of an attempt."""
+        attempts, upstream, backend = self.attempts, self._upstream, self._backend
+        if attempts is None or upstream is None or backend is None:
+            return
+        upstream.abandon()
+        if not self._repeat(Failure.RESET):
+            self._fail(pages.too_late(backend.title, attempts.try_seconds))
+            self._advance()
+
+    def _end_attempts(self, attempts: Attempts) -> None:
+        """Called at the end of a request that has further attempts."""
+        attempts.wait(None)
+        self._shared.kept_bytes -= attempts.kept
+        self.attempts = None
+
+
+def _is_idempotent(request: bytes) -> bool:
+    return request.partition(b" ")[0] in IDEMPOTENT

@@ -1,0 +1,145 @@
+"""Compresses answers of instances with gzip.
+
+Only texts of more than a kibibyte are compressed, and no stream of events. A body that arrives with its head
+is compressed in one piece. Otherwise `CompressedBody` takes the place of the client's transport: it removes
+the framing of the instance, and sends chunks. Nothing is held back, so that an answer in pieces arrives in
+pieces.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable
+from typing import Any, Final
+
+from windlass.base.http_in.bounds import Bounds
+from windlass.base.http_in.chunks import Chunks
+from windlass.base.http_in.wire import Bad, without_fields
+
+SMALLEST: Final = 1024
+"""Size of the largest body that is not compressed, since compression would not pay."""
+MOST_AT_ONCE: Final = 500
+"""Number of answers that a router compresses piece by piece at the same time. Each needs 100 KiB."""
+_LEVEL, _WINDOW, _MEMORY = 4, 16 + 14, 7
+_TEXT: Final = re.compile(
+    rb"(?!text/event-stream)(?:text/|application/(?:json|javascript|xml|x-ndjson|graphql)\b"
+    rb"|[^;,\s]{1,100}\+(?:json|xml)\b)",
+    re.IGNORECASE,
+)
+_FIELDS: Final = re.compile(
+    rb"\r\n(content-type|content-encoding|content-length|content-range|transfer-encoding|cache-control|etag)"
+    rb":[\t ]*([^\r]*)",
+    re.IGNORECASE,
+)
+_PACKED: Final = frozenset({200, 201, 202, 203, *range(400, 600)})
+_REMOVED: Final = frozenset({b"content-length", b"transfer-encoding", b"accept-ranges", b"etag"})
+_UNKNOWN: Final = -1
+
+
+class Compressors:
+    """The answers that a router compresses piece by piece."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class CompressedBody:
+    """Wraps a client's transport until the end of an answer."""
+
+    __slots__ = ("_chunks", "_compressor", "_done", "_is_running", "_left", "_running", "_transport")
+
+    def __init__(
+        self, transport: Any, bounds: Bounds, length: int, done: Callable[[Any], None], running: Compressors
+    ) -> None:
+        """`length`: the length of the body; -1 if it is sent in chunks. `done` gives the transport back."""
+        self._transport, self._done, self._running = transport, done, running
+        self._compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY)
+        self._chunks = Chunks(bounds, plain=True) if length == _UNKNOWN else None
+        self._left = length
+        self._is_running = True
+        running.count += 1
+
+    def write(self, data: bytes) -> None:
+        self._transport.write(self.pack(data))
+
+    def pack(self, data: bytes) -> bytes:
+        """Returns the chunks for a part of the body."""
+        if self._chunks is None:
+            self._left -= len(data)
+            ended = self._left <= 0
+        else:
+            try:
+                data, after = self._chunks.feed(data)
+            except Bad:  # the connection to the instance has judged these bytes before
+                return b""
+            ended = after is not None
+        packed = self._compressor.compress(data)
+        packed += self._compressor.flush(zlib.Z_FINISH if ended else zlib.Z_SYNC_FLUSH)
+        if ended:
+            self.release()
+            self._done(self._transport)
+        return (b"%x\r\n%b\r\n" % (len(packed), packed) if packed else b"") + (b"0\r\n\r\n" if ended else b"")
+
+    def release(self) -> None:
+        """Called at the end of the answer or of the connection."""
+        if self._is_running:
+            self._is_running = False
+            self._running.count -= 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+class AnswerCompression:
+    """The compression of the answer to one request."""
+
+    __slots__ = ("_bounds", "_done", "_is_wanted", "_running")
+
+    def __init__(
+        self, bounds: Bounds, running: Compressors, done: Callable[[Any], None], *, is_wanted: bool
+    ) -> None:
+        """`done` sets the client's transport. `is_wanted`: whether the client takes gzip."""
+        self._bounds, self._running, self._done, self._is_wanted = bounds, running, done, is_wanted
+
+    def packed(self, data: bytes, transport: Any) -> bytes:
+        """Returns the beginning of an answer as it is sent to the client."""
+        head, end, body = data.partition(b"\r\n\r\n")
+        fields = {match[1].lower(): match[2].strip(b"\t ") for match in _FIELDS.finditer(head)}
+        if not _is_text(head, fields):
+            return data
+        length = int(fields.get(b"content-length", _UNKNOWN))
+        is_chunked = b"transfer-encoding" in fields
+        if length <= SMALLEST and not is_chunked:
+            return data
+        if not self._is_wanted or (len(body) != length and self._running.count >= MOST_AT_ONCE):
+            return head + b"\r\nVary: Accept-Encoding" + end + body
+        first, _, lines = head.partition(b"\r\n")
+        head = first + without_fields(b"\r\n" + lines, _REMOVED)
+        if b"etag" in fields:
+            head += b"\r\nETag: " + _weak(fields[b"etag"])
+        head += b"\r\nVary: Accept-Encoding\r\nContent-Encoding: gzip"
+        if len(body) == length:
+            whole = zlib.compress(body, _LEVEL, 16 + zlib.MAX_WBITS)
+            return head + b"\r\nContent-Length: %d" % len(whole) + end + whole
+        sink = CompressedBody(
+            transport, self._bounds, _UNKNOWN if is_chunked else length, self._done, self._running
+        )
+        self._done(sink)
+        return head + b"\r\nTransfer-Encoding: chunked" + end + (sink.pack(body) if body else b"")
+
+
+def _is_text(head: bytes, fields: dict[bytes, bytes]) -> bool:
+    return (
+        int(head[9:12]) in _PACKED
+        and _TEXT.match(fields.get(b"content-type", b"")) is not None
+        and b"content-encoding" not in fields
+        and b"content-range" not in fields
+        and b"no-transform" not in fields.get(b"cache-control", b"").lower()
+    )
+
+
+def _weak(tag: bytes) -> bytes:
+    return tag if tag.startswith(b"W/") else b"W/" + tag
