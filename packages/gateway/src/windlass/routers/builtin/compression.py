@@ -20,7 +20,7 @@ from windlass.base.http_in.wire import Bad, without_fields
 SMALLEST: Final = 1024
 """Size of the largest body that is not compressed, since compression would not pay."""
 MOST_AT_ONCE: Final = 500
-"""Number of answers that a router compresses piece by piece at the same time. Each needs 100 KiB."""
+"""Number of answers that a router compresses piece by piece at the same time. Each needs 128 KiB."""
 _LEVEL, _WINDOW, _MEMORY = 4, 16 + 14, 7
 _TEXT: Final = re.compile(
     rb"(?!text/event-stream)(?:text/|application/(?:json|javascript|xml|x-ndjson|graphql)\b"

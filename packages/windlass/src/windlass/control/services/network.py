@@ -18,7 +18,7 @@ _STICKY: Final = "network.ingress.enable_sticky_session"
 @reads("*.network")
 async def read_network(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
-    return Reply(encode(Network(AdvancedValues(row.body)[_STICKY])))
+    return Reply(encode(Network(sticky_session=AdvancedValues(row.body)[_STICKY])))
 
 
 @writes("*.editNetwork")
@@ -27,4 +27,4 @@ async def edit_network(ctx: Context, tx: Tx, call: Call) -> Reply:
     wanted = call.sent(NetworkRequest).sticky_session
     changed = {name: value for name, value in changed_in(row.body).items() if name != _STICKY}
     await store_changes(ctx, tx, call, row, changed | ({_STICKY: True} if wanted else {}))
-    return Reply(encode(Network(wanted)))
+    return Reply(encode(Network(sticky_session=wanted)))
