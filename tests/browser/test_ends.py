@@ -77,7 +77,7 @@ def test_leaving_the_log_page_while_it_loads_starts_no_log_stream(
     page.goto(f"{server.url}/console/application/{app}/logs")
     page.wait_for_selector(".log")
     page.locator(".tabs").get_by_role("link", name="Settings").click()
-    page.get_by_text("The whole declaration").wait_for()
+    page.get_by_role("searchbox", name="Search settings").wait_for()
     (reading,) = held
     reading.continue_()
     page.wait_for_timeout(500)

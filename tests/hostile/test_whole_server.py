@@ -27,6 +27,7 @@ from tests.world import ADMIN
 pytestmark = pytest.mark.nightly
 
 MEGABYTE = 1024 * 1024
+TRIES = 4
 _SIZE = 48 * MEGABYTE
 _HOST = b"Host: nobody.localhost\r\n"
 _CHUNKED = b"POST / HTTP/1.1\r\n" + _HOST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n"
@@ -180,13 +181,17 @@ def test_a_48_megabyte_attack_uses_about_a_megabyte_and_delays_other_requests_by
         for command in commands.values():  # the heap that the first round allocates is kept
             watched(server, twin, port, command)
         for title, command in commands.items():
-            before = server.rss()
-            attacked, usual = watched(server, twin, port, command)
-            grown, slower = attacked.largest - before, attacked.slowest - usual.slowest
-            print(f"{port} {title}: {grown / MEGABYTE:.2f} MB, {slower * 1000:.0f} ms slower than its twin")
-            # What is served, and not refused, may take a few pieces of 256 KiB while it is read.
-            assert grown <= (4 * MEGABYTE if title in {"chunks", "requests"} else MEGABYTE), title
-            assert slower <= 0.05, title
+            slower = []
+            # A machine that is busy elsewhere delays one of both now and then, an attack each time.
+            while len(slower) < TRIES and (not slower or slower[-1] > 0.05):
+                before = server.rss()
+                attacked, usual = watched(server, twin, port, command)
+                grown = attacked.largest - before
+                slower.append(attacked.slowest - usual.slowest)
+                print(f"{port} {title}: {grown / MEGABYTE:.2f} MB, {slower[-1] * 1000:.0f} ms slower")
+                # What is served, and not refused, may take a few pieces of 256 KiB while it is read.
+                assert grown <= (4 * MEGABYTE if title in {"chunks", "requests"} else MEGABYTE), title
+            assert slower[-1] <= 0.05, (title, slower)
 
 
 _CROWD = """

@@ -306,6 +306,24 @@ def files_are_looked_for_in_a_folder_that_is_there(operation: Operation, body: B
         body["git_repository"]["root_path"] = "/"
 
 
+_TEXTS_OF_SETTINGS = {
+    "source_range": "10.0.0.0/8",
+    "extra_headers": "{}",
+    "http_status_codes": "503",
+    "retry_on": "5xx",
+    "basic_auth_env_var": "SITE_USERS",
+}
+"""Texts of advanced settings by the ending of their key: lists, objects and names of variables."""
+
+
+@rule
+def texts_of_settings_have_their_form(operation: Operation, body: Body) -> None:
+    for name, value in body.items():
+        for ending, text in _TEXTS_OF_SETTINGS.items():
+            if name.endswith(ending) and isinstance(value, str):
+                body[name] = text
+
+
 @rule
 def a_job_of_a_repository_has_no_tag(operation: Operation, body: Body) -> None:
     chosen = body.get("jobs")
