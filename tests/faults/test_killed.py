@@ -39,14 +39,18 @@ then another scene that leads to the point is played."""
 AT_RANDOM = 25 if FULL else 2
 
 
-OF_DOMAINS = {"domain_work.py", "issuing.py", "challenges.py", "acme_accounts.py"}
-"""Files whose failpoints need a name server and an authority: tests/domains/test_killed_orders.py."""
+ELSEWHERE = {
+    *("domain_work.py", "issuing.py", "challenges.py", "acme_accounts.py"),
+    *("preview_work.py", "pull_request_work.py"),
+}
+"""Files whose failpoints need a name server and an authority, or a git server:
+tests/domains/test_killed_orders.py and tests/pushes/test_previews.py."""
 
 
 def failpoints() -> list[str]:
     """All that the code names."""
     folder = Path(next(iter(control.__path__)))
-    files = [path for path in sorted(folder.rglob("*.py")) if path.name not in OF_DOMAINS]
+    files = [path for path in sorted(folder.rglob("*.py")) if path.name not in ELSEWHERE]
     text = "".join(path.read_text() for path in files)
     plain = re.findall(r'ctx\.point\("([^"]+)"\)', text)
     made = re.findall(r'ctx\.point\(f"\{task\.step\} planned" if task else "([^"]+)"\)', text)

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import Itself, get, post
+from windlass.core.declare.deployment_rules import DeploymentRule
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Id,
@@ -51,6 +52,20 @@ class CloudProvider(Shown):
     cluster: Id
 
 
+class PreviewOfEnvironment(Shown):
+    """The pull request or branch that an environment is the preview of."""
+
+    id: Id
+    environment_id: Annotated[Id, Meta(description="The environment of which it is a copy")]
+    pull_request: Annotated[Maybe[int], example(12)] = absent
+    url: Annotated[
+        str, Meta(description="Address of the pull request"), example("https://github.com/acme/shop/pull/12")
+    ] = ""
+    without_secrets: Annotated[
+        bool, Meta(description="True for a fork: its services get no secrets from above the environment")
+    ] = False
+
+
 class EnvironmentShown(Shown):
     mode: Annotated[Literal["DEVELOPMENT", "STAGING", "PRODUCTION", "PREVIEW"], example("PRODUCTION")]
     organization: Owner
@@ -61,6 +76,12 @@ class EnvironmentShown(Shown):
     cloud_provider: CloudProvider
     last_updated_by: Maybe[Id] = absent
     expires_at: Annotated[Timestamp | None, example(None)] = None
+    preview: Annotated[Maybe[PreviewOfEnvironment], Meta(description="Only of a preview: what it shows")] = (
+        absent
+    )
+    deployment_rule: Annotated[
+        Maybe[DeploymentRule], Meta(description="Whether pull requests get previews, once that was set")
+    ] = absent
 
 
 class EnvironmentStatus(Shown):

@@ -25,7 +25,7 @@ class GitWebhook(Shown):
 
     repository: Annotated[str, Meta(description="Host and path"), example("github.com/acme/shop")]
     url: Annotated[Maybe[_Url], Meta(description="Missing until the webhook is made")] = absent
-    events: Annotated[list[str], Meta(description="Events to choose"), example(["push"])]
+    events: Annotated[list[str], Meta(description="Events to choose"), example(["push", "pull_request"])]
     content_type: Annotated[str, Meta(description="Form of the deliveries")] = "application/json"
     warning: Annotated[
         Maybe[str],

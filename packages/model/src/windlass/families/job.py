@@ -120,7 +120,13 @@ class Job(Spec):
         Maybe[Annotated[int, Meta(ge=0, le=LONGEST_RUN)]],
         Meta(description="Seconds after which a run is ended; 0 or absent is the setting run_seconds"),
     ] = absent
-    auto_preview: Annotated[bool, WITHOUT_EFFECT] = False
+    auto_preview: Annotated[
+        bool,
+        Meta(
+            description="Whether pull requests for its repository get previews, where the environment has "
+            "them on"
+        ),
+    ] = False
     port: Annotated[Maybe[Port], WITHOUT_EFFECT] = absent
     source: Annotated[
         JobSource,

@@ -29,6 +29,7 @@ from windlass.control.kinds.service_kind import (
     MachineOfRuns,
     Offer,
     Precedence,
+    PreviewSource,
     ServiceKind,
     SizeSettings,
 )
@@ -162,6 +163,9 @@ class TerraformKind(ServiceKind[Terraform]):
     def size(self, service: Row) -> SizeSettings:
         spec = service.read(Terraform)
         return SizeSettings(spec.name, spec.job_resources.cpu_milli, spec.job_resources.ram_mib)
+
+    def in_preview(self, service: Row, source: PreviewSource | None) -> Document | None:
+        return None  # what it makes elsewhere has names of its own, which two states would change
 
     def repository(self, service: Row) -> GitRepositoryRequest | None:
         return service.read(Terraform).terraform_files_source.git_repository

@@ -25,6 +25,7 @@ from windlass.sources.git_servers.payloads import (
     EventKind,
     PushedBranch,
     read_head,
+    read_pull_number,
     read_pushes,
 )
 from windlass.sources.git_servers.signatures import SignatureCheck, SignatureVerdict
@@ -78,7 +79,7 @@ class GitWebhookRequests:
             raise Unauthorized(_REFUSAL)
         pushes = await self._store(request, webhook, head, body, is_whole=is_whole)
         result = result_of(head.kind, pushes)
-        status = 202 if result is PushResult.RECEIVED else 200
+        status = 202 if result in {PushResult.RECEIVED, PushResult.PULL_REQUEST} else 200
         return HttpAnswer(status, encode({"result": result, "message": SENTENCES[result]}))
 
     async def _store(
@@ -88,10 +89,13 @@ class GitWebhookRequests:
         is_push = head.kind is EventKind.PUSH
         pushes = [*read_pushes(body, is_form=is_form, is_whole=is_whole)] if is_push else []
         result = result_of(head.kind, pushes)
+        note = ""
+        if head.kind is EventKind.PULL_REQUEST and (pull := read_pull_number(body, is_form=is_form)):
+            note = f"#{pull}"
         for number, push in enumerate(pushes or [PushedBranch("", "")]):
             # A delivery of Bitbucket may contain several branches, which are different pushes.
             part = head._replace(id=f"{head.id}:{number}") if number and head.id else head
-            await self._intake.store(TakenDelivery(webhook, part, result, push))
+            await self._intake.store(TakenDelivery(webhook, part, result, push, note))
         return pushes
 
     async def _receive(

@@ -275,6 +275,21 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         int,
         says("How often the branch of a service with `auto_deploy` is looked at", ge=5, le=86_400),
     ] = 60
+    previews_of_project: Annotated[
+        int,
+        says("How many previews a project may have at a time; further ones wait for room", ge=0, le=10_000),
+    ] = 10
+    preview_days: Annotated[
+        int, says("How many days after its newest commit a preview is deleted", ge=1, le=3650)
+    ] = 14
+    preview_quiet_hours: Annotated[
+        int,
+        says(
+            "How many hours after its newest commit a preview is stopped; the next commit starts it again",
+            ge=1,
+            le=87_600,
+        ),
+    ] = 48
     build_seconds: Annotated[int, says("How long a build may take", ge=1)] = 1800
     ready_seconds: Annotated[
         int,

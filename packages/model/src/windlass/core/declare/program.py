@@ -92,7 +92,13 @@ class Program(Spec):
     entrypoint: Annotated[
         Maybe[Line], Meta(description="Command to run, instead of the one of the image or the repository")
     ] = absent
-    auto_preview: Annotated[bool, WITHOUT_EFFECT] = True
+    auto_preview: Annotated[
+        bool,
+        Meta(
+            description="Whether pull requests for its repository get previews, where the environment "
+            "has them on"
+        ),
+    ] = True
     auto_deploy: Annotated[bool | None, WITHOUT_EFFECT] = False
     annotations_groups: Annotated[list[GroupRef], WITHOUT_EFFECT] = []
     labels_groups: Annotated[list[GroupRef], WITHOUT_EFFECT] = []

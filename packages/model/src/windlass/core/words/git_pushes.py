@@ -20,6 +20,10 @@ class PushResult(StrEnum):
     NOT_RUNNING = "NOT_RUNNING"
     AUTO_DEPLOY_OFF = "AUTO_DEPLOY_OFF"
     NO_SERVICE = "NO_SERVICE"
+    PULL_REQUEST = "PULL_REQUEST"
+    """The pull requests of the repository are looked at soon."""
+    PULL_REQUESTS_LOOKED_AT = "PULL_REQUESTS_LOOKED_AT"
+    NO_PREVIEWS = "NO_PREVIEWS"
     PING = "PING"
     OTHER_EVENT = "OTHER_EVENT"
     NO_BRANCH = "NO_BRANCH"
@@ -38,8 +42,12 @@ SENTENCES: Final[Mapping[str, str]] = {
     PushResult.NOT_RUNNING: "Not deployed: the service was never deployed, or was stopped",
     PushResult.AUTO_DEPLOY_OFF: "Not deployed: auto_deploy is off for this service",
     PushResult.NO_SERVICE: "Nothing is done: no service is built from this repository any more",
+    PushResult.PULL_REQUEST: "The pull requests of the repository are looked at now",
+    PushResult.PULL_REQUESTS_LOOKED_AT: "The pull requests were looked at: the previews of the environment "
+    "say what was done",
+    PushResult.NO_PREVIEWS: "Nothing is done: no environment of the repository has previews on",
     PushResult.PING: "The git server has tried the address: it works",
-    PushResult.OTHER_EVENT: "Nothing is done: it is no push",
+    PushResult.OTHER_EVENT: "Nothing is done: it is no push and no pull request",
     PushResult.NO_BRANCH: "Nothing is done: the push is of a tag, or removes a branch",
     PushResult.WRONG_SIGNATURE: "Refused: the signature does not match the secret of the webhook",
     PushResult.NO_SIGNATURE: "Refused: it has no signature; enter the secret at the git server",

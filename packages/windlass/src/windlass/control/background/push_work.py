@@ -13,8 +13,11 @@ from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
 from windlass.control.records.branch_watches import watch_branch
 from windlass.control.records.git_webhooks import webhook_of_work
+from windlass.control.records.previews import look_soon, previews_of, tend_soon
+from windlass.control.services.deployment_rules import gives_previews
 from windlass.control.services.git_webhooks import services_of_repository
 from windlass.core.words.git_pushes import PushResult
+from windlass.families.environment import environment
 from windlass.store import Claim, Row, Tx
 from windlass.store.tables.git_pushes import GitPushRow
 from windlass.store.tables.git_webhooks import GitWebhookRow
@@ -38,9 +41,27 @@ async def pass_on_pushes(ctx: Context, claim: Claim) -> None:
         for service in services:
             if service.id in concerned:
                 await watch_branch(tx, service.id, service.org, service.parent, tx.now)
+        await _look_at_previews(tx, webhook, services)
         await tx.work.done(claim)
 
     await ctx.store.write(change)
+
+
+async def _look_at_previews(tx: Tx, webhook: GitWebhookRow, services: Sequence[Row]) -> None:
+    """Has the pull requests of the repository looked at, for the environments that give them previews."""
+    is_any = False
+    for id in sorted({service.parent for service in services}):
+        base = await tx.resources.find(environment.name, id)
+        if base is None:
+            continue
+        rows = await previews_of(tx, id)
+        for row in rows:
+            await tend_soon(tx, row)
+        if rows or gives_previews(base):
+            is_any = True
+            await look_soon(tx, base)
+    result = PushResult.PULL_REQUESTS_LOOKED_AT if is_any else PushResult.NO_PREVIEWS
+    await tx.git_pushes.turn(webhook.id, PushResult.PULL_REQUEST, result)
 
 
 def _rows_of(

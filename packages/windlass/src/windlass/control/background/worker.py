@@ -22,6 +22,8 @@ from windlass.builders.builder import BuilderUnavailable
 from windlass.control.background import housekeeping
 from windlass.control.background.auto_deploy import deploy_new_commit
 from windlass.control.background.domain_work import tend_domain
+from windlass.control.background.preview_work import tend_preview
+from windlass.control.background.pull_request_work import look_at_pull_requests
 from windlass.control.background.push_work import pass_on_pushes
 from windlass.control.background.resealing import RESEAL, reseal_as_work
 from windlass.control.background.timetables import start_due_runs
@@ -34,6 +36,8 @@ from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.domains import TEND
 from windlass.control.records.git_webhooks import PUSH_WORK
 from windlass.control.records.outbox import DELIVER
+from windlass.control.records.previews import LOOK
+from windlass.control.records.previews import TEND as PREVIEW
 from windlass.control.records.runs import EXPIRE, RUN, TIMETABLES, expire_run
 from windlass.control.reporting.delivery import deliver
 from windlass.control.request import idempotency
@@ -81,6 +85,8 @@ def work_functions() -> dict[str, WorkFunction]:
         RESEAL: reseal_as_work,
         AUTO_DEPLOY: deploy_new_commit,
         PUSH_WORK: pass_on_pushes,
+        LOOK: look_at_pull_requests,
+        PREVIEW: tend_preview,
         COPY_REPOSITORY: copy_repository,
         TIMETABLES: start_due_runs,
         EXPIRE: expire_run,

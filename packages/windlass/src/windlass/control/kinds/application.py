@@ -8,6 +8,7 @@ import msgspec
 
 from windlass.control.context.context import Context
 from windlass.control.kinds.program_kind import ProgramKind, program
+from windlass.control.kinds.service_kind import PreviewSource
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.application_settings import with_settings
 from windlass.control.workloads.automatic_ports import (
@@ -21,6 +22,7 @@ from windlass.control.workloads.build_input import BuildInput
 from windlass.control.workloads.builds import build
 from windlass.control.workloads.deployed_commit import commit_fields, with_deployed_commit
 from windlass.control.workloads.repositories import ask_for_copy, holder_fact, push_url
+from windlass.core.declare.document import Document
 from windlass.core.declare.resource import clash
 from windlass.core.declare.shapes import PUSHED
 from windlass.core.declare.spec import Spec
@@ -74,6 +76,10 @@ class ApplicationKind(ProgramKind[Application]):
         spec = service.read(Application)
         # A push deploys by itself.
         return bool(spec.auto_deploy and spec.source == GIT) and not takes_pushes(spec)
+
+    def in_preview(self, service: Row, source: PreviewSource | None) -> Document | None:
+        changes = super().in_preview(service, source)
+        return changes if changes is None or source is None else changes | {"git_repository": source.changes}
 
     async def make(self, ctx: Context, build_input: BuildInput) -> BuiltArtifact:
         return await build(ctx, build_input)

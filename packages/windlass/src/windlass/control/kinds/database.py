@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from windlass.base.errors import Conflict
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
-from windlass.control.kinds.service_kind import FindAddress, Offer, Precedence, ServiceKind
+from windlass.control.kinds.service_kind import FindAddress, Offer, Precedence, PreviewSource, ServiceKind
 from windlass.control.records.deployments import particulars, status_of
 from windlass.control.records.ports import PortOwner, public_port, take_public_port
 from windlass.control.request.behaviour import Change, Draft
@@ -65,6 +65,9 @@ class DatabaseKind(ServiceKind[Database]):
             artifact = await place.servers.artifact(type, version, build_input.service.id)
             build_input.say(f"{type} {version} is {artifact.key} of this machine")
         return BuiltArtifact(BuildResult(artifact))
+
+    def in_preview(self, service: Row, source: PreviewSource | None) -> Document | None:
+        return {"accessibility": "PRIVATE"}
 
     async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
         spec = service.read(Database)

@@ -14,7 +14,14 @@ from windlass.control.context.context import Context
 from windlass.control.context.neighbours import MainPort
 from windlass.control.context.place import Place
 from windlass.control.kinds.program_kind import MOST_CPU, MOST_MEMORY
-from windlass.control.kinds.service_kind import NO_IMAGES, FindAddress, Offer, Precedence, ServiceKind
+from windlass.control.kinds.service_kind import (
+    NO_IMAGES,
+    FindAddress,
+    Offer,
+    Precedence,
+    PreviewSource,
+    ServiceKind,
+)
 from windlass.control.records.job_outputs import outputs_of, store_outputs
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.branch_choice import BranchChoice, watch_created, watch_updated
@@ -128,6 +135,13 @@ class JobKind(ServiceKind[Job]):
 
     def settings(self, version: ChosenVersion | Particulars) -> Mapping[str, object]:
         return {"source": {"image": {"tag": version.image_tag}}} if version.image_tag else {}
+
+    def in_preview(self, service: Row, source: PreviewSource | None) -> Document | None:
+        changes: Document = {"auto_deploy": False}
+        return changes | {"source": {"docker": {"git_repository": source.changes}}} if source else changes
+
+    def runs_in_preview(self, service: Row) -> bool:
+        return not service.read(Job).schedule.cronjob
 
     def repository(self, service: Row) -> GitRepositoryRequest | None:
         return _repository(service.read(Job))

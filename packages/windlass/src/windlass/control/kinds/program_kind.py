@@ -14,17 +14,20 @@ from msgspec.structs import replace
 from windlass.base import ids
 from windlass.base.clock import stamp
 from windlass.control.context.context import Context
-from windlass.control.kinds.service_kind import ServiceKind
+from windlass.control.kinds.service_kind import PreviewSource, ServiceKind
 from windlass.control.request.behaviour import Change, Draft
+from windlass.core.declare.document import Document
 from windlass.core.declare.program import VOLUME_DIGITS, Program
 from windlass.core.declare.resource import Base
 from windlass.core.declare.shapes import (
     Autoscaling,
     AutoscalingShown,
+    Listener,
     PortRequest,
     Probe,
     Scaler,
     ScalerShown,
+    ServicePort,
     StorageRequest,
     TriggerAuthentication,
     TriggerAuthenticationShown,
@@ -67,8 +70,21 @@ class ProgramKind(ServiceKind[P]):
             former = row.read(ScalingSettings).autoscaling or None
             change.extras["autoscaling"] = msgspec.to_builtins(scaling.policy(spec.autoscaling, former))
 
+    def in_preview(self, service: Row, source: PreviewSource | None) -> Document | None:
+        # A preview follows its pull request, and nothing else.
+        changes: Document = {"auto_deploy": False}
+        ports = service.read(Listener).ports
+        if any(port.external_port for port in ports):  # the original holds these
+            changes["ports"] = [_without_own(port) for port in ports]
+        return changes
+
     async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
         return program(service.read(Program), usual, AdvancedValues(service.body))
+
+
+def _without_own(port: ServicePort) -> Document:
+    document: Document = msgspec.to_builtins(port)
+    return {name: value for name, value in document.items() if name not in {"id", "external_port"}}
 
 
 def program(spec: Program, usual: Workload, advanced: AdvancedValues) -> Workload:

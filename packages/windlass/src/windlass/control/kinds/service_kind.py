@@ -66,6 +66,26 @@ class RepositorySettings(Struct):
     git_repository: GitRepositoryRequest | UnsetType | None = None
 
 
+class PreviewSettings(Struct):
+    """The settings of a service for previews."""
+
+    auto_preview: bool = False
+
+
+class PreviewSource(Struct, frozen=True):
+    """The branch from which services are built in a preview."""
+
+    branch: str
+    url: str = ""
+    """Address of a fork; empty if the repository itself has the commits."""
+
+    @property
+    def changes(self) -> Document:
+        """The fields of `git_repository` that differ."""
+        # A git token is not sent to the repository of somebody else.
+        return {"branch": self.branch} | ({"url": self.url, "git_token_id": None} if self.url else {})
+
+
 class Offer(Struct, frozen=True):
     """The variables that the services of one family offer to other services of the environment."""
 
@@ -194,6 +214,19 @@ class ServiceKind(Generic[S]):
     def repository(self, service: Row) -> GitRepositoryRequest | None:
         """Returns the repository from which a service is built; None without one."""
         return service.read(RepositorySettings).git_repository or None
+
+    def in_preview(self, service: Row, source: PreviewSource | None) -> Document | None:
+        """Returns the settings of a service that differ in a preview; None if previews do not have it.
+        `source`: what it is built from there, if it is built from the repository of the preview."""
+        return {}
+
+    def runs_in_preview(self, service: Row) -> bool:
+        """Returns whether a preview deploys a service by itself."""
+        return True
+
+    def asks_for_previews(self, service: Row) -> bool:
+        """Returns whether pull requests for the repository of a service get previews."""
+        return self.repository(service) is not None and service.read(PreviewSettings).auto_preview
 
     def size(self, service: Row) -> SizeSettings:
         """Returns the name of a service, and the resources of each instance."""

@@ -5,12 +5,16 @@ The copies are not deployed, and the services' data is not copied.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cache
+from types import MappingProxyType
 
 import msgspec
+from msgspec import Struct
 from msgspec.inspect import ListType, Metadata, StructType, Type, UnionType, type_info
 from msgspec.structs import fields
 
+from windlass.base import ids
 from windlass.base.errors import Conflict, Forbidden, Invalid
 from windlass.control.context.call import Call, Reply, writes
 from windlass.control.context.context import Context
@@ -68,19 +72,42 @@ async def clone_environment(ctx: Context, tx: Tx, call: Call) -> Reply:
     if asked.cluster_id:
         await check_reference(tx, "cluster_id", cluster.name, asked.cluster_id, original.org, call.actor)
         changes |= {"cluster_id": asked.cluster_id, "cluster": None}
+    stored = await copy_environment(ctx, tx, call, original, place, EnvironmentCopy(changes))
+    return Reply(in_dialect(call, stored.body), stored.tag)
+
+
+class EnvironmentCopy(Struct, frozen=True):
+    """How the copy of an environment differs from the original."""
+
+    changes: Document
+    """The fields of the environment that differ."""
+    of_service: Callable[[Row], Document | None] = lambda service: {}
+    """Returns the fields of a service that differ; None for a service that is left out."""
+    extras: Mapping[str, object] = {}
+    """Fields that the server adds to the environment."""
+    id: str = ""
+    with_secrets: bool = True
+
+
+async def copy_environment(
+    ctx: Context, tx: Tx, call: Call, original: Row, place: Row, wanted: EnvironmentCopy
+) -> Row:
+    """Copies an environment with its services and variables. Returns the copy."""
     await refuse_above_share(tx, original.org)
     await tx.foresee_copy(original)
-    copy, _ = await _copy(ctx, tx, call, original, place, changes)
+    copy, _ = await _copy(ctx, tx, call, original, place, wanted.changes, extras=wanted.extras, id=wanted.id)
     levels = [CopiedLevel(original, copy)]
     for service in await _by_names(tx, await services_of(ctx, tx, original)):
+        if (changes := wanted.of_service(service)) is None:
+            continue
         if can_be_cloned not in ctx.registry[service.family].traits:
             raise Conflict(f"Delete {name_of(service)} first: a {service.family} cannot be copied")
-        copied, _ = await _copy(ctx, tx, call, service, copy, {})
+        copied, _ = await _copy(ctx, tx, call, service, copy, changes)
         levels.append(CopiedLevel(service, copied))
-    await VariableCopies(ctx, tx, call, levels).make()
+    await VariableCopies(ctx, tx, call, levels, with_secrets=wanted.with_secrets).make()
     stored = await tx.resources.get(copy.id)
     assert stored is not None
-    return Reply(in_dialect(call, stored.body), stored.tag)
+    return stored
 
 
 async def _by_names(tx: Tx, services: list[Row]) -> list[Row]:
@@ -110,12 +137,29 @@ async def _project(tx: Tx, call: Call, original: Row, id: str | None, mode: str)
 
 
 async def _copy(
-    ctx: Context, tx: Tx, call: Call, original: Row, place: Row, changes: Document
+    ctx: Context,
+    tx: Tx,
+    call: Call,
+    original: Row,
+    place: Row,
+    changes: Document,
+    *,
+    extras: Mapping[str, object] = MappingProxyType({}),
+    id: str = "",
 ) -> tuple[Row, Reply]:
     family = ctx.registry[original.family]
     document = _without_ids(family, msgspec.json.decode(original.body))
     spec = merge_patched(family, document, own_hidden(ctx, original), changes)
-    new = NewResource(family, spec, place, call.actor, call, copy_of=original)
+    new = NewResource(
+        family,
+        spec,
+        place,
+        call.actor,
+        call,
+        extras=extras,
+        copy_of=original,
+        id=id or ids.new_id(),
+    )
     reply = await create_in(ctx, tx, new)
     copy = await tx.resources.get(new.id)
     assert copy is not None

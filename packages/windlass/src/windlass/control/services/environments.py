@@ -17,6 +17,7 @@ from windlass.control.context.context import Context
 from windlass.control.context.places import cluster_of
 from windlass.control.records.deployments import cancel, name_of, refuse_in_deletion, status_of
 from windlass.control.records.links import links_of
+from windlass.control.records.previews import MODE, PreviewMark
 from windlass.control.records.reachability import status_as_reachable
 from windlass.control.records.shown_deployments import details_of
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
@@ -62,6 +63,8 @@ class Environments(Behaviour[Environment]):
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Environment]) -> None:
         change.extras |= {"cluster": change.before.cluster_id}
+        if change.row.read(PreviewMark).preview:
+            change.extras |= {"mode": MODE}
 
 
 # Actions

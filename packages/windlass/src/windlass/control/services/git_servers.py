@@ -118,13 +118,13 @@ def _shown_repository(one: ServerRepository) -> Document:
 
 async def _ask(ctx: Context, token: Row, ask: Callable[[GitServerClient], Awaitable[T]]) -> T:
     try:
-        with ctx.git_servers.client(ctx.out, token.org, _access_of(ctx, token)) as client:
+        with ctx.git_servers.client(ctx.out, token.org, access_of(ctx, token)) as client:
             return await ask(client)
     except GitServerFailure as failure:
         raise _answer_of(failure) from failure
 
 
-def _access_of(ctx: Context, token: Row) -> GitServerAccess:
+def access_of(ctx: Context, token: Row) -> GitServerAccess:
     spec = token.read(GitToken)
     url = spec.git_api_url or ""
     if urlsplit(url).scheme == "http" and not ctx.settings.outbound_allow:
@@ -159,14 +159,14 @@ async def sync_webhook(ctx: Context, call: Call) -> None:
     service = await target(ctx.store.reads, call)
     repository, key = _repository_of(ctx, service), require_repository(ctx, service)
     await require_all_services(ctx, ctx.store.reads, call, key)
-    token = await _token_of(ctx.store.reads, service, repository)
+    token = await token_of(ctx.store.reads, service, repository)
     webhook = await ctx.store.write(lambda tx: find_or_add_webhook(ctx, tx, service.org, key))
     if token is None:
         status = await _status_of(ctx, service, repository, webhook)
         call.prepared[_STATUS] = {**status, "message": _BY_HAND}
         return
     try:
-        with ctx.git_servers.client(ctx.out, service.org, _access_of(ctx, token)) as client:
+        with ctx.git_servers.client(ctx.out, service.org, access_of(ctx, token)) as client:
             path = repository_path(repository.url)
             former = _find_ours(await client.webhooks(path), webhook)
             await client.install_webhook(path, address_of(ctx, webhook), secret_of(ctx, webhook), former)
@@ -203,7 +203,7 @@ def _repository_of(ctx: Context, service: Row) -> GitRepositoryRequest:
     return repository
 
 
-async def _token_of(source: Reads, service: Row, repository: GitRepositoryRequest) -> Row | None:
+async def token_of(source: Reads, service: Row, repository: GitRepositoryRequest) -> Row | None:
     """Returns the git token of a service, if it may be sent to the host of the repository."""
     if not (id := repository.git_token_id):
         return None
@@ -219,10 +219,10 @@ async def _status_of(
 ) -> Document:
     if webhook is None:
         return _status("NOT_CONFIGURED", repository)
-    token = await _token_of(ctx.store.reads, service, repository)
+    token = await token_of(ctx.store.reads, service, repository)
     try:
         if token is not None:
-            with ctx.git_servers.client(ctx.out, service.org, _access_of(ctx, token)) as client:
+            with ctx.git_servers.client(ctx.out, service.org, access_of(ctx, token)) as client:
                 installed = await client.webhooks(repository_path(repository.url))
             return _compared(ctx, repository, webhook, installed)
     except GitServerFailure:

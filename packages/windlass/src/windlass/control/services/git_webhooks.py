@@ -108,7 +108,11 @@ async def remove_webhook(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 def _shown_webhook(ctx: Context, repository: str, webhook: GitWebhookRow | None) -> Document:
-    shown: Document = {"repository": repository, "events": ["push"], "content_type": "application/json"}
+    shown: Document = {
+        "repository": repository,
+        "events": ["push", "pull_request"],
+        "content_type": "application/json",
+    }
     if webhook is not None:
         shown |= {"url": address_of(ctx, webhook), "created_at": stamp(webhook.created)}
     if warning := unreachable_address(ctx):

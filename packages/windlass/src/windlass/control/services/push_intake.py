@@ -41,6 +41,8 @@ QUIET: Final = 1 * SECOND
 _MOST_REMEMBERED: Final = 10_000
 _COUNTED: Final = frozenset({PushResult.WRONG_SIGNATURE, PushResult.NO_SIGNATURE, PushResult.OTHER_EVENT})
 """Results whose deliveries are counted in one row of the webhook, so that they displace no others."""
+_PASSED_ON: Final = frozenset({PushResult.RECEIVED, PushResult.PULL_REQUEST})
+"""Results of deliveries after which services or previews are looked at."""
 
 
 class TakenDelivery(Struct, frozen=True):
@@ -48,6 +50,7 @@ class TakenDelivery(Struct, frozen=True):
     head: DeliveryHead
     result: PushResult
     push: PushedBranch = PushedBranch("", "")
+    note: str = ""
 
     @property
     def row(self) -> GitPushRow:
@@ -63,6 +66,7 @@ class TakenDelivery(Struct, frozen=True):
             self.push.branch,
             self.push.commit,
             self.result,
+            self.note,
         )
 
 
@@ -118,13 +122,13 @@ class PushIntake:
             or not await tx.git_pushes.is_repeated(delivery.webhook.id, delivery.head.id)
         ]
         await tx.git_pushes.add([replace(row, arrived=tx.now) for row in _merged(fresh)])
-        for webhook in {delivery.webhook for delivery in fresh if delivery.result is PushResult.RECEIVED}:
+        for webhook in {delivery.webhook for delivery in fresh if delivery.result in _PASSED_ON}:
             due = self._due(webhook.id, tx.now)
             await tx.work.schedule(PUSH_WORK, work_of(webhook.id), due, webhook.org)
         providers = {
             delivery.webhook.id: delivery.head.provider
             for delivery in fresh
-            if delivery.result in {PushResult.RECEIVED, PushResult.PING}
+            if delivery.result in _PASSED_ON | {PushResult.PING}
             and delivery.head.provider != delivery.webhook.provider
         }
         for id, provider in providers.items():
@@ -147,6 +151,8 @@ def result_of(kind: EventKind, pushes: Sequence[PushedBranch]) -> PushResult:
             return PushResult.RECEIVED if pushes else PushResult.NO_BRANCH
         case EventKind.TAG:
             return PushResult.NO_BRANCH
+        case EventKind.PULL_REQUEST:
+            return PushResult.PULL_REQUEST
         case EventKind.PING:
             return PushResult.PING
         case EventKind.OTHER:

@@ -48,9 +48,12 @@ class DerivedVariable(NamedTuple):
 class VariableCopies:
     """Copies the variables of several levels that are copied together."""
 
-    def __init__(self, ctx: Context, tx: Tx, call: Call, levels: Iterable[CopiedLevel]) -> None:
+    def __init__(
+        self, ctx: Context, tx: Tx, call: Call, levels: Iterable[CopiedLevel], *, with_secrets: bool = True
+    ) -> None:
         self._ctx, self._tx, self._call = ctx, tx, call
         self._levels = list(levels)
+        self._families = (variable, secret) if with_secrets else (variable,)
         self._built_ins = dict(
             pair
             for level, copy in self._levels
@@ -68,7 +71,7 @@ class VariableCopies:
         for level, copy in self._levels:
             await self._note_outputs(level, copy)
         for level, copy in self._levels:
-            for family in (variable, secret):
+            for family in self._families:
                 for row in await self._tx.resources.of_parent(level.id, family.name):
                     await self._copy_or_note(family, row, copy)
         while self._derived:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Final, TypeAlias
 
@@ -14,6 +14,7 @@ from windlass.base.errors import Missing
 from windlass.control.context.context import Context
 from windlass.control.context.variable_digests import LevelDigest, digest_of
 from windlass.control.kinds.service_kind import FindAddress
+from windlass.control.records.previews import PreviewMark
 from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.control.variables.injected import injected_variables
 from windlass.core.declare.resource import Family
@@ -22,6 +23,7 @@ from windlass.core.declare.traits import has_variables
 from windlass.core.deploy.injected_variables import identity
 from windlass.core.settings.values import changed_in, deployed_part
 from windlass.core.words.variables import DeclaredVariable, Inputs, resolve
+from windlass.families.environment import environment
 from windlass.families.variable import OriginalVariable, secret, variable
 from windlass.store import Reads, Row
 
@@ -58,7 +60,8 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: Fin
         raise Missing("Create the service again if you still need it: it was deleted meanwhile")
     rows = [await variables_at(source, level) for level in levels]
     own = await injected_variables(ctx, source, levels, find_address)
-    entries = [[entry_of(ctx, row) for row in level] for level in rows]
+    visible = _without_secrets_above(levels, rows)
+    entries = [[entry_of(ctx, row) for row in level] for level in visible]
     result = resolve([*entries, own.entries])
     used = frozenset(row.id for row in own.counted if is_used(ctx, row, result.used))
     # The digests use the same rows as the variables, so that a concurrent change counts as a later change.
@@ -79,6 +82,19 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: Fin
         warnings=(*own.warnings, *result.warnings),
         digest=Digest(sha, used, frozenset(map(_hash_name, result.missing))).text,
     )
+
+
+def _without_secrets_above(levels: Sequence[Row], rows: Sequence[Sequence[Row]]) -> Sequence[Sequence[Row]]:
+    """Leaves out the secrets of levels above an environment that shows the code of a fork. Those of the
+    environment itself were given to it by a member."""
+    place = next((number for number, level in enumerate(levels) if level.family == environment.name), None)
+    mark = levels[place].read(PreviewMark).preview if place is not None else None
+    if place is None or not mark or not mark.without_secrets:
+        return rows
+    return [
+        level if number <= place else [row for row in level if row.family != secret.name]
+        for number, level in enumerate(rows)
+    ]
 
 
 def is_used(ctx: Context, row: Row, used: Collection[str]) -> bool:

@@ -30,6 +30,14 @@ from windlass.sources.git_servers.failures import (
     rate_limit_wait,
 )
 from windlass.sources.git_servers.forms import InstalledWebhook, ServerForm, ServerRepository, form_of
+from windlass.sources.git_servers.pull_requests import (
+    Comment,
+    CommitState,
+    OpenPullRequest,
+    PullRequestCall,
+    PullRequestForm,
+    pull_form_of,
+)
 
 T = TypeVar("T")
 
@@ -96,6 +104,7 @@ class GitServerClient:
             raise GitServerFailure(GitServerProblem.ADDRESS, f"git_api_url: {error}") from error
         self._host, self._origin = where.shown, _origin_of(self._base)
         self._form: ServerForm = form_of(access.kind, access.api_url)
+        self._pulls: PullRequestForm = pull_form_of(access.kind, access.api_url)
         self._mark = hashlib.sha256(f"{self._base}\0{access.token}".encode()).hexdigest()
         self._pause = (self._host, int(self._mark[:12], 16))
 
@@ -122,6 +131,42 @@ class GitServerClient:
         if not 200 <= answer.status < 300:
             raise explain_refusal(self._host, answer, time.time())
 
+    async def pull_requests(self, repository: str) -> list[OpenPullRequest]:
+        """Returns the open pull requests of a repository."""
+        return await self._list(self._pulls.list_path(checked(repository)), self._pulls.read_list)
+
+    async def comments(self, repository: str, number: int) -> list[Comment]:
+        """Returns the comments of a pull request."""
+        return await self._list(
+            self._pulls.comments_path(checked(repository), number), self._pulls.read_comments
+        )
+
+    async def write_comment(self, repository: str, number: int, id: str, text: str) -> str:
+        """Adds a comment to a pull request, or edits the one with this id. Returns its id."""
+        answer = await self._request(self._pulls.write_comment(checked(repository), number, id, text))
+        try:
+            return id or self._pulls.read_comment(answer.body).id
+        except (BadJson, msgspec.MsgspecError, ValueError) as error:
+            raise self._not_a_server() from error
+
+    async def set_status(self, repository: str, commit: str, state: CommitState, text: str, url: str) -> None:
+        """Sets the commit status of previews."""
+        await self._request(self._pulls.set_status(checked(repository), commit, state, text, url))
+
+    async def _request(self, request: PullRequestCall) -> HttpResult:
+        body = msgspec.json.encode(request.body)
+        answer = await self._send(request.method, self._base + request.path, body)
+        if not 200 <= answer.status < 300:
+            raise explain_refusal(self._host, answer, time.time())
+        return answer
+
+    def _not_a_server(self) -> GitServerFailure:
+        return GitServerFailure(
+            GitServerProblem.NOT_A_SERVER,
+            f"Check type and git_api_url of the git token: {self._host} does not answer as such a git server "
+            "does",
+        )
+
     async def _list(self, path: str, read: Callable[[bytes], Sequence[T]]) -> list[T]:
         try:
             async with asyncio.timeout(LIST_SECONDS):
@@ -142,11 +187,7 @@ class GitServerClient:
                 entries += read(answer.body)
                 url = self._next_page(answer)
             except (BadJson, msgspec.MsgspecError, ValueError) as error:
-                raise GitServerFailure(
-                    GitServerProblem.NOT_A_SERVER,
-                    f"Check type and git_api_url of the git token: {self._host} does not answer as such a "
-                    "git server does",
-                ) from error
+                raise self._not_a_server() from error
         return entries[:MOST]
 
     def _next_page(self, answer: HttpResult) -> str:

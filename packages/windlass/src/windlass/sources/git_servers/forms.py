@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from windlass.base.foreign_json import read_json
 
+_EVENTS: Final = ("push", "pull_request")
 GITEA_PATH: Final = "/api/v1"
 """The end of the addresses of the API of Gitea and Forgejo, whose tokens have the type of GitHub."""
 
@@ -125,7 +126,7 @@ class GitHubForm:
 
     def webhook_body(self, url: str, secret: str) -> Mapping[str, Any]:
         config = {"url": url, "content_type": "json", "secret": secret, "insecure_ssl": "0"}
-        return {"name": "web", "active": True, "events": ["push"], "config": config}
+        return {"name": "web", "active": True, "events": _EVENTS, "config": config}
 
     def next_page(self, body: bytes) -> str:
         return ""
@@ -142,7 +143,7 @@ class GiteaForm(GitHubForm):
 
     def webhook_body(self, url: str, secret: str) -> Mapping[str, Any]:
         config = {"url": url, "content_type": "json", "secret": secret}
-        return {"type": "gitea", "active": True, "events": ["push"], "config": config}
+        return {"type": "gitea", "active": True, "events": _EVENTS, "config": config}
 
 
 class _GitLabProject(Struct):
@@ -204,6 +205,7 @@ class GitLabForm:
             "token": secret,
             "push_events": True,
             "push_events_branch_filter": "",
+            "merge_requests_events": True,
             "enable_ssl_verification": True,
         }
 
@@ -254,6 +256,14 @@ class _BitbucketPage(Struct):
     next: str = ""
 
 
+_BITBUCKET_PULLS: Final = (
+    "pullrequest:created",
+    "pullrequest:updated",
+    "pullrequest:fulfilled",
+    "pullrequest:rejected",
+)
+
+
 class BitbucketForm:
     update_method = "PUT"
 
@@ -297,7 +307,7 @@ class BitbucketForm:
             "description": "Windlass",
             "url": url,
             "active": True,
-            "events": ["repo:push"],
+            "events": ["repo:push", *_BITBUCKET_PULLS],
             "secret": secret,
         }
 

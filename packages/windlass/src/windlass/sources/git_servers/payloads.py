@@ -1,4 +1,5 @@
-"""Reads deliveries of git servers: the kind of event, and for a push its branches and commits.
+"""Reads deliveries of git servers: the kind of event, for a push its branches and commits, and for
+a pull request its number.
 
 A payload is only a hint. A branch that cannot be read is empty, and stands for every branch.
 """
@@ -36,6 +37,8 @@ _IDS: Final = (
 )
 _PUSHES: Final = {"push", "Push Hook", "repo:push", "repo:refs_changed"}
 _TAGS: Final = {"Tag Push Hook"}
+_PULLS: Final = {"pull_request", "pull_request_sync", "pull_request_label", "Merge Request Hook"}
+_PULL_PREFIX: Final = "pullrequest:"
 _PINGS: Final = {"ping", "diagnostics:ping"}
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 :_.{}-]{0,99}\Z")
 _COMMIT: Final = re.compile(r"[0-9a-f]{7,64}\Z")
@@ -49,6 +52,7 @@ _AFTER: Final = re.compile(rb'"after"\s*:\s*"([0-9a-f]{40,64})"')
 class EventKind(Enum):
     PUSH = auto()
     TAG = auto()
+    PULL_REQUEST = auto()
     PING = auto()
     OTHER = auto()
 
@@ -91,6 +95,17 @@ class _BitbucketPush(Struct):
     changes: list[_BitbucketChange] = []
 
 
+class _NumberedPull(Struct):
+    id: int = 0
+    iid: int = 0
+
+
+class _PullPayload(Struct):
+    number: int = 0
+    object_attributes: _NumberedPull | None = None
+    pullrequest: _NumberedPull | None = None
+
+
 class _Payload(Struct):
     ref: str = ""
     after: str = ""
@@ -108,7 +123,14 @@ def read_head(headers: Mapping[bytes, bytes]) -> DeliveryHead:
 
 
 def _kind(event: str) -> EventKind:
-    kinds = ((_PUSHES, EventKind.PUSH), (_TAGS, EventKind.TAG), (_PINGS, EventKind.PING))
+    if event.startswith(_PULL_PREFIX):
+        return EventKind.PULL_REQUEST
+    kinds = (
+        (_PUSHES, EventKind.PUSH),
+        (_TAGS, EventKind.TAG),
+        (_PULLS, EventKind.PULL_REQUEST),
+        (_PINGS, EventKind.PING),
+    )
     return next((kind for events, kind in kinds if event in events), EventKind.OTHER)
 
 
@@ -136,6 +158,21 @@ def read_pushes(body: bytes, *, is_form: bool, is_whole: bool) -> Sequence[Pushe
         return [PushedBranch("", "")]
     name = ref[1].decode("utf-8", "replace")
     return _of_ref(name, after[1].decode() if after else "")
+
+
+def read_pull_number(body: bytes, *, is_form: bool) -> int:
+    """Returns the number of the pull request of a delivery; 0 if it cannot be read. It is for people: what is
+    done is decided by a look at the pull requests."""
+    if is_form:
+        values = parse_qs(body.decode("latin-1"), encoding="utf-8", max_num_fields=10).get("payload")
+        body = values[0].encode() if values else b""
+    try:
+        payload = read_json(body, _PullPayload)
+    except (BadJson, ValueError):
+        return 0
+    attributes, pull = payload.object_attributes, payload.pullrequest
+    number = payload.number or (attributes.iid if attributes else 0) or (pull.id if pull else 0)
+    return number if 0 < number < 2**31 else 0
 
 
 def _pushes_in(payload: _Payload) -> Sequence[PushedBranch]:

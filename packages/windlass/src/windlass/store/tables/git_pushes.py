@@ -49,6 +49,7 @@ SELECT {_COLUMNS} FROM git_push WHERE webhook = $1 AND service = '' AND result =
 PENDING: Final = f"""
 SELECT {_COLUMNS} FROM git_push WHERE service = $1 AND result = $2 ORDER BY arrived DESC, id"""
 SET: Final = "UPDATE git_push SET result = $1, note = $2 WHERE id = $3 AND result = $4"
+TURN: Final = "UPDATE git_push SET result = $1 WHERE webhook = $2 AND service = '' AND result = $3"
 OF_SERVICE: Final = f"""
 SELECT {_COLUMNS} FROM git_push
 WHERE service = $1 OR (webhook = $2 AND webhook <> '' AND service = '' AND result <> $3)
@@ -104,6 +105,10 @@ class GitPushChanges(GitPushTable):
         """Sets the result of rows that are RECEIVED."""
         values = [(result, note, row.id, PushResult.RECEIVED) for row in rows]
         await self._session.many(SET, values)
+
+    async def turn(self, webhook: str, before: PushResult, after: PushResult) -> None:
+        """Sets the result of all deliveries to a webhook that have another one."""
+        await self._session.all(TURN, after, webhook, before)
 
     async def forget(self, service: str) -> None:
         if service:

@@ -26,6 +26,8 @@ _QUEUES: Final = {
     "scale": Queue.LOCAL,
     "discard": Queue.LOCAL,
     "auto deploy": Queue.BRANCHES,
+    "look at pull requests": Queue.BRANCHES,
+    "preview": Queue.BRANCHES,
     "run": Queue.RUNS,
 }
 """Kinds of work with a queue of their own. All other kinds use the queue QUICK."""

@@ -1,7 +1,7 @@
 // The sections of the settings of a service, with their icons and their fields.
 
 export const SECTIONS = [
-  ["general", "sliders-horizontal", ["name", "description", "source", "git_repository", "root_path", "image_name", "tag", "registry_id", "type", "version", "accessibility", "auto_deploy", "watch_paths", "terraform_files_source", "auto_deploy_config", "cpu", "memory", "min_running_instances", "max_running_instances"]],
+  ["general", "sliders-horizontal", ["name", "description", "source", "git_repository", "root_path", "image_name", "tag", "registry_id", "type", "version", "accessibility", "auto_deploy", "watch_paths", "auto_preview", "terraform_files_source", "auto_deploy_config", "cpu", "memory", "min_running_instances", "max_running_instances"]],
   ["schedule", "calendar-clock", ["schedule", "max_nb_restart", "max_duration_seconds"]],
   ["module", "layers", ["terraform_variables_source", "engine", "provider_version", "backend"]],
   ["build", "hammer", ["builder", "dockerfile_path", "docker_target_build_stage", "language_version", "system_packages", "install_command", "build_command", "static_folder", "static_fallback", "static_headers"]],

@@ -108,6 +108,7 @@ export const words = {
     about: "Environments of this project.", environments: "Environments", newEnvironment: "New environment", mode: "Mode", none: "none",
     empty: "An environment holds services that belong together, such as production.", removeWill: "All environments of this project, with their services and data, are deleted.",
   },
+  previews: { button: "Previews of pull requests", title: (name) => `Previews of ${name}`, preview: "preview", pullRequest: (number) => `pull request #${number}` },
   environmentPage: {
     view: "View", list: "List", search: "Search by name", ofAll: (shown, all) => `${shown} of ${plural(all, "service")}`, graph: "Dependency graph", noUses: "No service names another in its variables.", empty: "Nothing runs in this environment. Add an application or a database.",
     choose: (name) => `Choose ${name}`, deployAll: "Deploy all", deployChosen: (count) => `Deploy ${count}`, stopChosen: (count) => `Stop ${count}`, stopAll: "Stop all", order: "In this order; services that others wait for come before them:",

@@ -8,6 +8,7 @@ import { familyCards } from "../families.js";
 import { serviceIcon } from "../icons.js";
 import { refreshOnEvents } from "../live.js";
 import { button, confirm, copyButton, empty, head, link, linkButton, menu, outside, say, stale, table } from "../parts.js";
+import { choosePreviews, previewOf } from "../previews.js";
 import { pathOf } from "../services.js";
 import { crumbs, siblings } from "../shell.js";
 import { byUrgency, serviceBadge, serviceKind } from "../states.js";
@@ -58,7 +59,7 @@ export function render(state, place) {
   return [
     crumbs(project && [project.name, `/project/${project.id}`], [environment.name]), siblings(state.siblings, path),
     head(environment.name, {
-      about: answer(services),
+      about: [answer(services), previewOf(environment)],
       actions: [
         link(`${path}/variables`, h("span", { class: "button" }, words.tabs.variables)),
         linkButton(place, `/new?environment=${environment.id}`, words.places.new, { needs: ["POST", `${path}/application`] }),
@@ -66,6 +67,7 @@ export function render(state, place) {
         menu(words.more, [
           count > 0 && button(text.stopChosen(count), () => chosenDo(state, place, "stop"), { plain: true, needs: ["POST", `${path}/service/stop`] }),
           services.length > 0 && button(text.stopAll, () => stopAll(state), { plain: true, needs: ["POST", `${path}/stop`] }),
+          !environment.preview && button(words.previews.button, () => choosePreviews(state.document, path, environment), { plain: true, needs: ["PUT", `${path}/deploymentRule/current`] }),
           button(words.clone.button, async () => (await import("../cloning.js")).clone(state.document, place, path, environment), { plain: true, needs: ["POST", `${path}/clone`] }),
           button(words.remove.button, () => remove(state, place), { plain: true, danger: true, needs: ["DELETE", path] }),
         ]),

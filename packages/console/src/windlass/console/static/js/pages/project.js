@@ -7,6 +7,7 @@ import { familyCards } from "../families.js";
 import { schemaForm } from "../forms.js";
 import { refreshOnEvents } from "../live.js";
 import { button, dialog, empty, head, link, menu, say, stale, table, showError, confirm } from "../parts.js";
+import { previewOf } from "../previews.js";
 import { crumbs } from "../shell.js";
 import { byUrgency, dot, serviceKind } from "../states.js";
 import { words } from "../words.js";
@@ -41,7 +42,7 @@ export function render(state, place) {
     }),
     stale(state),
     environments.length ? table([
-      { title: words.columns.name, cell: (environment) => link(`/environment/${environment.id}`, environment.name) },
+      { title: words.columns.name, cell: (environment) => [link(`/environment/${environment.id}`, environment.name), previewOf(environment)] },
       { title: text.mode, cell: (environment) => words.readable(environment.mode) },
       { title: words.columns.services, cell: (environment) => h("span", { class: "dots" }, of(environment).slice(0, 40).map((service) => dot(serviceKind(service), service.name)), of(environment).length === 0 && h("span", { class: "muted" }, text.none)) },
       { title: words.columns.cluster, cell: (environment) => h("span", { class: "muted" }, environment.cluster_name) },

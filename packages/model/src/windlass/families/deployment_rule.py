@@ -1,0 +1,48 @@
+"""The deployment rule of an environment: whether pull requests get previews."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import field
+
+from windlass.core.declare.actions import WORD, get, put
+from windlass.core.declare.deployment_rules import ALL_DAYS, START, STOP, DeploymentRule, Weekday, Zone
+from windlass.core.declare.fields import WITHOUT_EFFECT, Id, Timestamp
+from windlass.core.declare.registry import Actions
+from windlass.core.declare.resource import Shown
+from windlass.families.environment import environment
+
+
+class EnvironmentDeploymentRule(Shown):
+    """The rule of an environment."""
+
+    id: Id
+    created_at: Timestamp
+    updated_at: Timestamp
+    auto_preview: bool = False
+    on_demand_preview: bool = False
+    auto_stop: Annotated[bool, WITHOUT_EFFECT] = False
+    timezone: Zone = "UTC"
+    start_time: Annotated[Timestamp, WITHOUT_EFFECT] = START
+    stop_time: Annotated[Timestamp, WITHOUT_EFFECT] = STOP
+    weekdays: Annotated[list[Weekday], WITHOUT_EFFECT] = field(default_factory=lambda: [*ALL_DAYS])
+
+
+of_environments = Actions(
+    environment,
+    "Deployment Rules",
+    (
+        get("deploymentRule", EnvironmentDeploymentRule, "Read whether pull requests get previews"),
+        put(
+            "editDeploymentRule",
+            EnvironmentDeploymentRule,
+            "Replace whether pull requests get previews",
+            "Needs the right to create environments in the project. `current` stands for the id of the rule.",
+            suffix="/deploymentRule/{rule_id}",
+            ids={"rule_id": WORD},
+            body=DeploymentRule,
+            also=(409,),
+        ),
+    ),
+)

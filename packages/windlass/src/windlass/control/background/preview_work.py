@@ -1,0 +1,242 @@
+"""Makes, deploys, stops and deletes the environment of a preview, one step at a time.
+
+Each step is a transaction that reads what is there, so that a killed server leaves no environment behind:
+the work of a preview ends only when its environment is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from msgspec.structs import replace
+
+from windlass.base.clock import HOUR, MINUTE, SECOND, stamp
+from windlass.base.errors import Failure
+from windlass.control.context.call import Origin
+from windlass.control.context.context import Context
+from windlass.control.deploying.ledger import fence
+from windlass.control.records.previews import (
+    StoredPreview,
+    change_preview,
+    environment_of,
+    life_from,
+    moment_of,
+    places_taken,
+    preview_of_work,
+)
+from windlass.control.request.deleting import Requester, delete_resource
+from windlass.control.services.environments import services_of
+from windlass.control.services.git_webhooks import key_of_service
+from windlass.control.services.preview_comments import news_of, tell
+from windlass.control.services.preview_environments import (
+    address_of,
+    delete_environment,
+    deploy_commit,
+    make_environment,
+    state_of,
+    stop_environment,
+)
+from windlass.control.workloads.repositories import source_of
+from windlass.core.access import SYSTEM
+from windlass.core.deploy.progress import Initiator
+from windlass.core.words.previews import PreviewState
+from windlass.families.environment import environment
+from windlass.families.preview import preview
+from windlass.sources.git import GitError
+from windlass.store import Claim, Row, Tx
+
+_FOLLOW: Final = 2 * SECOND
+_REST: Final = 5 * MINUTE
+_RETRY: Final = MINUTE
+_DELETE_AGAIN: Final = 5 * SECOND
+_LONGEST_PAUSE: Final = 10 * MINUTE
+_HEAD_SECONDS: Final = 20.0
+_ITSELF: Final = Requester(Initiator(SYSTEM.id, SYSTEM.name), Origin("GIT"))
+
+
+async def tend_preview(ctx: Context, claim: Claim) -> None:
+    id = preview_of_work(claim.id)
+    row = await ctx.store.reads.resources.find(preview.name, id)
+    if row is None:
+        await ctx.store.write(lambda tx: _remove_environment(ctx, tx, claim, id))
+        return
+    newest, address = await _newest_of_branch(ctx, row), await _address_of(ctx, row)
+    try:
+        due = await ctx.store.write(lambda tx: _advance(ctx, tx, claim, id, newest, address))
+    except Failure as failure:
+        message = failure.message
+        due = await ctx.store.write(lambda tx: _note_failure(tx, claim, id, message))
+    await ctx.point("preview advanced")
+    due = await _tell(ctx, claim, id, due)
+    await ctx.store.write(lambda tx: tx.work.reschedule(claim, due))
+
+
+async def _remove_environment(ctx: Context, tx: Tx, claim: Claim, id: str) -> None:
+    """Deletes the environment of a preview that is gone. The work ends once the environment is gone, too."""
+    await fence(tx, claim)
+    made = await tx.resources.find(environment.name, environment_of(id))
+    if made is None:
+        await tx.work.done(claim)
+        return
+    await delete_environment(ctx, tx, made)
+    pause = min(_DELETE_AGAIN * 2 ** min(claim.attempts, 10), _LONGEST_PAUSE)
+    await tx.work.reschedule(claim, tx.now + pause, claim.attempts)
+
+
+async def _newest_of_branch(ctx: Context, row: Row) -> tuple[str, str]:
+    """Returns the repository and the newest commit of the branch of a preview that was made by hand; empty
+    for a pull request."""
+    stored = row.read(StoredPreview)
+    base = await ctx.store.reads.resources.find(environment.name, row.parent)
+    if not stored.branch or base is None:
+        return "", ""
+    for service in await services_of(ctx, ctx.store.reads, base):
+        key = key_of_service(ctx, service)
+        if not key or stored.repository not in {"", key}:
+            continue
+        try:
+            source = await source_of(ctx, ctx.store.reads, service, None)
+            async with asyncio.timeout(_HEAD_SECONDS):
+                _, head = await ctx.git.head(replace(source, branch=stored.branch))
+        except (GitError, TimeoutError):
+            continue
+        return key, head
+    return "", ""
+
+
+async def _address_of(ctx: Context, row: Row) -> str:
+    made = await ctx.store.reads.resources.find(environment.name, environment_of(row.id))
+    return await address_of(ctx, ctx.store.reads, made, row.read(StoredPreview)) if made else ""
+
+
+async def _advance(ctx: Context, tx: Tx, claim: Claim, id: str, newest: tuple[str, str], address: str) -> int:
+    """Does the next step of a preview. Returns when the one after it is due."""
+    await fence(tx, claim)
+    row = await tx.resources.find(preview.name, id)
+    base = await tx.resources.find(environment.name, row.parent) if row else None
+    if row is None or base is None:
+        return tx.now
+    made = await tx.resources.find(environment.name, environment_of(id))
+    row = await _note_newest(ctx, tx, row, newest)
+    stored = row.read(StoredPreview)
+    if stored.is_open and made is None and stored.preview_environment_id:
+        fields: dict[str, object] = {"preview_environment_id": None, "address": "", "deployed_commit_id": ""}
+        if stored.state not in {PreviewState.ENDED, PreviewState.PLANNED}:
+            fields |= {"state": PreviewState.ENDED}
+        row = await change_preview(tx, row, fields, "Its environment is gone")
+        stored = row.read(StoredPreview)
+    if stored.state is not PreviewState.ENDED and moment_of(stored.ends_at) <= tx.now:
+        event = f"Its life has ended: no new commit came for {ctx.settings.preview_days} days"
+        row = await change_preview(tx, row, {"state": PreviewState.ENDED}, event)
+        stored = row.read(StoredPreview)
+    if stored.state is PreviewState.ENDED:
+        if made is None:
+            return tx.now + _REST
+        is_under_way = await tx.deletions.at_or_above(made.id) is not None
+        await delete_environment(ctx, tx, made)
+        return tx.now + (_DELETE_AGAIN if is_under_way else _RETRY)
+    if not stored.commit_id:
+        return await _await_commit(tx, row, stored)
+    if stored.needs_approval:
+        if stored.state is not PreviewState.WAITING_FOR_APPROVAL:
+            event = f"Commit {stored.commit_id[:12]} of a fork waits for an approval"
+            await change_preview(tx, row, {"state": PreviewState.WAITING_FOR_APPROVAL}, event)
+        return tx.now + _REST
+    if made is None:
+        return await _make(ctx, tx, base, row, stored)
+    if await tx.deletions.at_or_above(made.id):
+        return tx.now + _DELETE_AGAIN
+    if stored.commit_id != stored.deployed_commit_id:
+        await deploy_commit(ctx, tx, made, row)
+        return tx.now + _FOLLOW
+    return await _follow(ctx, tx, made, row, address)
+
+
+async def _note_newest(ctx: Context, tx: Tx, row: Row, newest: tuple[str, str]) -> Row:
+    key, head = newest
+    stored = row.read(StoredPreview)
+    if not head or head == stored.commit_id:
+        return row
+    fields: dict[str, object] = {"repository": key, "commit_id": head, **life_from(ctx, tx.now)}
+    if stored.state is PreviewState.ENDED:
+        fields |= {"state": PreviewState.PLANNED}
+    return await change_preview(tx, row, fields, f"Commit {head[:12]} is the newest")
+
+
+async def _await_commit(tx: Tx, row: Row, stored: StoredPreview) -> int:
+    if stored.branch and stored.state is not PreviewState.FAILED:
+        event = f"No repository of the environment has a branch {stored.branch}"
+        await change_preview(tx, row, {"state": PreviewState.FAILED}, event)
+    return tx.now + _RETRY
+
+
+async def _make(ctx: Context, tx: Tx, base: Row, row: Row, stored: StoredPreview) -> int:
+    most = ctx.settings.previews_of_project
+    if await places_taken(tx, base.parent) >= most:
+        if stored.state is not PreviewState.WAITING_FOR_ROOM:
+            event = f"The project has {most} previews, which is the most"
+            await change_preview(tx, row, {"state": PreviewState.WAITING_FOR_ROOM}, event)
+        return tx.now + _RETRY
+    await make_environment(ctx, tx, base, row)
+    return tx.now + _FOLLOW
+
+
+async def _follow(ctx: Context, tx: Tx, made: Row, row: Row, address: str) -> int:
+    """Notes how the environment is, and stops it if nothing came for a while."""
+    stored = row.read(StoredPreview)
+    quiet = moment_of(stored.active_at) + ctx.settings.preview_quiet_hours * HOUR
+    state = await state_of(ctx, tx, made)
+    was_stopped = stored.state is PreviewState.STOPPED
+    if was_stopped and state is PreviewState.DEPLOYING:
+        return tx.now + _FOLLOW  # it is being stopped, or somebody starts it again
+    if not was_stopped and quiet <= tx.now and state in {PreviewState.RUNNING, PreviewState.FAILED}:
+        await stop_environment(ctx, tx, made, row)
+        return tx.now + _FOLLOW
+    fields: dict[str, object] = {"state": state, "address": address}
+    if was_stopped and state is PreviewState.RUNNING:
+        fields |= {"active_at": stamp(tx.now)}
+    event = f"It is {state.lower()}" if state is not stored.state else ""
+    await change_preview(tx, row, fields, event)
+    if state is PreviewState.DEPLOYING:
+        return tx.now + _FOLLOW
+    return tx.now + (_RETRY if stored.branch else _REST)
+
+
+async def _note_failure(tx: Tx, claim: Claim, id: str, message: str) -> int:
+    await fence(tx, claim)
+    row = await tx.resources.find(preview.name, id)
+    if row is not None:
+        events = row.read(StoredPreview).events
+        is_new = not events or events[-1].message != message
+        await change_preview(tx, row, {"state": PreviewState.FAILED}, message if is_new else "")
+    return tx.now + _RETRY
+
+
+async def _tell(ctx: Context, claim: Claim, id: str, due: int) -> int:
+    """Tells the pull request what is new. Deletes the preview of a closed one after that. Returns when the
+    preview is tended next."""
+    row = await ctx.store.reads.resources.find(preview.name, id)
+    base = await ctx.store.reads.resources.find(environment.name, row.parent) if row else None
+    if row is None or base is None:
+        return due
+    told = await tell(ctx, base, row)
+    await ctx.point("pull request told")
+
+    async def change(tx: Tx) -> int:
+        await fence(tx, claim)
+        present = await tx.resources.find(preview.name, id)
+        if present is None:
+            return tx.now
+        if told:
+            fields = {"comment_id": told.comment, "told": told.text, "problem": told.problem}
+            present = await change_preview(tx, present, fields)
+        after = present.read(StoredPreview)
+        is_over = after.state is PreviewState.ENDED and (not after.is_open or after.branch)
+        if is_over:
+            await delete_resource(ctx, tx, present, _ITSELF)
+            return tx.now
+        is_news = news_of(after) != after.told and after.pull_request and after.repository
+        return min(due, tx.now + (_RETRY if told and told.problem else _FOLLOW)) if is_news else due
+
+    return await ctx.store.write(change)

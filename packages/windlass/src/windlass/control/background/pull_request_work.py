@@ -1,0 +1,207 @@
+"""Looks at the open pull requests for the services of an environment, and writes down their previews.
+
+A webhook only has the look happen now. So a closed pull request is found although its webhook never came, and
+nothing is previewed that the git server does not show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.clock import MINUTE, SECOND, stamp
+from windlass.base.errors import Failure
+from windlass.control.context.context import Context
+from windlass.control.deploying.ledger import fence
+from windlass.control.records.previews import (
+    StoredPreview,
+    call_of,
+    change_preview,
+    environment_of_look,
+    life_from,
+    previews_of,
+    tend_soon,
+)
+from windlass.control.request.creating import NewResource, create_in
+from windlass.control.services.deployment_rules import gives_previews, rule_of
+from windlass.control.services.environments import services_of
+from windlass.control.services.git_webhooks import key_of_service
+from windlass.control.services.preview_comments import NOT_ASKED, RepositoryAccess, repositories_of
+from windlass.control.services.previews import MOST, dismissed_pulls, keep_dismissed, pull_key
+from windlass.core.words.previews import LABEL, PreviewState
+from windlass.families.environment import environment
+from windlass.families.preview import Preview, preview
+from windlass.sources.git_servers.failures import GitServerFailure
+from windlass.sources.git_servers.pull_requests import OpenPullRequest
+from windlass.store import Claim, Row, Tx
+
+_LONGEST_PAUSE: Final = 30 * MINUTE
+_MOST_REPOSITORIES: Final = 20
+_LONGEST_TITLE: Final = 300
+
+
+class FoundPulls(Struct, frozen=True):
+    """What the git servers say about the repositories of an environment."""
+
+    pulls: Mapping[str, Sequence[OpenPullRequest]]
+    """Open pull requests by repository; one that cannot be asked is missing."""
+    problems: Mapping[str, str]
+
+
+async def look_at_pull_requests(ctx: Context, claim: Claim) -> None:
+    reads = ctx.store.reads
+    base = await reads.resources.find(environment.name, environment_of_look(claim.id))
+    rows = [row for row in await previews_of(reads, base.id) if _is_of_pull(row)] if base else []
+    if base is None or not (rows or gives_previews(base)):
+        await ctx.store.write(lambda tx: tx.work.done(claim))
+        return
+    found = await _ask(ctx, base)
+    await ctx.point("pull requests looked at")
+    pause = ctx.settings.auto_deploy_seconds * SECOND
+    if found.problems:
+        pause = min(pause * 2 ** min(claim.attempts, 10), _LONGEST_PAUSE)
+        if claim.attempts == 1:
+            await _tell_problems(ctx, base, found.problems)
+    attempts = claim.attempts if found.problems else 0
+
+    async def change(tx: Tx) -> None:
+        await fence(tx, claim)
+        await _note(ctx, tx, base.id, found)
+        await tx.work.reschedule(claim, tx.now + pause, attempts)
+
+    await ctx.store.write(change)
+
+
+def _is_of_pull(row: Row) -> bool:
+    return bool(row.read(StoredPreview).pull_request)
+
+
+async def _ask(ctx: Context, base: Row) -> FoundPulls:
+    pulls: dict[str, Sequence[OpenPullRequest]] = {}
+    problems: dict[str, str] = {}
+    repositories = await repositories_of(ctx, ctx.store.reads, base)
+    for key, where in [*repositories.items()][:_MOST_REPOSITORIES]:
+        if where is None:
+            problems[key] = NOT_ASKED
+            continue
+        try:
+            pulls[key] = await _pulls_of(ctx, base.org, where)
+        except (GitServerFailure, Failure) as failure:
+            problems[key] = str(failure)
+    return FoundPulls(pulls, problems)
+
+
+async def _pulls_of(ctx: Context, org: str, where: RepositoryAccess) -> Sequence[OpenPullRequest]:
+    with ctx.git_servers.client(ctx.out, org, where.access) as client:
+        return await client.pull_requests(where.path)
+
+
+async def _tell_problems(ctx: Context, base: Row, problems: Mapping[str, str]) -> None:
+    for service in await services_of(ctx, ctx.store.reads, base):
+        if problem := problems.get(key_of_service(ctx, service)):
+            ctx.logs.write(service.id, ctx.clock.now(), f"Pull requests get no previews now: {problem}")
+
+
+async def _note(ctx: Context, tx: Tx, id: str, found: FoundPulls) -> None:
+    """Writes down what pull requests mean for previews."""
+    base = await tx.resources.find(environment.name, id)
+    if base is None or await tx.deletions.at_or_above(id):
+        return
+    dismissed = await dismissed_pulls(tx, id)
+    kept = {one for one in dismissed if one.rpartition("#")[0] not in found.pulls}
+    for key, pulls in found.pulls.items():
+        rows = {
+            stored.pull_request: row
+            for row in await previews_of(tx, id)
+            if (stored := row.read(StoredPreview)).pull_request and stored.repository in {"", key}
+        }
+        for pull in pulls:
+            is_dismissed = pull_key(key, pull.number) in dismissed
+            kept |= {pull_key(key, pull.number)} if is_dismissed else set()
+            if row := rows.pop(pull.number, None):
+                await _note_present(ctx, tx, row, key, pull)
+            elif not is_dismissed and await _is_wanted(ctx, tx, base, key, pull):
+                await _add(ctx, tx, base, key, pull)
+        for row in rows.values():
+            await _note_closed(tx, row, found)
+    if kept != dismissed:
+        await keep_dismissed(tx, id, kept)
+
+
+async def _is_wanted(ctx: Context, tx: Tx, base: Row, key: str, pull: OpenPullRequest) -> bool:
+    """Returns whether a pull request gets a preview by itself."""
+    rule = rule_of(base)
+    if not (rule.auto_preview or (rule.on_demand_preview and LABEL in pull.labels)):
+        return False
+    if len(await previews_of(tx, base.id)) >= MOST:
+        return False
+    for service in await services_of(ctx, tx, base):
+        kind = ctx.kinds[service.family]
+        if key_of_service(ctx, service) == key and kind.asks_for_previews(service):
+            repository = kind.repository(service)
+            if repository and (not repository.branch or repository.branch == pull.target):
+                return True
+    return False
+
+
+async def _add(ctx: Context, tx: Tx, base: Row, key: str, pull: OpenPullRequest) -> None:
+    call = call_of(ctx, "preview.create", base.parent, base)
+    await create_in(
+        ctx,
+        tx,
+        NewResource(
+            preview,
+            Preview(pull_request=pull.number),
+            base,
+            call.actor,
+            call,
+            extras={
+                **_fields_of(key, pull),
+                "events": [{"at": stamp(tx.now), "message": f"Pull request {pull.number} is open"}],
+            },
+        ),
+    )
+
+
+def _fields_of(key: str, pull: OpenPullRequest) -> dict[str, object]:
+    return {
+        "repository": key,
+        "title": pull.title[:_LONGEST_TITLE],
+        "url": pull.url,
+        "author": pull.author,
+        "head_branch": pull.branch,
+        "target_branch": pull.target,
+        "commit_id": pull.commit,
+        "is_fork": pull.is_fork,
+        "source_url": pull.source_url,
+        "is_open": True,
+    }
+
+
+async def _note_present(ctx: Context, tx: Tx, row: Row, key: str, pull: OpenPullRequest) -> None:
+    before = row.read(StoredPreview)
+    fields = _fields_of(key, pull)
+    event = ""
+    if pull.commit != before.commit_id:
+        event = f"Commit {pull.commit[:12]} is the newest"
+        fields |= life_from(ctx, tx.now)
+        if before.state is PreviewState.ENDED:
+            fields |= {"state": PreviewState.PLANNED}
+    after = await change_preview(tx, row, fields, event)
+    if after.body != row.body:
+        await tend_soon(tx, after)
+
+
+async def _note_closed(tx: Tx, row: Row, found: FoundPulls) -> None:
+    stored = row.read(StoredPreview)
+    if stored.repository:
+        if stored.is_open:
+            fields = {"is_open": False, "state": PreviewState.ENDED}
+            await tend_soon(tx, await change_preview(tx, row, fields, "The pull request is closed"))
+    elif not found.problems and stored.state is not PreviewState.FAILED:
+        open_ones = {pull.number for pulls in found.pulls.values() for pull in pulls}
+        if stored.pull_request not in open_ones:
+            event = "No repository of the environment has an open pull request with this number"
+            await change_preview(tx, row, {"state": PreviewState.FAILED}, event)

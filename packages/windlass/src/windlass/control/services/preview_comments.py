@@ -1,0 +1,141 @@
+"""What pull requests are told of their previews: one comment that is edited, and a commit status.
+
+A git server that does not do it never fails a preview: the preview says why, and it is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from windlass.base.clock import stamp
+from windlass.base.errors import Failure
+from windlass.control.context.context import Context
+from windlass.control.records.previews import StoredPreview
+from windlass.control.services.environments import services_of
+from windlass.control.services.git_servers import access_of, token_of
+from windlass.control.services.git_webhooks import key_of_service
+from windlass.core.words.previews import SENTENCES, PreviewState
+from windlass.sources.git_servers.client import GitServerAccess, GitServerClient
+from windlass.sources.git_servers.failures import GitServerFailure, GitServerProblem
+from windlass.sources.git_servers.pull_requests import CommitState
+from windlass.sources.git_servers.repositories import repository_path
+from windlass.store import Reads, Row
+
+_STATES: Final[Mapping[PreviewState, CommitState]] = {
+    PreviewState.RUNNING: CommitState.SUCCESS,
+    PreviewState.STOPPED: CommitState.SUCCESS,
+    PreviewState.FAILED: CommitState.FAILURE,
+}
+"""The commit status of a preview; pending in other states."""
+NOT_ASKED: Final = (
+    "Give the services of the repository a git token that reads pull requests, and writes comments and "
+    "statuses of commits: without one, the git server is not asked"
+)
+
+
+class RepositoryAccess(NamedTuple):
+    """The API of the git server of a repository."""
+
+    access: GitServerAccess
+    path: str
+
+
+class CommentOutcome(NamedTuple):
+    """What the git server was told."""
+
+    text: str
+    """What decides whether there is news."""
+    comment: str
+    problem: str = ""
+
+
+async def repositories_of(ctx: Context, source: Reads, base: Row) -> dict[str, RepositoryAccess | None]:
+    """Returns the repositories of the services of an environment by their keys; None for one without a git
+    token for its API."""
+    found: dict[str, RepositoryAccess | None] = {}
+    for service in await services_of(ctx, source, base):
+        key, repository = key_of_service(ctx, service), ctx.kinds[service.family].repository(service)
+        if not key or repository is None or found.get(key):
+            continue
+        found[key] = None
+        token = await token_of(source, service, repository)
+        if token is not None:
+            try:
+                found[key] = RepositoryAccess(access_of(ctx, token), repository_path(repository.url))
+            except GitServerFailure:
+                continue
+    return found
+
+
+def news_of(stored: StoredPreview) -> str:
+    """Returns the text that decides whether a pull request is told something new."""
+    return "|".join([stored.state, stored.commit_id, stored.deployed_commit_id, stored.address])
+
+
+async def tell(ctx: Context, base: Row, row: Row) -> CommentOutcome | None:
+    """Edits the comment of a preview, and sets the commit status. Returns None if there is no news."""
+    stored = row.read(StoredPreview)
+    if not stored.pull_request or not stored.repository or news_of(stored) == stored.told:
+        return None
+    where = (await repositories_of(ctx, ctx.store.reads, base)).get(stored.repository)
+    if where is None:
+        return CommentOutcome("", stored.comment_id, NOT_ASKED)
+    comment, problems = stored.comment_id, list[str]()
+    try:
+        with ctx.git_servers.client(ctx.out, base.org, where.access) as client:
+            try:
+                comment = await _write_comment(client, where.path, row.id, stored, ctx.clock.now())
+            except GitServerFailure as failure:
+                if failure.problem is GitServerProblem.UNKNOWN and comment:
+                    comment = ""  # somebody has deleted it: another one is written next
+                problems.append(f"The comment: {failure}")
+            try:
+                await _set_status(client, where.path, stored)
+            except GitServerFailure as failure:
+                problems.append(f"The commit status: {failure}")
+    except (GitServerFailure, Failure) as failure:
+        problems.append(str(failure))
+    return CommentOutcome("" if problems else news_of(stored), comment, ". ".join(problems))
+
+
+async def _write_comment(client: GitServerClient, path: str, id: str, stored: StoredPreview, now: int) -> str:
+    number, comment = int(stored.pull_request or 0), stored.comment_id
+    if not comment:
+        # It may have been written by a server that was killed before it could note that.
+        there = await client.comments(path, number)
+        comment = next((one.id for one in there if _mark(id) in one.text), "")
+    return await client.write_comment(path, number, comment, text_of(id, stored, now))
+
+
+async def _set_status(client: GitServerClient, path: str, stored: StoredPreview) -> None:
+    if stored.state is PreviewState.ENDED or not stored.commit_id:
+        return
+    state = _STATES.get(stored.state, CommitState.PENDING)
+    await client.set_status(path, stored.commit_id, state, SENTENCES[stored.state], stored.address)
+
+
+def _mark(id: str) -> str:
+    """Returns the line by which a comment is found again. Markdown does not show it."""
+    return f"[windlass-preview]: # ({id})"
+
+
+def text_of(id: str, stored: StoredPreview, now: int) -> str:
+    rows = [("State", stored.state), ("Environment", f"`{stored.name}`")]
+    if stored.address and stored.state is not PreviewState.ENDED:
+        rows.append(("Address", stored.address))
+    if stored.deployed_commit_id:
+        rows.append(("Deployed commit", f"`{stored.deployed_commit_id[:12]}`"))
+    if stored.commit_id != stored.deployed_commit_id:
+        rows.append(("Newest commit", f"`{stored.commit_id[:12]}`"))
+    if stored.missing_secrets:
+        rows.append(
+            ("Secrets that a fork does not get", ", ".join(f"`{key}`" for key in stored.missing_secrets))
+        )
+    if stored.state is PreviewState.FAILED and stored.events:
+        rows.append(("Reason", " ".join(stored.events[-1].message.replace("|", "/").split())))
+    rows.append(("Updated", stamp(now)))
+    if stored.state is PreviewState.WAITING_FOR_APPROVAL:
+        rows.append(("To approve it", f"`windlass preview approve {id} --commit-id {stored.commit_id}`"))
+    lines = ["| Preview | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
+    return "\n".join([SENTENCES[stored.state], "", *lines, "", _mark(id)])

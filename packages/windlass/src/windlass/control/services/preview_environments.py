@@ -1,0 +1,198 @@
+"""The environments of previews: copies them, deploys commits in them, and tells how they are.
+
+A copy differs from its original: services of the repository are built from the pull request, nothing is
+deployed by other commits, public databases are private, and jobs of a timetable are not started. Domains of
+users belong to the original. A copy for a fork has no secrets, neither its own nor those of levels above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import UNSET
+
+from windlass.base.errors import Failure
+from windlass.control.context.context import Context
+from windlass.control.kinds.service_kind import PreviewSource
+from windlass.control.records.deployments import accept, name_of, status_of
+from windlass.control.records.links import links_of
+from windlass.control.records.names import refuse_outside
+from windlass.control.records.previews import (
+    MODE,
+    StoredPreview,
+    call_of,
+    change_preview,
+    environment_of,
+    life_from,
+)
+from windlass.control.request.deleting import delete_row
+from windlass.control.services.actions import deploy, stop, was_begun
+from windlass.control.services.cloning import EnvironmentCopy, copy_environment
+from windlass.control.services.environments import services_of
+from windlass.control.services.git_webhooks import key_of_service
+from windlass.core.declare.document import Document
+from windlass.core.deploy.states import AT_REST, State, is_failure
+from windlass.core.words.previews import PreviewState
+from windlass.families.environment import environment
+from windlass.families.variable import secret
+from windlass.store import Reads, Row, Tx
+
+_SHORT: Final = 12
+
+
+def is_switched(ctx: Context, service: Row, stored: StoredPreview) -> bool:
+    """Returns whether a service of the original is built from the pull request in its preview: it is of the
+    same repository, and of the branch into which the pull request is to be merged, if there is one."""
+    repository = ctx.kinds[service.family].repository(service)
+    if repository is None or key_of_service(ctx, service) != stored.repository:
+        return False
+    return not stored.target_branch or repository.branch in (None, UNSET, "", stored.target_branch)
+
+
+async def make_environment(ctx: Context, tx: Tx, base: Row, row: Row) -> Row:
+    """Copies the environment for a preview, and deploys it. Returns the changed preview."""
+    stored = row.read(StoredPreview)
+    call = call_of(ctx, "environment.clone", base.parent, base)
+    above = await tx.resources.get(base.parent)
+    assert above is not None
+    switched: set[tuple[str, str]] = set()
+
+    def changes(service: Row) -> Document | None:
+        if not is_switched(ctx, service, stored):
+            return ctx.kinds[service.family].in_preview(service, None)
+        switched.add(_key_of(service))
+        source = PreviewSource(stored.head_branch, stored.source_url)
+        return ctx.kinds[service.family].in_preview(service, source)
+
+    copy = EnvironmentCopy(
+        {"name": await _free_name(tx, base.parent, stored.name, row.id)},
+        changes,
+        {"mode": MODE, "preview": _mark(base, row, stored)},
+        environment_of(row.id),
+        with_secrets=not stored.is_fork,
+    )
+    made = await copy_environment(ctx, tx, call, base, above, copy)
+    left_out = await _secrets_of(ctx, tx, base) if stored.is_fork else []
+    row = await change_preview(
+        tx,
+        row,
+        {"preview_environment_id": made.id, "missing_secrets": left_out},
+        f"The environment {name_of(made)} is made, as a copy of {name_of(base)}",
+    )
+    return await _deploy_services(ctx, tx, made, row, await services_of(ctx, tx, made), switched)
+
+
+def _mark(base: Row, row: Row, stored: StoredPreview) -> Document:
+    mark: Document = {"id": row.id, "environment_id": base.id, "url": stored.url}
+    if stored.pull_request:
+        mark["pull_request"] = stored.pull_request
+    return mark | {"without_secrets": stored.is_fork}
+
+
+async def _free_name(tx: Tx, project: str, wanted: str, id: str) -> str:
+    taken = await tx.resources.named(project, environment.name, wanted.casefold())
+    return f"{wanted}-{id[:4]}" if taken else wanted
+
+
+async def _secrets_of(ctx: Context, tx: Tx, base: Row) -> list[str]:
+    """Returns the keys of all secrets that the services of an environment have."""
+    levels = [*await tx.tree.above(base.id), *await services_of(ctx, tx, base)]
+    rows = [row for level in levels for row in await tx.resources.of_parent(level.id, secret.name)]
+    return sorted({row.name or "" for row in rows})
+
+
+async def deploy_commit(ctx: Context, tx: Tx, made: Row, row: Row) -> Row:
+    """Deploys the newest commit of a preview in its environment. If the environment was stopped, all of its
+    services are deployed."""
+    stored = row.read(StoredPreview)
+    services = await services_of(ctx, tx, made)
+    switched = {_key_of(service) for service in services if _is_of(ctx, service, stored)}
+    is_stopped = stored.state is PreviewState.STOPPED
+    chosen = [service for service in services if is_stopped or _key_of(service) in switched]
+    return await _deploy_services(ctx, tx, made, row, chosen, switched)
+
+
+def _key_of(service: Row) -> tuple[str, str]:
+    """Returns what a service and its copy have in common."""
+    return service.family, name_of(service)
+
+
+def _is_of(ctx: Context, service: Row, stored: StoredPreview) -> bool:
+    repository = ctx.kinds[service.family].repository(service)
+    if repository is None or repository.branch != stored.head_branch:
+        return False
+    return bool(stored.source_url and repository.url == stored.source_url) or (
+        key_of_service(ctx, service) == stored.repository
+    )
+
+
+async def _deploy_services(
+    ctx: Context, tx: Tx, made: Row, row: Row, services: Sequence[Row], switched: set[tuple[str, str]]
+) -> Row:
+    stored = row.read(StoredPreview)
+    skipped: list[str] = []
+    for service in services:
+        kind = ctx.kinds[service.family]
+        if not kind.runs_in_preview(service):
+            continue
+        call = call_of(ctx, f"{service.family}.deploy", made.parent, service)
+        try:
+            if _key_of(service) in switched:
+                await refuse_outside(ctx, tx, service)
+                await accept(tx, service, kind.deploys_by, call, kind.new_commit(service, stored.commit_id))
+            else:
+                await deploy(ctx, tx, call, service, None)
+        except Failure as failure:
+            skipped.append(f"{name_of(service)} is not deployed: {failure.message}")
+    event = f"Commit {stored.commit_id[:_SHORT]} is deployed"
+    fields = {
+        "state": PreviewState.DEPLOYING,
+        "deployed_commit_id": stored.commit_id,
+        **life_from(ctx, tx.now),
+    }
+    return await change_preview(tx, row, fields, ". ".join([event, *skipped]))
+
+
+async def stop_environment(ctx: Context, tx: Tx, made: Row, row: Row) -> Row:
+    for service in reversed(await services_of(ctx, tx, made)):
+        if await was_begun(tx, service):
+            call = call_of(ctx, f"{service.family}.stop", made.parent, service)
+            await stop(ctx, tx, call, service, None)
+    hours = ctx.settings.preview_quiet_hours
+    return await change_preview(
+        tx, row, {"state": PreviewState.STOPPED}, f"Stopped: no new commit came for {hours} hours"
+    )
+
+
+async def delete_environment(ctx: Context, tx: Tx, made: Row) -> None:
+    """Begins the deletion of a preview's environment, unless it is under way."""
+    if await tx.deletions.at_or_above(made.id) is None:
+        call = call_of(ctx, "environment.delete", made.parent, made)
+        await delete_row(ctx, tx, call, made, at_once=False)
+
+
+async def state_of(ctx: Context, source: Reads, made: Row) -> PreviewState:
+    """Returns how the environment of a preview is."""
+    states = []
+    for service in await services_of(ctx, source, made):
+        if ctx.kinds[service.family].runs_in_preview(service):
+            is_open = bool(await source.deployments.open(service.id))
+            states.append((await status_of(source, service)).state if not is_open else "")
+    if "" in states:
+        return PreviewState.DEPLOYING
+    if any(is_failure(state) for state in states):
+        return PreviewState.FAILED
+    if states and all(State(state) in AT_REST for state in states):
+        return PreviewState.STOPPED
+    return PreviewState.RUNNING
+
+
+async def address_of(ctx: Context, source: Reads, made: Row, stored: StoredPreview) -> str:
+    """Returns the address of the first public service: one that is built from the pull request, if there is
+    any."""
+    services = await services_of(ctx, source, made)
+    for service in sorted(services, key=lambda one: not _is_of(ctx, one, stored)):
+        if links := await links_of(ctx, source, service):
+            return str(links[0]["url"])
+    return ""

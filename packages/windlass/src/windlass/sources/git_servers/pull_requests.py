@@ -1,0 +1,370 @@
+"""The forms of pull requests, their comments and commit statuses at each kind of git server, as published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import quote, urlsplit
+
+from msgspec import Struct, field
+
+from windlass.base.foreign_json import read_json
+from windlass.sources.git_servers.forms import GITEA_PATH
+
+CONTEXT: Final = "windlass/preview"
+"""The name of the commit status."""
+_LONGEST_STATUS: Final = 140
+
+
+class CommitState(StrEnum):
+    """What a commit status says."""
+
+    PENDING = "pending"
+    SUCCESS = "success"
+    FAILURE = "failure"
+
+
+class OpenPullRequest(NamedTuple):
+    """An open pull request."""
+
+    number: int
+    title: str
+    url: str
+    author: str
+    branch: str
+    commit: str
+    target: str
+    """The branch into which it is to be merged."""
+    is_fork: bool
+    labels: Sequence[str] = ()
+    source_url: str = ""
+    """Address of the fork, where the repository itself does not have its commits."""
+
+
+class Comment(NamedTuple):
+    id: str
+    text: str
+
+
+class PullRequestCall(NamedTuple):
+    """A request to the API of a git server."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any]
+
+
+class PullRequestForm(Protocol):
+    """The form of pull requests of one kind of git server."""
+
+    def list_path(self, repository: str) -> str: ...
+
+    def read_list(self, body: bytes) -> Sequence[OpenPullRequest]: ...
+
+    def comments_path(self, repository: str, number: int) -> str: ...
+
+    def read_comments(self, body: bytes) -> Sequence[Comment]: ...
+
+    def read_comment(self, body: bytes) -> Comment: ...
+
+    def write_comment(self, repository: str, number: int, id: str, text: str) -> PullRequestCall:
+        """Returns the request that adds a comment, or edits it if it has an id."""
+        ...
+
+    def set_status(
+        self, repository: str, commit: str, state: CommitState, text: str, url: str
+    ) -> PullRequestCall: ...
+
+
+class _Named(Struct):
+    name: str = ""
+
+
+class _GitHubUser(Struct):
+    login: str = ""
+
+
+class _GitHubRepo(Struct):
+    full_name: str = ""
+
+
+class _GitHubEnd(Struct):
+    ref: str = ""
+    sha: str = ""
+    repo: _GitHubRepo | None = None
+
+
+class _GitHubPull(Struct):
+    number: int
+    title: str = ""
+    html_url: str = ""
+    user: _GitHubUser | None = None
+    labels: list[_Named] | None = None
+    head: _GitHubEnd = field(default_factory=_GitHubEnd)
+    base: _GitHubEnd = field(default_factory=_GitHubEnd)
+
+
+class _GitHubComment(Struct):
+    id: int
+    body: str | None = None
+
+
+class GitHubPulls:
+    _per_page = "per_page=100"
+
+    def list_path(self, repository: str) -> str:
+        return f"/repos/{repository}/pulls?state=open&{self._per_page}"
+
+    def read_list(self, body: bytes) -> Sequence[OpenPullRequest]:
+        return [
+            OpenPullRequest(
+                one.number,
+                one.title,
+                one.html_url,
+                one.user.login if one.user else "",
+                one.head.ref,
+                one.head.sha,
+                one.base.ref,
+                # The repository of a deleted fork is null.
+                not (one.head.repo and one.base.repo and one.head.repo == one.base.repo),
+                [label.name for label in one.labels or ()],
+            )
+            for one in read_json(body, list[_GitHubPull])
+        ]
+
+    def comments_path(self, repository: str, number: int) -> str:
+        return f"/repos/{repository}/issues/{number}/comments?{self._per_page}"
+
+    def read_comments(self, body: bytes) -> Sequence[Comment]:
+        return [Comment(str(one.id), one.body or "") for one in read_json(body, list[_GitHubComment])]
+
+    def read_comment(self, body: bytes) -> Comment:
+        one = read_json(body, _GitHubComment)
+        return Comment(str(one.id), one.body or "")
+
+    def write_comment(self, repository: str, number: int, id: str, text: str) -> PullRequestCall:
+        if id:
+            return PullRequestCall(
+                "PATCH", f"/repos/{repository}/issues/comments/{quote(id)}", {"body": text}
+            )
+        return PullRequestCall("POST", f"/repos/{repository}/issues/{number}/comments", {"body": text})
+
+    def set_status(
+        self, repository: str, commit: str, state: CommitState, text: str, url: str
+    ) -> PullRequestCall:
+        body = {"state": state, "context": CONTEXT, "description": text[:_LONGEST_STATUS]}
+        return PullRequestCall(
+            "POST",
+            f"/repos/{repository}/statuses/{quote(commit)}",
+            body | ({"target_url": url} if url else {}),
+        )
+
+
+class GiteaPulls(GitHubPulls):
+    _per_page = "limit=50"
+
+
+class _Username(Struct):
+    username: str = ""
+
+
+class _GitLabMerge(Struct):
+    iid: int
+    title: str = ""
+    web_url: str = ""
+    author: _Username | None = None
+    labels: list[str] = []
+    source_branch: str = ""
+    target_branch: str = ""
+    sha: str | None = None
+    source_project_id: int | None = None
+    target_project_id: int | None = None
+
+
+_GITLAB_STATES: Final = {CommitState.FAILURE: "failed"}
+
+
+class GitLabPulls:
+    def _project(self, repository: str) -> str:
+        return f"/projects/{quote(repository, safe='')}"
+
+    def list_path(self, repository: str) -> str:
+        return f"{self._project(repository)}/merge_requests?state=opened&per_page=100"
+
+    def read_list(self, body: bytes) -> Sequence[OpenPullRequest]:
+        return [
+            OpenPullRequest(
+                one.iid,
+                one.title,
+                one.web_url,
+                one.author.username if one.author else "",
+                one.source_branch,
+                one.sha or "",
+                one.target_branch,
+                one.source_project_id is None or one.source_project_id != one.target_project_id,
+                one.labels,
+            )
+            for one in read_json(body, list[_GitLabMerge])
+        ]
+
+    def comments_path(self, repository: str, number: int) -> str:
+        return f"{self._project(repository)}/merge_requests/{number}/notes?per_page=100"
+
+    def read_comments(self, body: bytes) -> Sequence[Comment]:
+        return [Comment(str(one.id), one.body or "") for one in read_json(body, list[_GitHubComment])]
+
+    def read_comment(self, body: bytes) -> Comment:
+        one = read_json(body, _GitHubComment)
+        return Comment(str(one.id), one.body or "")
+
+    def write_comment(self, repository: str, number: int, id: str, text: str) -> PullRequestCall:
+        path = f"{self._project(repository)}/merge_requests/{number}/notes"
+        return (
+            PullRequestCall("PUT", f"{path}/{quote(id)}", {"body": text})
+            if id
+            else PullRequestCall("POST", path, {"body": text})
+        )
+
+    def set_status(
+        self, repository: str, commit: str, state: CommitState, text: str, url: str
+    ) -> PullRequestCall:
+        body = {
+            "state": _GITLAB_STATES.get(state, str(state)),
+            "name": CONTEXT,
+            "description": text[:_LONGEST_STATUS],
+        }
+        path = f"{self._project(repository)}/statuses/{quote(commit)}"
+        return PullRequestCall("POST", path, body | ({"target_url": url} if url else {}))
+
+
+class _Href(Struct):
+    href: str = ""
+
+
+class _Links(Struct):
+    html: _Href = field(default_factory=_Href)
+
+
+class _Hash(Struct):
+    hash: str = ""
+
+
+class _BitbucketEnd(Struct):
+    branch: _Named = field(default_factory=_Named)
+    commit: _Hash | None = None
+    repository: _GitHubRepo | None = None
+
+
+class _Nickname(Struct):
+    nickname: str = ""
+    display_name: str = ""
+
+
+class _BitbucketPull(Struct):
+    id: int
+    title: str = ""
+    links: _Links = field(default_factory=_Links)
+    author: _Nickname | None = None
+    source: _BitbucketEnd = field(default_factory=_BitbucketEnd)
+    destination: _BitbucketEnd = field(default_factory=_BitbucketEnd)
+
+
+class _BitbucketPullPage(Struct):
+    values: list[_BitbucketPull] = []
+
+
+class _Raw(Struct):
+    raw: str = ""
+
+
+class _BitbucketComment(Struct):
+    id: int
+    content: _Raw = field(default_factory=_Raw)
+    deleted: bool = False
+
+
+class _BitbucketComments(Struct):
+    values: list[_BitbucketComment] = []
+
+
+_BITBUCKET_STATES: Final = {
+    CommitState.PENDING: "INPROGRESS",
+    CommitState.SUCCESS: "SUCCESSFUL",
+    CommitState.FAILURE: "FAILED",
+}
+
+
+class BitbucketPulls:
+    def list_path(self, repository: str) -> str:
+        return f"/repositories/{quote(repository)}/pullrequests?state=OPEN&pagelen=50"
+
+    def read_list(self, body: bytes) -> Sequence[OpenPullRequest]:
+        return [self._read(one) for one in read_json(body, _BitbucketPullPage).values]
+
+    def _read(self, one: _BitbucketPull) -> OpenPullRequest:
+        is_fork = one.source.repository is None or one.source.repository != one.destination.repository
+        page = urlsplit(one.links.html.href)
+        fork = one.source.repository.full_name if one.source.repository else ""
+        return OpenPullRequest(
+            one.id,
+            one.title,
+            one.links.html.href,
+            (one.author.nickname or one.author.display_name) if one.author else "",
+            one.source.branch.name,
+            one.source.commit.hash if one.source.commit else "",
+            one.destination.branch.name,
+            is_fork,
+            # The repository has no refs for commits of forks.
+            source_url=f"{page.scheme}://{page.netloc}/{fork}.git"
+            if is_fork and fork and page.netloc
+            else "",
+        )
+
+    def comments_path(self, repository: str, number: int) -> str:
+        return f"/repositories/{quote(repository)}/pullrequests/{number}/comments?pagelen=100"
+
+    def read_comments(self, body: bytes) -> Sequence[Comment]:
+        found = read_json(body, _BitbucketComments).values
+        return [Comment(str(one.id), one.content.raw) for one in found if not one.deleted]
+
+    def read_comment(self, body: bytes) -> Comment:
+        one = read_json(body, _BitbucketComment)
+        return Comment(str(one.id), one.content.raw)
+
+    def write_comment(self, repository: str, number: int, id: str, text: str) -> PullRequestCall:
+        path = f"/repositories/{quote(repository)}/pullrequests/{number}/comments"
+        body = {"content": {"raw": text}}
+        return (
+            PullRequestCall("PUT", f"{path}/{quote(id)}", body) if id else PullRequestCall("POST", path, body)
+        )
+
+    def set_status(
+        self, repository: str, commit: str, state: CommitState, text: str, url: str
+    ) -> PullRequestCall:
+        body = {
+            "key": CONTEXT,
+            "name": CONTEXT,
+            "state": _BITBUCKET_STATES[state],
+            "description": text[:_LONGEST_STATUS],
+            "url": url or f"https://bitbucket.org/{repository}",
+        }
+        return PullRequestCall(
+            "POST", f"/repositories/{quote(repository)}/commit/{quote(commit)}/statuses/build", body
+        )
+
+
+_FORMS: Final[Mapping[str, PullRequestForm]] = {
+    "GITHUB": GitHubPulls(),
+    "GITLAB": GitLabPulls(),
+    "BITBUCKET": BitbucketPulls(),
+}
+_GITEA: Final = GiteaPulls()
+
+
+def pull_form_of(kind: str, api_url: str) -> PullRequestForm:
+    """Returns the form of a git server's pull requests, from the type of its token and the address of its
+    API."""
+    if urlsplit(api_url).path.rstrip("/").endswith(GITEA_PATH):
+        return _GITEA
+    return _FORMS[kind]
