@@ -235,8 +235,13 @@ async def _chosen_that_runs(plot: Plot, thing: Thing) -> dict[str, Any]:
     return {f"{one.family.name}_ids": [one.id] for one in services}
 
 
-_WITHOUT_BYTES: Mapping[str, int] = {"upload.complete": 409, "terraform.restoreState": 409}
-"""Operations that need a stream of bytes, or a run, before them, with their answer where none has come."""
+_WITHOUT_BYTES: Mapping[str, int] = {
+    "upload.complete": 409,
+    "terraform.restoreState": 409,
+    "preview.approve": 409,
+}
+"""Operations that need a stream of bytes, a run, or a pull request before them, with their answer where none
+has come."""
 _PREPARED: Mapping[str, Callable[[Plot, Thing], Awaitable[dict[str, Any]]]] = {
     "restart-service": _runs,
     "rollback": _ran_earlier,

@@ -38,7 +38,8 @@ of_environments = Actions(
             "editDeploymentRule",
             EnvironmentDeploymentRule,
             "Replace whether pull requests get previews",
-            "Needs the right to create environments in the project. `current` stands for the id of the rule.",
+            "Needs the right to create environments in the project. An environment has one rule, so any word "
+            "stands for its id.",
             suffix="/deploymentRule/{rule_id}",
             ids={"rule_id": WORD},
             body=DeploymentRule,

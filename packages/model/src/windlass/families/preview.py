@@ -117,6 +117,7 @@ preview = Family(
     shown=PreviewShown,
     normalise=normalise,
     names=None,
+    write_need=Scope.ADMIN,
     verbs=ALL - {Verb.UPDATE, Verb.PATCH},
     actions=(
         post(
@@ -124,7 +125,7 @@ preview = Family(
             Itself,
             "Approve the newest commit of a fork",
             "The approval is for this commit alone: a later one needs another. 409 if nothing waits for it.",
-            need=Scope.WRITE,
+            need=Scope.ADMIN,
             body=Approval,
             status=200,
             also=(409,),

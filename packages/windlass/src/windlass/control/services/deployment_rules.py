@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from windlass.base import ids
 from windlass.base.clock import stamp
-from windlass.base.errors import Conflict, Forbidden, Missing
+from windlass.base.errors import Conflict, Forbidden
 from windlass.control.context.call import Call, Reply, encode, reads, writes
 from windlass.control.context.context import Context
 from windlass.control.records.previews import MODE, PreviewMark, look_soon
@@ -26,8 +26,6 @@ from windlass.families.environment import environment
 from windlass.families.project import project
 from windlass.store import Reads, Row, Tx
 
-CURRENT = "current"
-"""Stands for the id of the rule, as an environment has exactly one."""
 _RULE = "deployment rule"
 
 
@@ -57,8 +55,6 @@ async def read_rule(ctx: Context, call: Call) -> Reply:
 @writes("environment.editDeploymentRule")
 async def replace_rule(ctx: Context, tx: Tx, call: Call) -> Reply:
     row, rule = await target(tx, call), call.sent(DeploymentRule)
-    if call.ids[-1] not in {_id_of(row), CURRENT}:
-        raise Missing("No deployment rule with this id was found: read the rule of the environment first")
     if rule.auto_preview or rule.on_demand_preview:
         if row.read(PreviewMark).preview:
             raise Conflict("Choose the environment of which this one is a preview: previews have none")
