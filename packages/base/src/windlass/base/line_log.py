@@ -70,9 +70,12 @@ class LineLog:
         if self._writing is None:
             self._writing = start_untraced(self._write_all())
 
+    def refuse_lines(self) -> None:
+        self._is_closed = True
+
     async def close(self) -> None:
         """Writes the remaining lines and refuses new lines."""
-        self._is_closed = True
+        self.refuse_lines()
         if self._writing:
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)

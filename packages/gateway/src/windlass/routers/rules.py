@@ -88,6 +88,17 @@ class RouteMaintenance(Struct, frozen=True):
     """Networks of clients whose requests are passed on."""
 
 
+class RouteLog(Struct, frozen=True):
+    """The access log of a service."""
+
+    form: str
+    """`json` or `combined`."""
+    folder: str
+    """The folder with the logs of all services."""
+    bytes: int
+    """Maximum size of the log."""
+
+
 class RouteRules(Struct, frozen=True, kw_only=True):
     """Rules of a route. The default of each rule has no effect."""
 
@@ -115,6 +126,7 @@ class RouteRules(Struct, frozen=True, kw_only=True):
     error_page: str = ""
     """A page (HTML) in place of the router's own pages of status 500 to 599; empty for none."""
     maintenance: RouteMaintenance | None = None
+    log: RouteLog | None = None
 
 
 NO_RULES = RouteRules()

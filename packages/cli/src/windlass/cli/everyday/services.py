@@ -113,6 +113,7 @@ def ps(name: str | None, wide: bool, **options: Any) -> None:
     Option(["until", "--until"], type=PastTime(), help="Only lines before then, in the same forms."),
     Option(["search", "--search"], metavar="TEXT", help="Only lines that contain this text."),
     Option(["of_build", "--build"], is_flag=True, help="The log of the newest deployment with its build."),
+    Option(["access", "--access"], is_flag=True, help="The requests to it (windlass.access_log.format)."),
 )
 def logs(
     name: str | None,
@@ -122,6 +123,7 @@ def logs(
     until: str | None,
     search: str | None,
     of_build: bool,
+    access: bool,
     **options: Any,
 ) -> None:
     """Show the last log lines of a service, or of its newest deployment."""
@@ -130,6 +132,10 @@ def logs(
     path = _path_of_log(call.api, service, of_build=of_build)
     asked = {"since": since, "until": until, "search": search}
     query: dict[str, Any] = {"tail": tail} | {name: value for name, value in asked.items() if value}
+    if access and of_build:
+        raise CommandFailed("choose --access or --build: each is a log of its own")
+    if access:
+        query["access"] = "true"
     if follow:
         _follow(call, path, query)
         return

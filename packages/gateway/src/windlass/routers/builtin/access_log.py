@@ -1,7 +1,11 @@
-"""The access log of a router: one JSON line for each request and each TCP connection, written at its end."""
+"""The access log of a router: one JSON line for each request and each TCP connection, written at its end.
+
+A service may have a log of its own: see `service_log`.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable
@@ -14,8 +18,10 @@ from windlass.base.line_log import LineLog, clean_text
 from windlass.base.trace import given_trace
 from windlass.routers.router import Route
 
-_encode = msgspec.json.Encoder().encode
-_LOGGED_FIELDS: Final = re.compile(rb"\r\n(user-agent|traceparent|x-forwarded-for):([^\r]*+)", re.IGNORECASE)
+encode_line = msgspec.json.Encoder().encode
+_LOGGED_FIELDS: Final = re.compile(
+    rb"\r\n(user-agent|traceparent|x-forwarded-for|referer):([^\r]*+)", re.IGNORECASE
+)
 
 
 class GatewayAccessLine(Struct, frozen=True, gc=False):
@@ -77,10 +83,14 @@ class LoggedHead(NamedTuple):
     request_id: bytes
 
 
+OwnLog = Callable[[GatewayAccessLine, str], None]
+"""Adds a line to the log of a service. The text is the Referer without its query."""
+
+
 class RequestEntry:
     """The log entry of a request or TCP connection in progress. The entry is written at its end."""
 
-    __slots__ = ("_address", "_before", "_began", "_head", "_log", "_port", "_route", "_transport")
+    __slots__ = ("_address", "_before", "_began", "_head", "_log", "_own", "_port", "_route", "_transport")
 
     def __init__(
         self,
@@ -90,21 +100,29 @@ class RequestEntry:
         port: int,
         route: Route | None,
         head: LoggedHead | None = None,
+        own: OwnLog | None = None,
     ) -> None:
+        """`own`: the log of the service, if it has one."""
         self._log, self._transport, self._address, self._port = log, transport, address, port
-        self._route, self._head = route, head
+        self._route, self._head, self._own = route, head, own
         self._before = transport.sent
         self._began = time.monotonic()
 
     def end(self, status: int) -> None:
         """Writes the log line. `status` is 0 for a TCP connection, and if the client disconnected before the
         answer."""
-        if self._log.has_room():
-            self._log.put(_encode(self._line(status)))
-
-    def _line(self, status: int) -> GatewayAccessLine:
+        has_room = self._log.has_room()
+        if not has_room and self._own is None:
+            return
         head = self._head or _NO_HEAD
         values = {match[1].lower(): match[2].strip(b"\t ") for match in _LOGGED_FIELDS.finditer(head.fields)}
+        line = self._line(status, head, values)
+        if has_room:
+            self._log.put(encode_line(line))
+        if self._own is not None:
+            self._own(line, _decode(values.get(b"referer", b"").partition(b"?")[0]))
+
+    def _line(self, status: int, head: LoggedHead, values: dict[bytes, bytes]) -> GatewayAccessLine:
         trace = given_trace(values.get(b"traceparent"))
         method, host = _decode(head.method), _decode(head.host)
         path = _decode(head.target.partition(b"?")[0])
@@ -133,6 +151,13 @@ class RouterAccessLog(LineLog):
         """`trusts` returns whether an address belongs to a trusted proxy."""
         super().__init__(file)
         self.trusts = trusts
+
+    @classmethod
+    def closed(cls, trusts: Callable[[str], bool]) -> RouterAccessLog:
+        """Returns a log that takes no lines, for a router without one."""
+        log = cls(os.devnull, trusts)
+        log.refuse_lines()
+        return log
 
     def client(self, address: str, forwarded: bytes | None) -> str:
         """Returns the client's address. If a trusted proxy has connected, this is the last address in

@@ -78,7 +78,7 @@ class ClientConnection(SendingClient):
         if not traffic.requests & traffic.mask:
             self._weight = traffic.mask + 1
             self._began = traffic.begin()
-            if shared.access_log is not None:
+            if shared.access_log is not None or backend.route.rules.log is not None:
                 self._entry = self._begin_entry(backend.route, method, target, request_id)
         self._phase = BUSY
         self._served = True
@@ -286,10 +286,13 @@ class ClientConnection(SendingClient):
         self, route: Route | None = None, method: bytes = b"", target: bytes = b"", request_id: bytes = b""
     ) -> RequestEntry | None:
         """Creates the access log entry of a request. Returns None if there is no access log."""
-        log = self._shared.access_log
-        if log is None:
+        shared = self._shared
+        own = route.rules.log if route is not None else None
+        if shared.access_log is None and own is None:
             return None
+        log = shared.access_log or shared.closed_log
         self.transport = transport = count_bytes(self.transport)
         fields = self._fields
         head = LoggedHead(method, target, fields.host, fields.raw, request_id) if method else None
-        return RequestEntry(log, transport, self._address.decode(), self._port, route, head)
+        put = shared.service_logs.of(own, route.service) if own is not None and route is not None else None
+        return RequestEntry(log, transport, self._address.decode(), self._port, route, head, put)

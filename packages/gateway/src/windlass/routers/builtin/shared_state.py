@@ -25,6 +25,7 @@ from windlass.routers.builtin.certificates import CertificateStore, CertificateT
 from windlass.routers.builtin.challenge_answers import PREFIX
 from windlass.routers.builtin.compression import Compressors
 from windlass.routers.builtin.peers import Peer
+from windlass.routers.builtin.service_log import ServiceLogs
 from windlass.routers.builtin.site_answers import SiteServer
 from windlass.routers.router import Endpoint
 
@@ -83,6 +84,9 @@ class SharedState:
         self.access_log: RouterAccessLog | None = None
         """The access log. Set only together with `RoutingTable.time_all`, because only timed requests are
         logged."""
+        self.closed_log = RouterAccessLog.closed(trusts)
+        """Takes the place of the access log for services with a log of their own."""
+        self.service_logs = ServiceLogs()
         self.sites = SiteServer()
         """Creates the answers of static sites."""
         self.files_sent = 0
@@ -106,6 +110,7 @@ class SharedState:
 
     def trust(self, trusts: Callable[[str], bool]) -> None:
         self.connections.trusts = trusts
+        self.closed_log.trusts = trusts
         if self.access_log is not None:
             self.access_log.trusts = trusts
 
@@ -140,6 +145,7 @@ class SharedState:
             peer.cut()
             peer.let_go()
         self.sites.files.clear()
+        await self.service_logs.close()
 
     def request_id(self) -> bytes:
         return b"%b-%x" % (self._birth, next(self._numbers))

@@ -144,6 +144,8 @@ class RoutingTable:
         self._found: dict[Key, Paths] = {}
         self.traffic: dict[str, Traffic] = {}
         self._timed = False
+        self._has_log: dict[str, bool] = {}
+        """Whether each service has an access log of its own, so that all its requests are timed."""
 
     @property
     def services(self) -> Set[str]:
@@ -170,11 +172,13 @@ class RoutingTable:
     def time_all(self, timed: bool) -> None:
         """Sets whether every request is timed."""
         self._timed = timed
-        for traffic in self.traffic.values():
-            traffic.time_all(timed)
+        for service, traffic in self.traffic.items():
+            traffic.time_all(timed or self._has_log[service])
 
     def put(self, service: str, routes: Sequence[Route]) -> None:
         traffic = self.traffic.setdefault(service, Traffic(timed=self._timed))
+        self._has_log[service] = any(route.rules.log is not None for route in routes)
+        traffic.time_all(self._timed or self._has_log[service])
         memory = self._memories.setdefault(service, ServiceMemory())
         backends = [
             Backend(route, [self._peer_at(at) for at in route.endpoints], traffic, memory) for route in routes
@@ -186,6 +190,7 @@ class RoutingTable:
         self._backends.pop(service, None)
         self.traffic.pop(service, None)
         self._memories.pop(service, None)
+        self._has_log.pop(service, None)
 
     def _claim(self, service: str, backends: list[Backend]) -> None:
         touched = {key for backend in self._backends.get(service, ()) for key in _routing_keys(backend.route)}

@@ -39,6 +39,18 @@ class Tail(Spec):
     ] = False
 
 
+class ServiceTail(Tail):
+    """Selects lines of the output of a service, or of its access log."""
+
+    access: Annotated[
+        bool,
+        Meta(
+            description="Only the requests to the service, in place of its output; see the advanced setting "
+            "windlass.access_log.format"
+        ),
+    ] = False
+
+
 REMOVAL: Final = (
     "The deletion is stored when the answer arrives. A service that was deployed is DELETING until "
     "everything that was made for it is removed; then its id answers 404. If that fails, it is in "

@@ -21,7 +21,7 @@ from windlass.core.declare.fields import (
     shaped,
 )
 from windlass.core.declare.health_trials import HEALTH_TRIAL, HealthTrial, HealthTrialResult
-from windlass.core.declare.queries import PastDeploymentsQuery, Removal, Tail
+from windlass.core.declare.queries import PastDeploymentsQuery, Removal, ServiceTail
 from windlass.core.declare.resource import Shown, Spec
 from windlass.core.declare.service_metrics import METRICS, ServiceMetrics, ServiceMetricsQuery
 from windlass.core.declare.spec import Chosen
@@ -375,7 +375,7 @@ has_commits = Trait(
 
 has_logs = Trait(
     name="has_logs",
-    actions=(get("log", list[LogLine], "Read the last log lines", _LOG, query=Tail, paged=False),),
+    actions=(get("log", list[LogLine], "Read the last log lines", _LOG, query=ServiceTail, paged=False),),
 )
 
 has_variables = Trait(name="has_variables")

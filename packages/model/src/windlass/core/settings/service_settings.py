@@ -300,6 +300,13 @@ TABLE: Final = (
         "any case",
     ),
     _row(
+        "windlass.access_log.format", "AC", Literal["none", "combined", "json"], "none",
+        "Whether each request of a visitor is a line of the access log of the service, in the form of nginx "
+        "or as JSON", Effect.AT_ONCE,
+        note="It is read with `windlass logs --access`, and has a quarter of the size that logs may have. "
+        f"Paths have no query, which may contain a secret. {_NOT_TCP}",
+    ),
+    _row(
         "windlass.pages.error", "AC", _Page, "",
         "A page (HTML) in place of the gateway's own pages of status 500 to 599, such as that the service is "
         "not running", Effect.AT_ONCE,

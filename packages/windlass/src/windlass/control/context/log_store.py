@@ -71,6 +71,9 @@ LOGS = "logs"
 OURS = "windlass"
 """The instance name of log lines that Windlass itself writes."""
 _BUILD = "build-"
+_ACCESS = "access"
+"""The stream that the gateway writes: see `windlass.routers.builtin.service_log`."""
+_ACCESS_SHARE = 4
 _STEPS = 8
 """The precision of the retention: a line is kept too long by at most an eighth of the retention time."""
 _MOST_WAITING = 20_000
@@ -143,6 +146,7 @@ class WaitingLines(Struct):
 
 class Logs:
     def __init__(self, folder: Path, most: int, days: int = 14, clock: Clock | None = None) -> None:
+        self.folder = folder
         self._segments = Segments(folder, most, voice=OURS)
         self._most = most
         self._age = days * DAY
@@ -235,11 +239,23 @@ class Logs:
             )
             self.write(waiting.batches[-1][0], self._clock.now(), remark)
 
+    @property
+    def most_access_bytes(self) -> int:
+        """Maximum size of the access log of a service, which the gateway writes beside its output."""
+        return self._most // _ACCESS_SHARE
+
     def tail(
-        self, service: str, most: int, wanted: LineFilter = EVERYTHING, *, deployment: str | None = None
+        self,
+        service: str,
+        most: int,
+        wanted: LineFilter = EVERYTHING,
+        *,
+        deployment: str | None = None,
+        access: bool = False,
     ) -> list[bytes]:
-        """Returns the last lines as JSON, oldest first. Callable from any thread."""
-        return self._segments.tail(_stream(service, deployment), most, wanted)
+        """Returns the last lines as JSON, oldest first; with `access` those of the access log. Callable from
+        any thread."""
+        return self._segments.tail(_stream(service, deployment, access), most, wanted)
 
     def follow(
         self,
@@ -249,10 +265,11 @@ class Logs:
         *,
         after: str | None = None,
         deployment: str | None = None,
+        access: bool = False,
     ) -> AsyncGenerator[list[bytes] | Gone, None]:
         """Yields the last lines, or the lines after the line `after`, and then new lines until the service is
         deleted."""
-        return self._segments.follow(_stream(service, deployment), most, wanted, after=after)
+        return self._segments.follow(_stream(service, deployment, access), most, wanted, after=after)
 
     def forget(self, service: str) -> None:
         """Removes the lines of a deleted service and of its builds. A missing log is accepted."""
@@ -307,7 +324,9 @@ class Logs:
                 self._segments.forget(stream)
 
 
-def _stream(service: str, deployment: str | None) -> str:
+def _stream(service: str, deployment: str | None, access: bool = False) -> str:
+    if access:
+        return f"{service}/{_ACCESS}"
     return service if deployment is None else f"{service}/{_BUILD}{deployment}"
 
 

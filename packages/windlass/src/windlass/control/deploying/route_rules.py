@@ -16,6 +16,7 @@ from windlass.routers.rules import (
     NO_RULES,
     Login,
     RouteCors,
+    RouteLog,
     RouteMaintenance,
     RouteRate,
     RouteRetry,
@@ -79,6 +80,7 @@ async def public_rules(ctx: Context, workload: Workload) -> PublicRules:
             compresses=settings["windlass.compression.enable"],
             error_page=settings["windlass.pages.error"],
             maintenance=_maintenance(settings),
+            log=_log(ctx, settings),
         ),
         settings[f"{_INGRESS}force_ssl_redirect"],
     )
@@ -130,6 +132,13 @@ def _rate(settings: AdvancedValues) -> RouteRate | None:
     requests = settings["windlass.rate_limit.requests_per_minute"]
     burst = settings["windlass.rate_limit.burst"]
     return RouteRate(requests, min(burst or requests, requests)) if requests else None
+
+
+def _log(ctx: Context, settings: AdvancedValues) -> RouteLog | None:
+    form = settings["windlass.access_log.format"]
+    if form == "none":
+        return None
+    return RouteLog(form, str(ctx.logs.folder), ctx.logs.most_access_bytes)
 
 
 def _maintenance(settings: AdvancedValues) -> RouteMaintenance | None:

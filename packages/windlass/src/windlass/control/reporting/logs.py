@@ -16,7 +16,7 @@ from windlass.control.records.reachability import check_here
 from windlass.control.reporting import frames
 from windlass.control.request.paths import target
 from windlass.core.access import Actor
-from windlass.core.declare.queries import Tail
+from windlass.core.declare.queries import ServiceTail, Tail
 from windlass.core.deploy.states import OPEN
 from windlass.families.environment import EnvironmentShown, environment
 from windlass.store import Row, status_topic
@@ -33,7 +33,7 @@ _GONE = frames.missing_remark(
 @reads("*.log")
 async def read_log(ctx: Context, call: Call) -> Reply:
     service = await target(ctx.store.reads, call)
-    return await log_reply(ctx, call, service)
+    return await log_reply(ctx, call, service, access=call.asked(ServiceTail).access)
 
 
 IsOver = Callable[[], Awaitable[bool]]
@@ -48,14 +48,18 @@ async def log_reply(
     *,
     version: str = "",
     is_over: IsOver | None = None,
+    access: bool = False,
 ) -> Reply:
     """Returns the log of a service, of one of its builds, or of a `version`, which is the id of a deployment
-    or run. A followed log ends once `is_over` returns true. Callers must have checked the permission."""
+    or run. `access` chooses the access log of the service. A followed log ends once `is_over` returns true.
+    Callers must have checked the permission."""
     service, query = row.id, call.asked(Tail)
     await check_here(ctx, service)
     wanted = _filter_of(query, version)
     if query.follow:
-        lines = ctx.logs.follow(service, query.tail, wanted, after=call.last_event, deployment=deployment)
+        lines = ctx.logs.follow(
+            service, query.tail, wanted, after=call.last_event, deployment=deployment, access=access
+        )
         if deployment is not None:
             is_over = partial(has_ended, ctx, deployment)
         return Reply(
@@ -63,9 +67,11 @@ async def log_reply(
             org=row.org,
         )
     if wanted.takes_all:
-        return Reply(results(ctx.logs.tail(service, query.tail, deployment=deployment)))
+        return Reply(results(ctx.logs.tail(service, query.tail, deployment=deployment, access=access)))
     # A search for a few lines may scan the whole log.
-    matching = await asyncio.to_thread(ctx.logs.tail, service, query.tail, wanted, deployment=deployment)
+    matching = await asyncio.to_thread(
+        ctx.logs.tail, service, query.tail, wanted, deployment=deployment, access=access
+    )
     return Reply(results(matching))
 
 
