@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from windlass.builders.builder import BuildSettings
+from windlass.builders.builder import BuildError, BuildSettings
 from windlass.detect.procfile import PROCFILE
+from windlass.process.builds.build_state import BuildState
 from windlass.process.builds.detected import follow
+from windlass.process.builds.python_steps import build_python
 from windlass.process.builds.start import Start
 
 
@@ -46,3 +50,26 @@ def test_a_procfile_wins_over_the_generator(tmp_path):
     followed = follow(tmp_path, None, BuildSettings(), Start(None, "the Procfile"))
     assert followed.start.site is None
     assert followed.static_folder == ""
+
+
+@pytest.mark.parametrize("folder", ["public", ""])
+async def test_a_generator_that_fails_ends_the_build_unless_its_files_are_only_an_addition(folder):
+    lines: list[str] = []
+
+    async def fail(*words: object, **more: object) -> None:
+        raise BuildError("hugo failed")
+
+    state = SimpleNamespace(
+        sources=SimpleNamespace(prepare="hugo", static_folder=folder),
+        order=SimpleNamespace(settings=BuildSettings()),
+        tools=SimpleNamespace(run=fail),
+        layout=SimpleNamespace(folder=Path()),
+        variables_as_started=dict,
+        say=lines.append,
+    )
+    if folder:
+        with pytest.raises(BuildError, match="hugo failed"):
+            await build_python(cast(BuildState, state))
+    else:
+        await build_python(cast(BuildState, state))
+        assert any("The build continues without it." in line for line in lines)

@@ -93,7 +93,7 @@ async def build_python(state: BuildState) -> None:
     """Runs the build command of a Python application.
 
     A command that Windlass has chosen itself may fail, for example because a variable is only set at the
-    start. The build then continues.
+    start. The build then continues, unless the command makes the site that is to be served.
     """
     command = state.sources.prepare
     if not command:
@@ -107,7 +107,7 @@ async def build_python(state: BuildState) -> None:
                 what=command,
             )
         except BuildError as error:
-            if state.order.settings.build_command:
+            if state.order.settings.build_command or state.sources.static_folder:
                 raise
             state.say(
                 "Set the missing variables of this application, or build_command, and deploy again: "
