@@ -1,7 +1,7 @@
 """The remedy for a program that ends because a variable is not set, or because it asks a database for TLS.
 
 The lines are as the programs write them: Python 3.10 to 3.13, Node.js 20, zod 4, envalid 8, t3-env,
-pydantic 2, lib/pq 1.10, pgx 5, psycopg 2 and 3, asyncpg, node-postgres 8.
+pydantic 2, lib/pq 1.10, pgx 5, psycopg 2 and 3, asyncpg, node-postgres 8, SQLAlchemy 2, redis-py, godotenv.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ T3 = """\
     message: 'Invalid input: expected string, received undefined'
   }
 ]"""
+UNWRAPPED = "called `Result::unwrap()` on an `Err` value: NotPresent"
 ENVALID = "\x1b[33mMissing\x1b[0m environment variables:\n    \x1b[34mAPI_TOKEN\x1b[0m: undefined"
 PYDANTIC = """\
   File "/venv/lib/python3.11/site-packages/pydantic_settings/main.py", line 292, in __init__
@@ -84,6 +85,8 @@ def remedy(output: str) -> str:
         T3,
         ENVALID,
         PYDANTIC,
+        ENVALID.replace("undefined", "(required)"),
+        "❌ Invalid environment variables: {\n  API_TOKEN: [ 'Required' ],\n  PORT: [ 'Required' ]\n}",
         "2026/01/31 09:05:00 required key API_TOKEN missing value",
         '2026/01/31 09:05:00 env: required environment variable "API_TOKEN" is not set',
     ],
@@ -186,3 +189,96 @@ def test_a_site_whose_modules_need_go_leads_to_go():
     assert failure("hugo --minify", 1, [said]).startswith(
         "Add golang to system_packages on the Docker engine"
     )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "sqlalchemy.exc.ArgumentError: Could not parse SQLAlchemy URL from given URL string",
+        "sqlalchemy.exc.ArgumentError: Expected string or URL object, got None",
+        "RuntimeError: Either 'SQLALCHEMY_DATABASE_URI' or 'SQLALCHEMY_BINDS' must be set.",
+        'MongoParseError: Invalid scheme, expected connection string to start with "mongodb://"',
+    ],
+)
+def test_a_program_without_the_address_of_its_database_is_told_to_create_one(said):
+    assert remedy(said).startswith("Create a database, such as main-db, and set the variable that web reads")
+
+
+@pytest.mark.parametrize(
+    ("said", "host"),
+    [
+        ('could not translate host name "db" to address: Name or service not known', "db"),
+        ("Error: getaddrinfo ENOTFOUND mongo", "mongo"),
+        ("Error: getaddrinfo EAI_AGAIN postgres", "postgres"),
+        ("2026/01/31 09:05:00 dial tcp: lookup db on 127.0.0.53:53: no such host", "db"),
+        ("ConnectionError: Error -2 connecting to cache:6379. Name or service not known.", "cache"),
+        ("Can't connect to MySQL server on 'db' ([Errno -2] Name or service not known)", "db"),
+    ],
+)  # fmt: skip
+def test_a_host_of_docker_compose_is_named(said, host):
+    assert remedy(said).startswith("Create the database or service, such as main-db")
+    assert f": {host}, a name of Docker Compose" in remedy(said)
+    elsewhere = said.replace(f"{host}:", f"{host}.example.com:").replace(f" {host} ", f" {host}.example.com ")
+    elsewhere = elsewhere.replace(f"{host}'", f"{host}.example.com'").replace(
+        f'{host}"', f'{host}.example.com"'
+    )
+    if elsewhere == said:
+        elsewhere = f"{said}.example.com"
+    assert "Docker Compose" not in remedy(elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("said", "file"),
+    [
+        ("2026/01/31 09:05:00 Error loading .env file", ".env"),
+        ("panic: open configs/.env: no such file or directory", "configs/.env"),
+        ("panic: open /srv/app/.env: no such file or directory", ".env"),
+        ("node: .env.production: not found", ".env.production"),
+        ("Error: ENOENT: no such file or directory, open '/srv/app/.env'", ".env"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '.env'", ".env"),
+    ],
+)
+def test_a_program_that_needs_a_file_of_variables_is_not_told_to_commit_it(said, file):
+    assert remedy(said).startswith(f"Set the variables of {file}, such as with `windlass env import {file}`")
+    assert f"`touch {file} && …`" in remedy(said)
+    assert "touch" not in remedy(said.replace(".env", "settings.ini"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"thread 'main' panicked at src/main.rs:10:5:\n{UNWRAPPED}",
+        f"thread 'main' panicked at '{UNWRAPPED}', src/main.rs:10:5",
+    ],
+)
+def test_the_line_of_rust_that_reads_a_missing_variable_is_named(said):
+    assert remedy(said).startswith("Set the variable that src/main.rs:10 reads")
+    assert "Set the variable" not in remedy(said.replace("NotPresent", "ParseIntError"))
+
+
+def test_spring_gets_the_address_of_its_database_by_its_own_variables():
+    refused = (
+        "org.postgresql.util.PSQLException: Connection to localhost:5432 refused. Check that the hostname"
+    )
+    spring = (
+        f"Caused by: {refused}\n\tat org.springframework.boot.SpringApplication.run(SpringApplication.java:9)"
+    )
+    assert "`windlass env set 'SPRING_DATASOURCE_URL=jdbc:postgresql://{{MAIN_DB_HOST}}:" in remedy(spring)
+    assert "SPRING" not in remedy(refused)
+
+
+def test_a_client_of_prisma_that_is_not_generated_is_built_first():
+    said = 'Error: @prisma/client did not initialize yet. Please run "prisma generate" and try again.'
+    assert remedy(said).startswith("Set build_command to `npx prisma generate && …`")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'Error: https://npm.example/@shop/chat/-/chat-1.0.0.tgz: Request failed "404 Not Found"',
+        "ERR_PNPM_FETCH_404  GET https://npm.example/@shop%2Fchat: Not Found - 404",
+    ],
+)
+def test_a_package_that_the_registry_does_not_have_is_named(said):
+    assert failure("yarn install", 1, [said]).startswith("Correct @shop")
+    assert "chat in package.json: the registry has no such package" in failure("yarn install", 1, [said])

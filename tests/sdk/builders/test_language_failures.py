@@ -177,7 +177,29 @@ LIBRARIES = [
     ("Error: pg_config executable not found.", "libpq-dev", "pg_config"),
     ("OSError: mysql_config not found", "default-libmysqlclient-dev", "mysql_config"),
     ("x.c:3:10: fatal error: Python.h: No such file or directory", "python3-dev", "Python.h"),
-    ("x.c:3:10: fatal error: ffi.h: No such file or directory", "the Debian package that has it", "ffi.h"),
+    ("x.c:3:10: fatal error: ffi.h: No such file or directory", "libffi-dev", "ffi.h"),
+    ("x.c:3:10: fatal error: gd.h: No such file or directory", "the Debian package that has it", "gd.h"),
+    ("x.c:3:10: fatal error: lber.h: No such file or directory", "libldap2-dev libsasl2-dev", "lber.h"),
+    (
+        "Exception: Can not find valid pkg-config name.",
+        "default-libmysqlclient-dev pkg-config",
+        "pkg-config",
+    ),
+    (
+        "Package pixman-1 was not found in the pkg-config search path.",
+        "libpixman-1-dev pkg-config",
+        "pixman-1",
+    ),
+    (
+        '../meson.build:31:12: ERROR: Dependency "cairo" not found, tried pkgconfig',
+        "libcairo2-dev pkg-config",
+        "cairo",
+    ),
+    (
+        "The system library `openssl` required by crate `openssl-sys` was not found.",
+        "libssl-dev pkg-config",
+        "openssl",
+    ),
     ("error: command 'x86_64-linux-gnu-gcc' failed: No such file or directory", "build-essential", "gcc"),
     ("error: command 'cargo' failed: No such file or directory", "cargo", "cargo"),
 ]
@@ -280,3 +302,29 @@ def test_the_path_of_npms_log_file_is_not_reported_as_the_reason():
         "npm ERR!     /n/_logs/1-debug.log",
     ]
     assert "failed (exit code 1): TypeError: no. " in failure("npm run build", 1, lines)
+
+
+HUGO = 'render of "/" failed: "themes/x/layouts/a.html:1:3": execute of template failed: template: a.html: '
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        (
+            f"{HUGO}at <.Hugo.Version>: can't evaluate field Hugo in type *hugolib.pageState",
+            "Update the theme, or name a Hugo of its time in requirements.txt",
+        ),
+        (
+            f'{HUGO}error calling partial: partial "_internal/google_news.html" not found',
+            "Update the theme",
+        ),
+        (
+            'Error: module "docks" not found in "/srv/app/themes/docks"; either add it as a Hugo Module or '
+            'store it in "/srv/app/themes".: module does not exist',
+            "Commit the files of the theme docks into themes",
+        ),
+    ],
+)
+def test_a_theme_that_does_not_fit_hugo_is_told_apart_from_one_that_is_missing(line, remedy):
+    assert build_remedy(1, [line]).startswith(remedy)
+    assert build_remedy(1, [line.replace("template failed", "template").replace("not found", "found")]) == ""

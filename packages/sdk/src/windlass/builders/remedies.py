@@ -37,7 +37,42 @@ _LIBRARIES: Final = {
     r"(pg_config)(?: executable)? not found": "libpq-dev",
     r"Package (libav\w+) was not found": "libavdevice-dev libavfilter-dev pkg-config",
     r"(mysql_config)(?: executable)? not found": "default-libmysqlclient-dev",
-    r"fatal error: (Python\.h): No such file": "python3-dev",
+    r"Can not find valid (pkg-config) name": "default-libmysqlclient-dev pkg-config",
+    **{
+        rf"(?:Package|Dependency|system library) [\"'`]?({library})[\"'`]?(?: was)? "
+        "(?:not found|required by crate)"
+        rf"|Dependency ({library}) found: NO": f"{package} pkg-config"
+        for library, package in (
+            ("cairo", "libcairo2-dev"),
+            ("pixman-1", "libpixman-1-dev"),
+            ("pangocairo", "libpango1.0-dev"),
+            ("openssl", "libssl-dev"),
+            ("libpq", "libpq-dev"),
+            ("libffi", "libffi-dev"),
+            ("sqlite3", "libsqlite3-dev"),
+            ("xmlsec1", "libxmlsec1-dev"),
+            ("girepository-2.0", "libgirepository-2.0-dev"),
+            ("vips(?:-cpp)?", "libvips-dev"),
+        )
+    },
+    **{
+        rf"fatal error: ({header}): No such file": package
+        for header, package in (
+            (r"Python\.h", "python3-dev"),
+            (r"libpq-fe\.h", "libpq-dev"),
+            (r"mysql(?:/\w+)?\.h", "default-libmysqlclient-dev"),
+            (r"(?:ldap|lber|sasl)(?:/\w+)?\.h", "libldap2-dev libsasl2-dev"),
+            (r"ffi\.h", "libffi-dev"),
+            (r"libxml/\w+\.h|libxslt/\w+\.h", "libxml2-dev libxslt1-dev"),
+            (r"openssl/\w+\.h", "libssl-dev"),
+            (r"zlib\.h", "zlib1g-dev"),
+            (r"jpeglib\.h", "libjpeg-dev"),
+            (r"sqlite3\.h", "libsqlite3-dev"),
+            (r"curl/curl\.h", "libcurl4-openssl-dev"),
+            (r"portaudio\.h", "portaudio19-dev"),
+            (r"librdkafka/rdkafka\.h", "librdkafka-dev"),
+        )
+    },
     r"fatal error: ([\w./-]+\.h): No such file": "the Debian package that has it",
     **{
         rf"(?:command|unable to execute) '?({program})'?(?: failed)?: (?:No such file|not found)": package
@@ -190,7 +225,9 @@ _RULES: Final = tuple(
             "legacy-peer-deps=true: no set of them fits together.",
         ),
         (
-            r"'([^'\s]+)' is not in this registry|No matching version found for ([^\s.]+(?:\.[^\s.]+)*)",
+            r"'([^'\s]+)' is not in this registry|No matching version found for ([^\s.]+(?:\.[^\s.]+)*)"
+            r"|/((?:@[\w.-]{1,100}/)?[\w.-]{1,100})/-/[^\s\"]{1,300}: Request failed \"404"
+            r"|ERR_PNPM_FETCH_404[^\n]{0,300}/((?:@[\w.-]{1,100}(?:/|%2[Ff]))?[\w.-]{1,100}): Not Found",
             _PACKAGE,
         ),
         (
@@ -210,6 +247,17 @@ _RULES: Final = tuple(
         (
             r"sh: (?:line )?(?:\d+: )?([\w./@-]+): (?:command )?not found",
             "Add {program} to the dependencies: the build calls {0}.",
+        ),
+        (
+            r"module \"([\w./-]{1,200})\" not found in \"[^\"\n]{1,400}\"; either add it as a Hugo Module",
+            "Commit the files of the theme {0} into themes, or name a theme that can be fetched: the "
+            "repository has only a reference to it.",
+        ),
+        (
+            r"execute of template failed[^\n]{0,2000}(?:can't evaluate field (\w+) in"
+            r"|partial \"([\w./-]{1,200})\" not found)",
+            "Update the theme, or name a Hugo of its time in requirements.txt (`hugo==…`): the theme uses "
+            "{0}, which this Hugo does not have.",
         ),
         (
             r"failed to download modules: binary with name \"(\w+)\" not found",

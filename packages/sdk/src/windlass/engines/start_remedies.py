@@ -86,8 +86,35 @@ _STANDARD: Final = "collections|inspect|asyncio|fractions|base64|pkgutil|ast|con
 """Python modules from which parts were removed after 3.9."""
 _NO_ADDRESS: Final = (
     "Create a database, such as main-db, and set the variable that {name} reads, such as DATABASE_URL, to "
-    "{{{{MAIN_DB_URL}}}}: it has no address of a database"
+    "{{{{MAIN_DB_URL}}}}: it has no address of a database that it can use"
 )
+_OF_SPRING: Final = (
+    "Create a PostgreSQL database, such as main-db, and set SPRING_DATASOURCE_URL with `windlass env set "
+    "'SPRING_DATASOURCE_URL=jdbc:postgresql://{{{{MAIN_DB_HOST}}}}:{{{{MAIN_DB_PORT}}}}/{{{{MAIN_DB_NAME}}}}'"
+    "`, SPRING_DATASOURCE_USERNAME to {{{{MAIN_DB_USER}}}} and SPRING_DATASOURCE_PASSWORD to "
+    "{{{{MAIN_DB_PASSWORD}}}}: {name} looks for the database on localhost, where there is none"
+)
+_OF_COMPOSE: Final = (
+    "Create the database or service, such as main-db, and set the variable from which {name} takes its host "
+    "or address to {{{{MAIN_DB_HOST}}}} or {{{{MAIN_DB_URL}}}}: {0}, a name of Docker Compose or of another "
+    "network, is not known here"
+)
+_ENV_FILE: Final = (
+    "Set the variables of {0}, such as with `windlass env import {0}`, and make the file itself in "
+    "start_command, as in `touch {0} && …`: {name} does not start without the file, although Windlass gives "
+    "it the variables"
+)
+_OF_LINE: Final = (
+    "Set the variable that {0} reads, such as with `windlass env set NAME=…`: {name} needs it to start"
+)
+_CLIENT: Final = (
+    "Set build_command to `npx prisma generate && …` and the build: the client of Prisma was not generated "
+    "for {name}"
+)
+_HOST: Final = r"((?!localhost\b)[a-z][a-z0-9_-]{0,60})"
+"""Matches a host name without a domain."""
+_JDBC_REFUSED: Final = r"PSQLException: Connection to (?:localhost|127\.0\.0\.1):\d+ refused"
+_DOTENV: Final = r"((?:[\w-]{1,60}/){0,4}\.env(?:\.[\w-]{1,40})?)"
 _TABLES: Final = (
     "Make the tables with release_command, such as `python manage.py migrate`: the database of {name} has no "
     "table {0}"
@@ -146,6 +173,8 @@ _RULES: Final = tuple(
             r"|server refused TLS connection",
             _NO_TLS,
         ),
+        # Must precede the rules about variables, one of whose names it mentions.
+        (r"'SQLALCHEMY_DATABASE_URI' or 'SQLALCHEMY_BINDS' must be set", _NO_ADDRESS),
         # Variables that are missing
         (rf"^KeyError: '({_NAME})'", _VARIABLE),
         (rf"key not found: \"({_NAME})\"", _VARIABLE),
@@ -187,8 +216,30 @@ _RULES: Final = tuple(
             r"\s*+\][\s\S]{0,100}?(?:received undefined|Required\b)",
             _VARIABLE,
         ),
-        (rf"Missing{_COLOUR} environment variables:\s*+{_COLOUR}({_NAME}){_COLOUR}: undefined", _VARIABLE),
+        (rf"Missing{_COLOUR} environment variables:\s*+{_COLOUR}({_NAME}){_COLOUR}: ", _VARIABLE),
+        (
+            rf"Invalid environment variables:?\s*+\{{\s*+['\"]?({_NAME})['\"]?: \[\s*+['\"]"
+            r"(?:Required|Invalid input: [^\n]{0,60}received undefined)",
+            _VARIABLE,
+        ),
+        (
+            r"panicked at (\S+?:\d+):\d+:\n[^\n]*`Err` value: NotPresent"
+            r"|`Err` value: NotPresent', (\S+?:\d+):\d+",
+            _OF_LINE,
+        ),
         (r"^TypeError: Invalid URL\n[\s\S]{0,3000}?\binput: 'undefined'", _NO_URL),
+        (r"URL_INVALID: The URL '(?:undefined|null)'", _NO_URL),
+        # Files with variables, which repositories do not have
+        (
+            rf"\bopen (?:/(?:[^/\s]+/)*(?=\.env))?{_DOTENV}: no such file"
+            rf"|(?i:\b(?:error|failed|unable|cannot|could not)\b[^\n]{{0,30}}\bload(?:ing)?\b)"
+            rf"[^\n]{{0,20}}[ '\"]{_DOTENV}"
+            rf"|^node: {_DOTENV}: not found"
+            rf"|No such file or directory: '(?:[^'\n]*/)?(\.env[\w.]*)'"
+            rf"|ENOENT: no such file or directory, \w+ '(?:[^'\n]*/)?(\.env[\w.]*)'",
+            _ENV_FILE,
+        ),
+        (r"@prisma/client did not initialize yet|Cannot find module '\.prisma/client", _CLIENT),
         # Scripts and programs that cannot be run
         (
             r"\^M: bad interpreter|\\r['’]?: |\$'\\r'|\r: not found|^: not found|: \r?: not found",
@@ -245,6 +296,20 @@ _RULES: Final = tuple(
         # Missing resources of the machine and other services
         (r"EADDRINUSE|[Aa]ddress (?:is )?already in use|[Aa]ddress in use", _OWN_PORT),
         (
+            rf"org\.springframework[\s\S]{{0,20000}}{_JDBC_REFUSED}"
+            rf"|{_JDBC_REFUSED}[\s\S]{{0,20000}}org\.springframework",
+            _OF_SPRING,
+        ),
+        (
+            rf"could not translate host name \"{_HOST}\""
+            rf"|getaddrinfo (?:ENOTFOUND|EAI_AGAIN) {_HOST}(?![\w.-])"
+            rf"|\blookup {_HOST}(?: on \S{{1,100}})?: no such host"
+            rf"|connecting to {_HOST}:\d+\. (?:Name or service not known|Temporary failure)"
+            rf"|server on '{_HOST}' \([^\n]{{0,40}}(?:Name or service not known|Temporary failure)"
+            rf"|Unknown (?:MySQL |MariaDB )?server host '{_HOST}'",
+            _OF_COMPOSE,
+        ),
+        (
             r"(?:localhost|127\.0\.0\.1|::1)\"?[^\n]{0,40}(?:5432|3306|6379|27017)[^\n]{0,60}(?:refu"
             r"sed|ECONNREFUSED)"
             r"|ECONNREFUSED (?:127\.0\.0\.1|::1):(?:5432|3306|6379|27017)"
@@ -255,6 +320,8 @@ _RULES: Final = tuple(
         ),
         (
             r"settings\.DATABASES is improperly configured"
+            r"|Could not parse SQLAlchemy URL from |Expected string or URL object, got None"
+            r"|MongoParseError: Invalid scheme, expected connection string"
             r"|`?uri`? parameter to `?openUri\(\)`? must be a string",
             _NO_ADDRESS,
         ),
