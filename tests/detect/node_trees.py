@@ -211,4 +211,47 @@ ROWS = [
         },
         {"static_folder": "", "start": "npm run start"},
     ),
+    Row(
+        "a server of TypeScript that only nodemon starts",
+        {
+            "package.json": package(
+                "express", main="main.js", scripts={"start:dev": "nodemon"}, devDependencies={"ts-node": "10"}
+            ),
+            "nodemon.json": '{"watch": ["src"], "exec": "ts-node ./src/main.ts"}',
+            "src/main.ts": "",
+        },
+        {"start": "npx ts-node src/main.ts", "framework": "Express"},
+        {"start": "nodemon.json runs src/main.ts."},
+    ),
+    Row(
+        "a server whose script for development watches a file",
+        {
+            "package.json": package(
+                "fastify", scripts={"dev": "cross-env A=1 nodemon --watch . backend/run.js"}
+            ),
+            "backend/run.js": "",
+        },
+        {"start": "node backend/run.js"},
+        {
+            "start": "The script dev of package.json runs backend/run.js: `cross-env A=1 nodemon --watch . "
+            "backend/run.js`."
+        },
+    ),
+    Row(
+        "a server of TypeScript whose script for development watches it, with paths",
+        {
+            "package.json": package(
+                "koa",
+                scripts={"dev": "ts-node-dev -r tsconfig-paths/register src/web.ts"},
+                devDependencies={"ts-node-dev": "2", "tsconfig-paths": "4"},
+            ),
+            "src/web.ts": "",
+        },
+        {"start": "npx ts-node-dev --transpile-only -r tsconfig-paths/register src/web.ts"},
+    ),
+    Row(
+        "a server of TypeScript without scripts, and tsx",
+        {"package.json": package("hono", "tsx"), "src/index.ts": ""},
+        {"start": "npx tsx src/index.ts"},
+    ),
 ]

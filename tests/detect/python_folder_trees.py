@@ -136,4 +136,49 @@ ROWS = [
         },
         {"start": "gunicorn shop.wsgi"},
     ),
+    Row(
+        "Django in a folder below the file that declares the packages",
+        {
+            "requirements.txt": "Django\ngunicorn\n",
+            **{f"src/{path}": text for path, text in DJANGO.items()},
+            "src/shop/settings.py": "STATIC_ROOT = 'static'\nINSTALLED_APPS = []\nALLOWED_HOSTS = ['*']\n",
+        },
+        {
+            "framework": "Django",
+            "install": "pip install -r requirements.txt",
+            "build": "cd src && python manage.py collectstatic --noinput",
+            "release": "cd src && python manage.py migrate --noinput",
+            "start": f"cd src && gunicorn shop.wsgi:application {GUNICORN}",
+            "port": 8000,
+            "candidates": [],
+            "problems": [],
+        },
+        {
+            "framework": "src/manage.py names the settings shop.settings.",
+            "start": "shop/wsgi.py is there, in src, and requirements.txt is above it.",
+        },
+    ),
+    Row(
+        "an application that declares no packages, with well-known ones in its code",
+        {
+            "main.py": "from config import app\nfrom models import User\nimport acme_client\n",
+            "config.py": "from flask import Flask\nfrom flask_cors import CORS\napp = Flask(__name__)\n",
+            "models.py": "import json\nfrom flask_sqlalchemy import SQLAlchemy\nfrom PIL import Image\n",
+        },
+        {
+            "framework": "Flask",
+            "added_packages": ["gunicorn", "flask", "flask-cors", "Pillow", "flask-sqlalchemy"],
+        },
+        {"added_packages": "The start command needs it, and no file names a server."},
+    ),
+    Row(
+        "an application with modules of its own that have the names of packages",
+        {"app.py": FLASK + "import redis\nimport openai.client\n", "redis.py": "", "openai/client.py": ""},
+        {"added_packages": ["gunicorn", "flask", "openai"]},
+    ),
+    Row(
+        "an application that declares a package, and imports others",
+        {"requirements.txt": "flask\n", "app.py": FLASK + "import redis\n"},
+        {"added_packages": ["gunicorn"]},
+    ),
 ]

@@ -75,4 +75,20 @@ ROWS = [
         },
         {"start": f"gunicorn app:app {GUNICORN}"},
     ),
+    *(
+        Row(
+            f"{name} that serves itself at the port of its framework",
+            {
+                "requirements.txt": f"{module}\n",
+                "app.py": f"from {module} import {name}\ndef make_app():\n    return {name}(__name__)\n"
+                "if __name__ == '__main__':\n    app = make_app()\n    app.run(host='0.0.0.0', debug=True)\n",
+            },
+            {"start": "python app.py", "port": port},
+        )
+        for module, name, port in (
+            ("flask", "Flask", 5000),
+            ("quart", "Quart", 5000),
+            ("sanic", "Sanic", 8000),
+        )
+    ),
 ]

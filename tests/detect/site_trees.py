@@ -108,4 +108,15 @@ ROWS = [
         {"mkdocs.yml": "site_name: x\n", "package.json": package(scripts={"start": "node a.js"})},
         {"language": "Node", "static_folder": "", "start": "npm run start"},
     ),
+    Row(
+        "Hugo with tools for its authors",
+        {
+            "hugo.toml": "title = 'x'\n",
+            "content/_index.md": "#",
+            "material/cut/scripts/package.json": package("sharp"),
+            ".claude/package.json": package("sharp"),
+            "tools/requirements.txt": "requests\n",
+        },
+        {"framework": "Hugo", "static_folder": "public"},
+    ),
 ]

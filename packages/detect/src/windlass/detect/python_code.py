@@ -41,6 +41,8 @@ _PORT: Final = re.compile(
     re.IGNORECASE,
 )
 _USUAL_PORT: Final = 8000
+_OWN_PORTS: Final = {"flask": 5000, "quart": 5000, "bottle": 8080, "dash": 8050}
+"""Ports on which the own server of a framework listens if the program names none, by its module."""
 _DELIBERATE: Final = re.compile(r"0\.0\.0\.0|\bport\b\s*+=\s*+\w|PORT")
 _PUBLIC: Final = re.compile(r"0\.0\.0\.0|['\"]::['\"]|\bhost\s*+=\s*+[^\s'\"]")
 _ONLY_RUNS: Final = re.compile(
@@ -77,6 +79,11 @@ class PythonFile(Struct, frozen=True):
 
     def imports(self, module: str) -> bool:
         return any(match[1] == module for match in _IMPORT.finditer(self.text))
+
+    @property
+    def foreign_modules(self) -> list[str]:
+        """The modules that the file imports and the standard library does not contain, sorted."""
+        return sorted({match[1] for match in _IMPORT.finditer(self.text)} - sys.stdlib_module_names)
 
     def made_by(self, *classes: str) -> str:
         """Returns the name of the first module-level object that is an instance of one of these classes."""
@@ -128,10 +135,11 @@ class PythonFile(Struct, frozen=True):
 
     @property
     def served_port(self) -> int:
-        """The first port in the text, or a default port. If the program listens on another port, that port is
-        detected when it runs."""
+        """The first port in the text, or the default port of its framework. If the program listens on another
+        port, that port is detected when it runs."""
         numbers = (int(match[1] or match[2]) for match in _PORT.finditer(self.text))
-        return next((number for number in numbers if 0 < number < 2**16), _USUAL_PORT)
+        usual = next((port for module, port in _OWN_PORTS.items() if self.imports(module)), _USUAL_PORT)
+        return next((number for number in numbers if 0 < number < 2**16), usual)
 
 
 def python_files(files: KnownFiles, needed: Collection[str]) -> list[PythonFile]:

@@ -39,6 +39,28 @@ _PACKAGES: Final = {
     "sklearn": "scikit-learn",
     "yaml": "PyYAML",
 }
+_KNOWN: Final = frozenset({
+    "aiofiles", "aiohttp", "alembic", "altair", "anthropic", "apscheduler", "asyncpg", "authlib",
+    "bcrypt", "boto3", "celery", "cryptography", "django", "duckdb", "email_validator", "faker",
+    "fastapi", "flask", "flask_admin", "flask_babel", "flask_bcrypt", "flask_caching", "flask_cors",
+    "flask_jwt_extended", "flask_limiter", "flask_login", "flask_mail", "flask_marshmallow",
+    "flask_migrate", "flask_restful", "flask_restx", "flask_session", "flask_socketio",
+    "flask_sqlalchemy", "flask_talisman", "flask_wtf", "folium", "gspread", "gunicorn", "httpx",
+    "itsdangerous", "jinja2", "joblib", "langchain", "loguru", "markdown", "markupsafe", "marshmallow",
+    "matplotlib", "motor", "networkx", "nltk", "numpy", "openai", "openpyxl", "pandas", "passlib",
+    "peewee", "plotly", "prometheus_client", "psutil", "psycopg", "pydantic", "pydantic_settings",
+    "pymongo", "pymysql", "qrcode", "redis", "reportlab", "requests", "scipy", "seaborn", "slowapi",
+    "sqlalchemy", "sqlmodel", "starlette", "streamlit", "stripe", "sympy", "tabulate", "tenacity",
+    "tiktoken", "tornado", "uvicorn", "werkzeug", "whitenoise", "wtforms", "xgboost",
+    *_PACKAGES,
+})  # fmt: skip
+"""Modules whose package is well known. A package is installed by the name of a module only for these:
+anybody may publish a package under another name."""
+
+
+def known_package_of(module: str) -> str:
+    """Returns the package of a well-known module; empty for any other module."""
+    return package_of(module).replace("_", "-") if module in _KNOWN else ""
 
 
 def package_of(module: str) -> str:

@@ -16,7 +16,10 @@ _MATERIAL: Final = re.compile(r"^(?:theme:[ \t]*+|[ \t]++name:[ \t]*+)['\"]?mate
 _MANIFESTS: Final = frozenset(
     ["package.json", "pyproject.toml", "requirements.txt", "manage.py", "go.mod", "Cargo.toml", "Gemfile"]
 )
-_OF_SITES: Final = frozenset(["docs", "themes", "node_modules", "overrides", "test", "tests", "examples"])
+_OF_SITES: Final = frozenset(
+    ["docs", "themes", "node_modules", "overrides", "test", "tests", "examples", "scripts", "tools"]
+)
+"""Folders in which a manifest belongs to the site, or to tools for its authors."""
 
 
 class _Generator(Struct, frozen=True, kw_only=True):
@@ -109,6 +112,10 @@ def _holds_others(files: KnownFiles) -> bool:
     if files.has("package.json"):
         return True
     return any(
-        not _MANIFESTS.isdisjoint(files.tree.names(folder)) and _OF_SITES.isdisjoint(folder.split("/"))
+        not _MANIFESTS.isdisjoint(files.tree.names(folder)) and not _is_of_site(folder)
         for folder in files.tree.folders()
     )
+
+
+def _is_of_site(folder: str) -> bool:
+    return folder.startswith(".") or not _OF_SITES.isdisjoint(folder.split("/"))

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from windlass.detect.known_files import KnownFiles, table, text_in
 from windlass.detect.language import Language
+from windlass.detect.node_development import watched_program
 from windlass.detect.node_frameworks import BROWSER_ROUTERS, FRAMEWORKS, SERVERS, NodeFramework
 from windlass.detect.node_locks import LOCKS
 from windlass.detect.node_scripts import runs_build, scripts_of, scripts_of_installation
@@ -169,6 +170,10 @@ def _choose_start(files: KnownFiles, recipe: Recipe, package: dict[str, Any], ma
         if path and files.has(path) and path.endswith((".js", ".mjs", ".cjs")):
             why = "package.json names it as main" if path.startswith(main) and main else f"{path} is there"
             recipe.choose(f"{why}.", start=f"node {path}")
+    needed = table(package, "dependencies") | table(package, "devDependencies")
+    if not recipe.start and not SERVERS.keys().isdisjoint(needed):
+        start, reason = watched_program(files, scripts, needed)
+        recipe.choose(reason, start=start)
 
 
 def _choose_server(recipe: Recipe, needed: dict[str, Any]) -> None:

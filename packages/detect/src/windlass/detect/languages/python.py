@@ -6,18 +6,17 @@ import re
 import shlex
 from typing import Any, Final
 
-from windlass.detect.django_settings import MIGRATE, SETTINGS, apply_django_settings
 from windlass.detect.known_files import KnownFiles, table, text_in, texts
 from windlass.detect.language import Language
 from windlass.detect.python_code import PythonFile, module_file, python_file, python_files
+from windlass.detect.python_django import choose_django
 from windlass.detect.python_frameworks import (
     ENTRY,
     add_package,
     choose_script_framework,
     choose_server_framework,
-    serve_asgi,
-    serve_wsgi,
 )
+from windlass.detect.python_modules import known_package_of
 from windlass.detect.python_pins import (
     LOCKS,
     REQUIREMENTS,
@@ -35,7 +34,6 @@ from windlass.detect.recipe import WEB, ProcessType, Recipe
 from windlass.detect.site_generators import SITE_FILES, choose_site
 from windlass.detect.versions import choose_version, choose_version_by_file
 
-_DOTTED: Final = re.compile(r"['\"](\w++(?:\.\w++)++)['\"]")
 _SYSTEM: Final = {
     "psycopg2": ("gcc", "libpq-dev"),
     "mysqlclient": ("default-libmysqlclient-dev", "gcc", "pkg-config"),
@@ -60,11 +58,29 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     system = sorted({package for name, packages in _SYSTEM.items() if name in needed for package in packages})
     names = ", ".join(name for name in _SYSTEM if name in needed)
     recipe.choose(f"The dependencies name {names}.", system_packages=system)
-    if not _django(files, recipe, needed):
+    if choose_django(files, recipe, needed):
+        _celery(files, recipe, needed)
+    else:
         _choose_script(files, recipe, needed)
         _by_code(files, recipe, needed)
         choose_site(files, recipe, needed)
+    if not needed and recipe.is_application and not recipe.static_folder:
+        _add_imported(files, recipe)
     _add_setuptools(files, recipe)
+
+
+def _add_imported(files: KnownFiles, recipe: Recipe) -> None:
+    """Adds the well-known packages that the code of an application imports which declares none."""
+    for file in python_files(files, ()):
+        for module in file.foreign_modules:
+            package = known_package_of(module)
+            named = {name.lower() for name in recipe.added_packages}
+            if package and package.lower() not in named and not _is_own(files, module, file.base):
+                add_package(recipe, package, f"{file.path} imports it, and no file names any package.")
+
+
+def _is_own(files: KnownFiles, module: str, base: str) -> bool:
+    return any(module_file(files, f"{folder}.{module}".strip(".")) for folder in ("", "src", base))
 
 
 def _add_setuptools(files: KnownFiles, recipe: Recipe) -> None:
@@ -151,41 +167,6 @@ def _requirements_and_project(files: KnownFiles, content: dict[str, Any]) -> tup
     return "pip", install, reason
 
 
-def _django(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> bool:
-    settings = _settings_module(files)
-    if not settings:
-        return False
-    project = settings.partition(".")[0]
-    recipe.choose(f"manage.py names the settings {settings}.", framework="Django")
-    recipe.choose("Django changes its tables by migrations.", release=MIGRATE)
-    if not needed:
-        recipe.choose("manage.py needs it, and no file names it.", added_packages=["django"])
-    before = apply_django_settings(files, recipe, settings, needed)
-    if files.has(f"{project}/asgi.py") and (
-        not files.has(f"{project}/wsgi.py") or {"channels", "daphne"} & needed.keys()
-    ):
-        serve, name = serve_asgi, "asgi"
-    else:
-        serve, name = serve_wsgi, "wsgi"
-    serve(recipe, needed, f"{project}.{name}:application", f"{project}/{name}.py is there", "", before)
-    _celery(files, recipe, needed)
-    return True
-
-
-def _settings_module(files: KnownFiles) -> str:
-    """Returns the settings module in manage.py whose package has a wsgi.py or asgi.py; empty if there is
-    none."""
-    manage = files.text("manage.py")
-    plain = [match[1] for match in SETTINGS.finditer(manage)]
-    named = [match[1] for match in _DOTTED.finditer(manage) if module_file(files, match[1])]
-    return next((module for module in (*plain, *named) if _is_served(files, module)), "")
-
-
-def _is_served(files: KnownFiles, module: str) -> bool:
-    project = module.partition(".")[0]
-    return bool(files.has(f"{project}/wsgi.py", f"{project}/asgi.py"))
-
-
 def _by_code(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
     code = python_files(files, needed)
     if not choose_script_framework(recipe, needed, code) and not choose_server_framework(
@@ -251,8 +232,8 @@ def _choose_port(files: KnownFiles, recipe: Recipe, path: str) -> None:
 
 python = Language(
     name="Python",
-    manifests=(*REQUIREMENTS, "pyproject.toml", "Pipfile", "setup.py", "manage.py"),
-    code=(*ENTRY, *SITE_FILES, "streamlit_app.py"),
+    manifests=(*REQUIREMENTS, "pyproject.toml", "Pipfile", "setup.py"),
+    code=("manage.py", *ENTRY, *SITE_FILES, "streamlit_app.py"),
     rank=40,
     fill=fill,
     manifests_with_paths=("requirements.txt", "pyproject.toml"),
