@@ -95,9 +95,10 @@ async def test_a_fork_waits_for_the_approval_of_each_commit_and_gets_no_secrets(
         assert {*await shop.environments()} == {"live"}, "it was built without an approval"
         path = f"/preview/{preview['id']}"
         assert (await shop.world.post(f"{path}/approve", {"commit_id": commit("other")})).status == 409
-        reader = await shop.world.new_token("Read", "Deploy")
-        assert (await shop.world.post(f"{path}/approve", {}, token=reader)).status == 403
-        assert (await shop.world.post(f"{path}/approve", {"commit_id": first})).status == 200
+        writer = await shop.world.new_token("Write", "Deploy")
+        approval = {"commit_id": first}
+        assert (await shop.world.post(f"{path}/approve", approval, token=writer)).status == 403
+        assert (await shop.world.post(f"{path}/approve", approval)).status == 200
         await shop.world.run(5)
         preview = await shop.preview()
         assert (preview["state"], preview["missing_secrets"]) == ("RUNNING", ["KEY", "PASSWORD"])
@@ -108,11 +109,13 @@ async def test_a_fork_waits_for_the_approval_of_each_commit_and_gets_no_secrets(
         assert not {"KEY", "PASSWORD"} & given.keys()
         assert "canary" not in str(given)
 
-        await shop.open(12, "second")
+        second = await shop.open(12, "second")
         preview = await shop.preview()
         assert (preview["state"], preview["deployed_commit_id"]) == ("WAITING_FOR_APPROVAL", first)
-        assert (await shop.world.post(f"{path}/approve", {})).status == 200
-        assert (await shop.world.post(f"{path}/approve", {})).status == 409, "nothing waits any more"
+        assert (await shop.world.post(f"{path}/approve", approval)).status == 409, "it is not the newest"
+        approval = {"commit_id": second}
+        assert (await shop.world.post(f"{path}/approve", approval)).status == 200
+        assert (await shop.world.post(f"{path}/approve", approval)).status == 409, "nothing waits any more"
 
 
 async def test_a_pull_request_of_the_repository_itself_has_the_secrets():
@@ -228,6 +231,20 @@ async def test_the_previews_of_a_deleted_environment_are_deleted():
         await shop.world.delete(f"/environment/{shop.id}")
         await shop.world.run(330)
         assert await shop.environments() == {}
+
+
+async def test_a_webhook_without_pull_requests_is_told_and_repaired():
+    async with shop_of() as shop:
+        await shop.make()
+        sync, status = f"/service/{shop.web}/gitWebhook/sync", f"/service/{shop.web}/gitWebhookStatus"
+        assert (await shop.world.post(sync))["status"] == "ACTIVE"
+        shop.server.hooks[0]["events"] = ["push"]
+        told = await shop.world.get(status)
+        assert (told["status"], told["missing_events"]) == ("MISCONFIGURED", ["pull_request"])
+        await shop.rule(auto_preview=False)
+        assert (await shop.world.get(status))["status"] == "ACTIVE", "without previews, pushes are enough"
+        await shop.rule(auto_preview=True)
+        assert (await shop.world.post(sync))["status"] == "ACTIVE"
 
 
 async def test_a_git_server_that_refuses_a_comment_fails_no_preview():

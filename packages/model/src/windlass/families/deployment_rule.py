@@ -33,13 +33,19 @@ of_environments = Actions(
     environment,
     "Deployment Rules",
     (
-        get("deploymentRule", EnvironmentDeploymentRule, "Read whether pull requests get previews"),
+        get(
+            "deploymentRule",
+            EnvironmentDeploymentRule,
+            "Read whether pull requests get previews",
+            id="getEnvironmentDeploymentRule",
+        ),
         put(
             "editDeploymentRule",
             EnvironmentDeploymentRule,
             "Replace whether pull requests get previews",
-            "Needs the right to create environments in the project. An environment has one rule, so any word "
-            "stands for its id.",
+            "Needs the right to create environments in the project. An environment has one rule, for whose "
+            "id a word such as `current` may stand.",
+            id="editEnvironmentDeploymentRule",
             suffix="/deploymentRule/{rule_id}",
             ids={"rule_id": WORD},
             body=DeploymentRule,

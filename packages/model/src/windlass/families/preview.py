@@ -8,15 +8,24 @@ from msgspec import Meta
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import Itself, post
-from windlass.core.declare.fields import Id, Maybe, Timestamp, absent, example, fixed, usual_choice, visible
+from windlass.core.declare.fields import (
+    Id,
+    Maybe,
+    Timestamp,
+    absent,
+    example,
+    fixed,
+    shaped,
+    usual_choice,
+    visible,
+)
 from windlass.core.declare.resource import ALL, Family, Owner, Shown, Spec, Verb, clash
 from windlass.core.declare.shapes import Branch
-from windlass.core.declare.traits import CommitId
 from windlass.families.environment import environment
 
 
 class Preview(Spec):
-    """What a preview shows: a branch, or a pull request."""
+    """Previews: copies of an environment, each for a pull request or a branch."""
 
     branch: Annotated[
         Maybe[Branch],
@@ -95,12 +104,15 @@ class PreviewShown(Shown):
 
 class Approval(Spec):
     commit_id: Annotated[
-        Maybe[CommitId],
+        str,
         Meta(
-            description="The commit that was looked at; 409 if it is not the newest. Without it, the newest"
+            min_length=7,
+            max_length=64,
+            pattern=shaped(r"^[0-9a-f]+\Z", "must be the id of a commit, in hexadecimal digits"),
+            description="The whole id of the commit that was looked at; 409 if it is not the newest",
         ),
         example("9f2c4e1b7a60d3588ec1f0a94b7d62e35c81fa07"),
-    ] = absent
+    ]
 
 
 def normalise(spec: Preview) -> None:
@@ -123,8 +135,9 @@ preview = Family(
         post(
             "approve",
             Itself,
-            "Approve the newest commit of a fork",
-            "The approval is for this commit alone: a later one needs another. 409 if nothing waits for it.",
+            "Approve a commit of a fork",
+            "The approval is for this commit alone: a later one needs another. 409 if it is not the newest, "
+            "or nothing waits for an approval.",
             need=Scope.ADMIN,
             body=Approval,
             status=200,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import uuid
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -10,7 +12,7 @@ from msgspec.structs import replace
 
 from windlass.base import ids
 from windlass.base.clock import stamp
-from windlass.base.errors import Conflict, Forbidden
+from windlass.base.errors import Conflict, Forbidden, Missing
 from windlass.control.context.call import Call, Reply, encode, reads, writes
 from windlass.control.context.context import Context
 from windlass.control.records.previews import MODE, PreviewMark, look_soon
@@ -26,7 +28,9 @@ from windlass.families.environment import environment
 from windlass.families.project import project
 from windlass.store import Reads, Row, Tx
 
-_RULE = "deployment rule"
+_RULE: Final = "deployment rule"
+_WORD: Final = re.compile(r"[a-z]{1,20}\Z")
+"""A word such as `current`, which stands for the id of the rule: an environment has exactly one."""
 
 
 class _Ruled(Struct):
@@ -55,6 +59,8 @@ async def read_rule(ctx: Context, call: Call) -> Reply:
 @writes("environment.editDeploymentRule")
 async def replace_rule(ctx: Context, tx: Tx, call: Call) -> Reply:
     row, rule = await target(tx, call), call.sent(DeploymentRule)
+    if call.ids[-1] != _id_of(row) and not _WORD.match(call.ids[-1]):
+        raise Missing("No deployment rule with this id was found: read the rule of the environment first")
     if rule.auto_preview or rule.on_demand_preview:
         if row.read(PreviewMark).preview:
             raise Conflict("Choose the environment of which this one is a preview: previews have none")

@@ -14,11 +14,13 @@ from windlass.control.records.recording import emit_asked
 from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import is_visible
+from windlass.control.services.deployment_rules import gives_previews
 from windlass.control.services.git_webhooks import require_all_services, require_repository
 from windlass.control.workloads.repositories import is_at_host_of, why_not_sent
 from windlass.core.declare.document import Document
 from windlass.core.declare.shapes import GitRepositoryRequest, repository_parts
 from windlass.core.words.events import Event
+from windlass.families.environment import environment
 from windlass.families.git_server import BranchesQuery, RepositoriesQuery
 from windlass.families.git_token import GitToken, git_token
 from windlass.sources.git_servers.client import GitServerAccess, GitServerClient
@@ -174,7 +176,8 @@ async def sync_webhook(ctx: Context, call: Call) -> None:
     except GitServerFailure as failure:
         call.prepared[_STATUS] = _sync_failure(failure, repository)
     else:
-        call.prepared[_STATUS] = _compared(ctx, repository, webhook, installed)
+        missing = await _missing_events(ctx, service, _find_ours(installed, webhook))
+        call.prepared[_STATUS] = _compared(ctx, repository, webhook, installed, missing)
 
 
 @writes("service.gitWebhookSync")
@@ -224,10 +227,21 @@ async def _status_of(
         if token is not None:
             with ctx.git_servers.client(ctx.out, service.org, access_of(ctx, token)) as client:
                 installed = await client.webhooks(repository_path(repository.url))
-            return _compared(ctx, repository, webhook, installed)
+            missing = await _missing_events(ctx, service, _find_ours(installed, webhook))
+            return _compared(ctx, repository, webhook, installed, missing)
     except GitServerFailure:
         pass  # the git server may still have the webhook, which its deliveries show
     return _status("ACTIVE" if webhook.provider else "UNABLE_TO_VERIFY", repository)
+
+
+async def _missing_events(ctx: Context, service: Row, ours: InstalledWebhook | None) -> list[str]:
+    """Returns the events that our webhook does not send. Pull requests matter only to previews."""
+    if ours is None:
+        return []
+    base = await ctx.store.reads.resources.find(environment.name, service.parent)
+    wants_pulls = base is not None and gives_previews(base)
+    missing = [] if ours.has_pushes else ["push"]
+    return [*missing, "pull_request"] if wants_pulls and not ours.has_pull_requests else missing
 
 
 def _compared(
@@ -235,15 +249,16 @@ def _compared(
     repository: GitRepositoryRequest,
     webhook: GitWebhookRow,
     installed: list[InstalledWebhook],
+    missing: list[str],
 ) -> Document:
     """Returns the status of our webhook among those at the git server."""
     ours = _find_ours(installed, webhook)
     if ours is None:
         return _status("NOT_CONFIGURED", repository)
     shown = _status("ACTIVE", repository)
-    if not ours.has_pushes:
-        shown["missing_events"] = ["push"]
-    if not ours.has_pushes or not ours.is_active or ours.url != address_of(ctx, webhook):
+    if missing:
+        shown["missing_events"] = missing
+    if missing or not ours.is_active or ours.url != address_of(ctx, webhook):
         shown["status"] = "MISCONFIGURED"
     return shown
 

@@ -110,8 +110,9 @@ async def approve(ctx: Context, tx: Tx, call: Call) -> Reply:
     assert base is not None
     await require_previews(tx, call.actor, base)
     stored, asked = row.read(StoredPreview), call.sent(Approval).commit_id
-    if asked and asked != stored.commit_id:
-        raise Conflict(f"commit_id: look at the newest commit first: it is {stored.commit_id} by now")
+    if asked != stored.commit_id:
+        newest = stored.commit_id or "not known yet"
+        raise Conflict(f"commit_id: look at the newest commit first: it is {newest}")
     if not stored.needs_approval:
         raise Conflict("Nothing waits for an approval: no fork, or its newest commit is approved")
     fields = {"approved_commit_id": stored.commit_id, "state": PreviewState.PLANNED}

@@ -13,6 +13,8 @@ from msgspec import Struct, field
 from windlass.base.foreign_json import read_json
 
 _EVENTS: Final = ("push", "pull_request")
+_GITEA_EVENTS: Final = ("push", "pull_request_only", "pull_request_sync", "pull_request_label")
+"""`pull_request` would include comments and reviews."""
 GITEA_PATH: Final = "/api/v1"
 """The end of the addresses of the API of Gitea and Forgejo, whose tokens have the type of GitHub."""
 
@@ -32,6 +34,7 @@ class InstalledWebhook(NamedTuple):
     url: str
     is_active: bool
     has_pushes: bool
+    has_pull_requests: bool
 
 
 class ServerForm(Protocol):
@@ -119,7 +122,11 @@ class GitHubForm:
     def read_webhooks(self, body: bytes) -> Sequence[InstalledWebhook]:
         return [
             InstalledWebhook(
-                str(hook.id), hook.config.url, hook.active, bool({"push", "*"} & set(hook.events))
+                str(hook.id),
+                hook.config.url,
+                hook.active,
+                bool({"push", "*"} & set(hook.events)),
+                bool({"pull_request", "pull_request_only", "*"} & set(hook.events)),
             )
             for hook in read_json(body, list[_GitHubHook])
         ]
@@ -143,7 +150,7 @@ class GiteaForm(GitHubForm):
 
     def webhook_body(self, url: str, secret: str) -> Mapping[str, Any]:
         config = {"url": url, "content_type": "json", "secret": secret}
-        return {"type": "gitea", "active": True, "events": _EVENTS, "config": config}
+        return {"type": "gitea", "active": True, "events": _GITEA_EVENTS, "config": config}
 
 
 class _GitLabProject(Struct):
@@ -159,6 +166,7 @@ class _GitLabHook(Struct):
     url: str = ""
     push_events: bool = False
     push_events_branch_filter: str | None = None
+    merge_requests_events: bool = False
 
 
 class GitLabForm:
@@ -194,7 +202,11 @@ class GitLabForm:
     def read_webhooks(self, body: bytes) -> Sequence[InstalledWebhook]:
         return [
             InstalledWebhook(
-                str(hook.id), hook.url, True, hook.push_events and not hook.push_events_branch_filter
+                str(hook.id),
+                hook.url,
+                True,
+                hook.push_events and not hook.push_events_branch_filter,
+                hook.merge_requests_events,
             )
             for hook in read_json(body, list[_GitLabHook])
         ]
@@ -298,7 +310,13 @@ class BitbucketForm:
 
     def read_webhooks(self, body: bytes) -> Sequence[InstalledWebhook]:
         return [
-            InstalledWebhook(hook.uuid, hook.url, hook.active, "repo:push" in hook.events)
+            InstalledWebhook(
+                hook.uuid,
+                hook.url,
+                hook.active,
+                "repo:push" in hook.events,
+                set(_BITBUCKET_PULLS) <= set(hook.events),
+            )
             for hook in read_json(body, _BitbucketHooks).values
         ]
 
