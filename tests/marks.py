@@ -6,7 +6,8 @@ A promise is proved once, at the cheapest place that can prove it. Everything th
 - `@pytest.mark.slow`: `.ci/run` and `make nightly`. It needs a real part (Docker, a browser, killed servers,
   the other database) or takes many seconds, and no quick test keeps its promise;
 - `@pytest.mark.nightly`: `make nightly` only. It keeps a promise that another test keeps too, in another
-  place or in a larger size.
+  place or in a larger size; or it is a negative control that takes seconds: it shows that the test beside it
+  would notice, and changes with that test alone.
 
 Rows are marked as tests are: `params=["sqlite", *nightly("postgres")]`. A test has the last of the marks of
 its rows, itself, its class and its module. `@pytest.mark.essential` stands at a test whose neighbours are

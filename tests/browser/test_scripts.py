@@ -17,6 +17,7 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import DOCUMENT
 from tests.browser.payloads import HIT, PAYLOADS
 from tests.browser.servers import Refused, Repository, Server
+from tests.marks import either
 
 pytestmark = pytest.mark.slow
 
@@ -140,6 +141,20 @@ def places(town: Town) -> list[str]:
     ]
 
 
+def places_with_streams(town: Town) -> list[str]:
+    """Places whose texts come as a stream too, which is not replaced where answers of the API are."""
+    app = f"/application/{town.app}"
+    deployments = f"{app}/deployments"
+    return [
+        "/",
+        app,
+        deployments,
+        f"{deployments}/{town.deployment}",
+        f"{deployments}/{town.failed}",
+        f"{app}/logs",
+    ]
+
+
 ABSENT = "00000000-0000-4000-8000-000000000000"
 """Id of services that the engine of this test cannot run: their answers are the examples of the document."""
 OF_OTHERS = [f"/container/{ABSENT}/tags", f"/terraform/{ABSENT}/plan", f"/job/{ABSENT}/runs"]
@@ -164,14 +179,15 @@ def test_no_text_of_a_person_or_a_program_becomes_a_script(
     watch.expected.append("status of 409")  # Docker Hub lists no images
     page = new_page("/")
     shown = 0
-    for place in places(town):
+    visited = either(places_with_streams, places)(town)
+    for place in visited:
         page.goto(f"{town.server.url}/console{place}")
         page.wait_for_selector("main h1")
         page.wait_for_timeout(150)
         page.evaluate("document.querySelectorAll('main details').forEach((part) => { part.open = true })")
         assert not was_hit(page), place
         shown += HIT in page.locator("main").inner_text()
-    assert shown > 10, "the payloads are not where they should be seen"
+    assert shown > len(visited) // 3, "the payloads are not where they should be seen"
     page.keyboard.press("Control+k")
     page.keyboard.type("img")
     expect(page.locator("dialog.palette li").first).to_contain_text("img")

@@ -45,6 +45,7 @@ async def test_a_restarted_container_keeps_its_host_port(engine, raw):
     assert victim.ports[8080] not in ports
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 async def test_without_a_fixed_number_docker_gives_the_port_to_another_container(raw):
     """The control: Docker gives ports of its own choice anew at each start."""

@@ -8,6 +8,7 @@ import pytest
 
 from tests.docker.watched import FOREVER, SECONDS, again, nothing_left, seen, until, wanted
 from tests.engines.dockers import BOX
+from tests.marks import nightly
 from windlass.docker.client.client import Pace
 from windlass.docker.execute import TIMED_OUT
 from windlass.engines.engine import UNKNOWN, ArtifactLost, EngineError
@@ -160,7 +161,7 @@ async def test_an_executed_command_is_killed_after_its_timeout(engine):
     assert "4321" not in (await engine.execute(it, ["ps"], 10))[1]
 
 
-@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("waits", [True, *nightly(False)])
 async def test_a_command_that_writes_without_end_is_read_slowly(engine, monkeypatch, waits):
     read, keep = [0], Pace.keep
 

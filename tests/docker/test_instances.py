@@ -265,6 +265,7 @@ async def test_labels_of_an_image_stop_no_watch_and_reach_no_other_tool(engine, 
     assert container["Config"]["Labels"]["traefik.enable"] == ""
 
 
+@pytest.mark.nightly
 async def test_without_cleared_labels_an_image_could_forge_its_exit_code(raw, labelled):
     body = {"Image": labelled, "Cmd": ["sh", "-c", "exit 3"]}
     container = (await raw.json("POST", "/containers/create", body=body))["Id"]
@@ -299,6 +300,7 @@ async def test_the_health_check_of_an_image_is_not_executed(engine, raw, checked
     assert (code, "checked" in said) == (1, False)
 
 
+@pytest.mark.nightly
 async def test_without_disabling_it_the_engine_runs_the_images_health_check(raw, checked):
     body = {"Image": checked, "Cmd": ["sleep", "1000"], "HostConfig": {"NetworkMode": "none"}}
     container = (await raw.json("POST", "/containers/create", body=body))["Id"]

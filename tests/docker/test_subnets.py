@@ -13,6 +13,7 @@ import pytest
 
 from tests.docker.watched import wanted
 from tests.engines.dockers import BOX
+from tests.marks import nightly
 from windlass.docker.builds.build_network import BuildNetworks
 from windlass.docker.client import EngineRefused, subnets
 from windlass.docker.client.answers import refusal
@@ -52,6 +53,7 @@ async def test_the_network_of_a_stopped_environment_is_replaced_when_subnets_run
     await place.discard_networks()
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 async def test_without_an_address_range_one_organization_can_create_any_number_of_networks(raw):
     place = DockerResources(raw, f"test-{uuid.uuid4()}")
@@ -89,7 +91,7 @@ async def test_a_range_that_is_used_up_names_the_setting(raw, pool):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reserve", [True, False])
+@pytest.mark.parametrize("reserve", [True, *nightly(False)])
 async def test_subnets_reserved_for_builds_are_not_used_by_environments(raw, pool, monkeypatch, reserve):
     """Without the reserve, environments take all."""
     if not reserve:
@@ -110,7 +112,7 @@ async def test_subnets_reserved_for_builds_are_not_used_by_environments(raw, poo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("locks", [True, False])
+@pytest.mark.parametrize("locks", [True, *nightly(False)])
 async def test_environments_that_are_made_at_once_do_not_pass_the_bound_together(
     raw, pool, monkeypatch, locks
 ):

@@ -12,6 +12,7 @@ from msgspec import structs
 from tests.engines import programs
 from tests.engines.stations import AtStation, Rig, Station, needs, until, wanted
 from tests.free_ports import free_port
+from tests.marks import nightly
 from windlass.engines.engine import ListensElsewhere, NotReady
 from windlass.engines.rollout import readiness
 from windlass.engines.workload import (
@@ -177,7 +178,7 @@ class Rollouts(AtStation):
         await station.engine.wait_until_ready(it, 1)
         await station.hears("listening")
 
-    @pytest.mark.parametrize("is_accepted", [True, False])
+    @pytest.mark.parametrize("is_accepted", [True, *nightly(False)])
     async def test_a_program_that_listens_and_exits_before_accepting_connections_is_not_ready(
         self, rig, station, is_accepted
     ):

@@ -176,7 +176,7 @@ SHARES = {
     ("postgres", "docker"): (),
 }
 """The share of each combination: points by the remainder of their position in the list divided by 16, at
-which the server dies once. CI takes every fourth one."""
+which the server dies once. CI takes every eighth one."""
 
 
 @pytest.fixture(params=["process", *nightly("docker")])
@@ -204,7 +204,7 @@ async def test_a_server_killed_at_any_failpoint_loses_and_duplicates_no_work(
     assert [point for point in points if point not in story.leads] == []
     for _ in range(HITS):
         for place, point in enumerate(points):
-            if FULL or place % 16 in share[:: either(4, 1)]:
+            if FULL or place % 16 in share[:: either(8, 1)]:
                 await story.die_at(point)
     for _ in range(AT_RANDOM):
         await story.die_sometime()

@@ -169,6 +169,7 @@ async def test_file_descriptors_in_flight_of_a_service_do_not_use_up_the_limit_o
     pass_one()
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("_may_open_files")
 def test_without_a_limit_file_descriptors_in_flight_would_use_up_the_limit_of_the_server():
     with outside(SENDS), pytest.raises(OSError, match="Too many references"):
@@ -220,6 +221,7 @@ async def test_a_service_cannot_read_private_files_of_the_user_of_windlass(apart
     assert not [path for path, text in said.items() if "secret" in text]
 
 
+@pytest.mark.nightly
 async def test_without_hidden_folders_a_service_could_read_private_files_of_the_user_of_windlass(
     apart, tmp_path, monkeypatch
 ):
@@ -254,6 +256,7 @@ async def test_the_number_of_namespaces_of_a_service_is_limited(rig, station):
     assert await found(rig, station, UNSHARE + NESTS) <= 64
 
 
+@pytest.mark.nightly
 async def test_without_a_limit_a_program_could_create_all_namespaces_of_the_user():
     with outside(UNSHARE + NESTS) as said:
         assert said == 200
@@ -277,6 +280,7 @@ async def test_all_services_together_leave_inotify_instances_for_the_server(rig,
     assert ctypes.CDLL(None).inotify_init() >= 0
 
 
+@pytest.mark.nightly
 def test_without_a_limit_a_program_could_use_all_inotify_instances():
     with outside(WATCHES):
         assert ctypes.CDLL(None).inotify_init() < 0
@@ -320,6 +324,7 @@ async def test_all_services_together_leave_threads_for_the_server(rig, station, 
     start_threads(FEW // 16)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("few")
 def test_without_a_limit_a_program_could_start_all_threads_of_the_user():
     with outside(STARTS_THREADS), pytest.raises(RuntimeError, match="can't start new thread"):
@@ -359,6 +364,7 @@ async def test_memory_files_of_a_program_that_is_not_dumpable_count_as_its_memor
     assert await forbid(tmp_path, hides, 100) == 137
 
 
+@pytest.mark.nightly
 async def test_without_copied_file_descriptors_memory_files_of_a_program_that_is_not_dumpable_would_not_count(
     tmp_path, hides, monkeypatch
 ):

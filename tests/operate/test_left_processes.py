@@ -108,11 +108,10 @@ def stop_all(folder: Path, as_user: tuple[str, ...]) -> None:
     ("user", "server"),
     [
         ("root", "ended"),
-        pytest.param("ordinary", "ended", marks=needs("pasta")),
         *nightly(("root", "killed"), ("root", "running")),
         *(
             pytest.param("ordinary", server, marks=[needs("pasta"), pytest.mark.nightly])
-            for server in ("killed", "running")
+            for server in ("ended", "killed", "running")
         ),
     ],
 )

@@ -14,6 +14,7 @@ import pytest
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
+from tests.marks import nightly
 from tests.process.helpers import KEY, answer_of
 from windlass.base import cgroups, kernel
 from windlass.process import resource_monitor
@@ -181,7 +182,7 @@ async def test_a_machine_without_control_groups_may_serve_only_one_organization(
     assert why.startswith("they share memory") is not has_groups
 
 
-@pytest.mark.parametrize("is_measured", [True, False])
+@pytest.mark.parametrize("is_measured", [True, *nightly(False)])
 async def test_an_instance_started_before_control_groups_existed_is_still_limited_in_memory(
     tmp_path, monkeypatch, is_measured
 ):

@@ -48,6 +48,7 @@ async def test_a_server_stops_although_an_instance_has_a_long_grace_period(rig, 
     await station.__aenter__()
 
 
+@pytest.mark.nightly
 async def test_without_an_early_end_the_grace_period_of_one_instance_would_delay_the_patrol(
     rig, station, monkeypatch
 ):

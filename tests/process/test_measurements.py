@@ -137,6 +137,7 @@ async def test_memory_that_cannot_be_measured_is_reported(station, hanging, monk
     await until(is_well)
 
 
+@pytest.mark.nightly
 async def test_without_a_timeout_a_hanging_measurement_blocks_only_the_memory_check(
     station, hanging, monkeypatch
 ):

@@ -18,6 +18,7 @@ import pytest
 from tests.engines import programs
 from tests.engines.rollouts import tcp
 from tests.engines.stations import Station, ask, until, wanted
+from tests.marks import either, nightly
 from tests.needs import needs, needs_root, ordinary_user
 from tests.process.helpers import SERVICE, answer_of
 from windlass.base.isolation import calls, namespace_holder, netlink, network
@@ -46,9 +47,10 @@ def test_the_network_tests_pass_for_an_unprivileged_user():
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)
         tried = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0"]
+        files = either([str(OF_USERS)], [__file__, str(OF_USERS)])
         as_root = "for_an_unprivileged_user", "drops_its_privileges", "start_removes_tables"
         tried += ["-k", " and ".join(f"not {each}" for each in as_root)]
-        command = [*ordinary_user(), *tried, f"--basetemp={folder}/made", __file__, str(OF_USERS)]
+        command = [*ordinary_user(), *tried, f"--basetemp={folder}/made", *files]
         done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HOME": folder})
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
 
@@ -86,7 +88,7 @@ async def test_an_instance_whose_network_was_killed_is_started_in_a_new_one(rig,
 
 
 @pytest.mark.parametrize("which", ["hub", "trunk"])
-@pytest.mark.parametrize("counts", [True, False])
+@pytest.mark.parametrize("counts", [False, *nightly(True)])
 async def test_a_network_that_is_killed_during_a_deployment_does_not_fail_it(
     rig, station, monkeypatch, which, counts
 ):
@@ -214,7 +216,7 @@ async def test_build_steps_of_two_environments_share_no_limit_of_connections(rig
     assert outer[0] == outer[2] != outer[1]
 
 
-@pytest.mark.parametrize("is_seen", [True, False])
+@pytest.mark.parametrize("is_seen", [True, *nightly(False)])
 async def test_a_build_step_that_runs_for_long_keeps_its_hub_and_limit(rig, station, monkeypatch, is_seen):
     """With a new hub, its environment would have as many connections again."""
     if not is_seen:
@@ -258,6 +260,7 @@ async def test_a_program_resolves_the_machines_name_to_its_own_loopback_address(
     await station.hears("found {'127.0.0.1'}")
 
 
+@pytest.mark.nightly
 async def test_without_the_hosts_entry_a_program_does_not_resolve_the_machines_name(
     rig, station, monkeypatch
 ):

@@ -8,13 +8,14 @@ import pytest
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
+from tests.marks import nightly
 from tests.process.helpers import KEY, SERVICE
 from windlass.base import kernel
 from windlass.process import kill
 from windlass.process.engine import ProcessEngine
 
 
-@pytest.mark.parametrize("is_reaped", [True, False])
+@pytest.mark.parametrize("is_reaped", [True, *nightly(False)])
 async def test_the_first_process_of_a_cell_is_reaped_when_its_instance_is_ended(
     tmp_path, monkeypatch, is_reaped
 ):

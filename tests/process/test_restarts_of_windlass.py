@@ -123,6 +123,7 @@ async def _is_another(rig, first: Collection[str]) -> bool:
     return not running <= set(first)
 
 
+@pytest.mark.nightly
 async def test_if_a_record_of_another_version_counted_as_missing_a_second_copy_would_start(rig, monkeypatch):
     """It runs beside the first one, or instead of it where that was ended as one without a record."""
     it = wanted(rig.made(programs.SLEEPS))

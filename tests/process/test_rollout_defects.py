@@ -111,6 +111,7 @@ UNPROBED = (HealthMonitor, "watch", lambda self, workload: None)
 UNWAITED = (RolloutEngine, "wait_until_ready", not_waiting)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("removed", "found_by"),
     [

@@ -18,7 +18,7 @@ from tests.commands.manual import DOCS, program
 from tests.engines.dockers import docker_host
 from tests.engines.standins import official_images
 from tests.free_ports import free_port
-from tests.marks import slow
+from tests.marks import nightly, slow
 from tests.repositories import Repository
 from tests.story.shop import FILES
 from tests.terraform_services.images import program_image
@@ -94,7 +94,7 @@ def engine_of(section: int) -> str:
     return named[1].lower() if named else ""
 
 
-@pytest.fixture(params=["process", *slow("docker")])
+@pytest.fixture(params=[*slow("docker"), *nightly("process")])
 async def there(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
     is_docker = request.param == "docker"
     async with AsyncExitStack() as stack:

@@ -394,7 +394,7 @@ async def test_discarding_removes_the_images_of_one_service_only(kit, host, tmp_
     await other.close()
 
 
-@pytest.mark.parametrize("in_parts", [True, False])
+@pytest.mark.parametrize("in_parts", [True, *nightly(False)])
 async def test_services_are_found_where_one_list_of_all_their_images_is_too_long(kit, monkeypatch, in_parts):
     other = kit.another_service()
     for made in (kit, other):

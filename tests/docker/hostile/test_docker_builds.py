@@ -168,6 +168,7 @@ async def built(attacker: Bench, texts: list[str], **given: Any) -> list[str]:
     return found
 
 
+@pytest.mark.nightly
 async def test_without_the_guard_the_engine_fetches_from_its_own_network(engine):
     with answering() as machine:
         base = await engine.build(f"FROM {BOX}\nENV INHERITED={machine.url}\n")
@@ -194,6 +195,7 @@ async def test_organizations_share_no_cache_mount(host, attacker, tmp_path, opti
     await other.close()
 
 
+@pytest.mark.nightly
 async def test_without_the_guard_a_cache_mount_is_shared_with_other_services(engine):
     target = f"/cache-{uuid.uuid4()}"
     await engine.build(MOUNTED.format(box=BOX, options=f"target={target}", target=target, word=POISON))
@@ -221,6 +223,7 @@ async def test_one_step_at_a_time_changes_the_files_of_a_cache_mount(attacker):
     assert await attacker.runs(made.ref, "cat", "/x") == "alone\n"
 
 
+@pytest.mark.nightly
 async def test_without_the_guard_two_steps_change_a_cache_mount_at_once(engine, attacker):
     made = await engine.build(AT_ONCE.format(box=BOX, id=uuid.uuid4()))
     assert await attacker.runs(made, "cat", "/x") == "together\n"
@@ -244,6 +247,7 @@ async def test_organizations_share_no_result_of_a_step(host, attacker, tmp_path)
     await other.close()
 
 
+@pytest.mark.nightly
 async def test_without_the_guard_a_poisoned_layer_is_reused_by_other_services(engine, attacker):
     word = str(uuid.uuid4())
     with answering(_bridge(), POISON) as proxy:
@@ -290,6 +294,7 @@ async def test_a_build_cannot_copy_from_images_of_other_services(host, tmp_path,
     await victim.close()
 
 
+@pytest.mark.nightly
 async def test_without_the_guard_a_build_can_copy_from_images_of_other_services(host, tmp_path, engine):
     victim = Bench(host, tmp_path)
     made = await victim.build(f"FROM {BOX}\nRUN echo s3cret > /secret\n", org="victim")
@@ -362,6 +367,7 @@ async def test_a_step_reaches_no_step_of_another_service(host, tmp_path, kit, fl
         assert word not in await attacker.runs(built.ref, "cat", "/x")
 
 
+@pytest.mark.nightly
 async def test_without_build_networks_a_step_reaches_steps_of_other_builds(engine, attacker):
     word = str(uuid.uuid4())
     async with asyncio.TaskGroup() as tasks:
@@ -551,7 +557,7 @@ async def test_a_build_that_fails_with_the_classic_builder_is_repeated_with_buil
 
 
 @needs_root
-@pytest.mark.parametrize("is_raised", [True, False])
+@pytest.mark.parametrize("is_raised", [True, *nightly(False)])
 async def test_the_kernel_ends_steps_of_buildkit_before_services(host, tmp_path, monkeypatch, is_raised):
     """Without Windlass, a step has the score of the engine, which is made to outlive services."""
     if not is_raised:  # the control

@@ -18,6 +18,7 @@ import pytest
 import windlass.docker.engine
 from tests.docker.watched import FOREVER, SECONDS, nothing_left, until, wanted
 from tests.engines.dockers import BOX, build, own_engine
+from tests.marks import nightly
 from windlass.docker import create, start_files
 from windlass.docker.client import Docker
 from windlass.engines.engine import EngineError
@@ -64,11 +65,13 @@ async def container_of(raw: Docker, service: str) -> str:
     "script",
     [
         FIFO,
-        "rm -rf /etc/group; mkdir -p /etc/group; ",
         "rm -rf /etc/group; mkfifo /pipe; ln -s ../pipe /etc/group; ",
-        "rm -rf /etc/group; ln -s group /etc/group; ",
-        "rm -rf /etc/passwd; truncate -s 2M /etc/passwd; ",
-        "mkdir /other; mkfifo /other/group; rm -rf /etc/group; ln -s /other/group /etc/group; ",
+        *nightly(
+            "rm -rf /etc/group; mkdir -p /etc/group; ",
+            "rm -rf /etc/group; ln -s group /etc/group; ",
+            "rm -rf /etc/passwd; truncate -s 2M /etc/passwd; ",
+            "mkdir /other; mkfifo /other/group; rm -rf /etc/group; ln -s /other/group /etc/group; ",
+        ),
     ],
 )
 async def test_a_container_with_a_fifo_as_passwd_is_recreated_and_not_restarted(watched, raw, script):
@@ -82,6 +85,7 @@ async def test_a_container_with_a_fifo_as_passwd_is_recreated_and_not_restarted(
     assert await container_of(raw, it.service) != before
 
 
+@pytest.mark.nightly
 async def test_without_the_file_check_a_start_hangs_and_lists_still_show_other_instances(
     watched, raw, unexamined, monkeypatch
 ):
@@ -108,6 +112,7 @@ async def test_a_restarting_engine_does_not_wait_for_a_fifo_of_a_container(docke
     await asyncio.to_thread(dockerd.start)
 
 
+@pytest.mark.nightly
 async def test_an_engine_with_a_restart_policy_hangs_at_a_fifo_of_a_container(
     dockerd, watched, raw, monkeypatch
 ):

@@ -10,6 +10,7 @@ import pytest
 from tests.docker.builds.benches import Bench
 from tests.docker.hostile.test_docker_builds import Engine, answering
 from tests.engines.dockers import docker_host
+from tests.marks import nightly
 from tests.registries.docker_registry import DockerRegistry, docker_registry
 from windlass.builders.builder import BuildError
 from windlass.docker.builds import builder
@@ -68,13 +69,14 @@ async def test_a_build_takes_no_image_for_another_platform_than_the_one_that_is_
         assert any("/evil@sha256:" in line for line in attacker.log)
 
 
+@pytest.mark.nightly
 async def test_without_the_guard_a_step_of_an_image_for_another_platform_runs(engine, registry):
     with answering() as machine:
         await engine.build(f"FROM --platform=linux/386 {push(registry, '1', machine.url, evil='386')}\n")
         assert machine.reached != []
 
 
-@pytest.mark.parametrize("is_by_digest", [True, False])
+@pytest.mark.parametrize("is_by_digest", [True, *nightly(False)])
 async def test_a_tag_that_moves_after_the_check_changes_no_build(
     attacker, docker, registry, monkeypatch, is_by_digest
 ):

@@ -73,6 +73,7 @@ async def test_a_pull_is_cancelled_once_the_engines_memory_grew_over_the_limit(t
     assert why_not_pulled(REF, raised.value.message).startswith(f"Take {REF} from another registry")
 
 
+@pytest.mark.nightly
 async def test_without_the_memory_limit_the_pull_only_ends_by_its_timeout(tmp_path, monkeypatch):
     monkeypatch.setattr(pulls, "LOOKING", 1.5)
     async with growing_engine(tmp_path) as docker:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import nightly
 from windlass.base import cgroups
 from windlass.base.isolation.isolation import Isolation, Mode
 from windlass.base.step_limits import StepLimits
@@ -102,7 +103,7 @@ def has_groups(request: pytest.FixtureRequest, tmp_path: Path) -> bool:
     return bool(request.param)
 
 
-@pytest.mark.parametrize("mode", ["auto", "off"])
+@pytest.mark.parametrize("mode", ["auto", *nightly("off")])
 async def test_build_steps_that_exceed_the_memory_limit_are_killed_with_a_message(tmp_path, has_groups, mode):
     with pytest.raises(
         BuildError, match=r"^Make the build need less memory, .* more than 150 MiB, .* 225 MiB\.$"
@@ -119,7 +120,7 @@ async def test_steps_below_the_limit_run_to_their_end(tmp_path, has_groups):
     assert await run(cells(tmp_path, has_groups=has_groups), MODEST) == 0
 
 
-@pytest.mark.parametrize("environment", ["prod", "play"])
+@pytest.mark.parametrize("environment", ["prod", *nightly("play")])
 async def test_memory_use_of_one_environment_does_not_end_steps_of_another(tmp_path, has_groups, environment):
     """Negative control: in the same environment, the attacker ends a step that has less than half of the
     limit. The kernel chooses the largest process, and the attacker's are smaller."""

@@ -76,6 +76,7 @@ async def test_a_build_step_cannot_replace_a_wheel_used_by_another_service(site)
     assert await attack(site) == "genuine"
 
 
+@pytest.mark.nightly
 async def test_with_a_shared_cache_a_build_runs_code_of_the_attacker(site, monkeypatch):
     using = CacheStore.using
     monkeypatch.setattr(CacheStore, "using", lambda self, org, _, *more: using(self, org, "everybody", *more))

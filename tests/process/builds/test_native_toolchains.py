@@ -12,6 +12,7 @@ from contextlib import nullcontext
 
 import pytest
 
+from tests.marks import nightly
 from windlass.base.isolation.isolation import Isolation
 from windlass.builders.builder import FULL
 from windlass.process.builds import NativeBuilder, tools
@@ -97,7 +98,7 @@ async def test_concurrent_builds_download_a_toolchain_once_and_share_it(site, ma
     assert len(toolchains(site)) == 1
 
 
-@pytest.mark.parametrize(("mode", "is_changed"), [("auto", False), ("off", True)])
+@pytest.mark.parametrize(("mode", "is_changed"), [("auto", False), *nightly(("off", True))])
 async def test_with_isolation_a_build_cannot_modify_a_shared_toolchain(site, machine, mode, is_changed):
     mode_of(site, mode)
     if Isolation(mode, site.kept).mode != "off" and not Isolation(mode, site.kept).holds():
@@ -139,7 +140,7 @@ async def test_a_build_that_uses_a_toolchain_again_keeps_it(site, machine):
     assert toolchains(site) == [made]
 
 
-@pytest.mark.parametrize("is_held", [True, False])
+@pytest.mark.parametrize("is_held", [True, *nightly(False)])
 async def test_a_toolchain_that_a_build_uses_is_not_erased_under_it(site, machine, is_held):
     """The control: without the build it is."""
     mode_of(site, "off", toolchain_limits=CacheLimits(most_bytes=0))

@@ -7,6 +7,8 @@ import asyncio
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
 from windlass.base import kernel, process_memory
@@ -101,6 +103,7 @@ async def test_a_program_that_hides_memory_over_its_limit_is_killed(tmp_path):
     assert codes == dict.fromkeys(ways(), 137)
 
 
+@pytest.mark.nightly
 async def test_without_the_checks_a_program_hides_memory_over_its_limit(tmp_path, monkeypatch):
     for module in (kernel, process_memory):
         monkeypatch.setattr(module, "live_thread", lambda pid: pid)

@@ -13,6 +13,7 @@ import pytest
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
+from tests.marks import nightly
 from tests.needs import needs_root
 from windlass.base import process_memory
 from windlass.base.isolation import calls, isolation
@@ -70,6 +71,7 @@ async def test_memory_in_files_of_an_instance_counts_against_its_limit(tmp_path,
     assert code == 137 or "refused: no room" in said
 
 
+@pytest.mark.nightly
 async def test_without_counting_memory_in_files_an_instance_exceeds_its_limit(tmp_path, uncounted):
     code, said = await fill(tmp_path, WAYS["memfd"], 3)
     assert (code, said) == (0, ["has written"])
@@ -91,6 +93,7 @@ async def test_memory_in_files_of_build_steps_counts_against_their_limit(tmp_pat
         await step(tmp_path, LIMIT)
 
 
+@pytest.mark.nightly
 async def test_without_counting_memory_in_files_build_steps_exceed_their_limit(tmp_path, uncounted):
     assert await step(tmp_path, LIMIT) == 0
 
@@ -182,7 +185,7 @@ async def test_an_instance_with_fewer_mounts_is_not_ended(tmp_path):
         await station.engine.sweep(await station.engine.services())
 
 
-@pytest.mark.parametrize(("most", "is_ended"), [(200, True), (500, False)])
+@pytest.mark.parametrize(("most", "is_ended"), [(200, True), *nightly((500, False))])
 async def test_an_instance_with_more_open_files_than_can_be_looked_through_is_ended(
     tmp_path, monkeypatch, most, is_ended
 ):

@@ -12,6 +12,7 @@ import pytest
 from tests.engines import programs
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
+from tests.marks import nightly
 from tests.needs import needs_root
 from tests.process.helpers import KEY
 from windlass.base import oom_score
@@ -55,7 +56,7 @@ def memory_of(groups: Any) -> int:
 
 @needs_root
 @pytest.mark.parametrize("volume", [False, True], ids=["working copy", "volume"])
-@pytest.mark.parametrize("is_counted", [True, False])
+@pytest.mark.parametrize("is_counted", [True, *nightly(False)])
 async def test_cached_pages_of_a_copied_file_count_as_memory_of_the_service(
     tmp_path, monkeypatch, is_counted, volume
 ):

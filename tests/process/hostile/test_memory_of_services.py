@@ -122,6 +122,7 @@ async def test_memory_that_outlives_an_instance_counts_against_its_service(tmp_p
     assert count <= 2
 
 
+@pytest.mark.nightly
 async def test_without_the_service_limit_memory_that_outlives_an_instance_is_not_counted(
     tmp_path, monkeypatch
 ):
@@ -179,6 +180,7 @@ async def test_a_program_cannot_lock_pages_of_files_in_memory(tmp_path):
         assert station.said == ["refused"]
 
 
+@pytest.mark.nightly
 @needs_root
 def test_without_the_limit_a_program_can_lock_pages_in_memory(tmp_path):
     hear, tell = os.pipe()

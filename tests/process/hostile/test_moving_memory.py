@@ -63,6 +63,7 @@ async def test_memory_passed_from_parent_to_child_processes_counts_for_the_servi
     assert await move(tmp_path, holds, 100) == 137
 
 
+@pytest.mark.nightly
 async def test_with_an_outdated_process_list_a_program_could_hide_memory_in_its_children(
     tmp_path, holds, monkeypatch
 ):
@@ -96,6 +97,7 @@ async def test_memory_passed_from_parent_to_child_processes_counts_for_the_build
         await move_in_build(tmp_path, holds, 100)
 
 
+@pytest.mark.nightly
 async def test_with_an_outdated_process_list_a_build_step_could_hide_memory_in_its_children(
     tmp_path, holds, monkeypatch
 ):

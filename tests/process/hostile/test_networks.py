@@ -117,7 +117,9 @@ def test_an_environment_cannot_fill_the_table_of_connections_of_the_machine(foun
     assert shared["stranger"]["many connections"] == f"{MANY} connected"
 
 
-AS = pytest.mark.parametrize("user", ["root", pytest.param("ordinary", marks=needs("pasta"))])
+AS = pytest.mark.parametrize(
+    "user", ["root", pytest.param("ordinary", marks=[needs("pasta"), pytest.mark.nightly])]
+)
 
 
 @AS
@@ -127,6 +129,7 @@ def test_running_instance_networks_follow_a_changed_open_networks_setting_at_a_s
     assert (found["last"], found[PRIVATE]) == (PRIVATE, 0), "without a restart of the instance"
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_without_renewed_rules_running_networks_keep_the_setting_of_their_start():
     assert attempts("change without renewal")["last"] == OPENED
@@ -148,6 +151,7 @@ def test_builds_of_an_environment_leave_udp_ports_of_pasta_for_builds_of_others(
     assert found["public"] == "internet"
 
 
+@pytest.mark.nightly
 @needs("pasta")
 @pytest.mark.slow
 def test_with_one_shared_limit_a_build_would_leave_no_udp_ports_for_other_builds():
@@ -155,6 +159,7 @@ def test_with_one_shared_limit_a_build_would_leave_no_udp_ports_for_other_builds
     assert found["public"].startswith(CLOSED)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_without_the_limit_an_environment_sends_from_any_number_of_udp_ports():
     assert attempts("send")["sent"] == f"{MANY_PORTS} answered"
@@ -174,11 +179,13 @@ def test_an_environment_leaves_connections_for_others_of_its_organization():
     assert [found[f"other {what}"]["public"] for what in ("service", "step")] == ["internet"] * 2
 
 
+@pytest.mark.nightly
 def test_without_a_lower_limit_build_steps_would_use_up_the_connections_of_their_organization():
     found = attempts("crowd of one without limits for steps")
     assert all(found[f"other {what}"]["public"].startswith(CLOSED) for what in ("service", "step"))
 
 
+@pytest.mark.nightly
 def test_many_environments_of_different_organizations_can_use_up_all_connections():
     found = attempts("crowd of many organizations")
     assert found["crowd"] >= (CROWD - 1) * MOST

@@ -18,6 +18,7 @@ import pytest
 from tests.engines import programs
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
+from tests.marks import nightly
 from tests.process.helpers import KEY, SERVICE
 from windlass.base import marks
 from windlass.base.isolation import isolation, landlock
@@ -59,7 +60,7 @@ def _bare(monkeypatch):
     monkeypatch.setattr(isolation, "findings", lambda *numbers: found)
 
 
-@pytest.fixture(params=["its mark", "no mark"])
+@pytest.fixture(params=["its mark", *nightly("no mark")])
 def has_mark(request, monkeypatch):
     made = Isolation.cell
     if request.param == "no mark":
@@ -301,7 +302,7 @@ signal.pause()
 """
 
 
-@pytest.mark.parametrize("has_landlock", [True, False])
+@pytest.mark.parametrize("has_landlock", [True, *nightly(False)])
 async def test_a_program_opens_no_terminal_of_the_operator(rig, monkeypatch, has_landlock):
     """Who reads from a terminal gets what is typed there, such as passwords."""
     found = Isolation("auto", Path("/nowhere"))._findings()

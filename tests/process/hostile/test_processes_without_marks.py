@@ -10,6 +10,7 @@ import pytest
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
+from tests.marks import nightly
 from tests.process.helpers import KEY, SERVICE
 from windlass.base import kernel
 from windlass.process import process_table, spawn
@@ -77,6 +78,7 @@ async def test_a_removal_ends_processes_without_marks(rig):
     assert await ends_by_a_removal(rig)
 
 
+@pytest.mark.nightly
 async def test_without_the_search_in_cells_processes_without_marks_survive_a_removal(
     rig, tmp_path, monkeypatch
 ):
@@ -88,7 +90,7 @@ async def test_without_the_search_in_cells_processes_without_marks_survive_a_rem
     assert False, "each of three cells has ended"  # noqa: B011, PT015
 
 
-@pytest.mark.parametrize("is_mounted", [True, False])
+@pytest.mark.parametrize("is_mounted", [True, *nightly(False)])
 async def test_a_server_start_kills_unmarked_processes_whose_instance_record_is_gone(
     rig, monkeypatch, is_mounted
 ):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import source
+from tests.marks import nightly
 from tests.needs import needs_root, ordinary_user
 
 pytestmark = pytest.mark.slow
@@ -65,7 +66,7 @@ def test_no_attack_of_a_hostile_service_succeeds(user, when):
     assert worked(user, "required", when) == frozenset()
 
 
-@AS
+@pytest.mark.parametrize("user", [ROOT, *nightly("ordinary")])
 @WHEN
 def test_without_isolation_each_of_the_attempts_works(user, when):
     assert worked(user, "off", when) >= everything(user)

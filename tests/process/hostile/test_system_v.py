@@ -77,6 +77,7 @@ async def test_a_service_can_create_only_few_system_v_objects(tmp_path, found):
         assert (queues, segments) == (0, 0)
 
 
+@pytest.mark.nightly
 async def test_without_limits_a_service_creates_any_number_of_system_v_objects(tmp_path, found, monkeypatch):
     found["socket_filter"] = False  # the limits of an ordinary user; root sets those of shared_memory
     made = Isolation.cell

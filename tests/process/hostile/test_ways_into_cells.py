@@ -77,6 +77,7 @@ async def test_in_a_cell_a_build_writes_nothing_through_symlinks(tmp_path):
     assert list(there.iterdir()) == []
 
 
+@pytest.mark.nightly
 @needs_node
 async def test_without_a_cell_a_build_writes_through_symlinks(tmp_path):
     there = outside(tmp_path)
@@ -159,6 +160,7 @@ async def test_the_builder_writes_through_no_symlink_made_by_a_build_step(tmp_pa
     assert await written_outside(tmp_path, write, monkeypatch) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("write", WRITES)
 async def test_without_removing_symlinks_first_the_builder_would_write_through_them(
     tmp_path, write, monkeypatch
