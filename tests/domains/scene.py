@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,6 +12,9 @@ from tests.fakes.authority import FakeAuthority, fake_authority
 from tests.fakes.name_server import NameServer, name_server
 from tests.world import HandClock, World, make_world
 
+KEY = "acme.example.net"
+"""The name of the key for updates."""
+
 
 class Scene:
     """A world with its name server and its authority, which looks at challenges at the gateway."""
@@ -18,6 +22,8 @@ class Scene:
     def __init__(self, world: World, dns: NameServer, authority: FakeAuthority) -> None:
         self.world, self.dns, self.authority = world, dns, authority
         authority.look = self.visit
+        authority.look_at_texts = self.texts
+        world.installation.ctx.dns.zone_port = dns.port
 
     def visit(self, host: str, path: str) -> bytes | None:
         return next(
@@ -28,6 +34,13 @@ class Scene:
             ),
             None,
         )
+
+    def texts(self, name: str) -> list[str]:
+        """The TXT records of a name, as the world sees them."""
+        for _ in range(5):
+            alias = next((value for kind, value in self.dns.records.get(name, []) if kind == "CNAME"), "")
+            name = alias or name
+        return self.dns.texts(name)
 
     async def proved(self, **fields: Any) -> tuple[str, str]:
         """A proved domain that is to have a certificate: the application and the domain."""
@@ -50,15 +63,25 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def scene(database_url: str = "", **settings: Any) -> AsyncIterator[Scene]:
+async def scene(database_url: str = "", *, with_zone: bool = False, **settings: Any) -> AsyncIterator[Scene]:
+    """`with_zone`: Windlass may update the zone apps.example.com at its name server."""
     clock = settings.pop("clock", None) or HandClock()
     async with name_server() as dns, fake_authority(clock.now) as authority:
         dns.set("*.apps.example.com", ("A", "203.0.113.10"))
+        if with_zone:
+            dns.key = KEY, b"secret of the key"
+            dns.serve_zone("apps.example.com")
+            settings |= {
+                "dns_provider": "rfc2136",
+                "dns_update_server": dns.address,
+                "dns_credentials": f"{KEY}:{base64.b64encode(dns.key[1]).decode()}",
+            }
         given: dict[str, Any] = {
             "dns_servers": (dns.address,),
             "public_domain": "apps.example.com",
             "acme_directory": f"{authority.url}/directory",
             "https_port": 443,
+            "public_domain_certificates": False,
         } | settings
         async with make_world(database_url, clock=clock, **given) as world:
             yield Scene(world, dns, authority)

@@ -16,15 +16,17 @@ from windlass.base.certificates import read_certificate
 
 pytestmark = pytest.mark.slow
 
-FILES = ("background/domain_work.py", "background/issuing.py", "records/acme_accounts.py")
+OF_ORDERS = ("background/issuing.py", "records/acme_accounts.py")
+FILES = ("background/domain_work.py", *OF_ORDERS)
+OF_RECORDS = ("background/challenges.py", "background/challenge_records.py")
 LEASE = 16
 
 
-def points() -> list[str]:
-    """All failpoints of domains, as the code names them."""
+def points(files: tuple[str, ...] = FILES) -> list[str]:
+    """All failpoints of these files, as the code names them."""
     folder = Path(next(iter(control.__path__)))
     return [
-        point for file in FILES for point in re.findall(r'\.point\("([^"]+)"\)', (folder / file).read_text())
+        point for file in files for point in re.findall(r'\.point\("([^"]+)"\)', (folder / file).read_text())
     ]
 
 
@@ -81,6 +83,19 @@ async def test_the_old_certificate_is_served_until_the_renewal_of_a_killed_serve
             await there.pass_time(LEASE, LEASE)
             await served(there, app, id)
         assert await served(there, app, id) != first
+
+
+@pytest.mark.parametrize("point", points((*OF_ORDERS, *OF_RECORDS)))
+async def test_a_proof_by_dns_leaves_no_record_wherever_a_server_is_killed(database_url, point):
+    async with scene(database_url, with_zone=True, public_domain_certificates=True) as there:
+        death = Death(there, point)
+        await there.pass_time(10 * LEASE, LEASE)
+        assert death.happened
+        held = (await there.held())["*.apps.example.com"]
+        read_certificate(held.chain.decode(), held.key)
+        assert {word for word, *_ in there.dns.updates} == {"add", "remove"}
+        assert there.dns.texts("_acme-challenge.apps.example.com") == []
+        assert len(there.authority.accounts) == 1
 
 
 async def test_an_order_reaches_every_failpoint(database_url):

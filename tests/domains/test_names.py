@@ -86,15 +86,6 @@ async def test_a_domain_is_answered_as_it_was_written(world):
     assert (await add(world, app, "Bücher.example"))["domain"] == "Bücher.example"
 
 
-async def test_authorities_give_no_certificate_for_all_labels_yet(world):
-    app = await world.application()
-    answer = await world.post(
-        f"/application/{app}/customDomain", {"domain": "*.example.com", "generate_certificate": True}
-    )
-    is_refused(answer, 400)
-    assert "dns-01" in answer.message
-
-
 async def test_domains_of_a_container_are_as_those_of_an_application(world):
     environment = await world.environment()
     registry = await world.made(

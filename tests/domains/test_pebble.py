@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import os
@@ -15,6 +16,7 @@ from typing import Any, cast
 import pytest
 
 from tests.certificates import authority, write_pair
+from tests.domains.scene import KEY
 from tests.domains.served import SHOP, add, published, read
 from tests.fakes.name_server import name_server
 from tests.free_ports import free_port
@@ -26,6 +28,7 @@ from windlass.base.http_out import HttpSender
 pytestmark = [needs("pebble"), pytest.mark.slow]
 
 TRIES = 150
+RECORD = "_acme-challenge.apps.example.com"
 
 
 class Pebble:
@@ -85,10 +88,10 @@ class Pebble:
         return answer.body.decode()
 
 
-async def visit(port: int, root: str) -> dict[str, Any]:
+async def visit(port: int, root: str, host: str = SHOP) -> dict[str, Any]:
     """Returns the certificate that a visitor gets, once it was verified."""
     context = ssl.create_default_context(cadata=root)
-    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=SHOP)
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=host)
     found = writer.get_extra_info("peercert")
     writer.close()
     return dict(found)
@@ -107,6 +110,8 @@ async def test_a_real_authority_issues_and_renews_what_a_real_gateway_serves(tmp
     async with make_gateway_town(tmp_path, https) as town, name_server() as dns:
         pebble = Pebble(tmp_path, town.router.port, dns.address)
         dns.set("*.apps.example.com", ("A", "127.0.0.1"))
+        dns.key = KEY, b"secret of the key"
+        dns.serve_zone("apps.example.com")
         async with (
             pebble.running(),
             make_world(
@@ -118,8 +123,12 @@ async def test_a_real_authority_issues_and_renews_what_a_real_gateway_serves(tmp
                 acme_ca_file=str(pebble.own.file),
                 acme_email="ops@example.com",
                 https_port=https,
+                dns_provider="rfc2136",
+                dns_update_server=dns.address,
+                dns_credentials=f"{KEY}:{base64.b64encode(dns.key[1]).decode()}",
             ) as world,
         ):
+            world.installation.ctx.dns.zone_port = dns.port
             app = await published(world)
             document = await add(world, app, generate_certificate=True)
             dns.set(SHOP, ("CNAME", document["validation_domain"]))
@@ -143,6 +152,16 @@ async def test_a_real_authority_issues_and_renews_what_a_real_gateway_serves(tmp
             await world.installation.routes.catch_up(10)
             root = await pebble.root()
             assert (await visit(https, root))["subjectAltName"] == (("DNS", SHOP),)
+            for _ in range(TRIES):
+                await world.settle()
+                world.clock.turn(2)
+                await world.installation.certificates.look()
+                if len(await town.router.certificates()) == 2 and not dns.texts(RECORD):
+                    break
+                await asyncio.sleep(0.1)
+            (shared,) = [id for id in await town.router.certificates() if id != document["id"]]
+            assert (await visit(https, root, "any.apps.example.com"))["subjectAltName"] == (("DNS", shared),)
+            assert dns.texts(RECORD) == []
             assert (await redirect(town.router.port)).startswith(b"HTTP/1.1 308 ")
             world.clock.ms = first.renew + 1
             renewed = await live(first.fingerprint)

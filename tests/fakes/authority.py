@@ -12,7 +12,7 @@ import hashlib
 import json
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -30,6 +30,8 @@ class FakeAuthority:
         self.now = now
         self.look: Look = lambda host, path: None
         """Returns the answer of a host at a path; None if there is none."""
+        self.look_at_texts: Callable[[str], Sequence[str]] = lambda name: ()
+        """Returns the texts of the TXT records of a name."""
         self.url = ""
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.days = 90
@@ -152,6 +154,23 @@ class FakeAuthority:
 
     def _proof(self, sent: Sent, id: str) -> web.Response:
         order = self._found(id)
+        if order["name"].startswith("*."):
+            return web.json_response(
+                {
+                    "identifier": {"type": "dns", "value": order["name"][2:]},
+                    "status": order["proof"],
+                    "wildcard": True,
+                    "challenges": [
+                        {
+                            "type": "dns-01",
+                            "url": f"{self.url}/dns-challenge/{id}",
+                            "token": order["token"],
+                            "status": order["proof"],
+                            **({"error": {"detail": order["error"]}} if order["error"] else {}),
+                        }
+                    ],
+                }
+            )
         return web.json_response(
             {
                 "identifier": {"type": "dns", "value": order["name"]},
@@ -178,6 +197,17 @@ class FakeAuthority:
         order["proof"] = "invalid" if order["error"] else "valid"
         order["status"] = "invalid" if order["error"] else "ready"
         return web.json_response({"type": "http-01", "status": "processing", "url": str(id)})
+
+    def _dns_challenge(self, sent: Sent, id: str) -> web.Response:
+        order = self._found(id)
+        assert sent.payload == {}
+        answer = f"{order['token']}.{_thumbprint(self.accounts[order['account']]['key'])}"
+        wanted = base64.urlsafe_b64encode(hashlib.sha256(answer.encode()).digest()).rstrip(b"=").decode()
+        found = self.look_at_texts(f"_acme-challenge.{order['name'][2:]}")
+        order["error"] = self.refusal or ("" if wanted in found else f"the texts are {found!r}")
+        order["proof"] = "invalid" if order["error"] else "valid"
+        order["status"] = "invalid" if order["error"] else "ready"
+        return web.json_response({"type": "dns-01", "status": "processing", "url": str(id)})
 
     def _finalize(self, sent: Sent, id: str) -> web.Response:
         order = self._found(id)

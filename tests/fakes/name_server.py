@@ -1,17 +1,24 @@
-"""A name server on this machine, whose records a test writes. It answers over UDP and TCP."""
+"""A name server on this machine, whose records a test writes. It answers over UDP and TCP.
+
+It takes dynamic updates (RFC 2136) of its zones, signed with the key that a test gives it (TSIG, RFC 8945).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import struct
+import time
 from collections.abc import AsyncIterator
 from ipaddress import ip_address
 from typing import Any
 
-TYPES = {1: "A", 5: "CNAME", 16: "TXT", 28: "AAAA", 257: "CAA"}
+TYPES = {1: "A", 2: "NS", 5: "CNAME", 6: "SOA", 16: "TXT", 28: "AAAA", 257: "CAA"}
 NUMBERS = {name: number for number, name in TYPES.items()}
 CUT, DESIRED, CHECKING_DISABLED = 0x0200, 0x0100, 0x0010
+UPDATE, ADDED, REMOVED, TSIG = 5, 1, 254, 250
+NOT_PRIMARY, BAD_SIGNATURE = 9, 16
 
 
 class NameServer:
@@ -29,6 +36,28 @@ class NameServer:
         self.is_narrow = False
         """Whether answers do not fit into a datagram."""
         self.port = 0
+        self.key: tuple[str, bytes] = ("", b"")
+        """The name and the secret of the key for updates."""
+        self.updates: list[tuple[str, str, str]] = []
+        """The updates that it has made: `add` or `remove`, the name and the text."""
+        self.is_slow = False
+        """Whether it does not answer with what was added yet."""
+        self._late: list[tuple[str, str]] = []
+
+    def serve_zone(self, zone: str, server: str = "ns1.example.net") -> None:
+        """Has a zone, whose name server is at this address."""
+        self.set(zone, ("SOA", server), ("NS", server))
+        self.set(server, ("A", "127.0.0.1"))
+
+    def texts(self, name: str) -> list[str]:
+        return [value for kind, value in self.records.get(name, []) if kind == "TXT"]
+
+    def publish(self) -> None:
+        """Answers with all that was added, from now on."""
+        self.is_slow = False
+        for name, text in self._late:
+            self.records.setdefault(name, []).append(("TXT", text))
+        self._late.clear()
 
     @property
     def address(self) -> str:
@@ -41,6 +70,8 @@ class NameServer:
         if self.is_silent:
             return None
         id, flags = struct.unpack_from("!HH", question)
+        if flags >> 11 & 0xF == UPDATE:
+            return self._update(question)
         name, end = _name(question, 12)
         (kind,) = struct.unpack_from("!H", question, end)
         self.asked.append((name, TYPES.get(kind, str(kind))))
@@ -53,6 +84,60 @@ class NameServer:
         found, known = self._find(name, TYPES.get(kind, ""))
         body = b"".join(_record(owner, kind_, value) for owner, kind_, value in found)
         return struct.pack("!HHHHHH", id, 0x8180 | (0 if known else 3), 1, len(found), 0, 0) + head + body
+
+    def _update(self, message: bytes) -> bytes:
+        """Makes the only change of an update, if its signature is right."""
+        _, position = _name(message, 12)
+        end = position = position + 4
+        name, position = _name(message, position)
+        _, group, _, length = struct.unpack_from("!HHIH", message, position)
+        text = message[position + 11 : position + 10 + length].decode()
+        start = position + 10 + length
+        plain = message[:10] + b"\0\0" + message[12:start]
+        mac, is_signed = self._signature(message, start, plain)
+        if not is_signed:
+            return message[:2] + struct.pack("!HHHHH", 0xA800 | NOT_PRIMARY, 1, 0, 0, 0) + message[12:end]
+        records = self.records.setdefault(name, [])
+        word = "add" if group == ADDED else "remove"
+        self.updates.append((word, name, text))
+        if group == REMOVED:
+            self.records[name] = [each for each in records if each != ("TXT", text)]
+            if not self.records[name]:
+                del self.records[name]
+        elif self.is_slow:
+            self._late.append((name, text))
+        elif ("TXT", text) not in records:
+            records.append(("TXT", text))
+        answer = message[:2] + struct.pack("!HHHHH", 0xA800, 1, 0, 0, 0) + message[12:end]
+        return self._signed(answer, mac)
+
+    def _signature(self, message: bytes, start: int, plain: bytes) -> tuple[bytes, bool]:
+        """Returns the signature of an update, and whether it is that of the key."""
+        name, position = _name(message, start)
+        algorithm, position = _name(message, position + 10)
+        when, fudge, size = (
+            message[position : position + 6],
+            *struct.unpack_from("!HH", message, position + 6),
+        )
+        mac = message[position + 10 : position + 10 + size]
+        signed = plain + self._variables(when, fudge)
+        return mac, (name, algorithm) == (self.key[0], "hmac-sha256") and hmac.compare_digest(
+            mac, hmac.digest(self.key[1], signed, "sha256")
+        )
+
+    def _signed(self, answer: bytes, request: bytes) -> bytes:
+        when = round(time.time()).to_bytes(6, "big")
+        signed = struct.pack("!H", len(request)) + request + answer + self._variables(when, 300)
+        mac = hmac.digest(self.key[1], signed, "sha256")
+        data = _wire("hmac-sha256") + when + struct.pack("!HH", 300, len(mac)) + mac + answer[:2] + bytes(4)
+        record = _wire(self.key[0]) + struct.pack("!HHIH", TSIG, 255, 0, len(data)) + data
+        return answer[:10] + b"\0\1" + answer[12:] + record
+
+    def _variables(self, when: bytes, fudge: int) -> bytes:
+        return (
+            _wire(self.key[0]) + struct.pack("!HI", 255, 0) + _wire("hmac-sha256") + when
+            + struct.pack("!HHH", fudge, 0, 0)
+        )  # fmt: skip
 
     def _find(self, name: str, kind: str) -> tuple[list[tuple[str, str, str]], bool]:
         found: list[tuple[str, str, str]] = []
@@ -125,8 +210,10 @@ def _record(owner: str, kind: str, value: str) -> bytes:
     match kind:
         case "A" | "AAAA":
             data = ip_address(value).packed
-        case "CNAME":
+        case "CNAME" | "NS":
             data = _wire(value)
+        case "SOA":
+            data = _wire(value) * 2 + struct.pack("!5I", 1, 60, 60, 60, 60)
         case "TXT":
             text = value.encode()
             parts = [text[start : start + 200] for start in range(0, max(len(text), 1), 200)]

@@ -40,7 +40,7 @@ AT_RANDOM = 25 if FULL else 2
 
 
 ELSEWHERE = {
-    *("domain_work.py", "issuing.py", "challenges.py", "acme_accounts.py"),
+    *("domain_work.py", "issuing.py", "challenges.py", "challenge_records.py", "acme_accounts.py"),
     *("preview_work.py", "pull_request_work.py"),
 }
 """Files whose failpoints need a name server and an authority, or a git server:

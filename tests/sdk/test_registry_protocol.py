@@ -11,10 +11,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tests.tables import rows
+from windlass.base.aws_signing import AccessKeys, sign
 from windlass.base.http_out import HttpResult
 from windlass.engines.image_names import newer_than, newest_first
 from windlass.engines.registries import BuildRegistry, RegistryLogin, may_give_tokens
-from windlass.registries.aws import AccessKeys, ecr_login, sign
+from windlass.registries.aws import ecr_login
 from windlass.registries.challenge import next_page, read_challenge, wait_of
 from windlass.registries.client import RegistryClient, RequestPauses
 from windlass.registries.refusals import Problem, RegistryFailure

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from cryptography import x509
@@ -94,7 +94,7 @@ def _read_key(key: bytes) -> rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey:
     )
 
 
-def covers(names: Sequence[str], name: str) -> bool:
+def covers(names: Collection[str], name: str) -> bool:
     """Returns whether a certificate with these names is valid for a name, which may begin with `*.`."""
     return name in names or f"*.{name.partition('.')[2]}" in names
 

@@ -165,15 +165,9 @@ class CheckedCustomDomainResponse(Shown):
 
 def normalise(spec: CustomDomain) -> None:
     try:
-        name = ascii_name(spec.domain)
+        ascii_name(spec.domain)
     except BadDomain as error:
         raise clash("domain", str(error)) from error
-    if name.startswith("*.") and spec.generate_certificate:
-        raise clash(
-            "generate_certificate",
-            "set it to false, and let a CDN or proxy in front end TLS: authorities give certificates for *. "
-            "only after a proof by DNS (dns-01), which Windlass does not make yet",
-        )
 
 
 domain = Family(

@@ -1,21 +1,15 @@
-"""Logins for AWS registries: requests a temporary password with a signed request.
-
-The request is signed with AWS Signature Version 4: with a key derived from the secret key for a day, a region
-and a service. The secret key itself is never sent.
-"""
+"""Logins for AWS registries: requests a temporary password with a signed request."""
 
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
 import time
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from windlass.base.aws_signing import AccessKeys, sign
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.base.http_out import (
     AddressRefused,
@@ -31,16 +25,6 @@ from windlass.registries.refusals import Problem, RegistryFailure
 
 _TARGET: Final = "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken"
 _TYPE: Final = "application/x-amz-json-1.1"
-_ALGORITHM: Final = "AWS4-HMAC-SHA256"
-
-
-class AccessKeys(Struct, frozen=True):
-    id: str
-    secret: str
-    region: str
-
-    def __repr__(self) -> str:
-        return f"AccessKeys({self.id!r}, …)"
 
 
 class EcrLogin(Struct, frozen=True):
@@ -117,37 +101,3 @@ def _explain_refusal(answer: HttpResult) -> RegistryFailure:
         Problem.LOGIN,
         f"Check access_key_id and secret_access_key: AWS refuses them ({word or answer.status})",
     )
-
-
-def sign(
-    keys: AccessKeys,
-    service: str,
-    method: str,
-    host: str,
-    body: bytes,
-    headers: Mapping[str, str],
-    now: time.struct_time,
-) -> dict[str, str]:
-    """Returns the headers of a request to `/`, with a signature of the headers, the time and the body."""
-    moment, day = time.strftime("%Y%m%dT%H%M%SZ", now), time.strftime("%Y%m%d", now)
-    whole = {"host": host, "x-amz-date": moment} | {name.lower(): value for name, value in headers.items()}
-    names = ";".join(sorted(whole))
-    canonical = "\n".join(
-        [
-            method,
-            "/",
-            "",
-            *(f"{name}:{whole[name]}" for name in sorted(whole)),
-            "",
-            names,
-            hashlib.sha256(body).hexdigest(),
-        ]
-    )
-    scope = f"{day}/{keys.region}/{service}/aws4_request"
-    text = "\n".join([_ALGORITHM, moment, scope, hashlib.sha256(canonical.encode()).hexdigest()])
-    key = f"AWS4{keys.secret}".encode()
-    for part in (day, keys.region, service, "aws4_request"):
-        key = hmac.digest(key, part.encode(), "sha256")
-    signature = hmac.digest(key, text.encode(), "sha256").hex()
-    authorization = f"{_ALGORITHM} Credential={keys.id}/{scope}, SignedHeaders={names}, Signature={signature}"
-    return {**headers, "X-Amz-Date": moment, "Authorization": authorization}

@@ -12,7 +12,8 @@ from msgspec.structs import force_setattr
 
 from windlass.base.entry_points import entry_points
 from windlass.base.settings import SETTINGS, says
-from windlass.core.words.naming import PLACE_NAME
+from windlass.base.zones.names import ZONE_PROVIDERS
+from windlass.core.words.naming import LOCAL_DOMAIN, PLACE_NAME
 from windlass.engines.registries import BuildRegistry, RegistryLogin
 
 Words = tuple[str, ...]
@@ -103,7 +104,15 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "gateway_domain, is read as well",
             pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?\Z",
         ),
-    ] = "localhost"
+    ] = LOCAL_DOMAIN
+    address_domain: Annotated[
+        str,
+        says(
+            "Domain whose names contain addresses, such as sslip.io: as long as public_domain is localhost, "
+            "names of services also end with the address of this machine and with this, as in "
+            "shop-production.192-0-2-10.sslip.io; empty: not"
+        ),
+    ] = ""
     dns_servers: Annotated[
         Words,
         says(
@@ -130,6 +139,40 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = ""
     acme_email: Annotated[
         str, says("E-mail address that this authority may write to about certificates; empty: none")
+    ] = ""
+    public_domain_certificates: Annotated[
+        bool,
+        says(
+            "Whether names of services below public_domain get certificates of this authority: one with *. "
+            "by dns_provider, or else one for each name; false where a proxy in front has them"
+        ),
+    ] = True
+    dns_provider: Annotated[
+        str,
+        says(
+            "Provider of DNS that proves names with *. to this authority (dns-01): "
+            f"{', '.join(ZONE_PROVIDERS)}; empty: none. Names of services below public_domain then share "
+            "one certificate",
+            pattern=rf"^({'|'.join(ZONE_PROVIDERS)})?\Z",
+        ),
+    ] = ""
+    dns_credentials: Annotated[
+        str,
+        says(
+            "Credentials for this provider: a token of Cloudflare, ACCESS_KEY_ID:SECRET_ACCESS_KEY for "
+            "route53, NAME:SECRET of the key (TSIG) for rfc2136",
+            secret=True,
+        ),
+    ] = ""
+    dns_update_server: Annotated[
+        str, says("Name server that takes updates for rfc2136, such as 192.0.2.53:53")
+    ] = ""
+    dns_hook: Annotated[
+        str,
+        says(
+            "Command for hook, such as /usr/local/bin/set-record; it gets add or remove, the name of the TXT "
+            "record, and its text"
+        ),
     ] = ""
     trusted_proxies: Annotated[Words, says("Addresses whose X-Forwarded-For is believed")] = ()
     cors_origins: Annotated[

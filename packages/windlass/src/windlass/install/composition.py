@@ -18,6 +18,7 @@ from windlass.base.http_out import HttpSender
 from windlass.base.ids import new_id
 from windlass.base.log import log
 from windlass.base.private import close_to_others, is_traversable, private_folder
+from windlass.base.zones.provider import BadZoneSetting, ZoneAccess, ZoneProvider, open_provider
 from windlass.config import DATABASE, BadSetting, Settings
 from windlass.control.background.clock_set_back import follow_earlier_clock
 from windlass.control.background.housekeeping import (
@@ -45,6 +46,7 @@ from windlass.control.context.usage_files import USAGE, UsageFiles
 from windlass.control.context.variable_digests import VariableDigests
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.people.organizations import NO_PARENT, found_organization
+from windlass.control.records.own_certificates import schedule_shared
 from windlass.control.records.sealed_workload import find_secrets
 from windlass.control.records.sealing_keys import CURRENT, read_keys, unlock
 from windlass.control.request.creating import NewResource, create_in
@@ -115,6 +117,7 @@ def assemble(
         variable_digests=VariableDigests(store.reads),
         out=out,
         dns=(dns := _dns_client(settings)),
+        zones=_zones(settings, out, dns),
         authority=Authority(settings.acme_directory, _authority_http(settings)),
         visits=Visits(HttpSender(settings.outbound_allow, resolve=dns.addresses)),
         work=folder.absolute() / "work",
@@ -149,6 +152,23 @@ def _dns_client(settings: Settings) -> DnsClient:
         return DnsClient([parse_server(server) for server in settings.dns_servers])
     except ValueError as error:
         raise BadSetting(f"dns_servers: name addresses, such as 192.0.2.53:53: {error}") from error
+
+
+def _zones(settings: Settings, out: OutgoingHttp, dns: DnsClient) -> ZoneProvider | None:
+    if not settings.dns_provider:
+        return None
+    access = ZoneAccess(
+        credentials=settings.dns_credentials,
+        server=settings.dns_update_server,
+        command=settings.dns_hook,
+        domain=settings.public_domain.lower(),
+        out=out,
+        dns=dns,
+    )
+    try:
+        return open_provider(settings.dns_provider, access)
+    except BadZoneSetting as error:
+        raise BadSetting(str(error)) from error
 
 
 def _authority_http(settings: Settings) -> AuthorityHttp:
@@ -245,6 +265,7 @@ async def seed(ctx: Context, tx: Tx) -> str | None:
     for kind, later in ((TIDY, 10 * SECOND), (SCALE, SCALE_EVERY)):
         id = kind if place == FIRST_PLACE else f"{kind}:{place}"
         await tx.work.schedule(kind, id, tx.now + later, queue=ctx.ownership.queues.housekeeping)
+    await schedule_shared(ctx, tx)
     if first := await tx.resources.first(NO_PARENT, organization.name):
         await _found_place(ctx, tx, first)
         return None

@@ -60,6 +60,7 @@ from windlass.engines.engine import EngineError
 from windlass.engines.workload import Instance, Phase
 from windlass.families import registry
 from windlass.install import last_backup, mark
+from windlass.install.address_domain import with_address_domain
 from windlass.install.composition import (
     assemble,
     check_installation,
@@ -401,6 +402,7 @@ async def install(
     the settings name. `lease`: milliseconds after which another replica takes over the work of a killed
     server. `gateway`: process id of the gateway that was started for this server, or 0.
     """
+    settings = with_address_domain(settings)
     clock, out = clock or SystemClock(), out or way_out(settings)
     make_private(Path(settings.data_dir))
 

@@ -19,6 +19,7 @@ from windlass.store.nudges import (
 from windlass.store.store import Store
 from windlass.store.tables.audit import EventFilter
 from windlass.store.tables.certificates import CertificateRow, OrderRow
+from windlass.store.tables.challenge_records import ChallengeRecordRow
 from windlass.store.tables.deliveries import DeliveryRow
 from windlass.store.tables.deployments import DeploymentRow
 from windlass.store.tables.events import EventRow
@@ -66,6 +67,7 @@ __all__ = (
     "ORDER_KEY",
     "ROUTE",
     "CertificateRow",
+    "ChallengeRecordRow",
     "Claim",
     "DatabaseSession",
     "DeliveryRow",

@@ -16,6 +16,7 @@ from windlass.store.tables.branch_heads import BranchHeadChanges, BranchHeadTabl
 from windlass.store.tables.browser_sessions import BrowserSessionChanges, BrowserSessionTable
 from windlass.store.tables.budgets import BudgetChanges, BudgetTable
 from windlass.store.tables.certificates import DomainCertificateChanges, DomainCertificateTable
+from windlass.store.tables.challenge_records import ChallengeRecordChanges, ChallengeRecordTable
 from windlass.store.tables.counters import CounterTable
 from windlass.store.tables.deletions import DeletionChanges, DeletionTable
 from windlass.store.tables.deliveries import DeliveryChanges, DeliveryTable
@@ -56,11 +57,12 @@ class Reads:
     """The reading classes of all tables, on one session."""
 
     __slots__ = (
-        "audit", "branch_heads", "browser_sessions", "budgets", "certificates", "counters", "deletions",
-        "deliveries", "deployments", "events", "facts", "git_pushes", "git_webhooks", "idempotency",
-        "identities", "job_outputs", "key_holders", "links", "lists", "names", "owners", "passkeys",
-        "people", "receivers", "resources", "runs", "sealed", "second_factors", "session", "statuses",
-        "terraform", "timetables", "tokens", "tree", "volumes", "work",
+        "audit", "branch_heads", "browser_sessions", "budgets", "certificates", "challenge_records",
+        "counters", "deletions", "deliveries", "deployments", "events", "facts", "git_pushes",
+        "git_webhooks", "idempotency", "identities", "job_outputs", "key_holders", "links", "lists",
+        "names", "owners", "passkeys", "people", "receivers", "resources", "runs", "sealed",
+        "second_factors", "session", "statuses", "terraform", "timetables", "tokens", "tree", "volumes",
+        "work",
     )  # fmt: skip
 
     def __init__(self, session: DatabaseSession) -> None:
@@ -70,6 +72,7 @@ class Reads:
         self.browser_sessions = BrowserSessionTable(session)
         self.budgets = BudgetTable(session)
         self.certificates = DomainCertificateTable(session)
+        self.challenge_records = ChallengeRecordTable(session)
         self.counters = CounterTable(session)
         self.deletions = DeletionTable(session)
         self.deliveries = DeliveryTable(session)
@@ -116,6 +119,7 @@ class Tx(Reads):
     browser_sessions: BrowserSessionChanges
     budgets: BudgetChanges
     certificates: DomainCertificateChanges
+    challenge_records: ChallengeRecordChanges
     deletions: DeletionChanges
     deliveries: DeliveryChanges
     deployments: DeploymentChanges
@@ -154,6 +158,7 @@ class Tx(Reads):
         self.browser_sessions = BrowserSessionChanges(changing)
         self.budgets = BudgetChanges(changing)
         self.certificates = DomainCertificateChanges(changing)
+        self.challenge_records = ChallengeRecordChanges(changing)
         self.counters = CounterTable(changing)
         self.deletions = DeletionChanges(changing)
         self.deliveries = DeliveryChanges(changing)

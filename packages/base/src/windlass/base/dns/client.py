@@ -51,8 +51,10 @@ class NameServer(Struct, frozen=True, order=True):
 class DnsFailure(OSError):
     """The server gave no usable answer. The message says why."""
 
-    def __init__(self, message: str, *, is_dnssec: bool = False) -> None:
+    def __init__(self, message: str, *, is_dnssec: bool = False, is_refusal: bool = False) -> None:
         super().__init__(message)
+        self.is_refusal = is_refusal
+        """Whether the server answers, but not about this name."""
         self.is_dnssec = is_dnssec
         """Whether the server answers once it does not validate signatures."""
 
@@ -73,6 +75,8 @@ class DnsClient:
     def __init__(self, servers: Sequence[NameServer] = (), *, seconds: float = SECONDS) -> None:
         """Without `servers`, asks those of the machine, as they are configured at that time."""
         self._servers = tuple(servers)
+        self.zone_port = _PORT
+        """The port of the name servers that zones name."""
         self._seconds = seconds
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
 
@@ -86,7 +90,7 @@ class DnsClient:
         if answer.code == ResponseCode.SERVER_FAILURE:
             raise await self._explain_failure(server, name, type)
         if answer.code not in {ResponseCode.OK, ResponseCode.NO_SUCH_NAME}:
-            raise DnsFailure(f"{server} refuses to answer for {name} (code {answer.code})")
+            raise DnsFailure(f"{server} refuses to answer for {name} (code {answer.code})", is_refusal=True)
         aliases = _aliases(answer, name)
         last = aliases[-1] if aliases else name.lower()
         values = tuple(

@@ -28,7 +28,9 @@ _SIZE_OPTION: Final = b"\0" + struct.pack("!HHIH", 41, 1232, 0, 0)
 
 class RecordType(IntEnum):
     A = 1
+    NS = 2
     CNAME = 5
+    SOA = 6
     TXT = 16
     AAAA = 28
     CAA = 257
@@ -52,7 +54,8 @@ class DnsRecord(Struct, frozen=True):
     """The owner of the record, in lower case without a final dot."""
     type: int
     value: str
-    """An address, a name, a text, or a CAA record as `flags tag value`."""
+    """An address, a name, a text, or a CAA record as `flags tag value`. Of an SOA record, the primary name
+    server."""
 
 
 class DnsAnswer(Struct, frozen=True):
@@ -68,7 +71,7 @@ def write_question(id: int, name: str, type: RecordType, *, unchecked: bool = Fa
     flags = _RECURSION_DESIRED | (_CHECKING_DISABLED if unchecked else 0)
     return (
         _HEADER.pack(id, flags, 1, 0, 0, 1)
-        + _encode_name(name)
+        + encode_name(name)
         + struct.pack("!HH", type, _INTERNET)
         + _SIZE_OPTION
     )
@@ -86,7 +89,7 @@ def _read_answer(message: bytes, id: int, name: str, type: RecordType) -> DnsAns
     given, flags, questions, answers, _, _ = _HEADER.unpack_from(message)
     if given != id or not flags & _IS_ANSWER or questions != 1:
         raise BadMessage("the answer belongs to another question")
-    asked, position = _read_name(message, _HEADER.size)
+    asked, position = read_name(message, _HEADER.size)
     kind, _ = struct.unpack_from("!HH", message, position)
     if asked != name.lower() or kind != type:
         raise BadMessage("the answer belongs to another question")
@@ -96,7 +99,7 @@ def _read_answer(message: bytes, id: int, name: str, type: RecordType) -> DnsAns
     for _ in range(min(answers, _MOST_RECORDS)):
         if is_cut and position >= len(message):
             break
-        owner, position = _read_name(message, position)
+        owner, position = read_name(message, position)
         kind, group, _, length = _RECORD.unpack_from(message, position)
         position += _RECORD.size
         if position + length > len(message):
@@ -115,8 +118,8 @@ def _read_value(message: bytes, kind: int, start: int, length: int) -> str | Non
             return str(IPv4Address(data)) if length == 4 else None
         case RecordType.AAAA:
             return str(IPv6Address(data)) if length == 16 else None
-        case RecordType.CNAME:
-            return _read_name(message, start)[0]
+        case RecordType.CNAME | RecordType.NS | RecordType.SOA:
+            return read_name(message, start)[0]
         case RecordType.TXT:
             return _read_texts(data)
         case RecordType.CAA:
@@ -142,14 +145,15 @@ def _read_texts(data: bytes) -> str:
     return b"".join(parts).decode("utf-8", "replace")
 
 
-def _encode_name(name: str) -> bytes:
+def encode_name(name: str) -> bytes:
+    """Returns a name as it is sent. Raises ValueError."""
     labels = name.rstrip(".").split(".")
     if len(name) > LONGEST_NAME or not all(0 < len(label) <= _LONGEST_LABEL for label in labels):
         raise ValueError(f"{name} is no name that can be asked for")
     return b"".join(bytes([len(label)]) + label.encode("ascii") for label in labels) + b"\0"
 
 
-def _read_name(message: bytes, position: int) -> tuple[str, int]:
+def read_name(message: bytes, position: int) -> tuple[str, int]:
     """Returns a name in lower case, and the position after it."""
     labels: list[str] = []
     length, after, limit = 0, -1, position

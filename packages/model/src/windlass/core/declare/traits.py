@@ -159,6 +159,9 @@ class Link(Shown):
     external_port: Annotated[int, example(8081)]
     is_qovery_domain: bool = False
     is_default: bool
+    remark: Annotated[
+        str, Meta(description="Why it has no certificate yet, or soon gets none, in words; empty if nothing")
+    ] = ""
 
 
 class HistoryEntry(Shown):

@@ -12,6 +12,8 @@ def kebab(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", "-", name).lower()
 
 
+LOCAL_DOMAIN: Final = "localhost"
+"""The domain of names that only this machine knows."""
 PLACE_NAME: Final = r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?\Z"
 """Matches names that operators give to machines."""
 

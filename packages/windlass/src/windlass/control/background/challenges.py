@@ -6,6 +6,7 @@ What a method publishes is a pure function of the stored order, so that each ser
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
@@ -13,12 +14,20 @@ from msgspec.structs import replace
 
 from windlass.base.acme import AcmeChallenge, AcmeRefusal, AcmeUnavailable, Authorization
 from windlass.base.acme.documents import AcmeProblem
+from windlass.base.acme.signing import to_base64url
+from windlass.base.clock import MINUTE
+from windlass.base.dns import DnsFailure
+from windlass.base.zones.provider import ZoneFailure
+from windlass.control.background.challenge_records import note_record, remove_soon
 from windlass.control.context.context import Context
+from windlass.control.services.dns_challenges import NoZone, find_place, obstacle, servers_without
 from windlass.core.words.domains import ANY
 from windlass.routers.router import Challenge, RouteError
 from windlass.store import OrderRow
 
 PATH: Final = "/.well-known/acme-challenge/"
+LONGEST_WAIT: Final = 10 * MINUTE
+"""The longest wait until the name servers of a zone have a new record."""
 
 
 class ProofMethod(Protocol):
@@ -74,7 +83,50 @@ class HttpProof:
         return Challenge(order.name, order.path, order.answer.encode())
 
 
-METHODS: Final[Sequence[ProofMethod]] = (HttpProof(),)
+class DnsProof:
+    """A TXT record in a zone of the operator (dns-01). It is written down before it is made, so that it is
+    removed in any case; see `challenge_records`."""
+
+    type: Final = "dns-01"
+
+    def can_prove(self, ctx: Context, order: OrderRow) -> bool:
+        return ctx.zones is not None and order.name.startswith(ANY)
+
+    def prepare(self, order: OrderRow, token: str, answer: str) -> OrderRow:
+        return replace(order, answer=to_base64url(hashlib.sha256(answer.encode()).digest()))
+
+    async def publish(self, ctx: Context, order: OrderRow) -> bool:
+        try:
+            place = await find_place(ctx, order.name, order.service)
+            if not await servers_without(ctx, place, order.answer):
+                return True
+            since = await note_record(ctx, order, place.name)
+            await ctx.point("record noted")
+            assert ctx.zones is not None
+            await ctx.zones.add(place.name, order.answer)
+            await ctx.point("record made")
+            missing = await servers_without(ctx, place, order.answer)
+        except NoZone as error:
+            raise AcmeRefusal(AcmeProblem(detail=f"{error}.")) from error
+        except (ZoneFailure, DnsFailure) as error:
+            raise AcmeUnavailable(f"The record of the proof cannot be made: {error}.") from error
+        if missing and ctx.clock.now() - since > LONGEST_WAIT:
+            raise AcmeRefusal(
+                AcmeProblem(
+                    detail=f"The TXT record of {place.name} was made, and is not visible yet, after ten "
+                    f"minutes, at {', '.join(missing)}."
+                )
+            )
+        return not missing
+
+    async def withdraw(self, ctx: Context, order: OrderRow) -> None:
+        await remove_soon(ctx, order)
+
+    def gateway_challenge(self, order: OrderRow) -> None:
+        return None
+
+
+METHODS: Final[Sequence[ProofMethod]] = (HttpProof(), DnsProof())
 METHOD: Final[Mapping[str, ProofMethod]] = {method.type: method for method in METHODS}
 
 
@@ -97,6 +149,12 @@ def choose_challenge(
     raise AcmeRefusal(
         AcmeProblem(detail=f"None of the proofs that the authority offers is possible here: {offered}.")
     )
+
+
+async def reason_against(ctx: Context, name: str, service: str) -> str:
+    """Returns why no method can prove a name at present, and what to do; empty if one can. Raises ZoneFailure
+    or DnsFailure."""
+    return await obstacle(ctx, name, service) if name.startswith(ANY) else ""
 
 
 async def withdraw_challenge(ctx: Context, order: OrderRow | None) -> None:

@@ -49,6 +49,7 @@ class CertifiedDomain:
         domain, it is about its records."""
         self.id, self.name = row.id, stored.name
         self.org, self.service = row.org, row.parent
+        self.weekly = ""
         self._tells = tells
 
     async def note(self, tx: Tx, fields: Mapping[str, object]) -> None:

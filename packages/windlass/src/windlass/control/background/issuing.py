@@ -25,8 +25,15 @@ from windlass.base.certificates import (
     renewal_id,
 )
 from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, stamp
+from windlass.base.dns import DnsFailure
 from windlass.base.log import log
-from windlass.control.background.challenges import choose_challenge, withdraw_challenge
+from windlass.base.zones.provider import ZoneFailure
+from windlass.control.background.challenges import (
+    LONGEST_WAIT,
+    choose_challenge,
+    reason_against,
+    withdraw_challenge,
+)
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
 from windlass.control.records.acme_accounts import client_of, forget_address
@@ -41,6 +48,10 @@ AWAY: Final = (MINUTE, 2 * MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR)
 LONGEST: Final = DAY
 """The age after which an open order is given up."""
 POLL: Final = 2 * SECOND
+UNSEEN: Final = 10 * SECOND
+"""The longest wait before the next look whether the answer to a challenge is visible, in `LONGEST_WAIT`."""
+HINDERED: Final = 10 * MINUTE
+"""The wait before it is tried again whether a proof is possible."""
 LOOK_AT_RENEWAL: Final = 6 * HOUR
 """How often the authority is asked when to renew a certificate."""
 _STEPS: Final = 6
@@ -62,6 +73,8 @@ class CertifiedName(Protocol):
     org: str
     service: str
     """Both are removed with this service."""
+    weekly: str
+    """The domain whose new certificates are counted by the week; empty if they are not."""
 
     async def note(self, tx: Tx, fields: Mapping[str, object]) -> None:
         """Stores the fields of a domain's document that are about its certificate."""
@@ -91,6 +104,8 @@ class CertificateOrder:
                 due = await self._due(certificate, order)
                 if due > now:
                     return due
+                if await self._is_hindered(certificate):
+                    return now + HINDERED
                 if due := await self._enter(certificate):
                     return due
                 await self._place(certificate, order)
@@ -135,20 +150,31 @@ class CertificateOrder:
             return min(renew, now + LOOK_AT_RENEWAL)
         return max(renew, failed)
 
+    async def _is_hindered(self, certificate: CertificateRow | None) -> bool:
+        """Returns whether no proof for the name is possible at present, and notes the reason."""
+        try:
+            problem = await reason_against(self._ctx, self._name, self._certified.service)
+        except (ZoneFailure, DnsFailure) as error:
+            raise AcmeUnavailable(f"The record of the proof cannot be made: {error}.") from error
+        if problem:
+            is_live = certificate is not None and certificate.name == self._name
+            state: dict[str, object] = {} if is_live else {"certificate_state": "WAITING"}
+            await self._note({**state, "problem": problem})
+        return bool(problem)
+
     async def _enter(self, certificate: CertificateRow | None) -> int:
         """Enters an order in the ledger. Returns 0, or when there is room for it."""
         is_renewal = certificate is not None and certificate.name == self._name
 
         async def change(tx: Tx) -> tuple[int, Full]:
             await fence(tx, self._claim)
-            return await enter_order(tx, self._name, self._certified.org, is_renewal=is_renewal)
+            return await enter_order(
+                tx, self._name, self._certified.org, is_renewal=is_renewal, weekly=self._certified.weekly
+            )
 
         due, what = await self._ctx.store.write(change)
         if due:
-            problem = (
-                f"Wait until {stamp(due)}: this {what} has placed as many orders for certificates in three "
-                "hours as it may."
-            )
+            problem = _tell_limit(what, stamp(due), self._certified.weekly)
             fields: dict[str, object] = {} if is_renewal else {"certificate_state": "WAITING"}
             await self._note({**fields, "problem": problem})
         return due
@@ -222,7 +248,8 @@ class CertificateOrder:
         match order.status:
             case "pending":
                 await self._answer_challenges(client, row, order)
-                self._wait = _pause(order, now - row.since)
+                age = now - row.since
+                self._wait = _pause(order, min(age, UNSEEN) if age < LONGEST_WAIT else age)
             case "ready":
                 key = self._ctx.encryption.decrypt(row.sealed, *ORDER_KEY.owner(id=self._id))
                 await self._ctx.point("order ready")
@@ -362,6 +389,18 @@ class CertificateOrder:
             await self._certified.note(tx, fields)
 
         await self._ctx.store.write(change)
+
+
+def _tell_limit(what: Full, until: str, domain: str) -> str:
+    if what == "names":
+        return (
+            f"Ask the operator of Windlass to set dns_provider, or wait until {until}: names below {domain} "
+            "have had as many new certificates in a week as is permitted."
+        )
+    return (
+        f"Wait until {until}: this {what} has placed as many orders for certificates in three hours as it "
+        "may."
+    )
 
 
 def _pause(order: AcmeOrder, age: int) -> int:

@@ -21,7 +21,9 @@ from windlass.base.turn_budget import TurnBudget
 from windlass.builders.builder import BuilderUnavailable
 from windlass.control.background import housekeeping
 from windlass.control.background.auto_deploy import deploy_new_commit
+from windlass.control.background.challenge_records import REMOVE_RECORDS, remove_records
 from windlass.control.background.domain_work import tend_domain
+from windlass.control.background.own_names import tend_own_certificate
 from windlass.control.background.preview_work import tend_preview
 from windlass.control.background.pull_request_work import look_at_pull_requests
 from windlass.control.background.push_work import pass_on_pushes
@@ -36,6 +38,7 @@ from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.domains import TEND
 from windlass.control.records.git_webhooks import PUSH_WORK
 from windlass.control.records.outbox import DELIVER
+from windlass.control.records.own_certificates import TEND_OWN
 from windlass.control.records.previews import LOOK
 from windlass.control.records.previews import TEND as PREVIEW
 from windlass.control.records.runs import EXPIRE, RUN, TIMETABLES, expire_run
@@ -92,6 +95,8 @@ def work_functions() -> dict[str, WorkFunction]:
         EXPIRE: expire_run,
         RUN: execute_run,
         TEND: tend_domain,
+        TEND_OWN: tend_own_certificate,
+        REMOVE_RECORDS: remove_records,
     }
 
 

@@ -16,6 +16,7 @@ from windlass.base.dns import DnsClient
 from windlass.base.encryption import Encryption
 from windlass.base.http_out import HttpTransport
 from windlass.base.locks import Locks
+from windlass.base.zones.provider import ZoneProvider
 from windlass.config import Settings
 from windlass.control.context.authority import Authority, Visits
 from windlass.control.context.domain_checks import DomainChecks
@@ -125,6 +126,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """The client for all outgoing HTTP requests, which validates addresses."""
     dns: DnsClient
     """Asks name servers about the domains of users."""
+    zones: ZoneProvider | None
+    """Writes records into zones of the operator; None without the setting dns_provider."""
     authority: Authority
     """The authority that gives certificates for domains."""
     visits: Visits

@@ -25,6 +25,7 @@ from windlass.core.declare.shapes import Listener
 from windlass.core.deploy.hosts import by_name, listens
 from windlass.core.deploy.scaling import count_of
 from windlass.core.deploy.states import BUILDS, Do, Progress, State, is_failure
+from windlass.core.words.naming import LOCAL_DOMAIN
 from windlass.engines.workload import Instance, Observation, RoutedAddress, Workload, WorkloadPort
 from windlass.routers.router import Absence, Endpoint, Listen, Route, RouteError, ServedElsewhere
 from windlass.store import NameRow, StatusRow, Surroundings
@@ -42,6 +43,8 @@ def hosts_of(ctx: Context, place: Place, held: NameRow) -> tuple[str, ...]:
     machine."""
     machine = machine_of(ctx, place)
     hosts = [host_of(ctx, held), *([host_of(ctx, held, machine.domain)] if machine else [])]
+    if ctx.settings.address_domain:
+        hosts.append(host_of(ctx, held, LOCAL_DOMAIN))
     return tuple(dict.fromkeys(hosts))
 
 

@@ -66,6 +66,16 @@ def validation_domain(ctx: Context, service: str) -> str:
     return f"w{mark[:_DIGITS]}.{ctx.settings.public_domain}".lower()
 
 
+def delegation_domain(ctx: Context, service: str) -> str:
+    """Returns the name below `public_domain` at which a service's certificates with `*.` are proved, if
+    `_acme-challenge` of its domain points there with a CNAME record.
+
+    It is another name than `validation_domain`: a record there would hide the address of `*.` from it.
+    """
+    mark = ctx.encryption.mark(b"challenge delegation", service.encode())
+    return f"acme-{mark[:_DIGITS]}.{ctx.settings.public_domain}".lower()
+
+
 def challenge_value(ctx: Context, service: str, name: str) -> str:
     """Returns the text of the TXT record that proves a domain of a service."""
     mark = ctx.encryption.mark(b"domain challenge", service.encode(), name.encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import status_of
 from windlass.control.records.domains import domain_names, plain_name, port_of_domains
+from windlass.control.records.own_certificates import remark_about, secure_names
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.records.served_names import row_of
 from windlass.core.declare.document import Document
@@ -22,7 +23,7 @@ async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
     if workload is None:
         return []
     names, place = await source.names.of(service.id), await ctx.places.of(service.id)
-    secure = await _names_with_https(ctx, source, service.id)
+    secure = await secure_names(ctx, source, service.id)
     links: list[Document] = []
     if port := port_of_domains(workload.ports):
         for name in map(plain_name, domain_names(names)):
@@ -34,24 +35,21 @@ async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
             scheme = "http" if by_name(port) else "tcp"
             url = f"{scheme}://{place.public_host}:{external}"
             links.append(_link(service, port, url, external, default=port.default and not by_name(port)))
-        if by_name(port):
-            number = place.http_port
-            if held := row_of(port, names):
-                url = url_of_name(ctx, held, place.domain, number, port.path)
-                links.append(_link(service, port, url, number, default=port.default))
+        if by_name(port) and (held := row_of(port, names)):
+            name = host_of(ctx, held, place.domain)
+            is_secure = name in secure and place.router is ctx.places.local.router
+            number = ctx.settings.https_port if is_secure else place.http_port
+            url = _url(name, number, port.path, is_secure=is_secure)
+            remark = await remark_about(ctx, source, name, is_secure=is_secure)
+            links.append(_link(service, port, url, number, default=port.default, remark=remark))
     # Domains of the user come first: people and commands open the first address.
     of_domains = len(domain_names(names)) if links else 0
     return [*links[:of_domains], *sorted(links[of_domains:], key=lambda link: not link["is_default"])]
 
 
-async def _names_with_https(ctx: Context, source: Reads, service: str) -> set[str]:
-    """Returns the domains of a service that have a certificate which is valid."""
-    if not ctx.settings.https_port:
-        return set()
-    return await source.certificates.live(service, ctx.clock.now())
-
-
-def _link(service: Row, port: WorkloadPort, url: str, external: int, *, default: bool) -> Document:
+def _link(
+    service: Row, port: WorkloadPort, url: str, external: int, *, default: bool, remark: str = ""
+) -> Document:
     return {
         "service_id": service.id,
         "service_type": enum_value(service.family),
@@ -60,6 +58,7 @@ def _link(service: Row, port: WorkloadPort, url: str, external: int, *, default:
         "external_port": external,
         "is_qovery_domain": False,
         "is_default": default,
+        "remark": remark,
     }
 
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from windlass.base.errors import Conflict
 from windlass.control.context.context import Context
 from windlass.control.records.domains import domain_names
+from windlass.control.records.own_certificates import schedule_own
 from windlass.control.records.ports import (
     API,
     PORT,
@@ -94,6 +95,7 @@ async def reserve_names(ctx: Context, tx: Tx, workload: Workload) -> Workload:
             f"Make some of its ports private: a service may have {MOST_PUBLIC} public TCP ports"
         )
     ports = [await _with_number(ctx, tx, workload, port, held) for port in workload.ports]
+    await schedule_own(ctx, tx, workload.service, workload.org)
     return await _reserve_served_hosts(tx, replace(workload, ports=tuple(ports)))
 
 

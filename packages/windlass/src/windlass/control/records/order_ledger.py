@@ -1,4 +1,4 @@
-"""The orders of certificates in the last three hours, of all organizations.
+"""The orders of certificates in the last three hours, of all organizations, and the new ones of a week.
 
 An authority limits the orders of an account, which all organizations share. The ledger outlives domains, so
 that neither a domain that is deleted and made again nor a certificate that is switched off and on again
@@ -12,8 +12,9 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
-from windlass.base.clock import HOUR
-from windlass.store import Tx
+from windlass.base.clock import DAY, HOUR
+from windlass.core.words.domains import is_at_or_below
+from windlass.store import Reads, Tx
 
 WINDOW: Final = 3 * HOUR
 """Let's Encrypt permits an account 300 orders in this time."""
@@ -23,9 +24,18 @@ MOST_OF_ORG: Final = 50
 MOST_OF_NEW_NAMES: Final = 200
 """All orders for names without a certificate. The others are left for renewals."""
 MOST: Final = 280
+WEEK: Final = 7 * DAY
+MOST_OF_WEEK: Final = 45
+"""The new certificates in a week for names below one domain. Let's Encrypt permits 50 for a registered
+domain."""
+MOST_OF_WEEK_OF_ORG: Final = 36
+"""Those of one organization. The others are left for other organizations."""
+NEAR: Final = 30
+"""The number of them from which on users are told."""
 _FACT: Final = "acme_orders"
+_FACT_OF_WEEK: Final = "acme_orders_of_week"
 
-Full = Literal["", "name", "organization", "installation"]
+Full = Literal["", "name", "organization", "installation", "names"]
 
 
 class PlacedOrder(Struct, frozen=True, array_like=True):
@@ -35,12 +45,12 @@ class PlacedOrder(Struct, frozen=True, array_like=True):
     is_renewal: bool
 
 
-async def enter_order(tx: Tx, name: str, org: str, *, is_renewal: bool) -> tuple[int, Full]:
-    """Enters an order in the ledger. Returns 0; or when there is room for it again, and what has no room."""
-    stored = await tx.facts.get(_FACT)
-    former = msgspec.json.decode(stored, type=list[PlacedOrder]) if stored else []
-    # A clock that was ahead does not keep orders in the ledger.
-    recent = [each for each in former if tx.now - WINDOW < each.since <= tx.now]
+async def enter_order(tx: Tx, name: str, org: str, *, is_renewal: bool, weekly: str = "") -> tuple[int, Full]:
+    """Enters an order in the ledger. Returns 0; or when there is room for it again, and what has no room.
+
+    `weekly`: the domain whose new certificates are counted by the week.
+    """
+    recent = await _orders_since(tx, _FACT, tx.now, WINDOW)
     new = [each for each in recent if not each.is_renewal]
     limits: list[tuple[Full, list[PlacedOrder], int]] = [
         ("name", [each for each in recent if each.name == name], MOST_OF_NAME),
@@ -52,8 +62,29 @@ async def enter_order(tx: Tx, name: str, org: str, *, is_renewal: bool) -> tuple
             ("installation", new, MOST_OF_NEW_NAMES),
         ]
     waits = [(orders[-most].since + WINDOW, what) for what, orders, most in limits if len(orders) >= most]
+    of_week = await _orders_since(tx, _FACT_OF_WEEK, tx.now, WEEK) if weekly and not is_renewal else []
+    of_domain = [each for each in of_week if is_at_or_below(each.name, weekly)]
+    of_org = [each for each in of_domain if each.org == org]
+    for orders, most in ((of_domain, MOST_OF_WEEK), (of_org, MOST_OF_WEEK_OF_ORG)):
+        if len(orders) >= most:
+            waits.append((orders[-most].since + WEEK, "names"))
     if waits:
         return max(waits)
-    recent.append(PlacedOrder(name, org, tx.now, is_renewal))
-    await tx.facts.set(_FACT, msgspec.json.encode(recent))
+    placed = PlacedOrder(name, org, tx.now, is_renewal)
+    await tx.facts.set(_FACT, msgspec.json.encode([*recent, placed]))
+    if weekly and not is_renewal:
+        await tx.facts.set(_FACT_OF_WEEK, msgspec.json.encode([*of_week, placed]))
     return 0, ""
+
+
+async def orders_of_week(source: Reads, domain: str, now: int) -> int:
+    """Returns the number of new certificates in the last week for names below a domain."""
+    placed = await _orders_since(source, _FACT_OF_WEEK, now, WEEK)
+    return sum(is_at_or_below(each.name, domain) for each in placed)
+
+
+async def _orders_since(source: Reads, fact: str, now: int, window: int) -> list[PlacedOrder]:
+    stored = await source.facts.get(fact)
+    former = msgspec.json.decode(stored, type=list[PlacedOrder]) if stored else []
+    # A clock that was ahead does not keep orders in the ledger.
+    return [each for each in former if now - window < each.since <= now]

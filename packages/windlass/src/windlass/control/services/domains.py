@@ -8,7 +8,9 @@ from typing import Final
 import msgspec
 
 from windlass.base.clock import stamp
+from windlass.base.dns import DnsFailure
 from windlass.base.errors import Conflict
+from windlass.base.zones.provider import ZoneFailure
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.records.domains import (
@@ -22,6 +24,7 @@ from windlass.control.records.domains import (
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.paths import target
 from windlass.control.request.reading import in_dialect
+from windlass.control.services.dns_challenges import NoZone, find_place
 from windlass.control.services.domain_records import (
     DomainRecords,
     advice_of,
@@ -31,7 +34,7 @@ from windlass.control.services.domain_records import (
     verdict_of,
 )
 from windlass.control.services.domain_visits import visit
-from windlass.core.words.domains import ascii_name
+from windlass.core.words.domains import ANY, ascii_name
 from windlass.families.domain import (
     CheckedCustomDomainResponse,
     CustomDomain,
@@ -140,6 +143,7 @@ async def check(ctx: Context, call: Call) -> Reply:
             look_at(ctx, row.parent, stored.name), caa_of(ctx, stored.name)
         )
         http = await visit(ctx, records)
+        zone = await _findings_of_zone(ctx, stored, row.parent)
     proof = proof_of(ctx, records, use_cdn=stored.use_cdn)
     order = await source.certificates.order(row.id)
     if proof and stored.state == "UNPROVED":
@@ -148,6 +152,7 @@ async def check(ctx: Context, call: Call) -> Reply:
     findings = [
         *_findings_of_records(records, stored, proof),
         *_findings_of_way(stored, caa, caa_problem, http, said),
+        *zone,
         *await _findings_of_state(ctx, source, row, stored),
     ]
     answer = DomainCheck(
@@ -220,6 +225,19 @@ def _findings_of_way(
     if said:
         findings.append(DomainFinding(good=False, message=f"The authority said: {said}"))
     return findings
+
+
+async def _findings_of_zone(ctx: Context, stored: StoredDomain, service: str) -> list[DomainFinding]:
+    """Returns whether the certificate of a domain with `*.` can be proved by DNS."""
+    if not stored.name.startswith(ANY) or not stored.generate_certificate:
+        return []
+    try:
+        place = await find_place(ctx, stored.name, service)
+    except NoZone as error:
+        return [DomainFinding(good=False, message=f"{error}.")]
+    except (ZoneFailure, DnsFailure) as error:
+        return [DomainFinding(good=False, message=f"The record of the proof cannot be made: {error}.")]
+    return [DomainFinding(good=True, message=f"Its certificate is proved by a record of {place.name}.")]
 
 
 async def _findings_of_state(

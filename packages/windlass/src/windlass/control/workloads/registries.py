@@ -6,13 +6,14 @@ from typing import Final
 
 import msgspec
 
+from windlass.base.aws_signing import AccessKeys
 from windlass.control.context.context import Context
 from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.core.declare.document import with_hidden
 from windlass.core.declare.stored import read_decoded
 from windlass.engines.registries import KINDS, LoginSource, RegistryLogin
 from windlass.families.container_registry import ContainerRegistry
-from windlass.registries.aws import AccessKeys, EcrLogin, ecr_login
+from windlass.registries.aws import EcrLogin, ecr_login
 from windlass.registries.client import RegistryClient
 from windlass.store import Row
 

@@ -22,6 +22,8 @@ _QUEUES: Final = {
     "reconcile": Queue.RECONCILE,
     "deliver": Queue.DELIVER,
     "domain": Queue.DELIVER,
+    "own certificate": Queue.DELIVER,
+    "challenge records": Queue.DELIVER,
     "tidy": Queue.LOCAL,
     "scale": Queue.LOCAL,
     "discard": Queue.LOCAL,

@@ -86,6 +86,7 @@ function present(state) {
       ? badge(status.state, "warn", "", words.states.UNREACHED)
       : badge(status.state, kindOf(status.state, { instances: status.instances, ready: status.ready_instances }), state.service.service_type),
     address && h("span", { class: "address" }, outside(address.url, address.url.replace(/^https?:\/\//, "")), copyButton(address.url)),
+    address?.remark && h("span", { class: "muted" }, address.remark),
     now && h("span", {}, `v${now.number} `, commitLine(now), now.commit?.author_name && h("span", { class: "muted" }, ` ${now.commit.author_name},`), " ", ago(now.finished_at)),
   ];
 }

@@ -1,0 +1,119 @@
+"""Cloudflare, by its API v4 with a token that may edit the DNS of a zone and read the zone."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from windlass.base.foreign_json import BadJson, read_json
+from windlass.base.http_out import AddressRefused, HttpTransport, NoAnswer
+from windlass.base.zones.provider import (
+    TTL,
+    BadZoneSetting,
+    ZoneAccess,
+    ZoneFailure,
+    ZoneProvider,
+    domains_of,
+    words_of,
+)
+
+_API: Final = "https://api.cloudflare.com/client/v4"
+_IS_THERE: Final = frozenset({81057, 81058})
+"""The codes of the refusal of a record that exists already."""
+_MOST: Final = 100
+
+
+class _CloudflareError(Struct):
+    code: int = 0
+    message: str = ""
+
+
+class _Entry(Struct):
+    id: str
+    name: str = ""
+    content: str = ""
+
+
+class _Answer(Struct):
+    success: bool = False
+    errors: list[_CloudflareError] = []
+    result: list[_Entry] | _Entry | None = None
+
+    @property
+    def entries(self) -> list[_Entry]:
+        return self.result if isinstance(self.result, list) else []
+
+
+class Cloudflare:
+    title: Final = "Cloudflare"
+
+    def __init__(self, out: HttpTransport, token: str) -> None:
+        self._out, self._token = out, token
+
+    async def zone_of(self, name: str) -> str:
+        zone = await self._zone(name)
+        return zone.name if zone else ""
+
+    async def add(self, name: str, value: str) -> None:
+        zone = await self._needed_zone(name)
+        if await self._records(zone, name, value):
+            return
+        record = {"type": "TXT", "name": name, "content": f'"{value}"', "ttl": TTL}
+        answer = await self._send("POST", f"/zones/{zone.id}/dns_records", msgspec.json.encode(record))
+        if not answer.success and not {error.code for error in answer.errors} & _IS_THERE:
+            raise _refusal(answer)
+
+    async def remove(self, name: str, value: str) -> None:
+        zone = await self._needed_zone(name)
+        for record in await self._records(zone, name, value):
+            answer = await self._send("DELETE", f"/zones/{zone.id}/dns_records/{quote(record.id, safe='')}")
+            if not answer.success:
+                raise _refusal(answer)
+
+    async def _needed_zone(self, name: str) -> _Entry:
+        if zone := await self._zone(name):
+            return zone
+        raise ZoneFailure(f"The token of Cloudflare (dns_credentials) has no zone of {name}")
+
+    async def _zone(self, name: str) -> _Entry | None:
+        for domain in domains_of(name):
+            answer = await self._send("GET", f"/zones?name={quote(domain, safe='')}")
+            if not answer.success:
+                raise _refusal(answer)
+            if found := [zone for zone in answer.entries if zone.name == domain]:
+                return found[0]
+        return None
+
+    async def _records(self, zone: _Entry, name: str, value: str) -> list[_Entry]:
+        """Returns the TXT records of a name with this text."""
+        query = f"type=TXT&name={quote(name, safe='')}&per_page={_MOST}"
+        answer = await self._send("GET", f"/zones/{zone.id}/dns_records?{query}")
+        if not answer.success:
+            raise _refusal(answer)
+        return [record for record in answer.entries if record.content.strip('"') == value]
+
+    async def _send(self, method: str, path: str, body: bytes = b"") -> _Answer:
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        try:
+            answer = await self._out.send(method, f"{_API}{path}", body, headers)
+            found = read_json(answer.body, _Answer)
+        except (NoAnswer, AddressRefused) as error:
+            raise ZoneFailure(f"Cloudflare cannot be asked: {error}") from error
+        except BadJson as error:
+            raise ZoneFailure(f"Cloudflare answers {answer.status}, and nothing that can be read") from error
+        found.success = found.success and 200 <= answer.status < 300
+        return found
+
+
+def _refusal(answer: _Answer) -> ZoneFailure:
+    words = words_of([error.message for error in answer.errors], 0)
+    return ZoneFailure(f"Cloudflare refuses the token of dns_credentials, or the request: {words}")
+
+
+def open_zones(access: ZoneAccess) -> ZoneProvider:
+    if not access.credentials:
+        raise BadZoneSetting("dns_credentials: set it to a token of Cloudflare with the right Zone.DNS")
+    return Cloudflare(access.out, access.credentials)

@@ -1,0 +1,98 @@
+"""Certificates for the names below `public_domain`, which Windlass gives to services.
+
+With a provider of DNS, one certificate with `*.` is for all of them. Without one, each name has its own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from windlass.base.certificates import covers
+from windlass.control.context.context import Context
+from windlass.control.records.order_ledger import MOST_OF_WEEK, NEAR, orders_of_week
+from windlass.core.words.domains import ANY, BadDomain, ascii_name
+from windlass.store import Reads, Tx
+
+TEND_OWN: Final = "own certificate"
+"""The kind of work that gets these certificates. Its id is the name with `*.`, or that of `work_of_names`."""
+_NAMES: Final = "names "
+
+
+def shared_certificate(ctx: Context) -> str:
+    """Returns the name of the certificate for all names below `public_domain`, which is also its id; empty if
+    there is none."""
+    return f"{ANY}{domain}" if ctx.zones and (domain := _domain(ctx)) else ""
+
+
+def domain_of_own_certificates(ctx: Context) -> str:
+    """Returns the domain whose names have one certificate each; empty if they have none, or share one."""
+    return "" if ctx.zones else _domain(ctx)
+
+
+def _domain(ctx: Context) -> str:
+    settings = ctx.settings
+    is_wanted = settings.public_domain_certificates and settings.https_port and settings.acme_directory
+    if not is_wanted:
+        return ""
+    try:
+        return ascii_name(settings.public_domain)
+    except BadDomain:  # a name of this machine only, such as localhost
+        return ""
+
+
+def work_of_names(service: str) -> str:
+    """Returns the id of the work that gets the certificates for the names of one service."""
+    return f"{_NAMES}{service}"
+
+
+def service_of_work(id: str) -> str:
+    return id.removeprefix(_NAMES)
+
+
+async def schedule_own(ctx: Context, tx: Tx, service: str, org: str) -> None:
+    """Schedules certificates for the names of a service that is deployed, unless they share one."""
+    if domain_of_own_certificates(ctx):
+        await tx.work.schedule(TEND_OWN, work_of_names(service), org=org)
+
+
+async def schedule_shared(ctx: Context, tx: Tx) -> None:
+    if name := shared_certificate(ctx):
+        await tx.work.schedule(TEND_OWN, name)
+
+
+class SecureNames:
+    """The names of a service that have a certificate which is valid."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self._names = names
+
+    def __contains__(self, host: object) -> bool:
+        return isinstance(host, str) and covers(self._names, host)
+
+
+async def secure_names(ctx: Context, source: Reads, service: str) -> SecureNames:
+    if not ctx.settings.https_port:
+        return SecureNames(frozenset())
+    now = ctx.clock.now()
+    own, shared = await source.certificates.live(service, now), await source.certificates.live("", now)
+    return SecureNames(frozenset(own | shared))
+
+
+async def remark_about(ctx: Context, source: Reads, host: str, *, is_secure: bool) -> str:
+    """Returns what is to be said about the certificate for a name of a service; empty if nothing."""
+    if not is_secure and (shared := shared_certificate(ctx)):
+        order = await source.certificates.order(shared)
+        return order.message if order else ""
+    domain = domain_of_own_certificates(ctx)
+    if not domain:
+        return ""
+    order = None if is_secure else await source.certificates.order(host)
+    if order and order.message:
+        return order.message
+    count = await orders_of_week(source, domain, ctx.clock.now())
+    if count < NEAR:
+        return ""
+    return (
+        f"Ask the operator of Windlass to set dns_provider: {count} of {MOST_OF_WEEK} new certificates in a "
+        f"week are used for names below {domain}."
+    )

@@ -1,0 +1,122 @@
+"""Finds the name of the record of a dns-01 challenge, and the name servers that do not have it yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.dns import DnsFailure, NameServer, Records, RecordType
+from windlass.base.zones.provider import domains_of
+from windlass.control.context.context import Context
+from windlass.control.records.domains import delegation_domain
+from windlass.core.words.domains import ANY
+
+LABEL: Final = "_acme-challenge"
+_MOST_SERVERS: Final = 8
+"""More name servers of a zone are not asked."""
+_SECONDS: Final = 20.0
+"""Time limit for all questions about one record."""
+
+
+class NoZone(Exception):
+    """The record cannot be made. The message says what to do."""
+
+
+class ChallengePlace(Struct, frozen=True):
+    name: str
+    """The name of the TXT record."""
+    zone: str
+    """The zone of the operator that the name belongs to."""
+
+
+async def find_place(ctx: Context, name: str, service: str) -> ChallengePlace:
+    """Returns where the record for a name belongs: at `_acme-challenge` of the name, or where a CNAME record
+    of it points. Raises NoZone, ZoneFailure or DnsFailure.
+
+    A domain of a user (`service`) may only point at the name that belongs to this service. Otherwise its
+    owner could choose which names of the operator get records.
+    """
+    if ctx.zones is None:
+        raise NoZone(
+            "Ask the operator of Windlass to set dns_provider: authorities give certificates for *. only "
+            "after a proof by DNS (dns-01)"
+        )
+    first = f"{LABEL}.{name.removeprefix(ANY)}"
+    aliases = (await _ask(ctx, first, RecordType.TXT)).aliases
+    own = delegation_domain(ctx, service) if service else ""
+    if own and aliases and own not in aliases:
+        raise NoZone(f"Point the CNAME record of {first} at {own}: it points at {aliases[0]}")
+    place = aliases[-1] if aliases else first
+    if zone := await ctx.zones.zone_of(place):
+        return ChallengePlace(place, zone)
+    if own and await ctx.zones.zone_of(own):
+        raise NoZone(
+            f"Make a CNAME record for {first} that points at {own}, and keep it: the proof for the "
+            "certificate is a record there (dns-01)"
+        )
+    raise NoZone(f"Ask the operator of Windlass for a zone of {own or place} at its provider of DNS")
+
+
+async def _ask(ctx: Context, name: str, type: RecordType) -> Records:
+    """Asks the name servers of the settings one after the other, until one of them answers."""
+    failure = DnsFailure("There is no name server")
+    for server in ctx.dns.servers:
+        try:
+            return await ctx.dns.ask(server, name, type)
+        except DnsFailure as error:
+            failure = error
+    raise failure
+
+
+async def servers_without(ctx: Context, place: ChallengePlace, value: str) -> Sequence[str]:
+    """Returns the name servers of the zone that do not have the record yet. Those that do not answer are left
+    out, unless none answers. Raises DnsFailure."""
+    try:
+        async with asyncio.timeout(_SECONDS):
+            servers = await _servers_of(ctx, place.zone)
+            found = await asyncio.gather(*(_has(ctx, server, place.name, value) for server in servers))
+            if any(has is not None for has in found):
+                return [str(server) for server, has in zip(servers, found, strict=True) if has is False]
+            # The name servers of the zone may be reached only by those of this machine.
+            has = value in (await _ask(ctx, place.name, RecordType.TXT)).values
+            return [] if has else [str(ctx.dns.servers[0])]
+    except TimeoutError as error:
+        raise DnsFailure(f"the name servers of {place.zone} do not answer") from error
+
+
+async def _servers_of(ctx: Context, zone: str) -> list[NameServer]:
+    """Returns the name servers of a zone, or else of the zone above it."""
+    for domain in domains_of(zone):
+        names = (await _ask(ctx, domain, RecordType.NS)).values[:_MOST_SERVERS]
+        addresses = await asyncio.gather(*(_addresses(ctx, name) for name in names))
+        if servers := [NameServer(each, ctx.dns.zone_port) for all in addresses for each in all]:
+            return servers[:_MOST_SERVERS]
+    return []
+
+
+async def _addresses(ctx: Context, name: str) -> Sequence[str]:
+    try:
+        return [str(address) for address in await ctx.dns.addresses(name, 0)]
+    except DnsFailure:
+        return []
+
+
+async def _has(ctx: Context, server: NameServer, name: str, value: str) -> bool | None:
+    """Returns whether a server has a TXT record; None if it does not answer."""
+    try:
+        return value in (await ctx.dns.ask(server, name, RecordType.TXT)).values
+    except DnsFailure:
+        return None
+
+
+async def obstacle(ctx: Context, name: str, service: str) -> str:
+    """Returns why no record can be made for a name, and what to do; empty if it can. Raises ZoneFailure or
+    DnsFailure."""
+    try:
+        await find_place(ctx, name, service)
+    except NoZone as error:
+        return f"{error}."
+    return ""
