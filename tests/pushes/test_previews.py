@@ -102,7 +102,8 @@ async def test_a_fork_waits_for_the_approval_of_each_commit_and_gets_no_secrets(
         await shop.world.run(5)
         preview = await shop.preview()
         assert (preview["state"], preview["missing_secrets"]) == ("RUNNING", ["KEY", "PASSWORD"])
-        assert "`PASSWORD`" in shop.server.text(12)
+        assert "| Secrets that a fork does not get | 2: " in shop.server.text(12)
+        assert "PASSWORD" not in shop.server.text(12), "everybody reads the comments of a public repository"
         web = (await shop.services(preview["preview_environment_id"]))["web"]["id"]
         given = given_to(shop, web)
         assert given["COLOUR"] == "red"

@@ -129,9 +129,9 @@ def text_of(id: str, stored: StoredPreview, now: int) -> str:
     if stored.commit_id != stored.deployed_commit_id:
         rows.append(("Newest commit", f"`{stored.commit_id[:12]}`"))
     if stored.missing_secrets:
-        rows.append(
-            ("Secrets that a fork does not get", ", ".join(f"`{key}`" for key in stored.missing_secrets))
-        )
+        # Not their keys: everybody reads the comments of a public repository.
+        count = len(stored.missing_secrets)
+        rows.append(("Secrets that a fork does not get", f"{count}: `windlass preview get {id}` lists them"))
     if stored.state is PreviewState.FAILED and stored.events:
         rows.append(("Reason", " ".join(stored.events[-1].message.replace("|", "/").split())))
     rows.append(("Updated", stamp(now)))
