@@ -72,6 +72,7 @@ async def test_a_client_that_takes_nothing_of_an_answer_is_cut_off(town: Town) -
     await caller.send(request())
     await until(lambda: town.router.traffic()["shop"].requests == 1)
     await until(lambda: town.active() == 0)
+    assert len(await caller.rest()) < MUCH
 
 
 async def test_a_client_may_pause_for_longer_than_usual() -> None:

@@ -13,7 +13,7 @@ from windlass.routers.builtin import pages
 from windlass.routers.builtin.client_socket import BUSY
 from windlass.routers.builtin.peers import InstanceConnection, Peer
 from windlass.routers.builtin.requests import IDEMPOTENT
-from windlass.routers.builtin.retries import MOST_KEPT_BODY, MOST_KEPT_BYTES, Attempts, Failure
+from windlass.routers.builtin.retries import MOST_KEPT_BODY, MOST_KEPT_BYTES, AttemptFailure, Attempts
 from windlass.routers.builtin.route_rules import RouterPage
 from windlass.routers.builtin.shared_state import SharedState
 from windlass.routers.builtin.table import Backend, Paths
@@ -115,7 +115,7 @@ class SendingClient(InstanceClient):
             attempts = self.attempts = self.attempts or Attempts()
             attempts.tried.append(peer)
             other = self._backend.pick(attempts.tried)
-            if other is not None or not self._repeat(Failure.CONNECT):
+            if other is not None or not self._repeat(AttemptFailure.CONNECT):
                 self._send(other)
                 self._advance()
 
@@ -140,7 +140,7 @@ class SendingClient(InstanceClient):
         answer."""
         backend = self._backend
         assert backend is not None
-        if not self._repeat(Failure.RESET):
+        if not self._repeat(AttemptFailure.RESET):
             self._fail(pages.bad_answer(backend.title, why))
             self._advance()
 
@@ -154,10 +154,10 @@ class SendingClient(InstanceClient):
             return True
         return False
 
-    def _repeat(self, failure: Failure) -> bool:
+    def _repeat(self, failure: AttemptFailure) -> bool:
         """Returns whether the request is sent once more after a failure."""
         attempts = self.attempts or _NONE
-        is_safe = bool(self._sent) if failure is Failure.CONNECT else self._is_repeatable()
+        is_safe = bool(self._sent) if failure is AttemptFailure.CONNECT else self._is_repeatable()
         if is_safe and attempts.take(failure, self._shared.loop.time()):
             self._wait_for_attempt(attempts)
             return True
@@ -199,7 +199,7 @@ class SendingClient(InstanceClient):
         if attempts is None or upstream is None or backend is None:
             return
         upstream.abandon()
-        if not self._repeat(Failure.RESET):
+        if not self._repeat(AttemptFailure.RESET):
             self._fail(pages.too_late(backend.title, attempts.try_seconds))
             self._advance()
 

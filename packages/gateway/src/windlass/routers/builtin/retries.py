@@ -26,7 +26,7 @@ _MOST_SAVED: Final = 100 * _COST
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.025, 0.25
 
 
-class Failure(StrEnum):
+class AttemptFailure(StrEnum):
     """A reason to send a request once more. The values are those of Envoy's `retry_on`."""
 
     CONNECT = "connect-failure"
@@ -36,8 +36,8 @@ class Failure(StrEnum):
 
 
 _IF_NO_ANSWER: Final = {
-    Failure.CONNECT: frozenset({"connect-failure", "5xx", "gateway-error"}),
-    Failure.RESET: frozenset({"reset", "refused-stream", "5xx", "gateway-error"}),
+    AttemptFailure.CONNECT: frozenset({"connect-failure", "5xx", "gateway-error"}),
+    AttemptFailure.RESET: frozenset({"reset", "refused-stream", "5xx", "gateway-error"}),
 }
 """The words of `retry_on` that name each failure."""
 _STATUSES: Final = {
@@ -61,7 +61,7 @@ class RetryRules:
             statuses |= set(retry.statuses)
         self._statuses = frozenset(statuses)
 
-    def names(self, failure: Failure) -> bool:
+    def names(self, failure: AttemptFailure) -> bool:
         return failure in self._failures
 
     def names_status(self, status: int) -> bool:
@@ -137,7 +137,7 @@ class Attempts:
     def keeps_bodies(self) -> bool:
         return self._times_left > 0
 
-    def take(self, failure: Failure, now: float) -> bool:
+    def take(self, failure: AttemptFailure, now: float) -> bool:
         """Returns whether the request is sent once more after a failure, and counts it."""
         return self._rules is not None and self._rules.names(failure) and self._take(now)
 
