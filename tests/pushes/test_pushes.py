@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.pushes.conftest import Scene
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.pushes.conftest import RunningServer, Scene, running_server
 from tests.pushes.pushing import (
     ask,
     deployments,
@@ -13,6 +17,12 @@ from tests.pushes.pushing import (
 )
 from tests.whole import page, until
 from windlass.control.workloads.repositories import copied_fact
+
+
+@pytest.fixture(scope="module")
+async def server() -> AsyncIterator[RunningServer]:
+    async with running_server() as made:
+        yield made
 
 
 async def test_a_push_deploys_and_shows_the_build_and_the_address(scene: Scene):

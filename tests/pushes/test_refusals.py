@@ -8,11 +8,12 @@ import urllib.error
 import urllib.request
 import uuid
 from asyncio import to_thread
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from tests.pushes.conftest import Scene
+from tests.pushes.conftest import RunningServer, Scene, running_server
 from tests.pushes.pushing import (
     Folder,
     ask,
@@ -29,6 +30,12 @@ from windlass.core.access import SYSTEM
 from windlass.families.organization import Organization
 
 REFS = "/info/refs?service=git-receive-pack"
+
+
+@pytest.fixture(scope="module")
+async def server() -> AsyncIterator[RunningServer]:
+    async with running_server() as made:
+        yield made
 
 
 @pytest.fixture
