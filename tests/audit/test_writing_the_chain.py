@@ -110,7 +110,9 @@ async def test_the_chain_is_valid_after_the_server_was_killed_during_writes(broo
             creating = asyncio.create_task(create_many(session, f"{round}"))
             await until(partial(has_some, place, f"{round}"))
             server.end()
-            await creating
+            creating.cancel()  # the gateway keeps the port, and lets requests wait for the next server
+            with contextlib.suppress(asyncio.CancelledError):
+                await creating
         found = await verdict(place, head)
         assert found.faults == []
         head = found.head

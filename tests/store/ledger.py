@@ -25,16 +25,10 @@ class Client:
     def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
         self._session = session
         self._address = address
-        self.killed = asyncio.Event()
-        """Whether the server is. Its gateway keeps the port, and answers in its place after some seconds."""
 
     async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        if self.killed.is_set():
-            raise ConnectionError("the server was killed")
         async with self._session.request(method, self._address + path, json=body) as answer:
             text = await answer.read()
-            if answer.status == 503 and self.killed.is_set():
-                raise ConnectionError("the server was killed")
             return answer.status, json.loads(text) if text else None
 
     async def get(self, path: str) -> Any:

@@ -46,9 +46,11 @@ async def lives(brood: Brood, place: Place, ledger: Ledger, kills: int, seed: in
             working = [asyncio.create_task(ledger.work(client)) for _ in range(CLIENTS)]
             await ledger.grown(chance.randint(0, WRITES), working)
             await asyncio.sleep(chance.random() * 0.005)
-            client.killed.set()
             assert server.end() == -signal.SIGKILL
-            await asyncio.gather(*working)
+            for task in working:  # the gateway keeps the port, and lets requests wait for the next server
+                task.cancel()
+            ended = await asyncio.gather(*working, return_exceptions=True)
+            assert [each for each in ended if isinstance(each, Exception)] == []
 
 
 async def at_last(brood: Brood, place: Place, ledger: Ledger) -> None:
@@ -67,8 +69,8 @@ async def at_last(brood: Brood, place: Place, ledger: Ledger) -> None:
 async def test_a_server_killed_repeatedly_on_sqlite_loses_nothing_and_stores_nothing_by_half(
     brood: Brood, tmp_path: Path
 ):
-    """Two at a time; every fifth is killed while it starts. (The first starts are killed below.)"""
-    places = [Place("", tmp_path / name) for name in "ab"]
+    """Every fifth is killed while it starts; at night, two at a time. (The first starts are killed below.)"""
+    places = [Place("", tmp_path / name) for name in either("a", "ab")]
     for place in places:
         place.folder.mkdir()
     ledgers = [Ledger() for _ in places]
@@ -97,9 +99,9 @@ async def test_a_server_killed_repeatedly_on_postgresql_loses_nothing_and_stores
     brood: Brood, served: Place
 ):
     ledger = Ledger()
-    await lives(brood, served, ledger, kills=either(5, 30), seed=7)
+    await lives(brood, served, ledger, kills=either(3, 30), seed=7)
     await at_last(brood, served, ledger)
-    assert len(ledger.projects) > either(10, 50)
+    assert len(ledger.projects) > either(6, 50)
 
 
 async def test_the_integrity_checks_find_each_kind_of_damage(brood: Brood, tmp_path: Path):
