@@ -83,12 +83,12 @@ class ProcessRig:
 
     def _processes(self, service: str) -> list[tuple[Path, Path]]:
         """Returns processes whose environment names this service in the folder of this engine."""
-        found = []
+        mark, found = os.fsencode(f"WINDLASS_FILES={self.folder}/services/{service}/"), []
         for folder in Path("/proc").glob("[0-9]*"):
-            for word in _read(folder / "environ").split(b"\0"):
-                name, _, value = os.fsdecode(word).partition("=")
-                if name == "WINDLASS_FILES" and value.startswith(f"{self.folder}/services/{service}/"):
-                    found.append((folder, Path(value).parent))
+            environment = _read(folder / "environ")
+            if mark in environment:  # most are of other processes, and some are long
+                words = [os.fsdecode(word) for word in environment.split(b"\0") if word.startswith(mark)]
+                found += [(folder, Path(word.partition("=")[2]).parent) for word in words]
         return found
 
 
