@@ -92,6 +92,16 @@ async def test_a_record_is_added_beside_others_and_removed_alone(provider, tmp_p
         assert not any(secret in str(failure.value) for secret in credentials if secret)
 
 
+async def test_names_outside_of_all_zones_cost_the_provider_one_list_a_minute():
+    """Users add domains as they like, and the provider limits the requests of the operator."""
+    fake = FakeCloudflare("token", *(f"zone{number}.example" for number in range(120)))
+    zones = open_provider("cloudflare", access(credentials="token", out=fake))
+    for number in range(50):
+        assert await zones.zone_of(f"_acme-challenge.shop{number}.example.org") == ""
+    assert await zones.zone_of("www.zone119.example") == "zone119.example"
+    assert fake.listed == 3
+
+
 async def test_two_servers_that_change_one_name_at_route_53_lose_no_record():
     aws = FakeRoute53(AWS, "example.com")
     zones = open_provider("route53", access(credentials=f"{AWS.id}:{AWS.secret}", out=aws))

@@ -118,6 +118,17 @@ async def test_a_domain_makes_no_records_at_other_names_of_the_operator(there):
     assert "it points at www.apps.example.com" in (await read(there.world, app, id))["problem"]
 
 
+async def test_without_that_rule_a_domain_would_choose_the_name(there, monkeypatch):
+    """The control of the test above."""
+    monkeypatch.setattr(
+        "windlass.control.services.dns_challenges.delegation_domain",
+        lambda ctx, service: "www.apps.example.com",
+    )
+    there.dns.set("_acme-challenge.shops.example.org", ("CNAME", "www.apps.example.com"))
+    await wildcard(there)
+    assert "www.apps.example.com" in {name for _, name, _ in there.dns.updates}
+
+
 async def test_a_domain_with_an_asterisk_in_a_zone_of_the_operator_needs_no_alias(there):
     there.dns.serve_zone("shops.example.org")
     app, id = await wildcard(there)

@@ -28,6 +28,8 @@ class FakeCloudflare:
         self.zones = {f"id-of-{zone}": zone for zone in zones}
         self.records: dict[str, dict[str, Any]] = {}
         self.problem: tuple[int, str] | None = None
+        self.listed = 0
+        """How many pages of zones were asked for."""
 
     def texts(self, name: str) -> list[str]:
         return [each["content"].strip('"') for each in self.records.values() if each["name"] == name]
@@ -44,8 +46,10 @@ class FakeCloudflare:
         query = dict(parse_qsl(parts.query))
         path = parts.path.removeprefix("/client/v4")
         if path == "/zones":
-            found = [{"id": id, "name": zone} for id, zone in self.zones.items() if zone == query["name"]]
-            return self._answer(found)
+            self.listed += 1
+            size, page = int(query["per_page"]), int(query["page"])
+            found = [{"id": id, "name": zone} for id, zone in self.zones.items()]
+            return self._answer(found[(page - 1) * size : page * size])
         _, _, zone, _, *rest = path.split("/")
         assert zone in self.zones
         match method, rest:
@@ -95,8 +99,8 @@ class FakeRoute53:
         query = dict(parse_qsl(parts.query))
         if not self._is_signed(method, parts.path, query, body, headers):
             return self._refuse("SignatureDoesNotMatch", "The signature does not match.")
-        if parts.path == "/2013-04-01/hostedzonesbyname":
-            return self._answer("ListHostedZonesByNameResponse", self._zones(query["dnsname"]))
+        if parts.path == "/2013-04-01/hostedzone":
+            return self._answer("ListHostedZonesResponse", self._page(int(query.get("marker", "0"))))
         found = re.fullmatch(r"/2013-04-01/hostedzone/(Z\d+)/rrset/?", parts.path)
         assert found
         if method == "GET":
@@ -113,13 +117,14 @@ class FakeRoute53:
         )
         return headers["Authorization"] == wanted["Authorization"]
 
-    def _zones(self, first: str) -> str:
-        """All zones from a name on: the interface does not say that it has this one."""
-        return "".join(
+    def _page(self, start: int) -> str:
+        """One zone, and where the next ones begin."""
+        rest = f"<NextMarker>{start + 1}</NextMarker>" if start + 1 < len(self.zones) else ""
+        return rest + "".join(
             f"<HostedZone><Id>/hostedzone/{id}</Id><Name>{zone}.</Name>"
             f"<Config><PrivateZone>{'true' if zone.startswith('private') else 'false'}</PrivateZone></Config>"
             "</HostedZone>"
-            for id, zone in self.zones.items()
+            for id, zone in [*self.zones.items()][start : start + 1]
         )
 
     def _set(self, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -11,12 +12,14 @@ from msgspec import Struct
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.base.http_out import AddressRefused, HttpTransport, NoAnswer
 from windlass.base.zones.provider import (
+    MOST_PAGES,
     TTL,
     BadZoneSetting,
+    KnownZone,
     ZoneAccess,
     ZoneFailure,
+    ZoneList,
     ZoneProvider,
-    domains_of,
     words_of,
 )
 
@@ -24,6 +27,8 @@ _API: Final = "https://api.cloudflare.com/client/v4"
 _IS_THERE: Final = frozenset({81057, 81058})
 """The codes of the refusal of a record that exists already."""
 _MOST: Final = 100
+_ZONES: Final = 50
+"""The zones on one page, which Cloudflare permits."""
 
 
 class _CloudflareError(Struct):
@@ -52,9 +57,10 @@ class Cloudflare:
 
     def __init__(self, out: HttpTransport, token: str) -> None:
         self._out, self._token = out, token
+        self._zones = ZoneList(self._read_zones)
 
     async def zone_of(self, name: str) -> str:
-        zone = await self._zone(name)
+        zone = await self._zones.find(name)
         return zone.name if zone else ""
 
     async def add(self, name: str, value: str) -> None:
@@ -73,21 +79,23 @@ class Cloudflare:
             if not answer.success:
                 raise _refusal(answer)
 
-    async def _needed_zone(self, name: str) -> _Entry:
-        if zone := await self._zone(name):
+    async def _needed_zone(self, name: str) -> KnownZone:
+        if zone := await self._zones.find(name):
             return zone
         raise ZoneFailure(f"The token of Cloudflare (dns_credentials) has no zone of {name}")
 
-    async def _zone(self, name: str) -> _Entry | None:
-        for domain in domains_of(name):
-            answer = await self._send("GET", f"/zones?name={quote(domain, safe='')}")
+    async def _read_zones(self) -> Sequence[KnownZone]:
+        zones: list[KnownZone] = []
+        for page in range(1, MOST_PAGES + 1):
+            answer = await self._send("GET", f"/zones?per_page={_ZONES}&page={page}")
             if not answer.success:
                 raise _refusal(answer)
-            if found := [zone for zone in answer.entries if zone.name == domain]:
-                return found[0]
-        return None
+            zones += [KnownZone(zone.id, zone.name) for zone in answer.entries]
+            if len(answer.entries) < _ZONES:
+                break
+        return zones
 
-    async def _records(self, zone: _Entry, name: str, value: str) -> list[_Entry]:
+    async def _records(self, zone: KnownZone, name: str, value: str) -> list[_Entry]:
         """Returns the TXT records of a name with this text."""
         query = f"type=TXT&name={quote(name, safe='')}&per_page={_MOST}"
         answer = await self._send("GET", f"/zones/{zone.id}/dns_records?{query}")

@@ -5,8 +5,10 @@ A provider is a module of this folder with a function `open_zones(access)`, whic
 
 from __future__ import annotations
 
+import asyncio
 import importlib
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -17,6 +19,12 @@ from windlass.base.http_out import HttpTransport
 TTL: Final = 60
 """Seconds for which name servers keep a record."""
 MOST_SHOWN: Final = 300
+LISTED: Final = 600.0
+"""Seconds after which the zones of a provider are read again."""
+RELISTED: Final = 60.0
+"""The same, if a name belongs to none of them."""
+MOST_PAGES: Final = 20
+"""More pages of zones are not read."""
 
 
 class BadZoneSetting(ValueError):
@@ -61,6 +69,35 @@ class ZoneProvider(Protocol):
         """Removes a TXT record, and leaves the others of the name. Does nothing if it is not there. Raises
         ZoneFailure."""
         ...
+
+
+class KnownZone(Struct, frozen=True):
+    id: str
+    name: str
+
+
+class ZoneList:
+    """The zones of a provider, which are read at most once a minute, however many names are asked for."""
+
+    def __init__(self, read: Callable[[], Awaitable[Sequence[KnownZone]]]) -> None:
+        self._read = read
+        self._zones: dict[str, KnownZone] = {}
+        self._since = -LISTED
+        self._lock = asyncio.Lock()
+
+    async def find(self, name: str) -> KnownZone | None:
+        """Returns the zone that a name belongs to. Raises ZoneFailure."""
+        async with self._lock:
+            age = time.monotonic() - self._since
+            found = self._known(name)
+            if age >= LISTED or (found is None and age >= RELISTED):
+                self._since = time.monotonic()
+                self._zones = {zone.name: zone for zone in await self._read()}
+                found = self._known(name)
+            return found
+
+    def _known(self, name: str) -> KnownZone | None:
+        return next((self._zones[domain] for domain in domains_of(name) if domain in self._zones), None)
 
 
 def open_provider(name: str, access: ZoneAccess) -> ZoneProvider:

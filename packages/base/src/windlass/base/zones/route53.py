@@ -17,12 +17,14 @@ from msgspec import Struct
 from windlass.base.aws_signing import AccessKeys, encode_query, sign
 from windlass.base.http_out import AddressRefused, HttpResult, HttpTransport, NoAnswer
 from windlass.base.zones.provider import (
+    MOST_PAGES,
     TTL,
     BadZoneSetting,
+    KnownZone,
     ZoneAccess,
     ZoneFailure,
+    ZoneList,
     ZoneProvider,
-    domains_of,
     words_of,
 )
 
@@ -32,11 +34,6 @@ _NAMESPACE: Final = f"https://{_HOST}/doc/{_VERSION}/"
 _REGION: Final = "us-east-1"
 _TRIES: Final = 5
 _CHANGED: Final = "InvalidChangeBatch"
-
-
-class _Zone(Struct, frozen=True):
-    id: str
-    name: str
 
 
 class _RecordSet(Struct, frozen=True):
@@ -50,9 +47,10 @@ class Route53:
 
     def __init__(self, out: HttpTransport, keys: AccessKeys) -> None:
         self._out, self._keys = out, keys
+        self._zones = ZoneList(self._read_zones)
 
     async def zone_of(self, name: str) -> str:
-        zone = await self._zone(name)
+        zone = await self._zones.find(name)
         return zone.name if zone else ""
 
     async def add(self, name: str, value: str) -> None:
@@ -62,7 +60,7 @@ class Route53:
         await self._change(name, f'"{value}"', is_there=False)
 
     async def _change(self, name: str, text: str, *, is_there: bool) -> None:
-        zone = await self._zone(name)
+        zone = await self._zones.find(name)
         if zone is None:
             raise ZoneFailure(f"The access key of AWS (dns_credentials) has no public zone of {name}")
         for _ in range(_TRIES):
@@ -79,18 +77,24 @@ class Route53:
                 raise _refusal(answer)
         raise ZoneFailure(f"Route 53 does not change {name}: others change it all the time")
 
-    async def _zone(self, name: str) -> _Zone | None:
-        for domain in domains_of(name):
-            answer = await self._send("GET", f"/{_VERSION}/hostedzonesbyname", query={"dnsname": domain})
+    async def _read_zones(self) -> Sequence[KnownZone]:
+        zones: list[KnownZone] = []
+        query = {"maxitems": "100"}
+        for _ in range(MOST_PAGES):
+            answer = await self._send("GET", f"/{_VERSION}/hostedzone", query=query)
             if answer.status != 200:
                 raise _refusal(answer)
-            for zone in _read(answer).iter(f"{{{_NAMESPACE}}}HostedZone"):
-                is_private = zone.findtext(".//{*}PrivateZone") == "true"
-                if zone.findtext("{*}Name") == f"{domain}." and not is_private:
-                    return _Zone((zone.findtext("{*}Id") or "").rpartition("/")[2], domain)
-        return None
+            root = _read(answer)
+            for zone in root.iter(f"{{{_NAMESPACE}}}HostedZone"):
+                id, name = zone.findtext("{*}Id") or "", zone.findtext("{*}Name") or ""
+                if zone.findtext(".//{*}PrivateZone") != "true":
+                    zones.append(KnownZone(id.rpartition("/")[2], name.rstrip(".").lower()))
+            query = {"maxitems": "100", "marker": root.findtext("{*}NextMarker") or ""}
+            if not query["marker"]:
+                break
+        return zones
 
-    async def _records(self, zone: _Zone, name: str) -> _RecordSet:
+    async def _records(self, zone: KnownZone, name: str) -> _RecordSet:
         """Returns the TXT records of a name."""
         query = {"name": f"{name}.", "type": "TXT", "maxitems": "1"}
         answer = await self._send("GET", f"/{_VERSION}/hostedzone/{zone.id}/rrset", query=query)
