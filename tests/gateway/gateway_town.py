@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from tests.gateway.routers.town import Town, calling, request
@@ -20,14 +20,29 @@ from windlass.gateway.starting import start_gateway
 class GatewayTown(Town):
     """Applications and clients around a gateway, and the server that tells it routes."""
 
-    def __init__(self, folder: Path, stack: contextlib.AsyncExitStack, https_port: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        stack: contextlib.AsyncExitStack,
+        https_port: int = 0,
+        proxies: Sequence[str] = (),
+    ) -> None:
+        """`proxies`: the addresses that send headers of the PROXY protocol."""
         self.folder = folder
         self.https_port = https_port
+        self._proxies = proxies
         self.link = GatewayLink(folder)
         super().__init__(self._new_router(), stack)  # type: ignore[arg-type]
 
     def _new_router(self) -> GatewayRouter:
-        return GatewayRouter(self.link, "local", "127.0.0.1", 0, https_port=self.https_port)
+        return GatewayRouter(
+            self.link,
+            "local",
+            "127.0.0.1",
+            0,
+            https_port=self.https_port,
+            proxy_protocol_from=self._proxies,
+        )
 
     def start_gateway(self) -> None:
         start_gateway(self.folder)
@@ -75,10 +90,12 @@ def processes_of(folder: Path) -> list[int]:
 
 
 @contextlib.asynccontextmanager
-async def make_gateway_town(within: Path, https_port: int = 0) -> AsyncIterator[GatewayTown]:
+async def make_gateway_town(
+    within: Path, https_port: int = 0, proxies: Sequence[str] = ()
+) -> AsyncIterator[GatewayTown]:
     folder = within / ("long" * 30) / "gateway"
     async with contextlib.AsyncExitStack() as stack:
-        made = GatewayTown(folder, stack, https_port)
+        made = GatewayTown(folder, stack, https_port, proxies)
         await made.router.start()
         try:
             yield made

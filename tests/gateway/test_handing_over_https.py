@@ -15,6 +15,7 @@ import pytest
 from tests.free_ports import free_port
 from tests.gateway.gateway_town import GatewayTown, make_gateway_town, processes_of
 from tests.gateway.routers.issuing import issue
+from tests.gateway.routers.proxy_headers import binary, caller_behind
 from tests.gateway.routers.secure_town import ask_securely, secure_caller
 from tests.gateway.routers.test_held_ports import can_be_taken
 from tests.gateway.routers.town import SHOP, Caller, Heard, reply, request, until
@@ -112,6 +113,23 @@ async def test_idle_and_busy_https_connections_outlive_a_replacement(town: Gatew
         again = await slow.ask(request("/again"))
         assert again.body == b"/again https 127.0.0.1"
     await until(lambda: len(processes_of(town.folder)) == 1)
+
+
+async def test_the_successor_knows_the_addresses_that_a_proxy_told(tmp_path: Path) -> None:
+    async def answer(heard: Heard) -> None:
+        heard.out.write(reply(heard.fields["x-forwarded-for"].encode()))
+
+    async with make_gateway_town(tmp_path, free_port(), proxies=("127.0.0.1",)) as town:
+        await town.router.put_certificate("shop", issue(SHOP))
+        await town.shop(await town.instance("one", answer), redirect=False)
+        header = binary("203.0.113.7")
+        async with (
+            caller_behind(town.router.port, header, secure=False) as plain,
+            caller_behind(town.https_port, header, secure=True) as secure,
+        ):
+            assert (await plain.ask(request())).body == (await secure.ask(request())).body == b"203.0.113.7"
+            await town.replace()
+            assert (await plain.ask(request())).body == (await secure.ask(request())).body == b"203.0.113.7"
 
 
 async def test_the_successor_answers_idle_https_connections_with_its_own_routes(town: GatewayTown) -> None:

@@ -160,6 +160,11 @@ def test_for_processes_it_warns_of_a_trusted_proxy_on_the_machine_itself(found, 
     assert (level, "trusted_proxies names this machine" in said) == ("warn", True)
 
 
+def test_for_processes_it_warns_of_proxy_headers_from_the_machine_itself(found):
+    level, said = found(engine="process", isolation="off", proxy_protocol_from="127.0.0.1")["Proxies"]
+    assert (level, "proxy_protocol_from names this machine" in said) == ("warn", True)
+
+
 def test_a_trusted_proxy_on_another_machine_passes_the_doctor(found):
     assert "Proxies" not in found(engine="process", isolation="off", trusted_proxies="10.0.0.1")
 

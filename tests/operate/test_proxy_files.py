@@ -86,12 +86,19 @@ async def test_nginx_takes_the_printed_file_and_passes_names_addresses_and_upgra
 
 @pytest.mark.parametrize("proxy", sorted(PROXIES))
 def test_each_file_names_both_names_both_addresses_and_the_settings(proxy: str) -> None:
-    text = printed("--for", proxy, *NAMES, port="8088", gateway_port="8089", gateway_host="0.0.0.0").stdout
+    ports = {"port": "8088", "gateway_port": "8089", "https_port": "8090"}
+    text = printed("--for", proxy, *NAMES, gateway_host="0.0.0.0", **ports).stdout
     written = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)
-    for wanted in ("windlass.example.com", "*.apps.example.com", "127.0.0.1:8088", "127.0.0.1:8089"):
+    services = "127.0.0.1:8090" if proxy == "haproxy" else "*.apps.example.com"
+    for wanted in ("windlass.example.com", services, "127.0.0.1:8088", "127.0.0.1:8089"):
         assert wanted in written
     for setting in ('public_url = "https://windlass.example.com"', 'public_domain = "apps.example.com"'):
         assert f"#     {setting}\n" in text
+
+
+def test_haproxy_needs_the_https_port_of_the_gateway() -> None:
+    result = printed("--for", "haproxy", *NAMES)
+    assert "set https_port" in str(result.exception or "") + result.output
 
 
 def test_the_names_are_those_of_the_settings_unless_others_are_passed() -> None:

@@ -197,6 +197,7 @@ class Doors:
         elif is_same_place(opened, wanted):
             router.set_https_port(wanted.https_port)
             router.trust(trust_check(wanted.trusted))
+            router.await_headers(trust_check(wanted.proxy_protocol_from))
             await router.log_to(wanted.access_log)
         else:
             await self._move(router, opened, wanted)
@@ -240,6 +241,7 @@ class Doors:
             is_complete=self._journal.told.is_complete,
             store=SealedFolder(self._folder, wanted.door),
         )
+        router.await_headers(trust_check(wanted.proxy_protocol_from))
         await router.start()
         try:
             router.set_https_port(wanted.https_port)

@@ -23,6 +23,8 @@ class Open(Struct, frozen=True, tag=True):
     """Absolute path of the door's access log; empty for no log."""
     https_port: int = 0
     """The port for HTTPS; 0 for no HTTPS."""
+    proxy_protocol_from: tuple[str, ...] = ()
+    """Addresses whose connections begin with a header of the PROXY protocol."""
 
 
 def is_same_place(opened: Open, wanted: Open) -> bool:

@@ -54,10 +54,13 @@ class GatewayRouter:
         trusted: Sequence[str] = (),
         access_log: str = "",
         https_port: int = 0,
+        proxy_protocol_from: Sequence[str] = (),
     ) -> None:
         """`door`: the name of this router in the gateway."""
         self._link = link
-        self._opening = Open(door, host, port, tuple(trusted), access_log, https_port)
+        self._opening = Open(
+            door, host, port, tuple(trusted), access_log, https_port, tuple(proxy_protocol_from)
+        )
         self._door = door
         self._port = port
         self._is_open = False

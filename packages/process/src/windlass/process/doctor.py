@@ -6,7 +6,7 @@ import asyncio
 import grp
 import os
 import stat
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from windlass.base import cgroups
@@ -150,16 +150,23 @@ def _name_of_group(number: int) -> str:
 
 
 def _proxies(settings: ProcessSettings) -> Iterator[Finding]:
-    trusts = trust_check(settings.trusted_proxies)
-    if (trusts("127.0.0.1") or trusts("::1")) and not _have_networks(settings):
+    given = {"trusted_proxies": settings.trusted_proxies, "proxy_protocol_from": settings.proxy_protocol_from}
+    local = [name for name, words in given.items() if _names_this_machine(words)]
+    if local and not _have_networks(settings):
         problem = (
-            "trusted_proxies names this machine, and services connect from it, too, because they have no "
-            "network of their own: they can write any address into the audit"
+            f"{' and '.join(local)} {'names' if len(local) == 1 else 'name'} this machine, and services "
+            "connect from it, too, because they have no network of their own: they can write any address "
+            "into the audit, and say that they are any client"
         )
         advice = (
             "let the proxy connect from another address, as from its own container or machine, and name that"
         )
         yield warn("Proxies", problem, advice)
+
+
+def _names_this_machine(words: Iterable[str]) -> bool:
+    trusts = trust_check(words)
+    return trusts("127.0.0.1") or trusts("::1")
 
 
 def _have_networks(settings: ProcessSettings) -> bool:

@@ -20,6 +20,7 @@ class ProcessSettings(OwnProcessSettings, frozen=True, kw_only=True):
     gateway_port: int
     https_port: int
     trusted_proxies: tuple[str, ...]
+    proxy_protocol_from: tuple[str, ...]
     isolation_users: str
     share_machine: bool
     disk_reserve_bytes: int

@@ -175,6 +175,13 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ),
     ] = ""
     trusted_proxies: Annotated[Words, says("Addresses whose X-Forwarded-For is believed")] = ()
+    proxy_protocol_from: Annotated[
+        Words,
+        says(
+            "Addresses of proxies that begin each connection to gateway_port and https_port with a header of "
+            "the PROXY protocol, version 1 or 2. Without a valid one, a connection from there is closed"
+        ),
+    ] = ()
     cors_origins: Annotated[
         Words, says("Origins whose pages may call the API, such as https://console.example.com")
     ] = ()

@@ -132,9 +132,15 @@ class ClusterConnector:
         return f"{self._server.installation}.{cluster}"
 
     def router(self, access: EngineAccess) -> HttpRouter:
-        host, proxies = self._settings.gateway_host, self._settings.trusted_proxies
+        settings = self._settings
         return GatewayRouter(
-            self._link, access.door, host, access.router_port, proxies, gateway_access_log(self._settings)
+            self._link,
+            access.door,
+            settings.gateway_host,
+            access.router_port,
+            settings.trusted_proxies,
+            gateway_access_log(settings),
+            proxy_protocol_from=settings.proxy_protocol_from,
         )
 
     async def check_port(self, access: EngineAccess, local: Place) -> None:

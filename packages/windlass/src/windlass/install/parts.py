@@ -81,6 +81,7 @@ async def real_parts(settings: Settings, clock: Clock, installation: str, gatewa
             settings.trusted_proxies,
             await in_thread(gateway_access_log, settings),
             settings.https_port,
+            settings.proxy_protocol_from,
         ),
         git=BundledRepositories(git, folder / "bundled", repositories_of(settings)),
         servers=opened.servers,

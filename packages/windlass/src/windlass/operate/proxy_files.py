@@ -30,6 +30,8 @@ class ProxyFile(Struct, frozen=True):
     api: str
     """Address and port of the server, as the proxy reaches it."""
     gateway: str
+    https: str
+    """Address and port at which the gateway serves HTTPS; empty if it does not."""
     certificate: str
     key: str
 
@@ -46,6 +48,7 @@ class ProxyFile(Struct, frozen=True):
             _checked(services, "--services", "apps.example.com"),
             _address(settings.host, settings.port),
             _address(settings.gateway_host, settings.gateway_port),
+            _address(settings.gateway_host, settings.https_port) if settings.https_port else "",
             _checked_file(certificate or f"{folder}/fullchain.pem", "--certificate"),
             _checked_file(key or f"{folder}/privkey.pem", "--certificate-key"),
         )
@@ -53,12 +56,17 @@ class ProxyFile(Struct, frozen=True):
     @property
     def settings(self) -> str:
         """The settings of Windlass that belong to the configuration, as comment lines."""
+        return self.common_settings + (
+            "# The last one is the address of the proxy. Leave it out where services of the process engine\n"
+            "# share the network of the machine: `windlass doctor` says so.\n"
+        )
+
+    @property
+    def common_settings(self) -> str:
         return (
             f'#     public_url = "https://{self.name}"\n'
             f'#     public_domain = "{self.services}"\n'
             '#     trusted_proxies = ["127.0.0.1"]\n'
-            "# The last one is the address of the proxy. Leave it out where services of the process engine\n"
-            "# share the network of the machine: `windlass doctor` says so.\n"
         )
 
 
@@ -177,6 +185,49 @@ ingress:
     service: http://{gateway}
   - service: http_status:404
 """
+_HAPROXY: Final = """\
+# Add it to /etc/haproxy/haproxy.cfg, then: haproxy -c -f /etc/haproxy/haproxy.cfg && systemctl reload haproxy
+# It passes HTTPS on to the gateway of Windlass, which has the certificates of services, and tells it the
+# addresses of clients by the PROXY protocol. Only HTTPS for {name} ends here, with this file:
+#     cat {certificate} {key} > /etc/haproxy/windlass.pem
+# In the settings of Windlass:
+{settings}#     https_port = {https_port}
+#     proxy_protocol_from = ["127.0.0.1"]
+# Both addresses are those of HAProxy. Where services of the process engine share the network of the machine,
+# let HAProxy connect from another one: `windlass doctor` says so.
+defaults windlass
+    mode http
+    timeout connect 2s
+    timeout client 1h
+    timeout server 1h
+    timeout tunnel 1h
+frontend windlass_http from windlass
+    bind :80
+    http-request redirect scheme https code 308 if {{ hdr(host),field(1,:) -i {name} }}
+    default_backend windlass_gateway
+frontend windlass_https from windlass
+    mode tcp
+    bind :443
+    tcp-request inspect-delay 5s
+    tcp-request content accept if {{ req.ssl_hello_type 1 }}
+    use_backend windlass_own_name if {{ req.ssl_sni -i {name} }}
+    default_backend windlass_gateway_https
+frontend windlass_decrypted from windlass
+    bind abns@windlass accept-proxy ssl crt /etc/haproxy/windlass.pem
+    http-request set-header X-Forwarded-For %[src]
+    http-request set-header X-Forwarded-Proto https
+    default_backend windlass_api
+backend windlass_gateway from windlass
+    server gateway {gateway} send-proxy-v2
+backend windlass_gateway_https from windlass
+    mode tcp
+    server gateway {https} send-proxy-v2
+backend windlass_own_name from windlass
+    mode tcp
+    server decrypted abns@windlass send-proxy-v2
+backend windlass_api from windlass
+    server api {api}
+"""
 
 
 def _nginx(file: ProxyFile) -> str:
@@ -186,6 +237,19 @@ def _nginx(file: ProxyFile) -> str:
         for names, upstream in pairs.items()
     )
     return _NGINX.format(sites=sites, **_values(file))
+
+
+def _haproxy(file: ProxyFile) -> str:
+    if not file.https:
+        raise CommandFailed("set https_port: behind HAProxy, the gateway serves HTTPS by itself")
+    values = _values(file) | {"settings": file.common_settings}
+    return _HAPROXY.format(
+        https=file.https,
+        https_port=file.https.rpartition(":")[2],
+        certificate=file.certificate,
+        key=file.key,
+        **values,
+    )
 
 
 def _values(file: ProxyFile) -> dict[str, str]:
@@ -201,6 +265,7 @@ def _values(file: ProxyFile) -> dict[str, str]:
 PROXIES: Final[Mapping[str, Callable[[ProxyFile], str]]] = {
     "nginx": _nginx,
     "caddy": lambda file: _CADDY.format(**_values(file)),
+    "haproxy": _haproxy,
     "cloudflare": lambda file: _CLOUDFLARE.format(**_values(file)),
 }
 """The writers of configurations, by the name of the proxy."""

@@ -16,6 +16,7 @@ from windlass.base.http_in.connections import Admission, network_of
 from windlass.base.http_in.wire import HeadBuffer
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.peers import AnswerSource
+from windlass.routers.builtin.proxied_connection import ProxiedConnection
 from windlass.routers.builtin.shared_state import ClientWait, GiveAway, SharedState
 from windlass.routers.rules import USUAL_TIMES
 
@@ -61,6 +62,8 @@ class GatewaySocket(asyncio.Protocol):
         """`port`: the port that the client connected to."""
         self._shared = shared
         self._port = port
+        self._address = b""
+        """The client's address; empty until it is known."""
         self._phase = IDLE
         self._held = HeadBuffer(shared.bounds.head_bytes, shared.bounds.target_bytes)
         """Received bytes of requests that wait for the request in progress."""
@@ -107,8 +110,26 @@ class GatewaySocket(asyncio.Protocol):
     # The connection
 
     def connection_made(self, transport: Any) -> None:
+        shared = self._shared
+        if self._address:  # told by a proxy, by the HTTPS port, or in a handover
+            self._begin_as(transport, self._address.decode())
+            return
+        peer = transport.get_extra_info("peername")
+        host = str(peer[0]) if peer else "unknown"
+        if self._port != shared.http_port or not shared.sends_header(host):
+            self._begin_as(transport, host)
+            return
+
+        def begin(told: str) -> GatewaySocket:
+            transport.set_protocol(self)
+            self._begin_as(transport, told or host)
+            return self
+
+        ProxiedConnection(shared, transport, host, begin)
+
+    def _begin_as(self, transport: Any, host: str) -> None:
+        """Begins to serve the client with this address."""
         self.transport = transport
-        host = self._peer_address(transport)
         self._address = host.encode()
         self.network = network_of(host)
         shared = self._shared
@@ -118,10 +139,6 @@ class GatewaySocket(asyncio.Protocol):
         elif admission is Admission.FULL:
             transport.write(pages.too_many_connections().rendered(b"", head_only=False, close=True))
             self._hang_up()
-
-    def _peer_address(self, transport: Any) -> str:
-        peer = transport.get_extra_info("peername")
-        return str(peer[0]) if peer else "unknown"
 
     def connection_lost(self, exc: Exception | None) -> None:
         was_busy = self._phase is BUSY
@@ -203,8 +220,10 @@ class GatewaySocket(asyncio.Protocol):
 
     # Handing over
 
-    def continue_after(self, waited: ClientWait) -> None:
-        """Continues the idle time that another process has measured before the handover."""
+    def continue_after(self, waited: ClientWait, address: str) -> None:
+        """Continues the connection of a client with this address, and the idle time that another process has
+        measured before the handover."""
+        self._address = address.encode()
         self._served = waited.served
         self._since -= waited.seconds
 
@@ -234,7 +253,9 @@ class GatewaySocket(asyncio.Protocol):
         self.transport.abort()
 
     def _client_wait(self) -> ClientWait:
-        return ClientWait(self._served, self._shared.loop.time() - self._since)
+        return ClientWait(
+            self._served, self._shared.loop.time() - self._since, address=self._address.decode()
+        )
 
     # Time
 

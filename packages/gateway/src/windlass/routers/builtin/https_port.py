@@ -5,6 +5,9 @@ client that asks for a name without a certificate gets the alert `unrecognized_n
 Connections until the end of their handshake are counted apart from other connections, with limits of their
 own. One handshake begins in each iteration of the event loop, so that other requests wait 0.3 ms at most for
 each.
+
+A connection from an address in the setting `proxy_protocol_from` has to begin with a header of the PROXY
+protocol. It is removed from the socket before the ClientHello is read.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from windlass.base.log import log
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.certificates import CertificateTable
 from windlass.routers.builtin.client_hello import MOST_BYTES, ClientHello, Incomplete, NotTls, read_hello
+from windlass.routers.builtin.proxy_header import IncompleteHeader, NoHeader, ProxyHeader, read_proxy_header
 from windlass.routers.builtin.shared_state import SharedState
 from windlass.routers.builtin.tls_contexts import ACME, HTTP, make_context
 
@@ -40,8 +44,9 @@ _LOGGED_NAMES: Final = 5
 _HELD_CONTEXTS: Final = 1024
 """Number of certificates whose contexts are kept in memory. One takes 18 KiB, and a millisecond to make."""
 
-MakeClient = Callable[[Sequence[str]], asyncio.Protocol]
-"""Creates the protocol of a connection after its handshake, from the names of its certificate."""
+MakeClient = Callable[[Sequence[str], str], asyncio.Protocol]
+"""Creates the protocol of a connection after its handshake, from the names of its certificate and the
+client's address."""
 
 
 class TlsContexts:
@@ -136,6 +141,8 @@ class Greeting:
     """A connection until the end of its TLS handshake."""
 
     __slots__ = (
+        "_address",
+        "_awaits_header",
         "_connection",
         "_has_low_water_mark",
         "_is_chosen",
@@ -151,10 +158,12 @@ class Greeting:
     def __init__(self, port: HttpsPort, connection: socket.socket, address: str) -> None:
         self._port, self._connection = port, connection
         self._shared = port.shared
+        self._address = address
         self.network = network_of(address)
+        self._awaits_header = self._shared.sends_header(address)
         self._since = self._shared.loop.time()
         self._seen = 0
-        """Number of bytes at the last look at the ClientHello."""
+        """Number of bytes at the last look at the first message."""
         self._is_watched = self._has_low_water_mark = False
         self._is_chosen = False
         """Whether the certificate is chosen, and the handshake waits for its turn or has begun."""
@@ -179,15 +188,20 @@ class Greeting:
             self._close()
 
     def begin(self) -> None:
-        if self._shared.stopping or self._port.greetings.admit(self) is not Admission.FREE:
-            self._close()
-        else:
+        if self._is_admitted():
             self._watch(1)
 
-    # The ClientHello
+    def _is_admitted(self) -> bool:
+        """Returns whether there is room for this connection. Closes it otherwise."""
+        if not self._shared.stopping and self._port.greetings.admit(self) is Admission.FREE:
+            return True
+        self._close()
+        return False
+
+    # The first message
 
     def _look(self) -> None:
-        """Reads the ClientHello without removing it from the socket."""
+        """Reads the ClientHello, or the header before it, without removing it from the socket."""
         try:
             data = self._connection.recv(
                 _FIRST_LOOK if self._seen < _FIRST_LOOK else MOST_BYTES, socket.MSG_PEEK
@@ -199,8 +213,14 @@ class Greeting:
             self._close()
             return
         try:
+            if self._awaits_header:
+                self._take_header(read_proxy_header(data))
+                return
             hello = read_hello(data)
-        except Incomplete as incomplete:
+        except NoHeader:
+            self._port.greetings.refuse("no valid PROXY header")
+            self._close()
+        except (Incomplete, IncompleteHeader) as incomplete:
             if not data:
                 self._close()
             elif len(data) == self._seen:
@@ -215,6 +235,21 @@ class Greeting:
             self._unwatch()
             self._is_chosen = True
             self._choose(hello)
+
+    def _take_header(self, header: ProxyHeader) -> None:
+        """Removes the header from the socket, and looks at what follows."""
+        self._connection.recv(header.size)
+        self._awaits_header = False
+        self._seen = 0
+        if self._has_low_water_mark:
+            self._has_low_water_mark = False
+            self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        if header.address:
+            self._port.greetings.remove(self)
+            self._address, self.network = header.address, network_of(header.address)
+            if not self._is_admitted():
+                return
+        self._look()
 
     def _watch(self, size: int) -> None:
         """Looks again when this number of bytes has arrived."""
@@ -256,7 +291,9 @@ class Greeting:
             self._alert(_HANDSHAKE_FAILURE)
         else:
             names = certificates.facts(id).names
-            self._begin_later(lambda: self._port.contexts.of(id), lambda: self._port.make_client(names))
+            self._begin_later(
+                lambda: self._port.contexts.of(id), lambda: self._port.make_client(names, self._address)
+            )
 
     def _refuse_other_protocol(self, data: bytes) -> None:
         self._unwatch()

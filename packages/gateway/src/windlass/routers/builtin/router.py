@@ -367,7 +367,9 @@ class BuiltinRouter:
         self, connection: socket.socket, protocol: asyncio.Protocol, waited: ClientWait
     ) -> None:
         if isinstance(protocol, ClientConnection):
-            protocol.continue_after(waited)
+            origin = waited.secure
+            told = origin.address if origin else waited.address or str(connection.getpeername()[0])
+            protocol.continue_after(waited, told)
         connection.setblocking(False)
         await self._shared.loop.connect_accepted_socket(lambda: protocol, connection)
 
@@ -379,6 +381,11 @@ class BuiltinRouter:
 
     def trust(self, trusts: Callable[[str], bool]) -> None:
         self._shared.trust(trusts)
+
+    def await_headers(self, sends_header: Callable[[str], bool]) -> None:
+        """Sets from which addresses connections to the gateway's ports begin with a header of the PROXY
+        protocol. They are closed without one. From other addresses, a header is no valid request."""
+        self._shared.sends_header = sends_header
 
     # The access log
 
@@ -450,11 +457,11 @@ class BuiltinRouter:
     def _connection(self) -> ClientConnection:
         return ClientConnection(self._shared, self._table.host, self._port)
 
-    def _secure_connection(self, names: Sequence[str]) -> TlsClient:
-        return TlsClient(self._shared, self._table.host, self._shared.https_port, names)
+    def _secure_connection(self, names: Sequence[str], address: str) -> TlsClient:
+        return TlsClient(self._shared, self._table.host, self._shared.https_port, names, address)
 
     def _relayed_connection(self, origin: SecureOrigin, port: int) -> TlsClient:
-        return TlsClient(self._shared, self._table.host, port, origin.names, origin.address)
+        return TlsClient(self._shared, self._table.host, port, origin.names, origin.address, is_relayed=True)
 
     def _protocol_for(self, key: Port) -> Callable[[], asyncio.Protocol]:
         """Returns a protocol factory for an external port. The factory chooses between HTTP and TCP for each

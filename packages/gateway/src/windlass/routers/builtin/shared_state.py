@@ -53,6 +53,9 @@ class ClientWait(Struct, frozen=True):
     seconds: float = 0.0
     secure: SecureOrigin | None = None
     """Set if the connection is one of HTTPS; its file descriptor is then a Unix socket."""
+    address: str = ""
+    """The client's address. It is not that of the connection if a proxy has told it; empty in a handover from
+    an older version."""
 
 
 GiveAway = Callable[[int, int, ClientWait], None]
@@ -97,6 +100,9 @@ class SharedState:
         self.now = 0.0
         self.peers: dict[Endpoint, Peer] = {}
         self.stopping = False
+        self.sends_header: Callable[[str], bool] = lambda host: False
+        """Whether connections from an address to the gateway's ports have to begin with a header of the PROXY
+        protocol."""
         self.is_complete = True
         """Whether the routes of all services were received."""
         self.give: GiveAway | None = None

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any
+
+from msgspec.structs import replace
 
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.certificates import covers
@@ -21,7 +22,7 @@ from windlass.routers.builtin.table import Paths
 
 
 class TlsClient(ClientConnection):
-    __slots__ = ("_covered", "_names", "_origin", "is_last")
+    __slots__ = ("_covered", "_names", "is_last")
 
     scheme = b"https"
     is_secure = True
@@ -32,19 +33,18 @@ class TlsClient(ClientConnection):
         find: Callable[[bytes], Paths | None],
         port: int,
         names: Sequence[str],
-        relayed_from: str = "",
+        address: str,
+        *,
+        is_relayed: bool = False,
     ) -> None:
-        """`names`: the names of the certificate that the client has seen. `relayed_from`: the client's
-        address, if another process encrypts and decrypts."""
+        """`names`: the names of the certificate that the client has seen. `address`: the client's address.
+        `is_relayed`: whether another process encrypts and decrypts."""
         super().__init__(shared, find, port)
+        self._address = address.encode()
         self._names = tuple(names)
-        self._origin = relayed_from
         self._covered = b""
         """The last host for which the certificate was found to be valid."""
-        self.is_last = bool(relayed_from)
-
-    def _peer_address(self, transport: Any) -> str:
-        return self._origin or super()._peer_address(transport)
+        self.is_last = is_relayed
 
     def eof_received(self) -> bool:
         stays_open = super().eof_received()
@@ -78,7 +78,7 @@ class TlsClient(ClientConnection):
 
     def _client_wait(self) -> ClientWait:
         wait = super()._client_wait()
-        return ClientWait(wait.served, wait.seconds, SecureOrigin(self._address.decode(), self._names))
+        return replace(wait, secure=SecureOrigin(wait.address, self._names))
 
     def _give_away(self, give: GiveAway) -> None:
         if self.transport.can_write_eof():
