@@ -15,9 +15,8 @@ LARGEST: Final = 10 * 1024 * 1024
 """Size in bytes above which the log is rotated. One rotated log is kept."""
 ENVIRONMENT: Final = {
     "LANG": "C.UTF-8",
-    # Each TLS connection has a buffer of 256 KiB, of which it uses little. The kernel gives memory only to
-    # what is used of a mapping of its own; from its heap, glibc would give out memory that was used before.
-    # So an idle connection takes 25 KiB instead of 50. Pieces of static files (PIECE) are smaller.
+    # A large buffer is given back to the kernel as soon as it is free. Pieces of static files (PIECE) are
+    # smaller.
     "MALLOC_MMAP_THRESHOLD_": str(224 * 1024),
     # Otherwise, the heap would be trimmed and extended again for many a request.
     "MALLOC_TRIM_THRESHOLD_": str(16 * 1024 * 1024),

@@ -28,6 +28,7 @@ from windlass.routers.builtin.client_hello import MOST_BYTES, ClientHello, Incom
 from windlass.routers.builtin.proxy_header import IncompleteHeader, NoHeader, ProxyHeader, read_proxy_header
 from windlass.routers.builtin.shared_state import SharedState
 from windlass.routers.builtin.tls_contexts import ACME, HTTP, make_context
+from windlass.routers.builtin.tls_layer import TlsLayer
 
 _log = log("router")
 _ACCEPTS: Final = 16
@@ -152,6 +153,7 @@ class Greeting:
         "_shared",
         "_since",
         "_task",
+        "_tls",
         "network",
     )
 
@@ -167,6 +169,8 @@ class Greeting:
         self._is_watched = self._has_low_water_mark = False
         self._is_chosen = False
         """Whether the certificate is chosen, and the handshake waits for its turn or has begun."""
+        self._tls: TlsLayer | None = None
+        """Set when the handshake has begun."""
         self._task: asyncio.Task[None] | None = None
 
     # In the connection table
@@ -182,8 +186,9 @@ class Greeting:
             self._look()
 
     def abort(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        if self._tls is not None:
+            self._port.greetings.remove(self)
+            self._tls.abort()
         else:
             self._close()
 
@@ -334,32 +339,30 @@ class Greeting:
         if self._connection.fileno() < 0:
             return  # it was closed while it waited for its turn
         try:
-            context = make()
+            tls = TlsLayer(
+                self._shared.loop, make(), client, self._end_handshake, self._shared.bounds.parting_seconds
+            )
         except (LookupError, OSError, ValueError) as error:
             _log.error("a certificate cannot be served", extra={"reason": str(error)})
             self._alert(_INTERNAL_ERROR)
             return
         if self._has_low_water_mark:
             self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
-        self._task = self._shared.loop.create_task(self._shake(context, client))
+        self._tls = tls
+        self._task = self._shared.loop.create_task(self._connect(tls))
 
-    async def _shake(self, context: ssl.SSLContext, client: Callable[[], asyncio.Protocol]) -> None:
-        bounds = self._shared.bounds
+    async def _connect(self, tls: TlsLayer) -> None:
+        """Gives the connection to the event loop, which reads the ClientHello again. `age` checks the time
+        limit of the handshake."""
         try:
-            await self._shared.loop.connect_accepted_socket(
-                client,
-                self._connection,
-                ssl=context,
-                ssl_handshake_timeout=2 * bounds.handshake_seconds,  # `age` checks the limit
-                ssl_shutdown_timeout=bounds.parting_seconds,
-            )
-        except OSError:  # a failed handshake, too
-            self._port.greetings.refuse("a failed handshake")
+            await self._shared.loop.connect_accepted_socket(lambda: tls, self._connection)
+        except OSError:
             self._close()
-        except asyncio.CancelledError:
-            self._close()
-        finally:
-            self._port.greetings.remove(self)
+
+    def _end_handshake(self, failure: str) -> None:
+        self._port.greetings.remove(self)
+        if failure:
+            self._port.greetings.refuse(failure)
 
 
 class Parting(asyncio.Protocol):

@@ -24,29 +24,21 @@ _CIPHERS: Final = ":".join(
 )
 """Ciphers of TLS 1.2. Those of the profile with a classic Diffie-Hellman exchange are left out: they cost the
 server much more than the client."""
-
-
-_RECORD: Final = 16 * 1024
-"""Maximum size of the content of a TLS record, of which a read returns one at most."""
-
-
-class RecordReader(ssl.SSLObject):
-    """Reads a record at a time. The event loop asks for 256 KiB, and the library allocates as many."""
-
-    def read(self, len: int = _RECORD, buffer: bytearray | None = None) -> bytes:  # type: ignore[override]
-        return super().read(min(len, _RECORD), buffer)
+_TICKETS: Final = 1
+"""Number of tickets that a client of TLS 1.3 gets to resume its session. OpenSSL would give two, and most
+clients use none."""
 
 
 def make_context(certificate: Certificate, protocol: str = HTTP) -> ssl.SSLContext:
     """Makes the context of a server with this certificate. Raises ssl.SSLError (an OSError) or ValueError if
     OpenSSL does not accept the certificate or its key."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.sslobject_class = RecordReader
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE  # clients know which cipher their hardware has
     context.set_ciphers(_CIPHERS)
     context.set_alpn_protocols([protocol])
+    context.num_tickets = _TICKETS
     _load(context, certificate.chain + b"\n" + certificate.key)
     return context
 

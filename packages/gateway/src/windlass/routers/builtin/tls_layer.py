@@ -1,0 +1,230 @@
+"""TLS between the event loop's transport and the protocol of a client: the transport that the protocol sees.
+
+The event loop has such a layer, too. This one has no timer and no buffer of its own for each connection, and
+does less for each request: a handshake and a kept-alive request cost less, and an idle connection takes less
+memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any, Final
+
+_RECORD: Final = 16 * 1024
+"""Maximum size of the content of a TLS record. A read returns one record at most, and all of it."""
+
+
+class TlsLayer(asyncio.Protocol):
+    __slots__ = (
+        "_begin",
+        "_ended",
+        "_error",
+        "_incoming",
+        "_is_closing",
+        "_loop",
+        "_outgoing",
+        "_parting_seconds",
+        "_protocol",
+        "_raw",
+        "_timer",
+        "_tls",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        context: ssl.SSLContext,
+        begin: Callable[[], asyncio.Protocol],
+        ended: Callable[[str], None],
+        parting_seconds: float,
+    ) -> None:
+        """`begin` returns the protocol of the connection after its handshake. `ended` is called at the end of
+        the handshake, with the reason if it has failed."""
+        self._loop = loop
+        self._begin, self._ended = begin, ended
+        self._parting_seconds = parting_seconds
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._protocol: Any = None
+        """The protocol of the client; None during the handshake."""
+        self._raw: Any = None
+        self._error: Exception | None = None
+        self._is_closing = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    # The protocol of the event loop's transport
+
+    def connection_made(self, transport: Any) -> None:
+        self._raw = transport
+        if self._is_closing:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self._incoming.write(data)
+        if self._is_closing:
+            self._part()
+        elif self._protocol is None:
+            self._shake()
+        else:
+            self._read()
+
+    def pause_writing(self) -> None:
+        if self._protocol is not None:
+            self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._protocol is not None:
+            self._protocol.resume_writing()
+
+    def eof_received(self) -> bool:
+        """An end without a message of TLS may come from someone else: it closes the connection at once."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        was_closing, self._is_closing = self._is_closing, True
+        if self._timer is not None:
+            self._timer.cancel()
+        protocol, self._protocol = self._protocol, None  # no cycle of references remains
+        if protocol is not None:
+            protocol.connection_lost(exc or self._error)
+        elif not was_closing:
+            self._ended("a failed handshake")
+        self._begin = self._ended = _nothing
+
+    # The handshake
+
+    def _shake(self) -> None:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+            return
+        except OSError:
+            self._flush()  # the alert that says why
+            self._ended("a failed handshake")
+            self.abort()
+            return
+        self._flush()
+        self._ended("")
+        self._protocol = self._begin()
+        self._begin = self._ended = _nothing  # they hold the objects of the handshake
+        self._protocol.connection_made(self)
+        if self._incoming.pending and not self._is_closing:
+            self._read()
+
+    # Reading
+
+    def _read(self) -> None:
+        incoming, read = self._incoming, self._tls.read
+        pieces: list[bytes] = []
+        is_end = False
+        try:
+            while incoming.pending:
+                piece = read(_RECORD)
+                if not piece:
+                    is_end = True
+                    break
+                pieces.append(piece)
+        except ssl.SSLWantReadError:
+            pass  # the rest of a record is still to come
+        except ssl.SSLZeroReturnError:
+            is_end = True
+        except OSError as error:
+            self._flush()
+            self._error = error
+            self.abort()
+            return
+        if self._outgoing.pending:
+            self._flush()
+        if pieces:
+            self._protocol.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        if is_end and not self._is_closing:
+            self._protocol.eof_received()
+            self.close()
+
+    # Closing
+
+    def _part(self) -> None:
+        """Closes the connection as soon as both sides have said that they close it. What the client sends
+        until then is not wanted."""
+        if self._raw.is_closing():
+            return
+        try:
+            while self._incoming.pending and self._tls.read(_RECORD):
+                pass
+        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+            pass
+        except OSError:
+            self._raw.abort()
+            return
+        try:
+            self._tls.unwrap()
+        except ssl.SSLWantReadError:
+            self._flush()
+        except OSError:
+            self._raw.abort()
+        else:
+            self._flush()
+            self._raw.close()
+
+    def _flush(self) -> None:
+        data = self._outgoing.read()
+        if data and not self._raw.is_closing():
+            self._raw.write(data)
+
+    # The transport of the client's protocol
+
+    def write(self, data: bytes) -> None:
+        if self._is_closing or not data:
+            return
+        try:
+            self._tls.write(data)  # all of it: a buffer in memory takes any number of bytes
+        except OSError as error:
+            self._error = error
+            self.abort()
+            return
+        self._raw.write(self._outgoing.read())
+
+    def close(self) -> None:
+        """Sends what is left, and waits a moment for the client to close, too."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        if self._raw.is_closing():
+            return
+        self._timer = self._loop.call_later(self._parting_seconds, self._raw.abort)
+        self._raw.resume_reading()
+        self._part()
+
+    def abort(self) -> None:
+        self._is_closing = True
+        if self._raw is not None:
+            self._raw.abort()
+
+    def is_closing(self) -> bool:
+        return self._is_closing or bool(self._raw.is_closing())
+
+    def pause_reading(self) -> None:
+        self._raw.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._raw.resume_reading()
+
+    def get_write_buffer_size(self) -> int:
+        return int(self._raw.get_write_buffer_size())
+
+    def get_extra_info(self, name: str) -> Any:
+        return self._raw.get_extra_info(name)
+
+    def can_write_eof(self) -> bool:
+        """TLS closes both directions."""
+        return False
+
+    def set_protocol(self, protocol: asyncio.Protocol) -> None:
+        self._protocol = protocol
+
+
+def _nothing(*_: Any) -> Any:
+    return None
