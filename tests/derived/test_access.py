@@ -170,7 +170,8 @@ async def test_a_resource_of_another_organization_is_answered_like_a_missing_one
 async def test_a_path_that_mixes_organizations_is_not_found(stage: Stage, operation: Operation):
     """The path leads through a resource of one organization to one of another, in both directions."""
     own, other = await stage.plot.untouched(operation), await stage.foreign.untouched(operation)
-    for place in range(len(own.ids)):
+    # A word, such as `current`, means the same in every organization.
+    for place in [place for place, id in enumerate(operation.ids) if id.families]:
         missing, strange = [
             await stage.call(operation, exchanged(own.ids, place, id), own.body, own.tenant.admin)
             for id in (str(uuid.uuid4()), other.ids[place])

@@ -23,7 +23,6 @@ from windlass.core.declare.traits import has_variables
 from windlass.core.deploy.injected_variables import identity
 from windlass.core.settings.values import changed_in, deployed_part
 from windlass.core.words.variables import DeclaredVariable, Inputs, resolve
-from windlass.families.environment import environment
 from windlass.families.variable import OriginalVariable, secret, variable
 from windlass.store import Reads, Row
 
@@ -87,9 +86,9 @@ async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: Fin
 def _without_secrets_above(levels: Sequence[Row], rows: Sequence[Sequence[Row]]) -> Sequence[Sequence[Row]]:
     """Leaves out the secrets of levels above an environment that shows the code of a fork. Those of the
     environment itself were given to it by a member."""
-    place = next((number for number, level in enumerate(levels) if level.family == environment.name), None)
-    mark = levels[place].read(PreviewMark).preview if place is not None else None
-    if place is None or not mark or not mark.without_secrets:
+    marks = [level.read(PreviewMark).preview for level in levels]
+    place = next((number for number, mark in enumerate(marks) if mark and mark.without_secrets), None)
+    if place is None:
         return rows
     return [
         level if number <= place else [row for row in level if row.family != secret.name]
