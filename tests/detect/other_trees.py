@@ -51,6 +51,22 @@ ROWS = [
         {"start": "env ROCKET_ADDRESS=0.0.0.0 ROCKET_PORT=${PORT:-8000} ./target/release/shop", "port": 8000},
     ),
     Row(
+        "Go that finds its files by the path of its source",
+        {
+            "go.mod": "module example.com/shop\n",
+            "cmd/api/main.go": "package main\n",
+            "conf/conf.go": "package conf\nvar _, file, _, _ = runtime.Caller(0)\n",
+            "conf/conf_test.go": "package conf\n",
+        },
+        {"build": 'go build "-gcflags=example.com/shop/...=-trimpath=$PWD=>." -o bin/ ./cmd/api'},
+        {"build": "cmd/api holds the package main, and conf/conf.go finds files by the path of its source."},
+    ),
+    Row(
+        "Go whose tests alone ask for the path of their source",
+        {"go.mod": "module shop\n", "main.go": "package main\n", "a_test.go": "runtime.Caller(0)"},
+        {"build": "go build -o bin/ ."},
+    ),
+    Row(
         "Go that serves HTTP",
         {"go.mod": "module shop\n", "main.go": "package main\nfunc main() { http.ListenAndServe(a, nil) }\n"},
         {"port": 8080, "framework": ""},

@@ -108,6 +108,11 @@ def test_another_cause_names_no_variable(output):
     assert "Set the variable" not in remedy(output)
 
 
+def test_the_address_of_a_database_among_settings_is_that_of_a_database():
+    said = remedy(PYDANTIC.replace("api_token", "mongodb_uri"))
+    assert said.startswith("Create a database, such as main-db, and set the variable MONGODB_URI")
+
+
 def test_an_address_that_is_not_set_is_said_without_a_name():
     output = """\
 TypeError: Invalid URL
@@ -232,6 +237,7 @@ def test_a_host_of_docker_compose_is_named(said, host):
     [
         ("2026/01/31 09:05:00 Error loading .env file", ".env"),
         ("panic: open configs/.env: no such file or directory", "configs/.env"),
+        ("panic: open ./configs/.env: no such file or directory", "configs/.env"),
         ("panic: open /srv/app/.env: no such file or directory", ".env"),
         ("node: .env.production: not found", ".env.production"),
         ("Error: ENOENT: no such file or directory, open '/srv/app/.env'", ".env"),

@@ -231,7 +231,7 @@ _RULES: Final = tuple(
         (r"URL_INVALID: The URL '(?:undefined|null)'", _NO_URL),
         # Files with variables, which repositories do not have
         (
-            rf"\bopen (?:/(?:[^/\s]+/)*(?=\.env))?{_DOTENV}: no such file"
+            rf"\bopen (?:/(?:[^/\s]+/)*(?=\.env)|\./)?{_DOTENV}: no such file"
             rf"|(?i:\b(?:error|failed|unable|cannot|could not)\b[^\n]{{0,30}}\bload(?:ing)?\b)"
             rf"[^\n]{{0,20}}[ '\"]{_DOTENV}"
             rf"|^node: {_DOTENV}: not found"
@@ -454,7 +454,8 @@ def _required_settings(text: str) -> list[str]:
 
 def _remedy_for(settings: Sequence[str], name: str) -> str:
     if len(settings) == 1:
-        return _VARIABLE.format(settings[0], name=name)
+        words = _DATABASE if _ADDRESS.fullmatch(settings[0]) else _VARIABLE
+        return words.format(settings[0], name=name)
     names = ", ".join(settings)[:_LONGEST]
     return f"Set the variables {names}, such as with `windlass env set NAME=…`: {name} needs them to start"
 

@@ -28,6 +28,7 @@ _NETWORK: Final = re.compile(r"[\"`](?:net(?:/[\w/]++)?|syscall|plugin|C|\w++(?:
 """Matches imported packages that may open a port: network packages of the standard library, C, and packages
 of other modules."""
 _READS_PORT: Final = re.compile(r"\b(?:Getenv|LookupEnv)\(\"PORT\"\)")
+_CALLER: Final = re.compile(r"\bruntime\.Caller\(")
 _ASIDE: Final = frozenset(["example", "examples", "hack", "scripts", "test", "testdata", "tests", "tools"])
 """Folders with auxiliary programs, such as tools and examples."""
 _MOST_SOURCES: Final = 100
@@ -62,13 +63,35 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
         # Without go.mod, the folder is part of a module, and `go build` would name the program after the
         # folder.
         program = "" if files.has("go.mod") else "app"
-        recipe.choose(f"{where} holds the package main.", build=f"go build -o bin/{program} {package}")
+        flags, why = _own_paths(files, module)
+        build = f"go build{flags} -o bin/{program} {package}"
+        recipe.choose(f"{where} holds the package main{why}.", build=build)
         recipe.choose(
             f"The build makes it, called {program or ('like its folder' if main else 'like the module')}.",
             start=f"./bin/{program or _program_name(module, main)}",
         )
         if recipe.framework or _serves(files, main):
             recipe.choose("The package main serves HTTP, on PORT by custom.", port=8080)
+
+
+def _own_paths(files: KnownFiles, module: str) -> tuple[str, str]:
+    """Returns flags by which the program knows its sources relative to its folder, and the reason; both are
+    empty if it does not ask. With -trimpath alone, such a program looks for its files below the module's
+    name."""
+    name = _MODULE.search(module)
+    asks = next((path for path in _sources(files)[:_MOST_SOURCES] if _CALLER.search(files.text(path))), "")
+    if not name or not asks:
+        return "", ""
+    return (
+        f' "-gcflags={name[1]}/...=-trimpath=$PWD=>."',
+        f", and {asks} finds files by the path of its source",
+    )
+
+
+def _sources(files: KnownFiles) -> list[str]:
+    folders = ["", *sorted(files.tree.folders())]
+    paths = (f"{folder}/{name}".strip("/") for folder in folders for name in sorted(files.tree.names(folder)))
+    return [path for path in paths if path.endswith(".go") and not path.endswith("_test.go")]
 
 
 def may_listen(files: KnownFiles) -> bool:
