@@ -51,6 +51,15 @@ ROWS = [
         {"start": "env ROCKET_ADDRESS=0.0.0.0 ROCKET_PORT=${PORT:-8000} ./target/release/shop", "port": 8000},
     ),
     Row(
+        "PHP with its packages in the repository",
+        {
+            "composer.json": '{"require": {"slim/slim": "4"}}',
+            "vendor/autoload.php": "<?php",
+            "public/index.php": "<?php",
+        },
+        {"framework": "Slim", "install": "", "start": "php -S 0.0.0.0:${PORT:-8000} -t public"},
+    ),
+    Row(
         "Go that finds its files by the path of its source",
         {
             "go.mod": "module example.com/shop\n",

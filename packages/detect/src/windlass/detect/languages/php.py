@@ -29,7 +29,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     choose_version_by_file(files, recipe, "php", ".php-version")
     choose_version(recipe, text_in(needed, "php"), "composer.json")
     installed = (needed.keys() - {"php"}) | (content.keys() & {"autoload"})
-    if installed:
+    if installed and not files.has("vendor/autoload.php"):
         install = "composer install --no-dev --optimize-autoloader --no-interaction"
         reason = f"composer.json names {min(installed)}."
         recipe.choose(reason, package_manager="composer", install=install)
