@@ -89,6 +89,10 @@ class DnsProof:
 
     type: Final = "dns-01"
 
+    def __init__(self) -> None:
+        self._made: set[str] = set()
+        """The texts of the records that this server has made, so that it asks the provider once."""
+
     def can_prove(self, ctx: Context, order: OrderRow) -> bool:
         return ctx.zones is not None and order.name.startswith(ANY)
 
@@ -103,8 +107,10 @@ class DnsProof:
             since = await note_record(ctx, order, place.name)
             await ctx.point("record noted")
             assert ctx.zones is not None
-            await ctx.zones.add(place.name, order.answer)
-            await ctx.point("record made")
+            if order.answer not in self._made:
+                await ctx.zones.add(place.name, order.answer)
+                await ctx.point("record made")
+                self._made.add(order.answer)
             missing = await servers_without(ctx, place, order.answer)
         except NoZone as error:
             raise AcmeRefusal(AcmeProblem(detail=f"{error}.")) from error
@@ -120,6 +126,7 @@ class DnsProof:
         return not missing
 
     async def withdraw(self, ctx: Context, order: OrderRow) -> None:
+        self._made.clear()  # the others are made once more, at most
         await remove_soon(ctx, order)
 
     def gateway_challenge(self, order: OrderRow) -> None:
