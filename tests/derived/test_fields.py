@@ -20,7 +20,7 @@ from tests.derived.stage import LIMITS, Stage, keeps_the_promises_of_all_answers
 from tests.derived.things import Subject
 from tests.marks import examples
 from tests.world import Answer
-from windlass.core.declare.queries import Tail
+from windlass.core.declare.queries import ServiceTail, Tail
 from windlass.core.declare.registry import Operation, Paging
 from windlass.core.declare.resource import Spec
 from windlass.families.deployment_history import HistoryQuery
@@ -206,7 +206,9 @@ NOT_THESE = {
     "until": NO_MOMENTS,
     "search": ("x" * 1025,),
     "imageName": ("Acme", "a b", "a:1", "/a", "x" * 256),
-    **dict.fromkeys(("follow", "skipReconcile", "toUpdate", "resources_only"), ("", "maybe", "2", "null")),
+    **dict.fromkeys(
+        ("access", "follow", "skipReconcile", "toUpdate", "resources_only"), ("", "maybe", "2", "null")
+    ),
     "fromTimestamp": NO_TIMES,
     "toTimestamp": NO_TIMES,
     "continueToken": ("x", "-1", "1.0", "1" * 19),
@@ -273,7 +275,7 @@ def test_every_list_operation_is_paginated_or_is_a_known_exception():
         elif operation.listing:
             # Logs and histories have a length of their own, the contract has regions without pages, and the
             # answers to questions are no lists of resources.
-            has_own_length = operation.query in {Tail, HistoryQuery, DeploymentLogQuery}
+            has_own_length = operation.query in {Tail, ServiceTail, HistoryQuery, DeploymentLogQuery}
             assert has_own_length or operation.path.endswith("/region") or operation.method == "POST", (
                 operation.id
             )
