@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from functools import lru_cache
 from typing import Any
 
 from windlass.api import sockets
@@ -51,7 +52,7 @@ from windlass.control.reporting.logs import follow_log
 from windlass.control.request.dispatch import Dispatch
 from windlass.control.request.permissions import forbidden
 from windlass.core.access import Actor, may_somewhere
-from windlass.core.declare.registry import Operation
+from windlass.core.declare.registry import Operation, Registry
 
 _ACCEPTED = b"authorization, content-type, idempotency-key, if-match, x-request-id"
 _EXPOSED = (
@@ -93,6 +94,12 @@ class CrossOrigin:
 _log = log("api")
 
 
+@lru_cache(maxsize=2)
+def _routes_of(registry: Registry) -> RouteTree:
+    """Builds the tree once: servers in one process share it, such as those of tests."""
+    return RouteTree(registry.operations)
+
+
 class App:
     def __init__(
         self,
@@ -108,7 +115,7 @@ class App:
         self._metrics = metrics
         self._console = console
         self._cors = CrossOrigin(ctx.settings.cors_origins)
-        self._routes = RouteTree(ctx.registry.operations)
+        self._routes = _routes_of(ctx.registry)
         self._dispatch = Dispatch(ctx)
         self._streams = Streams()
         self.stream_quota = StreamQuota()
