@@ -18,7 +18,7 @@ from tests.world import Answer, World, make_world
 from windlass.core.declare.registry import Operation
 from windlass.families import registry
 
-TWINS, WRITERS = either(10, 50), either(16, 32)
+TWINS, WRITERS = either(4, 50), either(16, 32)
 _keys = itertools.count(1)
 ALIKE = {
     "autoDeployContainers",
