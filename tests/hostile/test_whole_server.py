@@ -181,7 +181,7 @@ def test_a_48_megabyte_attack_uses_about_a_megabyte_and_delays_other_requests_by
         for command in commands.values():  # the heap that the first round allocates is kept
             watched(server, twin, port, command)
         for title, command in commands.items():
-            slower = []
+            slower: list[float] = []
             # A machine that is busy elsewhere delays one of both now and then, an attack each time.
             while len(slower) < TRIES and (not slower or slower[-1] > 0.05):
                 before = server.rss()
