@@ -222,7 +222,7 @@ async def test_the_router_gets_at_most_100_logins_and_one_of_each_user(world: Wo
     assert rules.logins[0].fits(b"first")
 
 
-async def test_a_missing_variable_of_logins_lets_nobody_in(world: World) -> None:
+async def test_a_missing_variable_for_basic_auth_logins_refuses_all_requests(world: World) -> None:
     app = await running(world)
     rules = (await changed(world, app, {f"{NETWORK}basic_auth_env_var": "SITE_USERS"})).rules
     assert (rules.needs_login, rules.logins) == (True, ())

@@ -45,7 +45,7 @@ async def test_records_are_read_with_the_aliases_that_lead_to_them():
         assert not (await ask(client, "none.example.com", RecordType.A)).exists
 
 
-async def test_an_answer_that_does_not_fit_is_asked_for_by_tcp():
+async def test_a_truncated_answer_is_requested_again_over_tcp():
     async with asked() as (server, client):
         server.is_narrow = True
         assert (await ask(client, NAME, RecordType.A)).values == ("203.0.113.7",)
@@ -55,7 +55,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_by_tcp():
     ("fault", "words"),
     [("broken", "SERVFAIL"), ("unsigned", "DNSSEC"), ("silent", "does not answer")],
 )
-async def test_a_failure_of_a_name_server_is_told(fault, words):
+async def test_a_failure_of_a_name_server_raises_its_reason(fault, words):
     async with asked() as (server, client):
         if fault == "silent":
             server.is_silent = True

@@ -97,7 +97,7 @@ async def test_asyncio_timeout_works_inside_background_work() -> None:
     assert await TurnBudget(ALWAYS_SPENT).run(work()) == "ended"
 
 
-async def test_work_that_waits_for_its_turn_can_be_cancelled_and_the_others_go_on() -> None:
+async def test_work_that_waits_for_its_turn_can_be_cancelled_and_other_work_continues() -> None:
     budget, heard, done = TurnBudget(ALWAYS_SPENT), list[str](), list[int]()
 
     async def piece(number: int) -> None:

@@ -78,7 +78,7 @@ def test_a_longer_span_is_fetched_and_shows_all_instances_together(
     expect(page.get_by_role("figure", name="Requests")).to_be_visible()
 
 
-def test_an_empty_list_shows_an_example_that_nobody_can_use(server: Server, new_page: NewPage) -> None:
+def test_an_empty_list_shows_an_example_that_cannot_be_used(server: Server, new_page: NewPage) -> None:
     page = new_page(f"/organization/{server.org}/webhook")
     expect(page.locator(".empty")).to_contain_text("No webhooks yet")
     preview = page.locator(".preview")

@@ -34,7 +34,7 @@ def test_enter_in_a_dialog_does_what_its_main_button_does(server: Server, new_pa
     expect(page.locator("#notices")).to_contain_text("production is deleted.")
 
 
-def test_enter_in_the_address_of_a_repository_looks_at_it(
+def test_enter_in_the_repository_address_field_reads_the_repository(
     server: Server, new_page: NewPage, repository: Repository
 ) -> None:
     server.environment(project="Looked at by Enter")

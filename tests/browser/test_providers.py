@@ -65,7 +65,7 @@ def test_a_person_signs_in_at_a_real_provider(chromium: Browser, provided: Serve
 
 
 @pytest.mark.slow
-def test_a_person_who_is_no_member_is_told_to_ask_for_an_invitation(
+def test_a_person_who_is_not_a_member_is_told_to_request_an_invitation(
     chromium: Browser, provided: Server
 ) -> None:
     context = chromium.new_context()

@@ -28,7 +28,7 @@ def deliver(url: str, secret: str, body: bytes) -> int:
         return refused.code
 
 
-def test_a_webhook_is_entered_by_hand_and_its_deliveries_are_told(
+def test_a_webhook_is_set_up_by_hand_and_its_deliveries_are_listed(
     server: Server, new_page: NewPage, repository: Repository
 ) -> None:
     app = server.application(server.environment(project="Told pushes"), repository, "told")

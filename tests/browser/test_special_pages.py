@@ -251,7 +251,7 @@ def server_with_images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
     running.end()
 
 
-def test_newer_tags_of_an_image_are_offered_and_a_registry_is_looked_at(
+def test_newer_tags_of_an_image_are_offered_and_a_registry_is_checked(
     server_with_images: Server,
     docker_registry: DockerRegistry,
     chromium: Browser,

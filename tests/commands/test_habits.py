@@ -212,7 +212,7 @@ async def test_a_proxy_leads_to_a_port_of_a_service_that_is_not_public(two):
             await process.wait()
 
 
-async def test_a_client_for_databases_needs_a_database(two):
+async def test_database_client_refuses_a_service_that_is_no_database(two):
     said = await two("database", "client", "worker")
     assert said.code == 2
     assert said.err == "windlass: name a database, or use `windlass proxy worker`: worker is none\n"

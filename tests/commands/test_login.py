@@ -60,7 +60,7 @@ async def test_login_does_not_save_an_unreachable_server(login):
 
 
 @pytest.mark.parametrize("typed", ["", "two words", "a\x07b", "é" * 40])
-async def test_a_text_that_is_no_token_is_refused_before_it_is_sent(login, typed):
+async def test_a_malformed_token_is_refused_before_it_is_sent(login, typed):
     said = await login("login", login.url, "--token-stdin", stdin=typed)
     assert (said.code, "give one token" in said.err) == (2, True), said
 

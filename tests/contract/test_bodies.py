@@ -153,7 +153,7 @@ async def test_a_body_of_invalid_json_is_refused(embedded, raw: bytes) -> None:
 
 
 @rows("raw", [b"[]", b'[{"name": "x"}]', b'"name"', b"7", b"1.5", b"true", b"false"])
-async def test_a_body_that_is_no_object_is_refused(embedded, raw: bytes) -> None:
+async def test_a_body_that_is_not_an_object_is_refused(embedded, raw: bytes) -> None:
     is_refused(await sent(embedded, raw), 400, "The body: must be an object")
 
 

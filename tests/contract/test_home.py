@@ -20,7 +20,7 @@ async def test_a_browser_is_led_to_the_console(embedded: World, method: str):
 @pytest.mark.parametrize(
     "accept", ["", "*/*", "application/json", "application/json, */*", "text/html;q=0, */*"]
 )
-async def test_programs_get_a_sentence_and_links_that_lead_somewhere(embedded: World, accept: str):
+async def test_the_root_path_answers_programs_with_json_and_working_links(embedded: World, accept: str):
     answer = await embedded.call("GET", "/", token=None, headers={"accept": accept} if accept else {})
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     assert answer.json["message"].startswith("This is Windlass.")

@@ -58,7 +58,7 @@ async def test_the_body_without_the_wrong_field_is_accepted(stage: Stage, operat
 
 
 @with_a_body
-async def test_a_body_that_is_no_object_is_refused(stage: Stage, operation: Operation):
+async def test_a_body_that_is_not_an_object_is_refused(stage: Stage, operation: Operation):
     subject = await stage.plot.untouched(operation)
     before = await state(stage)
     whole = json.dumps(subject.body).encode()

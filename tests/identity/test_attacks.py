@@ -194,7 +194,7 @@ async def test_signing_in_leads_to_the_console_or_the_provider_and_nowhere_else(
         ("kim@example.com.", False),
     ],
 )
-async def test_an_address_is_known_in_small_and_capital_letters_and_in_no_look_alike(world, typed, is_known):
+async def test_an_email_address_matches_in_any_case_but_not_as_a_look_alike(world, typed, is_known):
     await new_person(world, KIM)
     answer = await sign_in(Browser(world), typed)
     assert answer.status == (201 if is_known else 401), answer

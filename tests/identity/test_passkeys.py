@@ -100,7 +100,7 @@ async def test_a_passkey_does_not_replace_a_wrong_password(world, device):
     assert (await browser.call("POST", "/account/browserSession", body)).status == 401
 
 
-async def test_a_recovery_code_helps_who_has_lost_the_only_passkey(world, device):
+async def test_a_recovery_code_signs_in_a_person_who_lost_the_only_passkey(world, device):
     _, codes = await person_with_passkey(world, device)
     assert len(codes) == 10
     for code, status in ((codes[0], 201), (codes[0], 401), ("000000", 401), (codes[1], 201)):
@@ -136,7 +136,7 @@ async def use_code(world: World, code: str) -> Answer:
     return await Browser(world).call("POST", "/account/browserSession", body)
 
 
-async def test_nobody_changes_the_passkeys_of_another_person(world, device):
+async def test_passkeys_of_another_person_cannot_be_changed(world, device):
     browser, _ = await person_with_passkey(world, device)
     eve = await new_person(world, EVE)
     path = f"/account/passkey/{(await passkeys(browser))[0]['id']}"
@@ -341,7 +341,7 @@ async def test_a_passkey_of_another_person_is_not_added_again(world, device):
     assert (await add(eve, Authenticator(URL))).status == 200
 
 
-async def test_a_page_of_another_site_signs_nobody_in(world, device):
+async def test_a_passkey_sign_in_from_another_site_is_refused(world, device):
     """Otherwise a person would work in the account of the attacker, and leave secrets there."""
     await person_with_passkey(world, device)
     for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 201)):

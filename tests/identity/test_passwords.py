@@ -60,7 +60,7 @@ async def test_a_link_works_once(world):
     assert (await sign_in(Browser(world), ADA, OTHER_PASSWORD)).status == 401
 
 
-async def test_of_twins_with_one_link_one_gets_in(world):
+async def test_two_concurrent_uses_of_one_link_sign_in_only_one(world):
     code = await invited(world, ADA)
     passwords = [f"{PASSWORD} {number}" for number in range(4)]
     answers = await asyncio.gather(*(use_link(Browser(world), code, password) for password in passwords))
@@ -132,7 +132,7 @@ async def test_a_person_accepts_a_second_invitation_with_the_present_password(wo
     assert len(names - {"Second"}) == 1
 
 
-async def test_nobody_joins_by_an_address_that_only_a_link_has_shown(world):
+async def test_an_invitation_link_opens_no_other_organization_that_invites_the_address(world):
     """Whoever invites an address gets a link for it. It opens no other organization that invites this
     address."""
     second = await world.post("/organization", {"name": "Second"})
@@ -201,7 +201,7 @@ async def test_a_session_has_new_secrets_whatever_the_browser_sent(world):
 
 
 @pytest.mark.parametrize("site", ["same-site", "cross-site"])
-async def test_a_page_of_another_address_signs_nobody_in(world, browser, site):
+async def test_a_sign_in_from_another_site_is_refused(world, browser, site):
     await new_person(world, ADA)
     code = await invited(world, GRACE)
     sent = {"sec-fetch-site": site}
@@ -414,7 +414,7 @@ async def test_passwords_are_taken_over_https_or_by_a_setting(database_url, trus
         assert answer.status == (401 if is_taken else 404)
 
 
-async def test_where_nobody_could_sign_in_the_list_of_ways_says_so(database_url, clock):
+async def test_the_list_of_sign_in_methods_says_if_none_is_available(database_url, clock):
     async with make_world(database_url, clock=clock, public_url="http://windlass.example.com") as world:
         ways = await world.get("/account/signInProvider", token=None)
         assert (ways["password"], ways["can_invite"], ways["results"]) == (False, False, [])

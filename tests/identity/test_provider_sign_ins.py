@@ -173,7 +173,7 @@ async def test_a_provider_callback_can_be_used_only_once(world, issuer, browser)
     assert "#key=" in (await come_back(Browser(world), issuer)).headers["location"]
 
 
-async def test_a_person_who_is_no_member_is_refused_and_audited(world, issuer, browser):
+async def test_a_person_who_is_not_a_member_is_refused_and_audited(world, issuer, browser):
     assert problem(await come_back(browser, issuer)) == "no_member"
     (event,) = await events(world, eventType="SIGN_IN_REFUSED")
     assert event["triggered_by"] == ADA

@@ -68,7 +68,7 @@ async def test_the_password_alone_is_not_enough(world):
     assert await browser.is_signed_in()
 
 
-async def test_who_has_not_the_password_does_not_learn_of_the_factor(world):
+async def test_a_wrong_password_does_not_reveal_the_second_factor(world):
     await add_factor(world, await new_person(world, ADA))
     wrong = await sign_in(Browser(world), ADA, OTHER_PASSWORD)
     unknown = await sign_in(Browser(world), "nobody@example.com", OTHER_PASSWORD)
@@ -160,7 +160,7 @@ async def test_a_factor_that_was_never_confirmed_is_not_asked_for(world):
     assert (await sign_in(Browser(world), ADA)).status == 201
 
 
-async def test_a_new_password_ends_a_key_that_nobody_has_confirmed(world):
+async def test_a_new_password_deletes_an_unconfirmed_authenticator_key(world):
     """Who knew the former password has seen the key, and would know the codes of the person's app."""
     browser = await new_person(world, ADA)
     seen = await browser.call("POST", FACTOR, {"password": PASSWORD})
@@ -253,6 +253,6 @@ async def test_where_a_factor_is_required_people_add_it_at_the_next_sign_in(data
 
 
 @pytest.mark.parametrize("code", ["", " ", "12345", "1234567", "١٢٣٤٥٦", "------"])
-async def test_what_is_no_code_is_refused(world, code):
+async def test_a_malformed_code_is_refused(world, code):
     await add_factor(world, await new_person(world, ADA))
     assert (await sign_in_with(Browser(world), code)).status in ({200} if not code else {401})

@@ -24,7 +24,7 @@ async def test_a_scheduled_job_runs_once_at_each_due_time(world: World) -> None:
     assert all(run["scheduled_for"].endswith(":00.000Z") for run in found)
 
 
-async def test_a_run_has_the_arguments_of_the_timetable(world: World) -> None:
+async def test_a_scheduled_run_uses_the_entrypoint_and_arguments_of_its_schedule(world: World) -> None:
     programs = Programs(world)
     await ready_job(world, schedule=cron(entrypoint="python -u", arguments=["job.py", "two words"]))
     world.clock.turn(MINUTE)

@@ -119,7 +119,7 @@ def test_the_names_are_those_of_the_settings_unless_others_are_passed() -> None:
         (NAMES, {"gateway_port": "0"}, "set port and gateway_port"),
     ],
 )
-def test_what_a_proxy_could_not_use_is_refused_with_what_to_pass(
+def test_options_that_a_proxy_cannot_use_are_refused_with_a_hint(
     words: list[str], settings: dict[str, str], first: str
 ) -> None:
     result = printed("--for", "nginx", *words, **settings)

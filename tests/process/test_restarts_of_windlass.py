@@ -251,7 +251,7 @@ def test_the_process_table_keeps_known_processes_and_not_reused_process_ids(tmp_
     assert count(tmp_path, ProcessTable([another])).by_pid[me.pid].home == ""
 
 
-def test_a_process_seen_during_exec_is_identified_at_the_next_look(tmp_path: Path, monkeypatch):
+def test_a_process_seen_during_exec_is_identified_at_the_next_scan(tmp_path: Path, monkeypatch):
     """The kernel shows no environment of it for a moment. It is in a cell, so that it would stay unknown."""
     me = kernel.stat(os.getpid())
     assert me is not None

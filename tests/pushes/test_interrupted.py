@@ -195,7 +195,7 @@ async def test_a_server_killed_during_a_build_moves_the_branch_after_its_next_st
 
 
 @pytest.mark.slow
-async def test_a_server_that_stops_says_that_the_push_goes_on_later():
+async def test_a_stopping_server_says_that_the_push_continues_later():
     async with pushed_place() as there:
         async with server(there) as (windlass, process):
             app = await make_application(windlass, await make_environment(windlass), **SLOW)
@@ -349,7 +349,7 @@ async def test_packs_are_joined_only_if_the_disk_has_room(scene: Scene, monkeypa
     assert len([*packs.glob("*.pack")]) == 1, "the control"
 
 
-async def test_what_killed_processes_left_is_removed_although_nothing_was_pushed(scene: Scene):
+async def test_leftovers_of_killed_processes_are_removed_even_without_a_push(scene: Scene):
     app = await make_application(scene.windlass, scene.environment)
     await web_folder(scene.place.beside / "web").push(with_token(app["push_url"]))
     pushed = scene.windlass.installation.ctx.pushed

@@ -39,7 +39,7 @@ def folder(scene: Scene) -> Folder:
     return web_folder(scene.place.beside / "web")
 
 
-async def test_a_caller_whose_places_are_taken_waits_and_is_told_to_come_again(
+async def test_a_caller_at_the_limit_of_git_reads_waits_and_then_gets_503(
     scene: Scene, app: Any, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ):
     url = with_token(app["push_url"])

@@ -89,7 +89,7 @@ async def test_only_the_branch_of_the_application_is_deployed(scene: Scene):
     assert (ended.code, "The branch feature is deleted." in ended.text) == (0, True)
 
 
-async def test_what_was_pushed_can_be_cloned_listed_and_deployed_again(scene: Scene):
+async def test_pushed_commits_can_be_cloned_listed_and_deployed_again(scene: Scene):
     windlass = scene.windlass
     app = await make_application(windlass, scene.environment)
     url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")

@@ -145,7 +145,7 @@ async def test_a_stopped_service_stays_stopped(world: World):
     assert await results(world, app) == ["NOT_RUNNING"]
 
 
-async def test_a_push_without_a_webhook_is_found_by_looking_and_told_as_such(world: World):
+async def test_a_push_without_a_webhook_is_found_by_the_regular_check_and_listed(world: World):
     app = await deployed(world, auto_deploy=True)
     second = world.git.push("second")
     await world.settle()
@@ -196,7 +196,7 @@ async def test_many_pushes_at_once_are_one_deployment_of_the_newest_commit(world
     assert len(await commits(world, app)) == 2
 
 
-async def test_other_events_are_answered_and_told(world: World):
+async def test_other_events_are_accepted_and_listed_with_their_kind(world: World):
     app = await deployed(world, auto_deploy=True)
     to, first = await webhook(world, app), world.git.newest
     assert (await send(world, to, b"{}", event="ping"))["result"] == "PING"
@@ -231,7 +231,7 @@ async def test_a_body_of_25_mib_is_taken_and_a_larger_one_refused(world: World):
     assert (await send(world, to, push(second, filling="x" * (most + 1)))).status == 413
 
 
-async def test_a_payload_that_cannot_be_read_has_every_branch_looked_at(world: World):
+async def test_an_unreadable_payload_causes_a_check_of_every_branch(world: World):
     app = await deployed(world, auto_deploy=True)
     to, second = await webhook(world, app), world.git.push("second")
     for body in (b"[" * 100_000, b'{"ref": 7}', b"\xff", b""):

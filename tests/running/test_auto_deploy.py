@@ -65,7 +65,7 @@ async def test_without_auto_deploy_a_new_commit_is_not_deployed(world: World):
     assert len(await commits(world, app)) == 1
 
 
-async def test_a_commit_pushed_before_the_first_look_at_the_branch_is_deployed(world: World):
+async def test_a_commit_pushed_before_the_first_check_of_the_branch_is_deployed(world: World):
     """The branch was never looked at before."""
     app = await deployed(world, auto_deploy=True)
     second = world.git.push("second")

@@ -365,7 +365,7 @@ async def test_a_failed_usage_sample_does_not_stop_later_samples(world: World):
     assert (await metrics(world, app))["instances"][0]["memory"] == [1, None, 1]
 
 
-async def test_the_engine_is_asked_for_its_instances_only_when_there_is_a_new_one(world: World, monkeypatch):
+async def test_instances_are_listed_at_the_engine_only_when_there_is_a_new_one(world: World, monkeypatch):
     asked: list[str] = []
     every = world.engine.all
 

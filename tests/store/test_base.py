@@ -148,7 +148,7 @@ def test_a_changed_character_makes_a_token_malformed(token: str):
 @example(tokens.PREFIX)
 @example("wdl_" + "0" * 49)
 @example("wdl_" + "é" * 49)
-def test_texts_that_are_no_tokens_are_not_well_formed_tokens(text: str):
+def test_malformed_texts_are_not_accepted_as_tokens(text: str):
     assert not tokens.well_formed(text)
     assert not tokens.well_formed(tokens.new_token() + text[:1].ljust(1))
 

@@ -102,7 +102,7 @@ async def test_work_scheduled_while_it_runs_is_run_once_more(store: Store, place
     assert await place.sql("SELECT * FROM work") == []
 
 
-async def test_work_that_is_asked_for_while_it_runs_is_not_lost_with_its_worker(
+async def test_work_scheduled_again_while_it_runs_survives_the_loss_of_its_worker(
     store: Store, clock: HandClock
 ):
     await ask(store)

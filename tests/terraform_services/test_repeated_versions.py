@@ -78,7 +78,7 @@ async def test_a_rollback_after_a_changed_backend_is_refused(world: World):
     assert (answer["status"], "MIGRATE_STATE first" in answer["message"]) == ("FAILED", True)
 
 
-async def test_the_backend_of_a_rolled_back_service_is_known_from_the_repeated_version(world: World):
+async def test_a_terraform_rollback_uses_the_backend_of_the_version_that_it_repeats(world: World):
     Modules(world)
     service = await service_of(world)
     assert await ran(world, service) == ("SUCCEEDED", "")

@@ -37,7 +37,7 @@ async def test_a_service_runs_with_the_variables_of_its_levels_and_the_nearest_w
     assert found.secrets == {"HUSHED"}
 
 
-async def test_overrides_and_aliases_have_the_values_that_are_shown(town: Town):
+async def test_overrides_and_aliases_are_passed_to_the_service_with_their_values(town: Town):
     world, app = town.world, town.levels["application"]
     colour = await town.says("project", "COLOUR", "teal")
     secret = await town.says("project", "PASS", "word", kind="secret")

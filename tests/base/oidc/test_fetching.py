@@ -55,9 +55,7 @@ BROKEN = [b"", b"<html>", b"[]", b'{"keys": 1}', b'{"keys": [], "keys": []}', b"
 
 @pytest.mark.parametrize("which", ["discovery", "jwks"])
 @pytest.mark.parametrize("document", [*BROKEN, b'{"keys": []}'.ljust(MAX_DOCUMENT + 1)], ids=lambda d: d[:20])
-async def test_documents_that_are_too_long_or_make_no_sense_are_refused(
-    mint, verifier, provider, which, document
-):
+async def test_documents_that_are_too_long_or_invalid_are_refused(mint, verifier, provider, which, document):
     setattr(provider, which, document)
     failure = await unreachable(verifier, mint.token())
     assert isinstance(failure.__cause__, TokenRefused)

@@ -29,7 +29,7 @@ from windlass.base.oidc import Verifier
         {"issuer": "https://"},
     ],
 )
-def test_trust_that_makes_no_sense_is_refused_at_the_start(changes):
+def test_an_invalid_trust_setting_is_refused_at_the_start(changes):
     with pytest.raises(ValueError, match=r"algorithms must be|name the audiences|an issuer is"):
         trusted(**changes)
 

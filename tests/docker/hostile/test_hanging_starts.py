@@ -113,7 +113,7 @@ async def test_a_restarting_engine_does_not_wait_for_a_fifo_of_a_container(docke
 
 
 @pytest.mark.nightly
-async def test_an_engine_with_a_restart_policy_hangs_at_a_fifo_of_a_container(
+async def test_with_a_restart_policy_a_fifo_in_a_container_hangs_the_start_of_docker(
     dockerd, watched, raw, monkeypatch
 ):
     made = create.container

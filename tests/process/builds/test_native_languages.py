@@ -95,7 +95,7 @@ async def test_an_older_toolchain_than_the_wanted_one_is_named_with_its_installa
     await site.build(files)
 
 
-async def test_what_a_repository_makes_a_toolchain_say_counts_for_its_service_alone(site, programs):
+async def test_toolchain_output_that_a_repository_influences_is_used_for_its_service_only(site, programs):
     """As with rust-toolchain.toml in a folder above the application, which rustup reads."""
     programs("cargo", CARGO.replace("${CARGO_VERSION:-1.80.0}", "$(cat ../chosen || echo 1.80.0)"))
     files = {**RUST, "Cargo.toml": '[package]\nname = "shop"\nrust-version = "1.60"\n'}

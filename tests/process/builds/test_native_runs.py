@@ -202,7 +202,7 @@ async def test_a_step_ends_even_if_a_background_process_holds_its_output(site, h
     await until(lambda: not sleepers(site))
 
 
-async def test_what_a_program_is_is_asked_once_until_its_file_changes(site):
+async def test_the_version_of_a_program_is_cached_until_its_file_changes(site):
     home = site.kept / "home"
     home.mkdir(parents=True)
     cells = Cells(Isolation("auto", site.kept), "org", home, home)

@@ -186,7 +186,7 @@ async def test_an_instance_with_fewer_mounts_is_not_ended(tmp_path):
 
 
 @pytest.mark.parametrize(("most", "is_ended"), [(200, True), *nightly((500, False))])
-async def test_an_instance_with_more_open_files_than_can_be_looked_through_is_ended(
+async def test_an_instance_with_more_open_files_than_can_be_scanned_is_ended(
     tmp_path, monkeypatch, most, is_ended
 ):
     monkeypatch.setattr(process_memory, "MOST_OPEN_FILES", most)

@@ -219,12 +219,14 @@ def heaviest(
     Returns None if no instance is a cause. Then, something else has filled the disk, and ending instances
     would not help.
 
-    `orgs`: the organization of each instance. If there are several organizations, one is chosen first: the
-    largest among those whose instances together are a cause. An organization with many small instances, or
-    with an instance that fills its volume slowly, thus cannot shift the end to another organization. `held`:
-    the last known usage of organizations in bytes, including volumes, builds and stopped services. `payers`:
-    the organizations that may be chosen; None for all. `environments`: the environment of each instance. One
-    environment is chosen next, in the same way.
+    `orgs`: the organization of each instance. If there are several organizations, the organization is chosen
+    first: the largest of those whose instances together are a cause of the shortage. Otherwise, many small
+    instances of one organization, or an instance that fills its volume slowly, could cause the end of an
+    instance of another organization. The environment is chosen next, in the same way.
+
+    `held`: the last known usage of organizations in bytes, including volumes, builds and stopped services.
+    `payers`: the organizations that may be chosen; None for all. `environments`: the environment of each
+    instance.
     """
     own, counts_together = uses, False
     if orgs and (payers is not None or len({orgs[key] for key in uses}) > 1):

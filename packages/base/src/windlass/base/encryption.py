@@ -70,7 +70,7 @@ class Encryption:
         return frozenset(self._keys)
 
     def learn(self, keys: Iterable[bytes]) -> None:
-        """Adds keys. Keeps the present keys, because values that they encrypted may be in transit."""
+        """Adds keys. Keeps the current keys, because values that they encrypted may be in transit."""
         for sealing in map(SealingKey, keys):
             self._keys.setdefault(sealing.id, sealing)
 

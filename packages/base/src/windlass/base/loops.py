@@ -17,7 +17,8 @@ _log = log("loops")
 
 
 async def keep_running(loop: Callable[[], Awaitable[None]], pause: float = PAUSE) -> None:
-    """Runs a loop until it returns, and restarts it after each failure. Nobody would notice its absence."""
+    """Runs a loop until it returns, and restarts it after each failure. Without a restart, the loop would end
+    unnoticed."""
     while True:
         try:
             return await loop()

@@ -34,7 +34,7 @@ def private_file(path: Path) -> None:
 def is_read_only(file: Path | int) -> bool:
     """Returns whether the file system of a file or folder refuses changes.
 
-    Sets the file's times to their present values. Mount options are not enough, because after an error the
+    Sets the file's times to their current values. Mount options are not enough, because after an error the
     kernel may refuse changes without listing the file system as read-only.
     """
     try:

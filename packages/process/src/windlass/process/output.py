@@ -1,6 +1,6 @@
 """Reads the output of an instance from its file, line by line.
 
-The instance appends to the file. It is never blocked by readers, and the file grows if nobody reads it. The
+The instance appends to the file. It is never blocked by readers, and the file grows if it is not read. The
 reading position is stored in a second file. The part that was read is replaced by a hole, so the file only
 uses disk space for its unread part. The whole part is punched out each time, because the program may have
 reserved space in it again. Both files are opened only after new output, so that idle instances use no file

@@ -25,7 +25,7 @@ _FILE = PREFIX + "CONFIG"
 _READ = PREFIX + "CONFIG_READ"
 # Variables with the prefix that are not settings: those of a client, and the paths of the settings file.
 FORMER_NAMES = {"gateway_domain": "public_domain"}
-"""Settings that got another name. They are read under both; the present name wins."""
+"""Settings that got another name. They are read under both; the current name wins."""
 _NOT_SETTINGS = {_FILE, _READ, PREFIX + "URL", PREFIX + "TOKEN"}
 
 

@@ -323,7 +323,7 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = 4
     auto_deploy_seconds: Annotated[
         int,
-        says("How often the branch of a service with `auto_deploy` is looked at", ge=5, le=86_400),
+        says("How often the branch of a service with `auto_deploy` is checked", ge=5, le=86_400),
     ] = 60
     previews_of_project: Annotated[
         int,

@@ -356,7 +356,8 @@ class Installation:
                 await self.note_mark()
 
     async def note_mark(self) -> None:
-        """Writes the database's newest event to the mark in the data directory, if it has changed."""
+        """Records the newest event of the database in the `installation` file of the data directory, if it
+        has changed. See `mark`."""
         ctx = self.ctx
         now = await mark.present(ctx.settings, ctx.installation, ctx.store.reads, self.marked_engine)
         if now != self._mark:

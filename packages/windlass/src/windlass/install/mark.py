@@ -56,7 +56,7 @@ def write(settings: Settings, mark: Mark) -> None:
 
 
 async def present(settings: Settings, installation: str, reads: Reads, engine: str) -> Mark:
-    """Returns a mark for the present state of the database."""
+    """Returns a mark for the current state of the database."""
     event, hash = await reads.events.newest()
     return Mark(
         installation=installation,

@@ -132,7 +132,7 @@ class ArchiveWriter:
         return ArchiveFile(file=name, sha256=file.digest, rows=count)
 
     def log(self, name: str, lines: IO[bytes]) -> ArchiveFile:
-        """Archives a log up to its present size. The log may grow meanwhile."""
+        """Archives a log up to its current size. The log may grow meanwhile."""
         left = lines.seek(0, os.SEEK_END)
         lines.seek(0)
         with self._opened(LOGS + name) as file:

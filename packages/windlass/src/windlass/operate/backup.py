@@ -226,9 +226,9 @@ def _write_then_rename(file: Path) -> Iterator[IO[bytes]]:
 def _logs_beside(
     settings: Settings, archive: Archive, orphans: Iterable[str]
 ) -> Iterator[Callable[[], None]]:
-    """Unpacks the backup's logs into a folder beside the present logs.
+    """Unpacks the backup's logs into a folder beside the current logs.
 
-    Yields a function that replaces the present logs with the unpacked logs. The present logs of `orphans` are
+    Yields a function that replaces the current logs with the unpacked logs. The present logs of `orphans` are
     kept.
     """
     folder = log_folder(settings)

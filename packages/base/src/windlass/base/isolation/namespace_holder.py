@@ -133,7 +133,7 @@ def is_used(kind: str, holder: int | str = "self") -> bool:
 def _follow_rules(file: str, trunk: CellNetwork, machine: int | None) -> CellNetwork:
     """Rewrites the rules of the trunk and its hubs if the holders' files contain changed rules.
 
-    Returns the present rules of the trunk. `machine`: see `network.renew_trunk`.
+    Returns the current rules of the trunk. `machine`: see `network.renew_trunk`.
     """
     wanted = _read_holder_file(file).get("network")
     if wanted is None or wanted == trunk:
@@ -185,7 +185,7 @@ def _serve_sockets(file: str, trunk: CellNetwork, routes: Netlink, socket_server
 
 
 def _close_own_addresses(trunk: CellNetwork, routes: Netlink) -> bool:
-    """Closes the machine's present addresses to services. Returns whether this succeeded.
+    """Closes the machine's current addresses to services. Returns whether this succeeded.
 
     If it fails, for example because the machine has too many open files, it must be tried again.
     """

@@ -136,7 +136,7 @@ def times_of(fd: int, end: int) -> Times | None:
 
 
 def end_of(folder: str) -> int:
-    """Returns the present end position of a stream."""
+    """Returns the current end position of a stream."""
     while segments := segments_of(folder):
         with OpenFile(segments[-1].path) as fd:
             if fd is not None:

@@ -74,7 +74,7 @@ class SegmentWriter:
             self._unlock()
 
     def seal(self) -> None:
-        """Starts a new segment, unless the present one is empty."""
+        """Starts a new segment, unless the current one is empty."""
         self._lock()
         try:
             if self._size:
@@ -137,14 +137,14 @@ class SegmentWriter:
             self._fd, self._size = os.open(path, _OURS, 0o600), -1
 
     def _move_to_next_segment(self) -> None:
-        """Seals the present segment, creates and locks the next segment, and removes excess segments."""
+        """Seals the current segment, creates and locks the next segment, and removes excess segments."""
         os.fchmod(self._fd, _SEALED)
         self._follow_up()
         self._lock()
         self._trim()
 
     def _follow_up(self) -> None:
-        """Creates the next segment and makes it the present one."""
+        """Creates the next segment and makes it the current one."""
         times = self._times if self._knows_times else times_of(self._fd, self._size)
         base = self._base + self._size
         descriptor = os.open(f"{self._folder}/{name_of(base, times or (0, LATEST))}", _OURS, 0o600)

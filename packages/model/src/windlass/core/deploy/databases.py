@@ -104,7 +104,7 @@ def image(type: str, version: str) -> str:
 
 
 class ClientProgram(Struct, frozen=True):
-    """A client of a database on somebody's own machine."""
+    """A client program for a database that runs on the user's own machine."""
 
     command: tuple[str, ...]
     variables: Mapping[str, str]

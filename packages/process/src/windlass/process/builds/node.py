@@ -73,7 +73,7 @@ class NodeDependencies(Struct, frozen=True, kw_only=True):
         """Returns whether a copy of the packages can be kept for the next build.
 
         Scripts of the application must run after each copy, and links to packages of the repository must lead
-        to their present code, so neither may exist.
+        to their current code, so neither may exist.
         """
         return not self.package.own_scripts and not any(path.is_dir() for path in self.local)
 

@@ -34,8 +34,12 @@ class ListeningPort(Struct, frozen=True, order=True):
     address: str
 
     def takes(self, *, from_outside: bool, own_network: bool = False) -> bool:
-        """Returns whether a listening port accepts connections from Windlass. These come from outside a
-        container, or otherwise go to 127.0.0.1 (in a separate network namespace, also to [::1])."""
+        """Returns whether Windlass can connect to a listening port.
+
+        `from_outside`: Windlass connects from outside the container, so the program must not listen on a
+        loopback address only. Otherwise, Windlass connects to 127.0.0.1, and with `own_network` (a separate
+        network namespace) also to [::1].
+        """
         if self.address in _EVERYWHERE:
             return True
         is_loopback = self.address.startswith("127.") or self.address == "::1"

@@ -125,14 +125,14 @@ async def _end(tx: Tx, claim: Claim) -> None:
 
 
 class BranchLook(NamedTuple):
-    """What a look at the branch of a service has found."""
+    """The result of a check of the branch of a service."""
 
     claim: Claim
     service: Row
     branch: str
     head: str
     pending: Sequence[GitPushRow]
-    """The pushes that came to a webhook before the look."""
+    """The pushes that a webhook received before the check."""
 
     async def record(self, tx: Tx, result: PushResult) -> None:
         await record_look(tx, self.service, self.pending, LookedAt(self.branch, self.head, result))

@@ -20,7 +20,7 @@ ahead. An early check is harmless."""
 
 
 async def follow_earlier_clock(tx: Tx) -> None:
-    """Moves due times to earlier times if the present clock requires it. A due time whose run was started is
+    """Moves due times to earlier times if the current clock requires it. A due time whose run was started is
     not repeated."""
     await tx.work.bring_nearer(tx.now + LONGEST_WAIT)
     for timetable in await tx.timetables.after(tx.now):

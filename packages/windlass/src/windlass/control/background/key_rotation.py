@@ -1,8 +1,8 @@
 """The rotation of the encryption key while servers run.
 
 The first key that the operator passes to a server is the wanted key. Once all servers of the database have
-this key, one server makes it the present key in the database, and a worker encrypts all secrets again. Each
-step is idempotent: the database stores the id of the present key, and each encrypted value the id of its key.
+this key, one server makes it the current key in the database, and a worker encrypts all secrets again. Each
+step is idempotent: the database stores the id of the current key, and each encrypted value the id of its key.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class KeyRotation:
         return CURRENT, self._encryption.fingerprint
 
     async def adopt(self) -> None:
-        """Loads new keys, and encrypts with the present key of the database. Raises Unavailable if this
-        server does not have the present key."""
+        """Loads new keys, and encrypts with the current key of the database. Raises Unavailable if this
+        server does not have the current key."""
         await self._adopt()
 
     async def _adopt(self) -> KeyState:
@@ -129,7 +129,7 @@ class KeyRotation:
         await tx.key_holders.hold(self._server, self._name, self._encryption.known, LEASE)
 
     async def _switch(self, tx: Tx) -> bool:
-        """Makes the wanted key the present one, unless a server does not have it yet. Returns whether it
+        """Makes the wanted key the current one, unless a server does not have it yet. Returns whether it
         did."""
         state = await read_keys(tx)
         assert state is not None, "checked at the start"

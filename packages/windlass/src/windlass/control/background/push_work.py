@@ -1,7 +1,7 @@
-"""Passes the pushes that came to a webhook on to the services of the repository: the branch of each service
-that it may concern is looked at now, instead of at the next regular look.
+"""Passes the pushes that a webhook received on to the services of the repository: checks the branch of each
+service that a push may concern now, instead of at the next regular check.
 
-This is the only effect of a webhook. What is deployed is decided by the look, from what the repository says.
+A webhook has no other effect. The check decides what is deployed, from the state of the repository.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ async def _look_at_previews(tx: Tx, webhook: GitWebhookRow, services: Sequence[R
 def _rows_of(
     ctx: Context, webhook: GitWebhookRow, waiting: Sequence[GitPushRow], services: Sequence[Row]
 ) -> Iterator[GitPushRow]:
-    """Yields what each push means for each service: only the newest push of a branch is looked at."""
+    """Yields a row for each push and each service. Only the newest push of a branch causes a check."""
     newest = {push.branch: push for push in waiting}
     for push in newest.values():
         for service in services:

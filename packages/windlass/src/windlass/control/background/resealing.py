@@ -1,4 +1,4 @@
-"""Encrypts all stored secrets with the present key, and retires keys that are no longer in use."""
+"""Encrypts all stored secrets with the current key, and retires keys that are no longer in use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from windlass.store.tables import sealed
 from windlass.store.tables.sealed import SealedColumn, SealedValue
 
 RESEAL: Final = "reseal"
-"""The kind of work that encrypts all secrets with the present key."""
+"""The kind of work that encrypts all secrets with the current key."""
 AT_ONCE: Final = 64
 MOST_NAMED: Final = 20
 TRY_AGAIN: Final = MINUTE
@@ -58,8 +58,8 @@ async def reseal_as_work(ctx: Context, claim: Claim) -> None:
 async def reseal(
     store: Store, encryption: Encryption, point: Callable[[str], Awaitable[None]] = no_point
 ) -> ResealReport:
-    """Encrypts all values with the present key that are encrypted with another key. Values that change
-    meanwhile use the present key already, and are skipped."""
+    """Encrypts all values with the current key that are encrypted with another key. Values that change
+    meanwhile use the current key already, and are skipped."""
     current = await _begin(store, encryption)
     report = ResealReport()
     while count := await _pass(store, encryption, report, point):
@@ -72,7 +72,7 @@ async def reseal(
 
 
 async def _begin(store: Store, encryption: Encryption) -> str:
-    """Returns the present key, after all transactions with an earlier key have been stored."""
+    """Returns the current key, after all transactions with an earlier key have been stored."""
     state = await read_keys(store.reads)
     assert state is not None, "work is there only after a start"
     seal_with_present(encryption, state)
@@ -127,7 +127,7 @@ async def _reseal_page(
 async def _finish(tx: Tx, current: str, unreadable: Sequence[str]) -> None:
     state = await read_keys(tx)
     if state is None or state.current != current:
-        return  # Another key became the present one, with its own work item.
+        return  # Another key became the current one, with its own work item.
     names = tuple(unreadable[:MOST_NAMED])
     if names or state.unreadable:
         await record_unreadable(tx, names)

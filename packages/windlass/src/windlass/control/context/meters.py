@@ -1,4 +1,4 @@
-"""Metrics of this process since its start. `reporting.metrics` adds metrics of the present state."""
+"""Metrics of this process since its start. `reporting.metrics` adds metrics of the current state."""
 
 from __future__ import annotations
 

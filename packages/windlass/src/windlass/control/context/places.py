@@ -118,7 +118,7 @@ class Places:
             await self._connector.check_port(access, self.local)
 
     async def has_router(self, door: str) -> bool:
-        """Returns whether `door` is the key of a cluster's present router; see `EngineAccess.door`."""
+        """Returns whether `door` is the key of a cluster's current router; see `EngineAccess.door`."""
         access = await self._find(door.partition(":")[0])
         return access is not None and access.router_port > 0 and access.door == door
 
@@ -230,7 +230,7 @@ class Places:
                 await self._open_place(cluster)
 
     async def _give_router(self, cluster: str, port: int = 0) -> None:
-        """Moves the services of a cluster from the router at `port` to a router at the cluster's present
+        """Moves the services of a cluster from the router at `port` to a router at the cluster's current
         port. If the new router cannot be started, the services stay, and the next read of the cluster tries
         again."""
         if (opened := self._open.get(cluster)) is None or opened[0].router_port == port:

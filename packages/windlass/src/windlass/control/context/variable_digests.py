@@ -1,6 +1,6 @@
 """Caches digests of the variables of projects, environments and services, by the version of their lists.
 
-Every read of a status compares the present variables with those of the deployment. The cache makes this
+Every read of a status compares the current variables with those of the deployment. The cache makes this
 comparison independent of the number of variables.
 """
 

@@ -19,7 +19,7 @@ from windlass.engines.workload import Workload
 
 
 async def build_input_of(ledger: Ledger, details: Particulars, say: DeploymentLog) -> BuildInput:
-    """Reads the present settings and variables of a service for a deployment."""
+    """Reads the current settings and variables of a service for a deployment."""
     ctx, service = ledger.ctx, ledger.service
     if others := ctx.kinds[service.family].settings(details):
         service = replace(service, body=rewritten(service.body, others))
@@ -56,7 +56,7 @@ async def _freeze_running(ledger: Ledger) -> Workload:
 
 
 async def _freeze_earlier(ledger: Ledger, details: Particulars) -> Workload:
-    """Freezes a workload with the artifact of an earlier deployment and the present settings."""
+    """Freezes a workload with the artifact of an earlier deployment and the current settings."""
     ctx, kind, built = ledger.ctx, ledger.ctx.kinds[ledger.service.family], _artifact_of(details)
     if not await kind.is_kept(ctx, ledger.service, built.made.artifact):
         raise EngineError("Deploy its commit again: its build is gone")

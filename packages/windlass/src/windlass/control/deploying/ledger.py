@@ -140,7 +140,7 @@ class Task(Struct, frozen=True):
 def in_transaction(
     change: Callable[Concatenate[Ledger, Tx, DeploymentRow, P], Awaitable[T]],
 ) -> Callable[Concatenate[Ledger, P], Awaitable[T]]:
-    """Runs a method as one transaction, which may be repeated. The method receives the present row of the
+    """Runs a method as one transaction, which may be repeated. The method receives the current row of the
     deployment."""
 
     @functools.wraps(change)
@@ -394,7 +394,7 @@ class Ledger:
             raise LostClaim(self.claim.id)
 
     async def current(self, tx: Tx) -> DeploymentRow:
-        """Returns the present row of the deployment. Raises LostClaim if another worker has the claim or has
+        """Returns the current row of the deployment. Raises LostClaim if another worker has the claim or has
         moved the deployment on."""
         await self._fence(tx)
         current = await tx.deployments.get(self.deployment.id)

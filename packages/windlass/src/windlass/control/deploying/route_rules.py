@@ -56,7 +56,7 @@ _USUAL: Final = PublicRules()
 
 
 async def public_rules(ctx: Context, workload: Workload) -> PublicRules:
-    """Returns the rules of the public routes of a workload, from the present settings of its service."""
+    """Returns the rules of the public routes of a workload, from the current settings of its service."""
     row = await ctx.store.reads.resources.get(workload.service)
     settings = AdvancedValues(row.body if row else b"")
     if not settings:

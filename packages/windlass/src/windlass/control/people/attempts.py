@@ -51,8 +51,8 @@ class KnownBrowser(Struct, frozen=True):
 
 
 def account_subject(ctx: Context, address: str) -> str:
-    """Returns the name of an account in the limits. It does not reveal the e-mail address, which may be
-    nobody's."""
+    """Returns the key of an account in the rate limits. It does not reveal the e-mail address. There may be
+    no account with this address."""
     return f"password:{ctx.encryption.mark(_LABEL, address.encode())}"
 
 
@@ -86,7 +86,7 @@ async def take(tx: Tx, limits: Sequence[Limit]) -> int:
 
 
 async def take_or_refuse(ctx: Context, limits: Sequence[Limit]) -> None:
-    """Counts an attempt before the password is looked at. Otherwise many attempts at once would all pass."""
+    """Counts an attempt before the password is checked. Otherwise, concurrent attempts would all pass."""
     if wait := await ctx.store.write(lambda tx: take(tx, limits)):
         seconds = -(-wait // SECOND)
         raise TooMany(

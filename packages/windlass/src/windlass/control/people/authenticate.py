@@ -236,7 +236,7 @@ class Authenticator:
         return msgspec.structs.replace(actor, expires=min(ends, actor.expires or ends), token=None)
 
     async def _by_browser(self, credential: str, now: int) -> Actor:
-        """Returns the actor of a browser session, with the present rights of its token or person."""
+        """Returns the actor of a browser session, with the current rights of its token or person."""
         cookies, _, key = credential.partition(" ")
         # Other services on this host may have set cookies of the same name. The page key identifies our
         # cookie.

@@ -148,7 +148,7 @@ async def end_session(ctx: Context, tx: Tx, actor: Actor, id: str, origin: Origi
 
 
 async def end_other_sessions(ctx: Context, tx: Tx, actor: Actor, origin: Origin) -> None:
-    """Ends all sessions of the caller but the present one."""
+    """Ends all sessions of the caller but the current one."""
     ended = await tx.browser_sessions.end_all_but(holder_of(ctx, actor), actor.session)
     tx.nudge("tokens")
     for session in ended:

@@ -137,7 +137,7 @@ class OpenIdConnect:
 def _is_address_of_google(claims: Claims) -> bool:
     """Returns whether Google itself manages the e-mail address of an account.
 
-    Other addresses were verified once, and may belong to somebody else by now.
+    Other addresses were verified once, and may belong to another person by now.
     """
     is_of_workspace = isinstance(claims.hd, str) and bool(claims.hd)
     return is_of_workspace or str(claims.email).lower().endswith("@gmail.com")

@@ -349,8 +349,8 @@ class PasswordSignIn:
         return person
 
     async def _set_password(self, tx: Tx, person: Person, hash: str, origin: Origin, *, keep: str) -> None:
-        """Sets a password. Ends all sessions but `keep`, and the links for the former password. The key of
-        an authenticator app that nobody has confirmed ends too: who knew the former password has seen it."""
+        """Sets a password. Ends all sessions but `keep`, and the links for the former password. Also deletes
+        an unconfirmed key of an authenticator app: anyone with the former password could have read it."""
         await tx.people.set_password(person.id, hash)
         await tx.people.forget_links(person.id)
         if not await has_app(tx, person.id):
@@ -411,7 +411,7 @@ class PasswordSignIn:
     # One's own account
 
     async def change_password(self, actor: Actor, password: str, new_password: str, origin: Origin) -> None:
-        """Changes the password of the caller, and ends all sessions but the present one."""
+        """Changes the password of the caller, and ends all sessions but the current one."""
         ctx, person = self._ctx, await self.own_with_password(actor, password)
         check_password(new_password, person.email, "new_password")
         hash = await self._hashes.hash(new_password)

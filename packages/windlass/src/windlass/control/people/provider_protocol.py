@@ -70,7 +70,7 @@ class ProviderProtocol(Protocol):
 
     async def claims(self, code: str, attempt: SignInAttempt) -> list[Claims]:
         """Returns what the provider says about the person: once for each verified e-mail address, the
-        principal one first. Raises SignInFailed."""
+        primary address first. Raises SignInFailed."""
 
 
 class _ProviderError(Struct, frozen=True):

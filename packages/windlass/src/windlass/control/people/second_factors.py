@@ -1,8 +1,8 @@
-"""The second factor: codes of an authenticator app (TOTP, RFC 6238), and recovery codes for who has lost it.
-Passkeys are second factors too; see `passkeys`.
+"""The second factor: codes of an authenticator app (TOTP, RFC 6238), and recovery codes for a person who has
+lost the app. Passkeys are second factors too; see `passkeys`.
 
-A code is used in the change that opens the session, and only if no code of the same or a later step of
-time was used before. So a code that somebody has seen does not work again.
+A code is marked as used in the transaction that opens the session, and only if no code of the same or a
+later time step was used before. So an observed code does not work again.
 """
 
 from __future__ import annotations

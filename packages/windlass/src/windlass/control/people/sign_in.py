@@ -134,7 +134,8 @@ class SignIn:
             raise SignInFailed("broken") from refusal
 
     async def _invited(self, found: list[Claims]) -> Claims:
-        """Returns the claims with the address that is invited, if one is, or else with the principal one."""
+        """Returns the claims whose e-mail address has an invitation. If none has, returns the claims with the
+        primary address."""
         for claims in found if len(found) > 1 else ():
             if await joinable_organizations(self._ctx, self._ctx.store.reads, person_of(claims)):
                 return claims

@@ -1,4 +1,4 @@
-"""Records what a look at a branch meant for the pushes that it was for."""
+"""Records the result of a branch check in the pushes that caused it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from windlass.store import Row, Tx
 from windlass.store.tables.git_pushes import GitPushRow
 
 _TOLD: Final = frozenset({PushResult.DEPLOYED, PushResult.NO_WATCHED_PATH, PushResult.NOT_RUNNING})
-"""Results of looks that are recorded even if no webhook has announced the commit."""
+"""Results of checks that are recorded even if no webhook has announced the commit."""
 
 
 class LookedAt(NamedTuple):
@@ -21,8 +21,8 @@ class LookedAt(NamedTuple):
 
 
 async def record_look(tx: Tx, service: Row, pending: Sequence[GitPushRow], look: LookedAt) -> None:
-    """Sets the results of the pushes that were there before the look. A commit that none of them announced
-    was found by looking."""
+    """Sets the results of the pushes that were received before the check. If none of them announced the
+    commit, records that the check found it."""
     elsewhere = [push for push in pending if push.branch not in {"", look.branch}]
     here = [push for push in pending if push.branch in {"", look.branch}]
     of_head = [push for push in here if push.commit_id in {"", look.head}]

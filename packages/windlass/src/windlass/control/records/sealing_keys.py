@@ -23,7 +23,7 @@ UNREADABLE: Final = "unreadable_secrets"
 class KeyRecord(Struct, frozen=True, kw_only=True):
     id: str
     since: int = 0
-    """The time at which the key became the present one; 0 for the first key."""
+    """The time at which the key became the current one; 0 for the first key."""
     retired: int = 0
     """The time since which no value is encrypted with the key; 0 while it is in use."""
 
@@ -82,7 +82,7 @@ async def values_by_key(source: Reads) -> dict[str, int]:
 
 
 async def unlock(encryption: Encryption, source: Reads, state: KeyState) -> None:
-    """Selects the present key for encryption, and the stored key for digests."""
+    """Selects the current key for encryption, and the stored key for digests."""
     seal_with_present(encryption, state)
     if kept := await source.facts.get(DIGEST_KEY):
         encryption.digest_key = encryption.decrypt(kept, *FACT.owner(name=DIGEST_KEY))
@@ -91,7 +91,7 @@ async def unlock(encryption: Encryption, source: Reads, state: KeyState) -> None
 
 
 def seal_with_present(encryption: Encryption, state: KeyState) -> None:
-    """Selects the present key for encryption. Raises MissingKey if this process does not have it."""
+    """Selects the current key for encryption. Raises MissingKey if this process does not have it."""
     encryption.encrypt_with(state.current)
 
 
@@ -103,13 +103,13 @@ async def keep_digest_key(encryption: Encryption, tx: Tx) -> None:
 
 
 async def record_next(tx: Tx, state: KeyState, id: str) -> None:
-    """Records that another key is the present one from now on."""
+    """Records that another key is the current one from now on."""
     await _set_history(tx, (*state.records, KeyRecord(id=id, since=tx.now)))
     await tx.facts.set(CURRENT, id.encode())
 
 
 async def record_retired(tx: Tx, state: KeyState) -> None:
-    """Records that all values are encrypted with the present key."""
+    """Records that all values are encrypted with the current key."""
     await _set_history(
         tx,
         tuple(

@@ -97,7 +97,7 @@ class WebhookSender:
             await self._send_all(due)
 
     async def _is_wanted(self) -> bool:
-        """Reads the present webhook, so that changes take effect between deliveries. Returns whether it is
+        """Reads the current webhook, so that changes take effect between deliveries. Returns whether it is
         enabled."""
         row = await self._ctx.store.reads.resources.find(webhook.name, self._webhook)
         if row is None:

@@ -68,7 +68,7 @@ async def follow_events(ctx: Context, call: Call) -> Reply:
 
 
 async def _start_position(source: Reads, last: str | None) -> StreamPosition:
-    """Returns the position after the event with the id `last`; without an id, the position after all present
+    """Returns the position after the event with the id `last`; without an id, the position after all current
     events."""
     oldest, newest = await source.events.span()
     if last is None:

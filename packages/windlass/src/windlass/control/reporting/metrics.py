@@ -1,4 +1,4 @@
-"""Metrics of the present state of the installation. Each scrape queries the database and the engines once.
+"""Metrics of the current state of the installation. Each scrape queries the database and the engines once.
 
 Labels contain no customer names: services are counted by state, and clusters are labelled by id. A component
 that does not respond in time is reported as down, so that it cannot block the scrape. Values that are still

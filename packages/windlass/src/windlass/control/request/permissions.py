@@ -204,8 +204,8 @@ def forbidden(operation: Operation) -> Forbidden:
 
 
 def refusal(call: Call, where: ResourceLocation) -> Failure:
-    """Returns the error for a refusal: another token if this one is limited to other resources, otherwise
-    another scope."""
+    """Returns the error for a refused request. It suggests another token if this one is limited to other
+    resources, and another scope otherwise."""
     if may(replace(call.actor, limited_to=None), call.operation.need, where):
         return Forbidden(
             "Use another token: this one is limited to some projects, environments or services, and can "

@@ -1,7 +1,7 @@
-"""Pushes to repositories: what came to webhooks, what was found by looking, and what was done.
+"""Pushes to repositories: deliveries to webhooks, commits that a branch check found, and their results.
 
 A row without a service is a delivery to a webhook. A push that concerns a service has a row of the service,
-which is RECEIVED until the branch was looked at.
+which is RECEIVED until the branch has been checked.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class GitPushTable(Table):
         return [GitPushRow(*row) for row in await self._session.all(WAITING, webhook, PushResult.RECEIVED)]
 
     async def pending(self, service: str) -> list[GitPushRow]:
-        """Returns the pushes for which the branch of a service has to be looked at, newest first."""
+        """Returns the pushes for which the branch of a service must still be checked, newest first."""
         return [GitPushRow(*row) for row in await self._session.all(PENDING, service, PushResult.RECEIVED)]
 
     async def of_service(self, service: str, webhook: str, most: int) -> list[GitPushRow]:

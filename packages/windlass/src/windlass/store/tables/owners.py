@@ -104,7 +104,7 @@ class OwnerChanges(OwnerTable):
         return await self._session.one(RENEW, place, owner, now + lease, *about, home, now) is not None
 
     async def take(self, seen: OwnerRow, owner: str, lease: int, home: str = "") -> bool:
-        """Transfers a place to another owner. Returns False if the present owner has renewed the lease
+        """Transfers a place to another owner. Returns False if the current owner has renewed the lease
         meanwhile."""
         former = _join((seen.formers | {seen.owner}) - {owner})
         until = self._session.now + lease

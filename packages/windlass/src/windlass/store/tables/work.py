@@ -170,8 +170,8 @@ class WorkTable(Table):
     ) -> tuple[list[str], set[str]]:
         """Returns the ids of the next pieces to claim, and the ids of all pieces whose lease has ended.
 
-        `only`: considers only organizations or environments without running work. `room`: the maximum number
-        of pieces, by turn key.
+        `only`: considers only organizations or environments without running work. `room`: how many more
+        pieces may be claimed, by turn key (see `turn_key`).
         """
         rows = await self._session.all(FRONT, now, queue, _FRONT)
         turns = ClaimOrder({row[3]: row[1] for row in rows if row[0] == "held"}, room)
@@ -220,8 +220,8 @@ class WorkChanges(WorkTable):
         """Schedules a piece of work. Scheduling is idempotent while the piece waits.
 
         By default, the piece waits in the queue of its kind. Work for a service waits in the queue of its
-        cluster, or for `builds` in the queue of builds beside it. The piece takes the turn of its
-        `environment`.
+        cluster. With `builds`, it waits in the build queue of that cluster. The environments of an
+        organization take turns: the piece counts for its `environment`.
         """
         moment = self._session.now if due is None else due
         key = turn_key(org, environment)
@@ -245,8 +245,8 @@ class WorkChanges(WorkTable):
         """Claims due work in the fair order of `claim_order`.
 
         `owner`: claims nothing unless this server owns the place now. `only`: considers only organizations or
-        environments without running work. `room`: the maximum number of pieces, by turn key. Pieces with an
-        unexpired lease stay with their workers.
+        environments without running work. `room`: how many more pieces may be claimed, by turn key. Pieces
+        with an unexpired lease stay with their workers.
         """
         claims: list[Claim] = []
         while (missing := min(_AT_ONCE, most - len(claims))) > 0:
