@@ -199,7 +199,7 @@ def test_without_the_check_of_the_peek_offset_the_first_message_would_be_read_fo
 ):
     """As long as there was no limit of messages."""
     monkeypatch.setattr(message_files, "_peek_offset", lambda sock: Anywhere(moved(sock)))
-    monkeypatch.setattr(message_files, "_MOST_MESSAGES", most)
+    monkeypatch.setattr(message_files, "_MAX_MESSAGES", most)
     facts = files_in_messages(hold(lambda: send(messages=3)))
     assert len([*islice(facts, 20_000)]) == (most if most == 10_000 else 20_000)
 

@@ -89,7 +89,7 @@ async def test_a_missing_program_is_reported_with_the_command_that_installs_it(
     ids=["at once", "bit by bit"],
 )
 async def test_a_build_step_out_of_memory_is_reported_with_advice(on_processes, monkeypatch, code):
-    monkeypatch.setattr(cells, "_MOST_MEMORY", 256 << 20)
+    monkeypatch.setattr(cells, "_MAX_MEMORY", 256 << 20)
     files = {"requirements.txt": "", "app.py": "", "build.py": code, "Procfile": "web: python3 app.py"}
     assert await advice_for(on_processes, files, build_command="python3 build.py") == MEMORY
 

@@ -99,7 +99,7 @@ async def test_ports_of_instances_that_are_gone_are_free_again(rig, station):
 async def test_a_paused_server_that_holds_the_port_lock_blocks_calls_only_until_their_timeout(
     rig, station, monkeypatch
 ):
-    monkeypatch.setattr(ports, "_PATIENCE", 0.3)
+    monkeypatch.setattr(ports, "_LOCK_TIMEOUT", 0.3)
     await station.engine.neighbour_address("environment", SERVICE, "shop", 8080)
     turns = 0
 

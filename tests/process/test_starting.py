@@ -216,7 +216,7 @@ async def _twice(said):
 async def test_an_instance_locked_by_a_paused_server_is_reported_with_its_process_id_after_a_timeout(
     rig, station, monkeypatch
 ):
-    monkeypatch.setattr(records, "_LONGEST_HELD", 0.2)
+    monkeypatch.setattr(records, "_LOCK_TIMEOUT", 0.2)
     it = wanted(await rig.artifact(programs.SLEEPS))
     await station.apply(it)
     (home,) = station.engine._records.find(it.service)

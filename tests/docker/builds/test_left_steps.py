@@ -51,10 +51,10 @@ async def waited(steps: LeftSteps) -> None:
 
 async def test_builds_that_have_their_turns_after_each_other_wait_together(bridge, steps, monkeypatch):
     bridge.left = 1
-    monkeypatch.setattr(leftover_steps, "_PATIENCE", 0.1)
+    monkeypatch.setattr(leftover_steps, "_TIMEOUT", 0.1)
     with pytest.raises(BuildError, match="kill -9"):
         await waited(steps)
-    monkeypatch.setattr(leftover_steps, "_PATIENCE", 60)
+    monkeypatch.setattr(leftover_steps, "_TIMEOUT", 60)
     steps._seen = (steps._seen[0] - 60, steps._seen[1])
     before = bridge.looks
     with pytest.raises(BuildError):

@@ -162,7 +162,7 @@ signal.pause()
 
 @needs_root
 async def test_an_instance_with_too_many_mounts_to_check_is_ended(tmp_path, monkeypatch, many_mounts):
-    monkeypatch.setattr(process_memory, "_MOST_MOUNTS", many_mounts)
+    monkeypatch.setattr(process_memory, "_MAX_MOUNTINFO_BYTES", many_mounts)
     rig = ProcessRig(tmp_path, has_groups=False)
     async with Station(rig) as station:
         it = wanted(rig.made(MOUNTS))

@@ -28,8 +28,8 @@ LARGEST_PART: Final = 1 / 20
 _LAST: Final = 8
 """The minimum free space to start an instance or build: the reserve divided by this number."""
 _WORTH: Final = 16
-"""The minimum usage of an instance to be ended: the free space divided by this number; see `_LEAST`."""
-_LEAST: Final = {"bytes": 16 << 20, "files": 1000}
+"""The minimum usage of an instance to be ended: the free space divided by this number; see `_MIN_USAGE`."""
+_MIN_USAGE: Final = {"bytes": 16 << 20, "files": 1000}
 """The minimum usage of an instance to be ended, whatever the free space."""
 _REASON: Final = 8
 """The minimum part of an instance that is a cause of a shortage: the shortage, without the parts of all other
@@ -282,7 +282,7 @@ def _causes_of_shortage(
     sizes: Mapping[K, int],
 ) -> list[K]:
     """Returns the candidates that are a cause of the shortage and large enough to be ended."""
-    least = max(_LEAST[space.unit], space.free // _WORTH)
+    least = max(_MIN_USAGE[space.unit], space.free // _WORTH)
     all_own = sum(use.own.size(space) for use in all_uses.values())
     all_new = sum(use.own.new(space) for use in all_uses.values())
 

@@ -17,7 +17,7 @@ from typing import Final
 from windlass.base.cleanup import on_failure
 
 _FIRST_PAUSE: Final = 0.001
-_LONGEST_PAUSE: Final = 0.05
+_MAX_PAUSE: Final = 0.05
 """The longest pause between two attempts to lock, in seconds."""
 
 
@@ -51,7 +51,7 @@ def wait_for(fd: int, *, shared: bool = False, patience: float | None = None) ->
         if time.monotonic() > deadline:
             raise LockTimeout(holder_of(fd))
         time.sleep(pause)
-        pause = min(pause * 2, _LONGEST_PAUSE)
+        pause = min(pause * 2, _MAX_PAUSE)
 
 
 def holder_of(fd: int) -> int | None:

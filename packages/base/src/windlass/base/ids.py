@@ -44,9 +44,9 @@ def new_tag() -> str:
         return _refill(b"%b", _TAG.iter_unpack(digits), _tags)
 
 
-def _refill(form: bytes, parts: Iterable[tuple[bytes, ...]], reserve: list[str]) -> str:
+def _refill(id_format: bytes, parts: Iterable[tuple[bytes, ...]], reserve: list[str]) -> str:
     """Generates a batch of ids. Returns one of them and stores the others in the reserve."""
-    mine, *others = b" ".join(map(form.__mod__, parts)).decode().split(" ")
+    mine, *others = b" ".join(map(id_format.__mod__, parts)).decode().split(" ")
     reserve.extend(others)
     return mine
 

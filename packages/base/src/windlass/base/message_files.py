@@ -29,9 +29,9 @@ _ROOM: Final = 16 << 10
 """The buffer size for control data: at most 253 files, a pidfd, credentials and a security label."""
 _DATA: Final = 1 << 20
 """The buffer size for a message's data. The default socket buffers are smaller than half of it."""
-_MOST_MESSAGES: Final = 10_000
+_MAX_MESSAGES: Final = 10_000
 """The maximum number of messages read from a socket. The default socket buffers have room for some 600."""
-_MOST_SOCKETS: Final = 500
+_MAX_SOCKETS: Final = 500
 """The maximum number of open copies of sockets that were found inside messages."""
 _TRIES: Final = 20
 """The maximum number of failed attempts for all sockets. Programs that use a socket disturb its copying."""
@@ -93,7 +93,7 @@ def _files_in_messages(waiting: list[int], seen: set[int], tries: Iterator[int])
                 for file in _peek_all(sock):
                     facts = os.fstat(file)
                     if stat.S_ISSOCK(facts.st_mode) and facts.st_ino not in seen and _count_own(file):
-                        if len(waiting) == _MOST_SOCKETS:
+                        if len(waiting) == _MAX_SOCKETS:
                             raise UnseenFiles
                         seen.add(facts.st_ino)
                         waiting.append(os.dup(file))
@@ -114,7 +114,7 @@ def _peek_all(sock: socket.socket) -> Iterator[int]:
         before, found = _peek_offset(sock), 0
         _set_peek_offset(sock, 0)
         try:
-            for _ in range(_MOST_MESSAGES):
+            for _ in range(_MAX_MESSAGES):
                 at = _peek_offset(sock)
                 with _peek(sock) as (length, files):
                     yield from files

@@ -6,7 +6,7 @@ import logging
 import time
 from typing import Final
 
-_MOST_REASONS: Final = 5
+_MAX_REASONS: Final = 5
 """The maximum number of logged reasons. Each attempt may have another reason, if it contains an address."""
 
 
@@ -27,7 +27,7 @@ class Outage:
         if not self._attempts:
             self._began = time.monotonic()
         self._attempts += 1
-        if reason not in self._reasons and len(self._reasons) < _MOST_REASONS:
+        if reason not in self._reasons and len(self._reasons) < _MAX_REASONS:
             self._reasons.add(reason)
             self._logger.warning(self._failing, extra={"error": reason})
 

@@ -23,7 +23,7 @@ FindSizes = Callable[[], Mapping[int, int]]
 """A function that lists processes: their pids, each with its resident bytes."""
 MOST_OPEN_FILES: Final = 500_000
 """The maximum number of open files that are inspected."""
-_MOST_MOUNTS: Final = 8 << 20
+_MAX_MOUNTINFO_BYTES: Final = 8 << 20
 """The maximum size of all mount tables of an instance that are read, in bytes: some 80,000 mounts. Reading
 more would take too long."""
 
@@ -144,7 +144,7 @@ def _measure_memory_files(pids: Collection[int]) -> int:
     for pid in map(live_thread, pids):
         with suppress(OSError):
             views.setdefault(_mount_view(pid), pid)
-    room = _MOST_MOUNTS
+    room = _MAX_MOUNTINFO_BYTES
     for pid in views.values():
         for line in _mounts(str(pid)):
             room -= len(line)

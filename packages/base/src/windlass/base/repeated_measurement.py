@@ -34,7 +34,7 @@ class MeasurementInterval:
 
 
 MOST_LOOKS: Final = 10
-_MOST_PIDS: Final = 1 << 22
+_MAX_PID: Final = 1 << 22
 """The kernel's upper bound for the number of pids."""
 
 Pids = TypeVar("Pids", bound=Collection[int])
@@ -44,7 +44,7 @@ def newest_first() -> list[int]:
     """Returns all pids, the newest first. The kernel assigns pids in ascending order and wraps around."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 (names, not paths)
     newest = newest_number()
-    return sorted(pids, key=lambda pid: (newest - pid) % _MOST_PIDS)
+    return sorted(pids, key=lambda pid: (newest - pid) % _MAX_PID)
 
 
 def measure_until_stable(find: Callable[[], Pids]) -> Iterator[Pids]:

@@ -26,14 +26,14 @@ from windlass.base.subprocesses import in_thread
 _log = log("builds")
 _EVERY: Final = 1.0
 """The seconds between two measurements of the memory of build steps."""
-_LEAST: Final = 2048
+_MIN_MEMORY_MIB: Final = 2048
 _PARTS: Final = 8
 """The resolution for comparing the memory of environments: the limit divided by this number."""
 
 
 def usual_memory() -> int:
     """Returns the default limit in MiB: half of the machine's memory, but at least enough for a build."""
-    return max(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 21, _LEAST)
+    return max(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 21, _MIN_MEMORY_MIB)
 
 
 class StepLimits:

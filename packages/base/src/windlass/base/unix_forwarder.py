@@ -20,7 +20,7 @@ _SHARES: Final = 32
 """The maximum of a cell: the connections that other cells leave free, divided by this number."""
 _PEER: Final = Struct("3i")
 _PIECE: Final = 64 * 1024
-_PATIENCE: Final = 10.0
+_CONNECT_TIMEOUT: Final = 10.0
 
 
 class UnixForwarder:
@@ -72,7 +72,7 @@ class UnixForwarder:
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_CONNECT_TIMEOUT):
                 further, onward = await asyncio.open_connection(*self._to)
         except (OSError, TimeoutError):
             return

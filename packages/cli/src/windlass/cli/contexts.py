@@ -23,7 +23,7 @@ from windlass.base.private import private_folder
 from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 
 FILE: Final = "contexts.json"
-_MOST: Final = 1024 * 1024
+_MAX_FILE_SIZE: Final = 1024 * 1024
 _USUAL_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -93,7 +93,7 @@ class ContextFile:
             ) from error
         with os.fdopen(opened, "rb") as file:
             self._check(os.fstat(opened))
-            content = file.read(_MOST)
+            content = file.read(_MAX_FILE_SIZE)
         try:
             return msgspec.json.decode(content, type=Contexts)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

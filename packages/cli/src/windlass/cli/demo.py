@@ -25,7 +25,7 @@ from windlass.terminal.tables import FORM, print_json, wants_json
 MADE: Final = "Made by `windlass demo`, and removed by `windlass demo --remove`."
 """The description that identifies the demonstration's project, even if it was renamed."""
 
-_PATIENCE: Final = 120.0
+_TIMEOUT: Final = 120.0
 _PAUSE: Final = 0.5
 """Seconds between two checks. Each check counts against the quota of a thousand requests per hour."""
 
@@ -130,7 +130,7 @@ class Demo:
         if not sure:
             click.confirm(f"Delete the project {project['name']}, with its data?", abort=True, err=True)
         self.api.call("DELETE", f"/project/{project['id']}")
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + _TIMEOUT
         while self._own_project() is not None:
             if time.monotonic() > until:
                 raise CommandFailed(

@@ -23,7 +23,7 @@ from windlass.cli.ignored_files import (
 )
 
 _LEVEL: Final = 6
-_MOST_OF_RULES: Final = 1024 * 1024
+_MAX_RULES_BYTES: Final = 1024 * 1024
 _EXCLUDE: Final = ".git/info/exclude"
 
 
@@ -114,7 +114,7 @@ def _from_above(text: str, below: str) -> Iterator[IgnoreRule]:
 def _read(file: Path) -> str:
     try:
         with file.open("rb") as stream:
-            return stream.read(_MOST_OF_RULES).decode(errors="replace")
+            return stream.read(_MAX_RULES_BYTES).decode(errors="replace")
     except OSError:
         return ""
 

@@ -55,7 +55,7 @@ class RetryTimer:
         self._seconds = seconds
         self._quiet = quiet
         self._until = 0.0
-        self._pauses = pauses(_SOONEST, _LATEST)
+        self._pauses = growing_pauses(_SOONEST, _LATEST)
 
     def pause(self, problem: Exception) -> float:
         """Returns the seconds to wait before the next attempt. Raises the problem if a retry cannot help, or
@@ -80,7 +80,7 @@ class RetryTimer:
 
     def reset(self) -> None:
         """Resets the back-off after an event has arrived."""
-        self._pauses = pauses(_SOONEST, _LATEST)
+        self._pauses = growing_pauses(_SOONEST, _LATEST)
 
     def _print_message(self, message: str) -> None:
         if not self._quiet:
@@ -200,9 +200,9 @@ def parse_events(pieces: Iterator[bytes]) -> Iterator[StreamEvent]:
             fields = {}
 
 
-def pauses(soonest: float, latest: float) -> Iterator[float]:
-    """Yields pauses that grow by 15 percent each, up to `latest`."""
-    return itertools.accumulate(itertools.repeat(soonest), lambda pause, _: min(pause * 1.15, latest))
+def growing_pauses(first: float, longest: float) -> Iterator[float]:
+    """Yields pauses that grow by 15 percent each, up to `longest`."""
+    return itertools.accumulate(itertools.repeat(first), lambda pause, _: min(pause * 1.15, longest))
 
 
 def _lines(pieces: Iterator[bytes]) -> Iterator[str]:

@@ -20,7 +20,7 @@ SERVING_AFTER_ERROR: Final = "ERROR, serving"
 """The state of a service whose last deployment failed but whose earlier instances still serve."""
 _ZONED: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
-_LONGEST: Final = 60 * 86_400
+_MAX_RELATIVE_SECONDS: Final = 60 * 86_400
 """Seconds up to which a time is shown relative to now. Other times are shown as a date."""
 
 
@@ -51,7 +51,7 @@ def short_cell(value: Any) -> str:
 def ago(when: datetime, now: float) -> str:
     """Returns a time relative to now: `5 min ago`, `in 30 d`."""
     seconds = int(now - when.timestamp())
-    if abs(seconds) >= _LONGEST:
+    if abs(seconds) >= _MAX_RELATIVE_SECONDS:
         return f"{when.astimezone():%Y-%m-%d}"
     unit, size = next((unit for unit in _UNITS if abs(seconds) >= unit[1]), _UNITS[-1])
     count = abs(seconds) // size

@@ -98,7 +98,7 @@ class Invocation:
         above = {param: self._id_above(name) for name, param in self.path.above}
         if self.command.takes_numbers:
             return above | {self.path.subject[0].param: self._id_by_number(above)}
-        subject = {id.param: self._id_of(place, id) for place, id in enumerate(self.path.subject)}
+        subject = {id.param: self._id_of(position, id) for position, id in enumerate(self.path.subject)}
         return above | subject
 
     def _id_by_number(self, above: Mapping[str, str]) -> str:
@@ -121,11 +121,11 @@ class Invocation:
         paths = [resource.path for resource in self._names.named(family)]
         return ", ".join(paths) or f"there is none yet; `windlass {kebab(family.name)} create` makes one"
 
-    def _id_of(self, place: int, id: PathId) -> str:
-        text = self._given[f"subject_{place}"]
+    def _id_of(self, position: int, path_id: PathId) -> str:
+        text = self._given[f"subject_{position}"]
         if text is None:
             return self._names.home
-        return self._names.id_of_any(id.families, text)
+        return self._names.id_of_any(path_id.families, text)
 
     def send(self, path: str, more: Mapping[str, str] | None = None) -> ApiAnswer:
         operation = self.operation

@@ -21,7 +21,7 @@ from windlass.terminal.command_errors import CommandFailed
 from windlass.terminal.tables import plain
 
 FILE: Final = ".windlass.toml"
-_MOST: Final = 64 * 1024
+_MAX_FILE_SIZE: Final = 64 * 1024
 _OPENING: Final = (
     "# Links this folder with a service of Windlass: `windlass up` deploys it. No secrets belong here.\n"
 )
@@ -116,7 +116,7 @@ def _read(file: Path) -> FolderLink | None:
             return None
         if not stat.S_ISREG(status.st_mode):
             raise CommandFailed(f"move {file} away: it is not a file")
-        return _parse(file, stream.read(_MOST))
+        return _parse(file, stream.read(_MAX_FILE_SIZE))
 
 
 def _parse(file: Path, content: bytes) -> FolderLink:

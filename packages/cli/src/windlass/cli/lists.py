@@ -57,8 +57,8 @@ _ID: Final = re.compile(ids.PATTERN)
 _WIDEST, _NARROWEST, _NO_LIMIT = 44, 24, 10_000
 """Maximum width of a column, minimum width of a column that uses the remaining width, and no limit, in
 characters."""
-_LONGEST_ACTION: Final = 32
-_MOST_LINES: Final = 4
+_MAX_ACTION_LENGTH: Final = 32
+_MAX_LINES: Final = 4
 """Maximum lines of a reason in its column; longer reasons are printed below the table."""
 
 
@@ -135,7 +135,7 @@ def version_of(deployment: Mapping[str, Any]) -> str:
 def _action_of(deployment: Mapping[str, Any], repeated: int | None) -> str:
     """Returns what a deployment does: `DEPLOY`, `ROLLBACK to v3` or `RUN flask db upgrade`."""
     if command := deployment.get("command"):
-        return textwrap.shorten(f"{deployment['action']} {shlex.join(command)}", _LONGEST_ACTION)
+        return textwrap.shorten(f"{deployment['action']} {shlex.join(command)}", _MAX_ACTION_LENGTH)
     purpose = deployment.get("purpose") or deployment["action"]
     preposition = "to" if purpose == "ROLLBACK" else "of"
     return f"{purpose} {preposition} v{repeated}" if repeated else str(purpose)
@@ -244,7 +244,7 @@ def _fitting_columns(rows: Sequence[Any], first: Sequence[str], names: Sequence[
         width = _width(rows, name)
         if name in _REASONS and left - GAP >= _NARROWEST:
             longest = max(len(short_cell(row.get(name))) for row in rows)
-            width = min(width, left - GAP) if longest <= _MOST_LINES * (left - GAP) else room()
+            width = min(width, left - GAP) if longest <= _MAX_LINES * (left - GAP) else room()
         if width + GAP <= left:
             left -= width + GAP
             widths[name] = width

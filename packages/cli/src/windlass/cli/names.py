@@ -17,7 +17,7 @@ from windlass.core.words.naming import kebab
 from windlass.terminal.command_errors import InvalidUsage
 
 _ID = re.compile(ids.PATTERN)
-_MOST_PLACES = 10
+_MAX_PLACES = 10
 _VERSION = re.compile(r"v?[1-9][0-9]{0,8}")
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
@@ -140,7 +140,7 @@ class NameResolver:
         if parent is None or parent.parent is None:
             above = [ResolvedResource(self.home, "", "", self.home)]
         else:
-            above = self.named(parent)[:_MOST_PLACES]
+            above = self.named(parent)[:_MAX_PLACES]
         return [
             ResolvedResource(row["id"], row["name"], f"{place.path}/{row['name']}".lstrip("/"), self.home)
             for place in above

@@ -26,7 +26,7 @@ from windlass.terminal.sections import Option
 
 _WHERE, _FIELDS, _BODY, _WHICH, _CALL = "Where", "Fields", "Fields in other forms", "Which", "The call"
 
-_LONGEST_CHOICE = 120
+_MAX_CHOICE_LENGTH = 120
 _TIMES_OF_LINES: Final = frozenset({"--since", "--until"})
 
 
@@ -291,7 +291,7 @@ def _metavar(field: Field) -> str | None:
 
 def _has_many(field: Field) -> bool:
     """Returns whether the choices are too long for the metavar, so that the help text lists them."""
-    return len("|".join(field.choices)) > _LONGEST_CHOICE
+    return len("|".join(field.choices)) > _MAX_CHOICE_LENGTH
 
 
 def _help(field: Field, edits: bool) -> str:

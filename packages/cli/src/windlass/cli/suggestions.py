@@ -117,7 +117,7 @@ _SAVING: Final = frozenset({"backup", "backups", "dump", "restore", "snapshot"})
 _READING: Final = frozenset({"get", "show"})
 # Users who name no resource usually mean an application.
 _USUAL: Final = "application"
-_MOST: Final = 3
+_MAX_SUGGESTIONS: Final = 3
 _MIN_SIMILARITY: Final = 0.7
 
 
@@ -150,8 +150,8 @@ def _commands(name: str, groups: Mapping[str, Collection[str]]) -> list[str]:
     )
     if name in _VERBS:
         return [f"{group} {verb}" for group in with_verb[:1]]
-    is_clear = len(with_verb) <= _MOST or with_verb[0] == _USUAL
-    return [f"{group} {verb}" for group in with_verb[:_MOST]] if is_clear else []
+    is_clear = len(with_verb) <= _MAX_SUGGESTIONS or with_verb[0] == _USUAL
+    return [f"{group} {verb}" for group in with_verb[:_MAX_SUGGESTIONS]] if is_clear else []
 
 
 def no_such_verb(name: str, verbs: Collection[str], ctx: click.Context) -> NoReturn:
@@ -190,7 +190,7 @@ def no_such_option(error: click.NoSuchOption, names: Collection[str]) -> NoRetur
 def _with_the_same_end(name: str, names: Collection[str]) -> list[str]:
     """Returns options of nested fields whose last part is this name. Empty if there are many."""
     alike = [option for option in names if option.endswith(f".{name.removeprefix('--')}")]
-    return alike if len(alike) <= _MOST else []
+    return alike if len(alike) <= _MAX_SUGGESTIONS else []
 
 
 def _message(kind: str, name: str, suggestions: Collection[str]) -> str:

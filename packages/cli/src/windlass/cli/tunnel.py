@@ -15,7 +15,7 @@ from windlass.terminal.command_errors import CommandFailed
 from windlass.terminal.tables import plain
 
 _PIECE: Final = 32_768
-_MOST_WAITING: Final = 262_144
+_MAX_WAITING: Final = 262_144
 """Maximum bytes waiting to be sent to the server. Above this limit, the client is not read."""
 
 
@@ -85,6 +85,6 @@ def _relay(client: socket.socket, server: CommandSocket) -> None:
         with selectors.DefaultSelector() as selector:
             waits = selectors.EVENT_WRITE if server.waiting else 0
             selector.register(server, selectors.EVENT_READ | waits)
-            if reads_client and server.waiting < _MOST_WAITING:
+            if reads_client and server.waiting < _MAX_WAITING:
                 selector.register(client, selectors.EVENT_READ)
             ready = {key.fileobj for key, _ in selector.select()}

@@ -83,7 +83,7 @@ def print_follow_hint(run: Mapping[str, Any], job: str) -> None:
 
 _PARTING: Final = 3.0
 """Seconds to wait for the last lines of a build log after the deployment has ended."""
-_MOST_LINES: Final = 10_000
+_MAX_LINES: Final = 10_000
 _REASON: Final = "Failed: "
 """The prefix of a failure in the last line of a build log. The error message of the command repeats the
 failure with the remedy."""
@@ -286,5 +286,5 @@ class BuildLog:
             self._reader.close()
 
     def _open_stream(self, headers: Mapping[str, str]) -> ApiAnswer:
-        query = {"follow": "true", "tail": _MOST_LINES}
+        query = {"follow": "true", "tail": _MAX_LINES}
         return self._api.call("GET", self._path, query=query, headers=headers)

@@ -31,7 +31,7 @@ from windlass.terminal.command_errors import CommandFailed
 
 _SECONDS: Final = 60
 _PIECE: Final = 65_536
-_LONGEST: Final = 32_768
+_MAX_MESSAGE_BYTES: Final = 32_768
 """Maximum bytes of a message, half of the server's limit."""
 _WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -68,8 +68,8 @@ class CommandSocket:
         return len(self._waiting)
 
     def send_bytes(self, data: bytes) -> None:
-        for start in range(0, len(data), _LONGEST):
-            self._queue(BytesMessage(data[start : start + _LONGEST]))
+        for start in range(0, len(data), _MAX_MESSAGE_BYTES):
+            self._queue(BytesMessage(data[start : start + _MAX_MESSAGE_BYTES]))
 
     def send_json(self, message: Mapping[str, Any]) -> None:
         self._queue(TextMessage(json.dumps(message)))

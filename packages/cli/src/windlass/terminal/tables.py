@@ -37,9 +37,9 @@ def wants_json(chosen: bool | None) -> bool:
     return not sys.stdout.isatty() if chosen is None else chosen
 
 
-def is_form_chosen(chosen: bool | None) -> bool:
+def is_output_format_chosen(as_json: bool | None) -> bool:
     """Returns whether an option of the command or of `windlass` chose between JSON and text."""
-    return chosen is not None or _chosen_of_root() is not None
+    return as_json is not None or _chosen_of_root() is not None
 
 
 def _chosen_of_root() -> bool | None:

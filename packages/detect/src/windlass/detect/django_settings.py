@@ -22,7 +22,7 @@ _ONLY_VARIABLE: Final = re.compile(
 """Matches an environment variable that has no default value."""
 _OTHERWISE: Final = re.compile(r"\belse[ \t]++['\"](\w++(?:\.\w++)++)['\"]")
 _ALL_OF: Final = re.compile(r"^[ \t]*+from[ \t]++(\.*+[\w.]*+)[ \t]++import[ \t]++\*", re.MULTILINE)
-_MOST_MODULES: Final = 8
+_MAX_MODULES: Final = 8
 _OF_VARIABLE: Final = re.compile(r"[ \t]*([A-Z][A-Z0-9_]{2,60})\)")
 
 
@@ -126,7 +126,7 @@ def _settings_text(files: KnownFiles, module: str) -> str:
     for name in paths:
         for match in _ALL_OF.finditer(files.text(name)):
             imported = module_file(files, _absolute(name, match[1]))
-            if imported and imported not in paths and len(paths) < _MOST_MODULES:
+            if imported and imported not in paths and len(paths) < _MAX_MODULES:
                 paths.append(imported)
     return "\n".join(map(files.text, paths))
 

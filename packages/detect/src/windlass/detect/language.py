@@ -15,7 +15,7 @@ from windlass.detect.toolchain import Toolchain
 from windlass.detect.tree import Tree
 
 LAST: Final = 100
-_MOST_MANIFESTS: Final = 20
+_MAX_MANIFESTS: Final = 20
 _OUTSIDE: Final = re.compile(r"(?<![\w.*/\\-])\.\.[/\\]")
 """Matches a relative path that leads out of the folder."""
 
@@ -51,7 +51,7 @@ class Language(Struct, frozen=True, kw_only=True):
         """Returns whether a manifest in the top folder refers to a path outside the folder or inherits a
         value."""
         files = KnownFiles(tree)
-        names = islice(matching_files(tree, self.manifests_with_paths), _MOST_MANIFESTS)
+        names = islice(matching_files(tree, self.manifests_with_paths), _MAX_MANIFESTS)
         texts = [files.text(name) for name in names]
         patterns = [_OUTSIDE, *([re.compile(self.inherited_value)] if self.inherited_value else [])]
         return any(pattern.search(text) for text in texts for pattern in patterns)

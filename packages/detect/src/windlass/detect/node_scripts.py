@@ -38,7 +38,7 @@ _HOOKS: Final = re.compile(
 """Scripts that are only useful for developers: they install Git hooks, or check which package manager is
 used."""
 _BUILDS: Final = re.compile(r"(?:build|compile|bundle)(?:[:.-]\S*+)?")
-_MOST: Final = 100
+_MAX_SCRIPTS: Final = 100
 _PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
     "astro": ("astro",),
     "babel": ("@babel/cli", "babel-cli"),
@@ -130,7 +130,7 @@ def _reach(scripts: Mapping[str, str], commands: Iterable[str]) -> tuple[list[st
     for text in texts:  # the list grows while it is read
         for name in _scripts_run(text, scripts):
             for part in (f"pre{name}", name, f"post{name}"):
-                if (part == name or part in scripts) and part not in names and len(names) < _MOST:
+                if (part == name or part in scripts) and part not in names and len(names) < _MAX_SCRIPTS:
                     names.append(part)
                     texts.append(scripts.get(part, ""))
     return texts, names
@@ -159,7 +159,7 @@ def _of_several(words: Iterable[str], scripts: Mapping[str, str]) -> Iterator[st
     for word in words:
         name = word.removeprefix("npm:")
         if name.endswith("*"):
-            first = islice(scripts, _MOST)
+            first = islice(scripts, _MAX_SCRIPTS)
             yield from (other for other in first if other.startswith(name.rstrip("*")))
         else:
             yield name

@@ -71,7 +71,7 @@ from windlass.engines.workload import (
     Workload,
 )
 
-_MOST: Final = 2**63
+_FIGURE_LIMIT: Final = 2**63
 
 
 async def read_usage(docker: Docker, container: ContainerSummary) -> tuple[str, Usage] | None:
@@ -101,7 +101,7 @@ def usage_of(stats: Mapping[str, Any]) -> Usage:
 def _amount(figure: object) -> int:
     """Returns a measurement of the engine, which is not trusted. Raises ValueError for an implausible
     value."""
-    if not isinstance(figure, int) or not 0 <= figure < _MOST:
+    if not isinstance(figure, int) or not 0 <= figure < _FIGURE_LIMIT:
         raise ValueError("not a measurement")
     return figure
 

@@ -214,7 +214,7 @@ class NewOutput:
                 continue
             is_known = self._is_known(stamp)
             if self._is_behind and not is_known:
-                self._leave_out(stamp)
+                self._skip_to(stamp)
             self._is_behind = False
             if not is_known:
                 self._count(stamp)
@@ -231,7 +231,7 @@ class NewOutput:
         self._skip -= 1
         return True
 
-    def _leave_out(self, until: str) -> None:
+    def _skip_to(self, until: str) -> None:
         """Resets the position, so that skipped lines are not read later."""
         self.left_out = max(milliseconds(until) - milliseconds(self.position.latest), 1)
         self.position.anchor, self.position.count, self.position.latest = until, 0, ""

@@ -27,7 +27,7 @@ TAKEN: Final = "port is already allocated"
 
 _IS_TAKEN: Final = re.compile(rf"{TAKEN}|address already in use")
 _PORT: Final = re.compile(r":(\d{1,5})\b")
-_LONGEST: Final = 4096
+_MAX_LABEL_LENGTH: Final = 4096
 """Maximum length of the ports label, in characters."""
 
 
@@ -125,5 +125,5 @@ def as_label(ports: Sequence[int]) -> str:
 
 def parse_label(labels: Mapping[str, str]) -> list[int]:
     """Parses the ports label. The label is not trusted, because an organization may control the engine."""
-    numbers = labels.get(names.PORTS, "")[:_LONGEST].split(",")
+    numbers = labels.get(names.PORTS, "")[:_MAX_LABEL_LENGTH].split(",")
     return [int(number) for number in numbers if number.isascii() and number.isdecimal()]

@@ -19,7 +19,7 @@ from windlass.engines.workload import Instance, Outcome, Phase
 MEGABYTE: Final = 1024 * 1024
 _LAST_PORT: Final = 65_535
 _LAST_CODE: Final = 2**31
-_LONGEST_ERROR: Final = 4096
+_MAX_ERROR_LENGTH: Final = 4096
 
 # Exit codes with a conventional meaning in shells and inits.
 _SHELL = {126: ": the command cannot be run", 127: ": the command was not found"}
@@ -125,7 +125,7 @@ def _last_exit(state: Mapping[str, Any]) -> LastExit | None:
     if state["Status"] == "paused":
         return LastExit(0, otherwise="is paused: unpause the container (docker unpause)")
     if state.get("Error"):
-        error = str(state["Error"])[:_LONGEST_ERROR]
+        error = str(state["Error"])[:_MAX_ERROR_LENGTH]
         return LastExit(exit_code(state["ExitCode"]), otherwise=f"could not be started: {error}")
     if state["Status"] == "created":
         return None

@@ -18,13 +18,13 @@ from windlass.engines.rollout.listeners import ListeningPort, listening_sockets,
 _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 _NAME_SERVER: Final = "127.0.0.11"
 """The address of the Docker engine's own DNS server in each container."""
-_PATIENCE: Final = 5.0
+_TIMEOUT: Final = 5.0
 _ID: Final = re.compile(r"[0-9a-f]{64}")
 
 
 async def listeners(docker: Docker, container: str) -> list[ListeningPort]:
     """Returns the listening ports of a container; an empty list if its image has no `cat`."""
-    _, tables = await execute(docker, container, ("cat", *_TABLES), _PATIENCE)
+    _, tables = await execute(docker, container, ("cat", *_TABLES), _TIMEOUT)
     listening = {listener for listener, _ in listening_sockets(tables)}
     return sorted(listener for listener in listening if listener.address != _NAME_SERVER)
 
@@ -49,7 +49,7 @@ async def _count_queued(docker: Docker, detail: Inspection, port: int) -> int | 
         return None
     tables = None if docker.is_elsewhere else await in_thread(_read_here, pid, container)
     if tables is None:
-        _, tables = await execute(docker, container, ("cat", *_TABLES), _PATIENCE)
+        _, tables = await execute(docker, container, ("cat", *_TABLES), _TIMEOUT)
     return queued_at(tables, port)
 
 

@@ -14,8 +14,8 @@ from windlass.docker.create import SERVER_HOST, limits_of
 from windlass.docker.descriptions import MachineSummary
 from windlass.engines.engine import EngineLimits
 
-_PATIENCE: Final = 5.0
-_LONGEST_ID: Final = 128
+_TIMEOUT: Final = 5.0
+_MAX_ID_LENGTH: Final = 128
 _KIND: Final = "docker"
 
 
@@ -35,8 +35,8 @@ class DockerMachine:
         common to all engines."""
         machine = MachineSummary()
         with suppress(EngineRefused):
-            machine = await self._docker.read_list("/info", MachineSummary, patience=_PATIENCE)
-        identity = f"{_KIND}:{machine.ID[:_LONGEST_ID]}" if machine.ID else _KIND
+            machine = await self._docker.read_list("/info", MachineSummary, patience=_TIMEOUT)
+        identity = f"{_KIND}:{machine.ID[:_MAX_ID_LENGTH]}" if machine.ID else _KIND
         if identity != self.remembered():
             await in_thread(self._remember, identity)
         return limits_of(machine), identity

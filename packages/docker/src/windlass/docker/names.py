@@ -43,7 +43,7 @@ ALL_LABELS: Final = (
 inherit them from their image."""
 
 _UNIQUE: Final = re.compile(r"z[0-9a-f]{8}-")
-_LONGEST: Final = 63
+_MAX_LABEL_LENGTH: Final = 63
 """Maximum length of a host name label (RFC 1035)."""
 
 
@@ -68,7 +68,7 @@ def volume(installation: str, service: str, wanted: Volume) -> str:
     return f"{name_prefix(installation)}-{service}-{plain}"
 
 
-def host_name(name: str, longest: int = _LONGEST) -> str:
+def host_name(name: str, longest: int = _MAX_LABEL_LENGTH) -> str:
     """Converts a user's name to a host name: `Café Shop` becomes `cafe-shop`."""
     ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", ascii_only).strip("-")[:longest].strip("-") or "service"
@@ -77,7 +77,7 @@ def host_name(name: str, longest: int = _LONGEST) -> str:
 def unique_name(service: str, name: str) -> str:
     """Returns a host name that is unique in the network, even if service names are similar."""
     prefix = f"z{service[:8]}-"
-    return prefix + host_name(name, _LONGEST - len(prefix))
+    return prefix + host_name(name, _MAX_LABEL_LENGTH - len(prefix))
 
 
 def aliases(wanted: Workload) -> Sequence[str]:
@@ -89,7 +89,7 @@ def aliases(wanted: Workload) -> Sequence[str]:
 
 def pod(wanted: Workload, index: int) -> str:
     tail = f"-{wanted.generation}-{index}"
-    return host_name(wanted.name, _LONGEST - len(tail)) + tail
+    return host_name(wanted.name, _MAX_LABEL_LENGTH - len(tail)) + tail
 
 
 def labels(installation: str, wanted: Workload, index: int) -> dict[str, str]:

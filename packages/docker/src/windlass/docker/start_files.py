@@ -22,7 +22,7 @@ from windlass.engines.engine import EngineError
 
 FILES: Final = ("/etc/passwd", "/etc/group")
 LARGEST: Final = 1 << 20
-_MOST_LINKS: Final = 8
+_MAX_LINKS: Final = 8
 _FACTS: Final = "X-Docker-Container-Path-Stat"
 # Bits of Go's os.FileMode.
 _DIRECTORY, _LINK = 1 << 31, 1 << 27
@@ -51,7 +51,7 @@ class _Examination:
 
     async def examine(self, file: str) -> None:
         path = file
-        for _ in range(_MOST_LINKS):
+        for _ in range(_MAX_LINKS):
             for folder in _folders(path):
                 if (facts := await self._facts(folder)) is None:
                     return

@@ -43,7 +43,7 @@ AWAY_AFTER: Final = 3.0
 CHECK_EVERY: Final = 10.0
 """Seconds between two health checks during the watch. An engine that hangs keeps its connections open, and
 sends no events."""
-_LONGEST_LABEL: Final = 64
+_MAX_LABEL_LENGTH: Final = 64
 _EXIT_CODE: Final = "exitCode"
 
 _log = log("engines.docker")
@@ -125,7 +125,7 @@ class EventWatcher:
 
     def listen(self, container: str, labels: Mapping[str, Any]) -> None:
         """Starts reading the output of a container. Continues a paused reader."""
-        org = str(labels.get(words.ORGANIZATION, ""))[:_LONGEST_LABEL]
+        org = str(labels.get(words.ORGANIZATION, ""))[:_MAX_LABEL_LENGTH]
         if self._task is None or not self._may_follow(container, org):
             return
         follower = self._followers.get(container)
@@ -133,8 +133,8 @@ class EventWatcher:
             source = ContainerOutput(
                 container,
                 str(labels[words.SERVICE]),
-                str(labels[words.POD])[:_LONGEST_LABEL],
-                str(labels.get(words.DEPLOYMENT, ""))[:_LONGEST_LABEL],
+                str(labels[words.POD])[:_MAX_LABEL_LENGTH],
+                str(labels.get(words.DEPLOYMENT, ""))[:_MAX_LABEL_LENGTH],
             )
             budget = OutputBudget(org, self._used_up)
             self._followers[container] = ContainerFollower(

@@ -19,7 +19,7 @@ from windlass.process.output import last_output
 from windlass.process.records import InstanceKey, Record, RecordStore
 from windlass.process.run_recorder import ENDED, Result
 
-_LONGEST: Final = 100
+_MAX_RECORD_BYTES: Final = 100
 _STATUSES: Final = range(-64, 256)
 """The valid results of a program: exit codes, and signal numbers as negative values."""
 _LAST_MOMENT: Final = 253_402_300_799_000
@@ -89,8 +89,8 @@ def read_result(home: Path) -> Result | None:
     """
     try:
         with open_below(home / files.ONCE) as at:
-            content = open_folders.read(ENDED, at, _LONGEST + 1)
-        if len(content) > _LONGEST:
+            content = open_folders.read(ENDED, at, _MAX_RECORD_BYTES + 1)
+        if len(content) > _MAX_RECORD_BYTES:
             return None
         status, moment, *peak = map(int, content.decode("ascii").split())
     except (OSError, ValueError):

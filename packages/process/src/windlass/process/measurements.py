@@ -18,7 +18,7 @@ from windlass.base.kernel import Process
 from windlass.base.log import log
 from windlass.process.records import InstanceKey
 
-_PATIENCE: Final = 5.0
+_TIMEOUT: Final = 5.0
 _OLDEST: Final = 60.0
 """Seconds after which a late result is discarded."""
 _HANGS: Final = (
@@ -42,7 +42,7 @@ class MeasurementTimeout(Exception):
 class Measurements(Generic[T]):
     """Measurements of one kind. There is at most one at a time for each process of an instance."""
 
-    def __init__(self, patience: float = _PATIENCE) -> None:
+    def __init__(self, patience: float = _TIMEOUT) -> None:
         self._patience = patience
         self._started: dict[InstanceRun, tuple[Future[T], float]] = {}
         """The running and unread measurements, and the start time of each."""

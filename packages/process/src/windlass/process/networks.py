@@ -49,7 +49,7 @@ _STEPS: Final = "steps"
 _UNUSED: Final = 600.0
 """Seconds after its last use when an unused hub ends. In this time, the first instance or build step of its
 environment can connect to it."""
-_PATIENCE: Final = 10.0
+_LOCK_TIMEOUT: Final = 10.0
 """Seconds to wait while another engine creates a network."""
 _LOCALHOST: Final = ("127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback")
 _HOST_NAME: Final = re.compile(r"(?!localhost\Z|ip6-)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
@@ -197,7 +197,7 @@ class Networks:
 
     def _locked(self) -> AbstractContextManager[None]:
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        return filelock.holding(self._folder / "lock", _PATIENCE)
+        return filelock.holding(self._folder / "lock", _LOCK_TIMEOUT)
 
     def _open(self, environment: str, org: str) -> Process:
         self._keep_networks()
@@ -222,7 +222,7 @@ class Networks:
         if self._lock is None:
             lock = filelock.open_lock_file(self._folder / SERVERS)
             with on_failure(partial(os.close, lock)):
-                filelock.wait_for(lock, shared=True, patience=_PATIENCE)
+                filelock.wait_for(lock, shared=True, patience=_LOCK_TIMEOUT)
             self._lock = lock
 
     def _forget_networks(self) -> None:

@@ -78,7 +78,7 @@ _log = log("engines.process")
 
 _PAUSE: Final = 0.04
 """Seconds between two reads of active files. The pause grows while there is no output."""
-_LONGEST_PAUSE: Final = 0.2
+_MAX_PAUSE: Final = 0.2
 _SILENCE: Final = 1.0
 """Seconds without output after which an unfinished line is handed over and inotify watches the file."""
 _LOOK: Final = 5.0
@@ -268,7 +268,7 @@ class OutputReader:
             await asyncio.sleep(0)
         elif self._awake:
             await asyncio.sleep(self._wait)
-            self._wait = min(self._wait * 1.25, _LONGEST_PAUSE)
+            self._wait = min(self._wait * 1.25, _MAX_PAUSE)
         else:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_SILENCE if self._blind else _LOOK):

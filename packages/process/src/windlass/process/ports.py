@@ -27,7 +27,7 @@ _NUMBER: Final = 0
 INSTANCES: Final = PORTS_OF_ENGINES[:10_000]
 SERVICES: Final = PORTS_OF_ENGINES[10_000:]
 
-_PATIENCE: Final = 5.0
+_LOCK_TIMEOUT: Final = 5.0
 """Seconds to wait while another server holds the lock."""
 
 Places = dict[str, dict[int, int]]
@@ -172,7 +172,7 @@ class PortAddresses:
 
     @contextmanager
     def _changing(self) -> Iterator[Places]:
-        with _translate_timeout(), filelock.holding(self._lock, _PATIENCE):
+        with _translate_timeout(), filelock.holding(self._lock, _LOCK_TIMEOUT):
             places = self._read()
             before = msgspec.json.encode(places)
             yield places

@@ -37,9 +37,9 @@ from windlass.engines.rollout.removed_generations import REMOVED, RemovedGenerat
 _log = log("engines.process")
 _SAFE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
 _PRIVATE: Final = 0o700
-_PATIENCE: Final = 0.1
+_MAX_PAUSE: Final = 0.1
 """Longest pause in seconds between two attempts to get a lock that another process holds."""
-_LONGEST_HELD: Final = 30.0
+_LOCK_TIMEOUT: Final = 30.0
 """Seconds after which another server that holds an instance's lock is reported as paused."""
 
 
@@ -219,7 +219,7 @@ class RecordStore:
 
     async def _lock(self, key: InstanceKey, make: bool) -> int | None:
         path, pause = self.home(key) / "lock", 0.002
-        deadline = time.monotonic() + _LONGEST_HELD
+        deadline = time.monotonic() + _LOCK_TIMEOUT
         while True:
             try:
                 if make:
@@ -238,7 +238,7 @@ class RecordStore:
             if holder not in {None, os.getpid()}:
                 raise EngineUnavailable(str(filelock.LockTimeout(holder)))
             await asyncio.sleep(pause)
-            pause = min(pause * 2, _PATIENCE)
+            pause = min(pause * 2, _MAX_PAUSE)
 
     def _make_home(self, home: Path) -> None:
         """Creates the folder of an instance and of its service, but no parent folders. If the data directory

@@ -53,7 +53,7 @@ EVERY: Final = 1.0
 """Seconds between two rounds."""
 _TIDY_EVERY: Final = 60.0
 """Seconds between two checks for unused networks."""
-_PATIENCE: Final = 30.0
+_MEASUREMENT_TIMEOUT: Final = 30.0
 """Seconds after which an instance whose open files cannot be measured counts as hiding them."""
 _UNMEASURED: Final = 60.0
 """Seconds without a measurement after which the operator is informed."""
@@ -521,6 +521,6 @@ class ResourceMonitor:
                 (key, record.process), partial(disk_reserve.unlinked, processes.find, home, new_since)
             )
         except MeasurementTimeout as hangs:
-            held = Amount(is_hidden=hangs.seconds > _PATIENCE)
+            held = Amount(is_hidden=hangs.seconds > _MEASUREMENT_TIMEOUT)
         share = await asyncio.to_thread(measure)
         return structs.replace(share, own=share.own + held)

@@ -34,7 +34,7 @@ from windlass.process.records import InstanceKey, Record, RecordStore
 from windlass.process.spawn import SpawnedProcess, Spawner, SpawnRequest
 from windlass.process.tree_copy import copy_content
 
-_MOST_CPU: Final = (os.cpu_count() or 1) * 1000
+_MAX_CPU: Final = (os.cpu_count() or 1) * 1000
 """All processors of the machine, in thousandths of a processor."""
 EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 (in a network of its own)
 
@@ -109,7 +109,7 @@ class InstanceStarter:
         self._records.write(key, record)
         if not (record.made and (home / "app").exists()):
             # The CPU limit applies to the program, not to the copy of its files.
-            groups = await self._group(key, workload, _MOST_CPU)
+            groups = await self._group(key, workload, _MAX_CPU)
             record = self._records.write(key, structs.replace(record, groups=groups))
             await asyncio.to_thread(self._make, key, workload, groups)
             record = structs.replace(record, made_at=self._clock.now())

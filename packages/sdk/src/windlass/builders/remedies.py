@@ -15,7 +15,7 @@ from windlass.detect import python_modules
 from windlass.detect.node_scripts import package_of_program
 from windlass.engines.start_remedies import TOO_MANY_PROCESSES
 
-_LONGEST: Final = 300
+_MAX_QUOTE_LENGTH: Final = 300
 _MEMORY: Final = (
     "Ask the operator for more memory for builds, or make this one need less: it used all that it had."
 )
@@ -411,4 +411,4 @@ def build_remedy(code: int, last: Sequence[str], *, is_image: bool = False, has_
 
 
 def _printable(text: str) -> str:
-    return "".join(filter(str.isprintable, text[:_LONGEST]))
+    return "".join(filter(str.isprintable, text[:_MAX_QUOTE_LENGTH]))

@@ -17,7 +17,7 @@ LOOK: Final = "Look at the log: "
 """Prefix of a failure message that has no remedy yet, because the output was not examined."""
 LOOKED_AT: Final = 60
 """Number of the last output lines that are examined."""
-_LONGEST: Final = 300
+_MAX_QUOTE_LENGTH: Final = 300
 _NAME: Final = r"[A-Z][A-Z0-9_]{2,}"
 _FILE: Final = r"[\w./@+-]+"
 _SCRIPT: Final = r"\./[\w./@+-]+|[\w./@+-]+\.sh"
@@ -456,7 +456,7 @@ def _remedy_for(settings: Sequence[str], name: str) -> str:
     if len(settings) == 1:
         words = _DATABASE if _ADDRESS.fullmatch(settings[0]) else _VARIABLE
         return words.format(settings[0], name=name)
-    names = ", ".join(settings)[:_LONGEST]
+    names = ", ".join(settings)[:_MAX_QUOTE_LENGTH]
     return f"Set the variables {names}, such as with `windlass env set NAME=…`: {name} needs them to start"
 
 
@@ -469,4 +469,4 @@ def _exceptions(output: Sequence[str]) -> Iterator[str]:
 
 def _short_line(text: str) -> str:
     """Returns untrusted output as one short, printable line."""
-    return "".join(filter(str.isprintable, text[:_LONGEST].replace("`", "'"))).strip()
+    return "".join(filter(str.isprintable, text[:_MAX_QUOTE_LENGTH].replace("`", "'"))).strip()

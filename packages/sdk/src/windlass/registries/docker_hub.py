@@ -15,7 +15,7 @@ from windlass.registries.refusals import Problem, RegistryFailure
 
 _HUB: Final = "https://hub.docker.com/v2"
 OFFICIAL: Final = "library"
-_MOST: Final = 100
+_MAX_PAGE_SIZE: Final = 100
 
 
 class FoundImage(Struct):
@@ -47,7 +47,7 @@ async def public_images(
 
 
 async def _search(out: HttpTransport, url: str, page: int, size: int) -> SearchAnswer:
-    paged = f"{url}&page={page}&page_size={min(size, _MOST)}"
+    paged = f"{url}&page={page}&page_size={min(size, _MAX_PAGE_SIZE)}"
     try:
         answer = await out.send(
             "GET", paged, b"", {"Accept": "application/json"}, seconds=SECONDS, most=LONGEST

@@ -21,7 +21,7 @@ from windlass.base.log import log
 NAMES: Final = {"TERRAFORM": "terraform", "OPEN_TOFU": "tofu"}
 """The name of each engine's program."""
 _ASK_VERSION: Final = ("version", "-json")
-_PATIENCE: Final = 20.0
+_TIMEOUT: Final = 20.0
 _VERSION: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]*")
 _log = log("builders.terraform")
 
@@ -101,7 +101,7 @@ def choose(programs: Sequence[InstalledProgram], engine: str, version: str) -> I
 def _version_of(path: Path) -> str:
     environment = {"PATH": os.defpath, "HOME": "/nonexistent", "CHECKPOINT_DISABLE": "1"}
     done = subprocess.run(
-        [path, *_ASK_VERSION], env=environment, capture_output=True, timeout=_PATIENCE, check=True
+        [path, *_ASK_VERSION], env=environment, capture_output=True, timeout=_TIMEOUT, check=True
     )
     version = str(json.loads(done.stdout)["terraform_version"])
     if not _VERSION.fullmatch(version):

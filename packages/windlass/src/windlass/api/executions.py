@@ -49,7 +49,7 @@ UNCHECKED: Final = 5.0
 IDLE: Final = 30 * 60.0
 """Seconds without input and output after which a command is stopped."""
 _LAST_WORDS: Final = 2.0
-_LONGEST_REASON: Final = 120
+_MAX_REASON_LENGTH: Final = 120
 
 
 class SocketEnd(Enum):
@@ -233,7 +233,7 @@ class ExecutionSocket:
                 if code is not None and self._tells:
                     await send({"type": "websocket.send", "text": _encode({"exit_code": code}).decode()})
                 number, reason = end.value
-                await send({"type": "websocket.close", "code": number, "reason": reason[:_LONGEST_REASON]})
+                await send({"type": "websocket.close", "code": number, "reason": reason[:_MAX_REASON_LENGTH]})
 
     async def _until_end(
         self, execution: Execution, receive: Receive, send: Send, allowed: Allowed

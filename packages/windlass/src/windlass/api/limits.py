@@ -17,9 +17,9 @@ from windlass.store import Store, Tx
 # A grant is the limit divided by this number.
 _PARTS = 100
 # Maximum number of addresses whose requests without a token are counted; the counts are only in memory.
-_MOST_ADDRESSES = 20_000
+_MAX_ADDRESSES = 20_000
 # Number of callers from which ended windows are removed.
-_MOST_CALLERS = 20_000
+_MAX_CALLERS = 20_000
 _OTHER_ADDRESSES = "address:others"
 
 
@@ -72,7 +72,7 @@ class Budgets:
         Returns the window, and whether the request is within the budget.
         """
         limit = limit or self._limit
-        if len(self._windows) >= _MOST_CALLERS:
+        if len(self._windows) >= _MAX_CALLERS:
             _remove_ended(self._windows, self._clock.now())
         window = self._windows.setdefault(subject, Window())
         async with window.lock:
@@ -118,9 +118,9 @@ class Budgets:
         """Returns the window of a caller without a valid token, and whether the request is within its
         budget."""
         now = self._clock.now()
-        if address not in self._addresses and len(self._addresses) >= _MOST_ADDRESSES:
+        if address not in self._addresses and len(self._addresses) >= _MAX_ADDRESSES:
             _remove_ended(self._addresses, now)
-            address = address if len(self._addresses) < _MOST_ADDRESSES else _OTHER_ADDRESSES
+            address = address if len(self._addresses) < _MAX_ADDRESSES else _OTHER_ADDRESSES
         window = self._addresses.setdefault(address, Window())
         if not window.is_open(now, self._limit):
             window.renew(self._limit, now, self._limit, self._limit)

@@ -60,7 +60,7 @@ LONG_BODY = "windlass.long_body"
 
 _CLIENTS = {"cli": "CLI", "console": "CONSOLE", "terraform": "TERRAFORM_PROVIDER"}
 """Our own clients, by the first word of their `User-Agent`."""
-_LONGEST_AGENT = 256
+_MAX_AGENT_LENGTH = 256
 _PROCESS = os.urandom(8).hex().encode()
 _NUMBERS = itertools.count(1)
 # The syntax of an `Idempotency-Key`. Blanks at either end are not allowed, because headers lose them on the
@@ -93,7 +93,7 @@ class Request(Struct):
 
     @property
     def user_agent(self) -> str:
-        return self.headers.get(b"user-agent", b"")[:_LONGEST_AGENT].decode("latin-1")
+        return self.headers.get(b"user-agent", b"")[:_MAX_AGENT_LENGTH].decode("latin-1")
 
     @property
     def origin(self) -> str:

@@ -89,7 +89,7 @@ MARK_EVERY = 5
 """Seconds between two updates of the data directory's mark, if the database has new events."""
 _RELEASE_EVERY = 30.0
 """Seconds between two releases of unused memory."""
-_PATIENCE = 5.0
+_ENGINE_TIMEOUT = 5.0
 """Seconds that the start waits for an engine that does not respond."""
 
 
@@ -270,7 +270,7 @@ class Installation:
             problem = await self.ctx.store.problem()
         except Unavailable as error:
             problem = str(error)
-        return 0.0 if problem else max(_PATIENCE, self.ctx.settings.stop_seconds)
+        return 0.0 if problem else max(_ENGINE_TIMEOUT, self.ctx.settings.stop_seconds)
 
     async def _count_running(self) -> None:
         """Counts the running services, and stops the gateway if no instance is running."""
@@ -280,7 +280,7 @@ class Installation:
             instances.extend(await place.engine.all())
 
         with suppress(EngineError, TimeoutError, RouteError):
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_ENGINE_TIMEOUT):
                 await run_at_all_places(self.ctx, look)
                 self.left_running = len(
                     {instance.service for instance in instances if instance.phase is Phase.RUNNING}
@@ -297,7 +297,7 @@ class Installation:
     async def _find_routes(self) -> None:
         """Restores the routes of running services, for a limited time. Services that do not run get an error
         page."""
-        await self.routes.catch_up(_PATIENCE)
+        await self.routes.catch_up(_ENGINE_TIMEOUT)
         self.routes.note_all(await self.ctx.store.reads.statuses.services())
 
     def note_change(self, service: str) -> None:

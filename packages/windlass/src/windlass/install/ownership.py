@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 PATIENCE: Final = 5.0
 """Seconds that an engine may take to respond."""
-_MOST_NAMED: Final = 5
+_MAX_NAMED: Final = 5
 
 PartsFor = Callable[[str], Awaitable[Parts]]
 """A function that returns the parts of the installation with a given id."""
@@ -328,7 +328,7 @@ def inventory(services: Mapping[str, StoredData]) -> str:
     if not services:
         return "no service"
     names = sorted(kept.name or service for service, kept in services.items())
-    shown = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
+    shown = ", ".join(names[:_MAX_NAMED]) + (", …" if len(names) > _MAX_NAMED else "")
     instances, volumes = (
         sum(getattr(kept, what) for kept in services.values()) for what in ("instances", "volumes")
     )

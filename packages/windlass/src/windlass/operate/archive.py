@@ -33,7 +33,7 @@ FORMAT: Final = "windlass backup 1"
 MANIFEST, SEAL = "manifest.json", "manifest.seal"
 LOGS = "logs/"
 USERS = "users.json"
-_BATCH: Final = 1 << 20
+_BATCH_BYTES: Final = 1 << 20
 """Size of a batch of rows, in bytes of lines."""
 _BLOCK = 1 << 20
 _SERVICES: Final = {"status": "id", "tombstone": "service"}
@@ -252,7 +252,7 @@ class Archive:
         file = f"tables/{table.name}.jsonl"
         if any(part.file == file for part in self.manifest.tables):
             with self._zip.open(file) as unpacked, io.BufferedReader(cast(io.RawIOBase, unpacked)) as lines:
-                while batch := lines.readlines(_BATCH):
+                while batch := lines.readlines(_BATCH_BYTES):
                     yield [_row(table, line) for line in batch]
 
     def users(self) -> dict[str, int]:

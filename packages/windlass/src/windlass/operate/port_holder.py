@@ -16,7 +16,7 @@ from windlass.engines.rollout import kernel_listeners as listening
 from windlass.gateway.files import CONTROL, folder_of, socket_of
 from windlass.install.engines import providers
 
-_LONGEST: Final = 80
+_MAX_COMMAND_LENGTH: Final = 80
 """Number of characters of a command line that are shown."""
 
 
@@ -70,7 +70,7 @@ def command_of(pid: int) -> str:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
         text = shlex.join(word.decode(errors="replace") for word in words)
         plain = "".join(letter if letter.isprintable() else "?" for letter in text)
-        return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1] + "…"
+        return plain if len(plain) <= _MAX_COMMAND_LENGTH else plain[: _MAX_COMMAND_LENGTH - 1] + "…"
     return "ended"
 
 

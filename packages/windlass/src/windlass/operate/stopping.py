@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from windlass.cli.client import Api, ServerUnreachable, path_of
 from windlass.cli.deployments import is_under_way, print_state, say
-from windlass.cli.following import RetryTimer, pauses, retry_until_done, wait_for_budget
+from windlass.cli.following import RetryTimer, growing_pauses, retry_until_done, wait_for_budget
 from windlass.config import Settings
 from windlass.control.background.all_places import LONGEST_CALL
 from windlass.control.context.context import Context
@@ -119,7 +119,7 @@ def _stop(service: Mapping[str, Any]) -> Operation:
 
 def _wait(api: Api, stopping: set[str]) -> None:
     shown: dict[str, str] = {}
-    for pause in pauses(0.3, 5.0):
+    for pause in growing_pauses(0.3, 5.0):
         states = {service["id"]: service for service in _services(api) if service["id"] in stopping}
         for id, service in states.items():
             if shown.get(id) != service["state"]:

@@ -49,7 +49,7 @@ _UNAVAILABLE_ERRORS = (
     apsw.CorruptError,
     apsw.NotADBError,
 )
-_LEAST = 1 << 20
+_MIN_FREE_BYTES = 1 << 20
 """Free bytes below which a disk counts as full."""
 _ROOM = 4 << 20
 """Free bytes in the database file that are reserved for changes that free resources. The WAL is kept as
@@ -274,7 +274,7 @@ class SqliteStore(GroupCommit):
             return NO_DATA
         if is_read_only(self._lock.fileno()):
             return READ_ONLY
-        if free < _LEAST and not ends_something:
+        if free < _MIN_FREE_BYTES and not ends_something:
             return (
                 "Free space on the disk of the data directory, or stop or delete a service: the disk is "
                 "full, and other changes cannot be stored"

@@ -10,8 +10,8 @@ from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.wire import FIELDS, Bad
 
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e]*)?")
-_LONGEST_LINE: Final = 4096
-_MOST_EXCESS: Final = 16 * 1024
+_MAX_LINE_BYTES: Final = 4096
+_MAX_EXCESS_BYTES: Final = 16 * 1024
 """The framing bytes allowed in addition to those of reasonably large chunks. Chunk extensions could otherwise
 carry a second body."""
 _USUAL_FRAMING: Final = 16
@@ -118,9 +118,9 @@ class Chunks:
         return at
 
     def _size(self, data: bytes, at: int, size: int) -> int:
-        end = data.find(b"\r\n", at, at + _LONGEST_LINE)
+        end = data.find(b"\r\n", at, at + _MAX_LINE_BYTES)
         if end < 0:
-            if size - at >= _LONGEST_LINE or b"\n" in data[at:]:
+            if size - at >= _MAX_LINE_BYTES or b"\n" in data[at:]:
                 raise Bad(400, "The size of a chunk is not given properly.")
             return at
         size_line = _SIZE.fullmatch(data, at, end)
@@ -128,7 +128,7 @@ class Chunks:
             raise Bad(400, "The size of a chunk is not given properly.")
         self._left = int(size_line[1], 16)
         self._excess = max(0, self._excess + end - at - _USUAL_FRAMING - 2 * self._left)
-        if self._excess > _MOST_EXCESS:
+        if self._excess > _MAX_EXCESS_BYTES:
             raise Bad(400, "The body is more framing than content.")
         if self._left:
             self._chunks_left -= 1

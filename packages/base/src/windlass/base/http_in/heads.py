@@ -25,7 +25,7 @@ _HOST: Final = re.compile(
     rb"([a-z0-9_](?:[a-z0-9_-]{0,62}[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]{0,62}[a-z0-9_])?)*|\[[0-9a-f:.]+\])"
     rb"\.?(?::[0-9]{1,5})?"
 )
-_LONGEST_HOST: Final = 253
+_MAX_HOST_LENGTH: Final = 253
 SINGLE: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
 NEVER_DROPPED: Final = SINGLE | {b"authorization", b"cookie", b"expect"}
 """The end-to-end fields, which a client may not declare as hop-by-hop."""
@@ -120,7 +120,7 @@ def named_host(values: Values, old: bool) -> bytes:
 @lru_cache(1024)
 def host_of(value: bytes) -> bytes:
     match = _HOST.fullmatch(value.lower())
-    if not match or len(match[1]) > _LONGEST_HOST:
+    if not match or len(match[1]) > _MAX_HOST_LENGTH:
         raise Bad(400, "The field Host is not a valid name.")
     return match[1]
 

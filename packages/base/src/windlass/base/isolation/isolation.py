@@ -36,7 +36,7 @@ _NOBODY: Final = 65_534
 _INSTALL_PASTA: Final = "install pasta (package passt), then restart Windlass"
 _OPEN_TUN: Final = f"let its user write {TUN} (chmod 666, as udev sets it), then restart Windlass"
 _SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib", "/etc/")
-_PATIENCE: Final = 30
+_TIMEOUT: Final = 30
 _KEYS_WITHOUT_RULES: Final = ("outer", "group", "socket_server")
 """The fields of a network that do not change during its lifetime."""
 _PROBE_LOCK: Final = Lock()
@@ -113,7 +113,7 @@ def findings(first: int, last: int) -> Findings:
 @cache
 def _probe_features(first: int, last: int) -> Findings:
     command = program("probe", first, str(last))
-    done = subprocess.run(command, env={}, cwd="/", capture_output=True, timeout=_PATIENCE, check=True)
+    done = subprocess.run(command, env={}, cwd="/", capture_output=True, timeout=_TIMEOUT, check=True)
     findings: Findings = json.loads(done.stdout)
     return findings
 

@@ -38,7 +38,7 @@ PROGRAM: Final = b"!"
 STEP: Final = b"s"
 """The first bytes of a request, which identify the kind of program to start."""
 NEVER: Final = 125
-_MOST: Final = 6
+_MAX_FDS: Final = 6
 
 
 class LaunchRequest(TypedDict):
@@ -110,7 +110,7 @@ def main(number: int, oom_score: str, *after: str) -> NoReturn:
 def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
     """Receives a request and its descriptors. Returns an empty request if the server has ended."""
     try:
-        word, ancillary, _, _ = channel.recvmsg(16, socket.CMSG_SPACE(4 * _MOST), socket.MSG_CMSG_CLOEXEC)
+        word, ancillary, _, _ = channel.recvmsg(16, socket.CMSG_SPACE(4 * _MAX_FDS), socket.MSG_CMSG_CLOEXEC)
     except ConnectionError:  # the server ended before it read the last answer
         return b"", []
     return word, _descriptors(ancillary)

@@ -24,7 +24,7 @@ SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 (likewise)
 QUEUES: Final = "/dev/mqueue"
 TERMINALS: Final = "/dev/pts"
 _NEW_TERMINAL: Final = "/dev/ptmx"
-_MOST_TERMINALS: Final = 256
+_MAX_TERMINALS: Final = 256
 """The maximum number of pseudo-terminals of a cell. The machine keeps `kernel.pty.reserve` of all
 terminals."""
 PEOPLE: Final = ("/home", "/root", "/run", "/mnt", "/media", "/srv")
@@ -123,7 +123,7 @@ def _mount_terminals() -> None:
     """Mounts the cell's own pseudo-terminals, if the machine has pseudo-terminals."""
     if not _is_folder(TERMINALS):
         return
-    options = f"newinstance,ptmxmode=0666,mode=0620,max={_MOST_TERMINALS}"
+    options = f"newinstance,ptmxmode=0666,mode=0620,max={_MAX_TERMINALS}"
     calls.mount("devpts", TERMINALS, calls.MS_NOSUID | calls.MS_NOEXEC, options)
     if os.path.exists(_NEW_TERMINAL) and not os.path.islink(_NEW_TERMINAL):  # noqa: PTH110, PTH114
         copy = calls.mount_copy(f"{TERMINALS}/ptmx")

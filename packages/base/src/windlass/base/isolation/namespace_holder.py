@@ -35,8 +35,8 @@ _INNER_INTERFACES: Final = {"hub": re.compile(r"\s*i\d+:"), "trunk": re.compile(
 """Patterns of the interfaces in /proc/net/dev that lead to the networks behind a hub or a trunk."""
 _OOM_SCORE: Final = -900
 """The OOM score of holders: the kernel ends nearly all other processes first when memory runs out."""
-_STREAMS: Final = 3
-_MOST_OPEN: Final = 1024
+_STANDARD_STREAMS: Final = 3
+_MAX_FDS: Final = 1024
 _TRUNK_CAPABILITIES: Final = 1 << 12 | 1 << 21
 """The capabilities NET_ADMIN and SYS_ADMIN. A trunk needs them to remove its interface and rules from the
 machine, to open sockets in networks, and to update the rules that protect the machine."""
@@ -53,7 +53,7 @@ def hold(file: str, held: CellNetwork, routes: Netlink | None) -> NoReturn:
     """
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for stream in range(_STREAMS):  # otherwise this process would keep the server's log open
+    for stream in range(_STANDARD_STREAMS):  # otherwise this process would keep the server's log open
         os.dup2(null, stream)
     socket_server, kept = None, []
     if routes is not None:  # done before the server continues and starts pasta
@@ -92,7 +92,7 @@ def _lower_oom_score() -> None:
 
 def _close_other_files(*kept: int) -> None:
     """Closes all descriptors except standard streams and `kept`. The server waits for their closing."""
-    edges = [_STREAMS - 1, *sorted(kept), _MOST_OPEN]
+    edges = [_STANDARD_STREAMS - 1, *sorted(kept), _MAX_FDS]
     for before, after in pairwise(edges):
         os.closerange(before + 1, after)
 
@@ -133,7 +133,7 @@ def is_used(kind: str, holder: int | str = "self") -> bool:
 def _follow_rules(file: str, trunk: CellNetwork, machine: int | None) -> CellNetwork:
     """Rewrites the rules of the trunk and its hubs if the holders' files contain changed rules.
 
-    Returns the current rules of the trunk. `machine`: see `network.renew_trunk`.
+    Returns the current rules of the trunk. `machine`: see `network.rewrite_trunk_rules`.
     """
     wanted = _read_holder_file(file).get("network")
     if wanted is None or wanted == trunk:
@@ -143,8 +143,8 @@ def _follow_rules(file: str, trunk: CellNetwork, machine: int | None) -> CellNet
         for name in os.listdir(folder):  # noqa: PTH208
             note = _read_holder_file(f"{folder}/{name}") if name.endswith(network.HUB) else {}
             if "network" in note:
-                network.renew_hub(note["network"], NamespaceHolder(note["pid"], note["start"]))
-        network.renew_trunk(wanted, machine)
+                network.rewrite_hub_rules(note["network"], NamespaceHolder(note["pid"], note["start"]))
+        network.rewrite_trunk_rules(wanted, machine)
     except OSError:  # the next check tries again
         return trunk
     return cast("CellNetwork", wanted)

@@ -27,7 +27,7 @@ from windlass.base.isolation.netlink import ACCEPT, DROP, Netlink, arrives_by, l
 LOOPBACK: Final = "127.0.0.1"
 GATE: Final = "198.18.0.1"  # the address of each hub inside its environment
 SERVICES: Final = 32_767  # the maximum number of services with an address in one environment
-_INSTANCES: Final = range(2, 32_768)
+_INSTANCE_NUMBERS: Final = range(2, 32_768)
 _LINKS: Final = 16_384
 _TRUNKS: Final = 128
 HUB: Final = ".hub"
@@ -408,7 +408,7 @@ def _write_machine_table(number: int, network: CellNetwork) -> None:
     )
 
 
-def renew_trunk(network: CellNetwork, machine: int | None) -> None:
+def rewrite_trunk_rules(network: CellNetwork, machine: int | None) -> None:
     """Rewrites the rules of the trunk that this process is in.
 
     `machine`: the machine's network; None for the trunk of an ordinary user.
@@ -420,7 +420,7 @@ def renew_trunk(network: CellNetwork, machine: int | None) -> None:
             _write_machine_table(number, network)
 
 
-def renew_hub(network: CellNetwork, holder: NamespaceHolder) -> None:
+def rewrite_hub_rules(network: CellNetwork, holder: NamespaceHolder) -> None:
     """Rewrites the rules of a hub. Called in its trunk. Does nothing if the hub has ended."""
     with suppress(ProcessLookupError):
         hub = holder.open()
@@ -535,7 +535,7 @@ def _masked_at_random_port(name: str) -> netlink.Rule:
 def _arrange_instance(network: CellNetwork) -> None:
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     with inside(NamespaceHolder.read(network["outer"]).open()), Netlink() as there:
-        number = _claim(_INSTANCES, lambda number: there.make_pair(f"i{number}", "eth0", own))
+        number = _claim(_INSTANCE_NUMBERS, lambda number: there.make_pair(f"i{number}", "eth0", own))
         name, address = f"i{number}", _offset("198.18.0.0", number)
         there.raise_link(name)
         there.add_neighbour(name, address, netlink.INNER)

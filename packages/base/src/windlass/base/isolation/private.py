@@ -24,9 +24,9 @@ _SYSTEM: Final = (*PROGRAMS, *KERNEL)
 SHARED: Final = ("/var/lib/ca-certificates", "/var/cache/fontconfig")
 """Folders inside hidden folders that programs need."""
 _DEPTH_OF_SETTINGS: Final = 3
-_MOST_SETTINGS: Final = 20_000
+_MAX_SETTINGS: Final = 20_000
 _DEPTH_OF_PROGRAMS: Final = 50
-_MOST_PROGRAMS: Final = 2_000_000
+_MAX_PROGRAMS: Final = 2_000_000
 """The maximum depths and numbers of files for searches for private files."""
 _STORE: Final = "/nix"
 """The store of Nix, in which all files are readable for all users."""
@@ -69,7 +69,7 @@ def closed_settings() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def _find_private_settings(_: int) -> tuple[str, ...]:
-    left = iter(range(_MOST_SETTINGS))
+    left = iter(range(_MAX_SETTINGS))
     return tuple(path for folder in SETTINGS for path in _find_private(folder, _DEPTH_OF_SETTINGS, left))
 
 
@@ -79,7 +79,7 @@ def private_programs(hidden: Iterable[str]) -> list[str]:
     Cells can see these files, unless they are in `hidden`. Takes seconds.
     """
     hidden = {*hidden}
-    left = iter(range(_MOST_PROGRAMS))
+    left = iter(range(_MAX_PROGRAMS))
     folders = [folder for folder in PROGRAMS if folder != _STORE and not os.path.islink(folder)]  # noqa: PTH114
     found = (path for folder in folders for path in _find_private(folder, _DEPTH_OF_PROGRAMS, left))
     copied = tuple(f"{folder}/" for folder in SETTINGS)

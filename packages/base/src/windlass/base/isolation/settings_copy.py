@@ -18,7 +18,7 @@ FOLDERS: Final = ("/etc", "/usr/local/etc")
 """Folders that contain settings of programs and of users."""
 _CACHE_SECONDS: Final = 60.0
 """The seconds after which the copies are compared with the originals again."""
-_LARGEST: Final = 8 << 20
+_MAX_FILE_BYTES: Final = 8 << 20
 _compared: dict[str, float] = {}
 
 
@@ -70,7 +70,7 @@ def _copy(entry: os.DirEntry[str], copy: str, present: os.DirEntry[str] | None) 
         os.chmod(copy, 0o755)  # noqa: PTH101, S103
         _update(entry.path, copy)
         return True
-    if not stat.S_ISREG(mode) or not mode & stat.S_IROTH or status.st_size > _LARGEST:
+    if not stat.S_ISREG(mode) or not mode & stat.S_IROTH or status.st_size > _MAX_FILE_BYTES:
         return False
     known = present.stat(follow_symlinks=False) if present else None
     if known is None or (known.st_size, known.st_mtime_ns) != (status.st_size, status.st_mtime_ns):

@@ -122,7 +122,7 @@ _INTERFACES: Final[Mapping[str, tuple[_Interface, ...]]] = {
         _Interface(0x400000F3, (198, 199), (217, 218, 219), (40, 39, 41), 220, 97, 75, 208, (25,)),
     ),
 }
-_SHARING: Final[Mapping[int, tuple[int, int, int]]] = {
+_IPC_CALLS: Final[Mapping[int, tuple[int, int, int]]] = {
     0xC000003E: (64, 68, 29),
     0x40000003: (393, 399, 395),
     0xC00000B7: (190, 186, 194),
@@ -159,7 +159,7 @@ _SCHEDULING: Final[Mapping[int, _Scheduling]] = {
 }
 _IO_USER: Final = 3
 """The value IOPRIO_WHO_USER."""
-_ALL_SHARING: Final = {0x40000003: (117,)}
+_COMBINED_IPC_CALLS: Final = {0x40000003: (117,)}
 """The number of `ipc`, with which older 32-bit programs make all System V calls."""
 
 
@@ -246,11 +246,11 @@ def _own_scheduling(architecture: int, forbidden: bytes) -> bytes:
 
 
 def _small_sharing(architecture: int, missing: bytes, unsupported: bytes) -> bytes:
-    sets, messages, memory = _SHARING[architecture]
+    sets, messages, memory = _IPC_CALLS[architecture]
     small_set = _up_to(_SECOND_WORD, _LARGEST_SET, unsupported) + _return(_ALLOW)
     small_segment = _up_to(_SECOND_WORD + _HIGHER, 0, unsupported)
     small_segment += _up_to(_SECOND_WORD, _LARGEST_SEGMENT, unsupported) + _return(_ALLOW)
-    refused = (messages, *_ALL_SHARING.get(architecture, ()))
+    refused = (messages, *_COMBINED_IPC_CALLS.get(architecture, ()))
     block = b"".join(_if_equal(number, missing) for number in refused)
     return block + _if_equal(sets, small_set) + _if_equal(memory, small_segment)
 

@@ -37,14 +37,14 @@ TCP_6: Final = SocketKind(socket.AF_INET6, socket.SOCK_STREAM)
 LISTENERS: Final = SocketKind(socket.AF_NETLINK, socket.SOCK_RAW, 4)
 """A netlink socket that lists listening sockets (NETLINK_SOCK_DIAG)."""
 _KINDS: Final = frozenset({TCP, TCP_6, LISTENERS})
-_PATIENCE: Final = 0.5
+_TIMEOUT: Final = 0.5
 """The time limit of a blocking request, in seconds."""
-_LONG_PATIENCE: Final = 3.0
+_LONG_TIMEOUT: Final = 3.0
 _LATER: Final = 0.01
 """The seconds until the socket server retries to accept a connection."""
 _BACKLOG: Final = 4096
-_LONGEST: Final = 512
-_LONGEST_NAME: Final = 100
+_MAX_MESSAGE_BYTES: Final = 512
+_MAX_PATH_LENGTH: Final = 100
 """The maximum length of a path in a socket address; a little below the kernel's limit."""
 
 
@@ -102,7 +102,7 @@ class SocketServer:
 
 def _answer(client: socket.socket) -> None:
     try:
-        holder, *kind = json.loads(client.recv(_LONGEST))
+        holder, *kind = json.loads(client.recv(_MAX_MESSAGE_BYTES))
         if SocketKind(*kind) not in _KINDS:
             raise ValueError("this kind of socket is not offered")
         network = NamespaceHolder.read(holder).open()
@@ -112,7 +112,7 @@ def _answer(client: socket.socket) -> None:
         finally:
             os.close(network)
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        client.send(f"{error}".encode()[:_LONGEST])
+        client.send(f"{error}".encode()[:_MAX_MESSAGE_BYTES])
         return
     with made:
         socket.send_fds(client, [b"+"], [made.fileno()])
@@ -127,7 +127,7 @@ def request_socket(holder: NamespaceHolder, kind: SocketKind) -> socket.socket:
     Raises ProcessLookupError if the network has ended, or SocketServerUnavailable.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
-        channel.settimeout(_PATIENCE)
+        channel.settimeout(_TIMEOUT)
         _request_socket(channel, holder, kind)
         try:
             return _receive(channel, kind)
@@ -144,7 +144,7 @@ async def request_socket_async(holder: NamespaceHolder, kind: SocketKind) -> soc
         answered = asyncio.Event()
         loop.add_reader(channel, answered.set)
         try:
-            async with asyncio.timeout(_LONG_PATIENCE):
+            async with asyncio.timeout(_LONG_TIMEOUT):
                 await answered.wait()
         except TimeoutError as error:
             raise _unavailable() from error
@@ -166,7 +166,7 @@ def _request_socket(channel: socket.socket, holder: NamespaceHolder, kind: Socke
 
 def _receive(channel: socket.socket, kind: SocketKind) -> socket.socket:
     try:
-        said, files, *_ = socket.recv_fds(channel, _LONGEST, 1)
+        said, files, *_ = socket.recv_fds(channel, _MAX_MESSAGE_BYTES, 1)
     except ConnectionError as error:
         raise ProcessLookupError("the networks of instances have ended") from error
     if not files:
@@ -183,7 +183,7 @@ def _unavailable() -> SocketServerUnavailable:
 @contextmanager
 def _short_name(path: str) -> Iterator[str]:
     """Yields another path of the same socket, which is short enough for a socket address."""
-    if len(os.fsencode(path)) <= _LONGEST_NAME:
+    if len(os.fsencode(path)) <= _MAX_PATH_LENGTH:
         yield path
         return
     folder, _, name = path.rpartition("/")

@@ -17,8 +17,8 @@ from typing import Final, NoReturn, TypedDict
 from windlass.base.isolation import calls, cell_entry
 from windlass.base.isolation.cell import Cell
 
-_STREAMS: Final = 3
-_MOST_OPEN: Final = 1024
+_STANDARD_STREAMS: Final = 3
+_MAX_FDS: Final = 1024
 
 
 class StepRequest(TypedDict):
@@ -60,7 +60,7 @@ def _take_streams(output: int, errors: int) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     for ours, theirs in ((null, 0), (output, 1), (errors, 2)):
         os.dup2(ours, theirs)
-    os.closerange(_STREAMS, _MOST_OPEN)
+    os.closerange(_STANDARD_STREAMS, _MAX_FDS)
 
 
 def end_with(server: int) -> None:

@@ -18,7 +18,7 @@ share, and one share is reserved for the server."""
 _FEWEST: Final = 64
 _MEMORY_FOR_A_FILE: Final = 10 * 1024
 _NAMESPACES: Final = ("user", "ipc", "net", "mnt", "pid", "uts", "cgroup", "time")
-_MOST_NAMESPACES: Final = dict.fromkeys(_NAMESPACES, 64) | {"ipc": 0}
+_MAX_NAMESPACES: Final = dict.fromkeys(_NAMESPACES, 64) | {"ipc": 0}
 """The limits of further namespaces. IPC namespaces are forbidden: their System V memory is not counted."""
 _INOTIFY: Final = ("instances", "watches")
 
@@ -83,7 +83,7 @@ def reserve_inotify() -> None:
 def limit_namespace() -> None:
     """Limits this process's user namespace, which belongs to a service. Ignores refusals of the kernel."""
     for kind in _NAMESPACES:
-        _write(f"/proc/sys/user/max_{kind}_namespaces", _MOST_NAMESPACES[kind])
+        _write(f"/proc/sys/user/max_{kind}_namespaces", _MAX_NAMESPACES[kind])
     for kind in _INOTIFY:
         if most := _read(f"/proc/sys/fs/inotify/max_user_{kind}"):
             _write(f"/proc/sys/user/max_inotify_{kind}", max(most // _SHARES, 1))

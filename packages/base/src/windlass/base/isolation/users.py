@@ -30,7 +30,7 @@ _LAST: Final = ".last"
 """The key of the last assigned user id, among the names. No service has this name."""
 
 
-_PATIENCE: Final = 5.0
+_LOCK_TIMEOUT: Final = 5.0
 """The seconds to wait for the lock while another server holds it."""
 
 
@@ -102,7 +102,7 @@ class Users:
     @contextmanager
     def _locked(self) -> Iterator[Path]:
         """Locks the file of assignments, which several servers may use. Creates the file if it is missing."""
-        with filelock.holding(self._file.with_suffix(".lock"), _PATIENCE):
+        with filelock.holding(self._file.with_suffix(".lock"), _LOCK_TIMEOUT):
             if not self._file.exists():
                 write_whole(
                     self._file, json.dumps({f"former {owner}": owner for owner in self._owners()}).encode()

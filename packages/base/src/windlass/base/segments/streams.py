@@ -31,7 +31,7 @@ from windlass.base.segments.writer import SegmentLocked, SegmentWriter, WriteInc
 
 _PARTS: Final = 16
 """The maximum number of segments of a stream. Removing one segment thus removes only a small part."""
-_LEAST: Final = 4096
+_MIN_SEGMENT_BYTES: Final = 4096
 _STRANGER: Final = 1.0
 """The seconds between checks for new lines of a stream that only other processes write to."""
 _TWIN: Final = 10.0
@@ -74,7 +74,7 @@ class Segments:
     ) -> None:
         self._root = str(root)
         self._most = most
-        self._size = size or max(_LEAST, most // _PARTS)
+        self._size = size or max(_MIN_SEGMENT_BYTES, most // _PARTS)
         self._voice = voice
         self._most_open = most_open
         self._writers: OrderedDict[str, SegmentWriter] = OrderedDict()

@@ -115,7 +115,7 @@ def change(
     family = registry().service_of_type(service.row["service_type"])
     begun = start(call.api, service.path, service.name, action, body, command)
     follow_to_its_end(call.api, begun, family, as_json=call.as_json, detach=detach)
-    if begun and call.as_json and not call.is_form_chosen:
+    if begun and call.as_json and not call.is_output_format_chosen:
         say("The result is JSON, because the output is no terminal. With --text, it is one line.")
 
 

@@ -13,7 +13,7 @@ from windlass.cli.contexts import ContextFile, normal_url
 from windlass.cli.user_folders import settings_folder
 from windlass.terminal.sections import Command
 
-_MOST: Final = 64 * 1024
+_MAX_INPUT: Final = 64 * 1024
 _USER: Final = "windlass"
 
 
@@ -24,7 +24,7 @@ def git_credential(action: str) -> None:
     Git calls this command when it pushes to an application. The token is that of `windlass login`, or of
     WINDLASS_TOKEN for the address in WINDLASS_URL. Nothing is written for other servers, and git then asks.
     """
-    asked = dict(line.split("=", 1) for line in sys.stdin.read(_MOST).splitlines() if "=" in line)
+    asked = dict(line.split("=", 1) for line in sys.stdin.read(_MAX_INPUT).splitlines() if "=" in line)
     if action == "get" and (token := _token_for(asked.get("protocol", ""), asked.get("host", ""))):
         click.echo(f"username={_USER}\npassword={token}")
 

@@ -96,8 +96,8 @@ _OWN: Final = ".env"
 _EXAMPLES: Final = (".env.example", ".env.sample", ".env.template", ".env.dist", "example.env")
 _MANIFEST: Final = "app.json"
 _NAME: Final = re.compile(r"^[ \t]*+(?:export[ \t]++)?([A-Za-z_]\w{0,200}+)[ \t]*+=", re.MULTILINE)
-_LARGEST: Final = 100_000
-_MOST: Final = 8
+_MAX_FILE_BYTES: Final = 100_000
+_MAX_SHOWN_VARIABLES: Final = 8
 
 
 def hint_at_variables(folder: Path) -> str:
@@ -106,7 +106,9 @@ def hint_at_variables(folder: Path) -> str:
         return f"{_OWN} is never uploaded. Set its variables with: windlass env import {_OWN}"
     for name in (*_EXAMPLES, _MANIFEST):
         if variables := _names_in(folder, name):
-            shown = ", ".join(variables[:_MOST]) + (", …" if len(variables) > _MOST else "")
+            shown = ", ".join(variables[:_MAX_SHOWN_VARIABLES]) + (
+                ", …" if len(variables) > _MAX_SHOWN_VARIABLES else ""
+            )
             example = shlex.quote(f"{variables[0]}=…")
             return f"{name} names variables: {plain(shown)}. Set each with: windlass env set {plain(example)}"
     return ""
@@ -114,7 +116,7 @@ def hint_at_variables(folder: Path) -> str:
 
 def _names_in(folder: Path, name: str) -> list[str]:
     try:
-        text = read_beginning(folder, name, _LARGEST).decode("utf-8", "replace")
+        text = read_beginning(folder, name, _MAX_FILE_BYTES).decode("utf-8", "replace")
     except OSError:  # the file is missing, or it is a link, which could point anywhere
         return []
     return list(dict.fromkeys(_manifest_variables(text) if name == _MANIFEST else _NAME.findall(text)))
@@ -135,9 +137,9 @@ def _manifest_variables(text: str) -> Iterator[str]:
 
 
 _USUAL_PORT: Final = 8080
-_MOST_PROCESSES: Final = 5
+_MAX_SHOWN_PROCESSES: Final = 5
 """Maximum number of other processes that are shown with their commands."""
-_MOST_FOLDERS: Final = 5
+_MAX_SHOWN_FOLDERS: Final = 5
 _NONE: Final = "none"
 _AUTO: Final = "auto"
 _MODES: Final = {"production": "PRODUCTION", "staging": "STAGING"}
@@ -397,7 +399,9 @@ def _refuse_without_application(folder: Path, recipe: Recipe, git: GitFolder | N
     """Raises InvalidUsage if the folder is no application but contains folders with applications."""
     if recipe.is_runnable or recipe.processes or not recipe.candidates or recipe.dockerfile:
         return
-    folders = ", ".join(candidate.root_path.strip("/") for candidate in recipe.candidates[:_MOST_FOLDERS])
+    folders = ", ".join(
+        candidate.root_path.strip("/") for candidate in recipe.candidates[:_MAX_SHOWN_FOLDERS]
+    )
     alone = "" if git else ". Run `git init` here first, if it needs files of the others"
     raise InvalidUsage(
         f"run `windlass init` in the folder of one application, such as {plain(folders)}{alone}"
@@ -420,7 +424,7 @@ def _show_other_processes(recipe: Recipe, link: FolderLink, application: Mapping
     if "source" not in application:
         return
     others = recipe.processes[1:] if recipe.start else recipe.processes  # start runs the first
-    for name in (process.name for process in others[:_MOST_PROCESSES]):
+    for name in (process.name for process in others[:_MAX_SHOWN_PROCESSES]):
         words = ["windlass", "application", "create", "--environment", link.place, "--name", name]
         words += ["--process", name, *_source_options(application)]
         say(f"The process {plain(name)} runs in an application of its own. Create and deploy it with:")

@@ -19,7 +19,7 @@ from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 from windlass.terminal.sections import Command, Option
 from windlass.terminal.tables import FORM, plain, print_json, table, wants_json
 
-_LONGEST: Final = 16_384
+_MAX_TOKEN_LENGTH: Final = 16_384
 """Maximum characters of a token. Tokens of an OpenID Connect issuer can have several thousand."""
 _FORM: Final = partial(Option, [FORM, "--json/--text"], default=None, help="As JSON, or as text.")
 
@@ -49,7 +49,7 @@ def login(url: str | None, token_stdin: bool, name: str | None, as_json: bool | 
     _warn_of_plain_http(address)
     token = token or _read_token(token_stdin, address)
     organization = _try_token(address, token)
-    name = name or _name_of(address)
+    name = name or _context_name_of(address)
     with file.changing() as contexts:
         _refuse_another_server(contexts, name, address)
         contexts.save(name, SavedContext(address, token))
@@ -145,7 +145,7 @@ def _warn_of_plain_http(address: str) -> None:
 
 def _read_token(from_stdin: bool, address: str) -> str:
     if from_stdin:
-        token = sys.stdin.read(_LONGEST + 1).strip()
+        token = sys.stdin.read(_MAX_TOKEN_LENGTH + 1).strip()
     elif sys.stdin.isatty():
         say(
             f"Paste an API token of {address}. The first start of a server prints one; "
@@ -154,7 +154,13 @@ def _read_token(from_stdin: bool, address: str) -> str:
         token = str(click.prompt("Token", hide_input=True, err=True)).strip()
     else:
         raise InvalidUsage("give the token on standard input, with --token-stdin: this is no terminal")
-    if not token or len(token) > _LONGEST or not token.isprintable() or not token.isascii() or " " in token:
+    if (
+        not token
+        or len(token) > _MAX_TOKEN_LENGTH
+        or not token.isprintable()
+        or not token.isascii()
+        or " " in token
+    ):
         raise InvalidUsage("give one token, as `windlass token create` shows it")
     return token
 
@@ -175,7 +181,7 @@ def _try_token(address: str, token: str) -> str:
         raise CommandFailed(f"check the address: {address} answers, but not as Windlass does") from error
 
 
-def _name_of(address: str) -> str:
+def _context_name_of(address: str) -> str:
     return urlsplit(address).netloc
 
 

@@ -20,7 +20,7 @@ from windlass.core.deploy.states import Progress
 from windlass.terminal.command_errors import INTERRUPTED, CommandFailed, in_sentence
 from windlass.terminal.tables import FORM, plain, print_json
 
-_MOST_LINES: Final = 10_000
+_MAX_LINES: Final = 10_000
 
 
 @everyday(
@@ -66,7 +66,7 @@ def _show_output(api: Api, started: StartedDeployment, *, as_json: bool) -> None
     """Prints the log of the run until the run has ended."""
 
     def ask(headers: Mapping[str, str]) -> ApiAnswer:
-        query = {"follow": "true", "tail": _MOST_LINES}
+        query = {"follow": "true", "tail": _MAX_LINES}
         return api.call("GET", f"{started.deployment_path}/log", query=query, headers=headers)
 
     for event in StreamFollower(ask, retry_until_done(lambda: ask({}), RetryTimer())).events():

@@ -25,7 +25,7 @@ from windlass.terminal.tables import plain
 NOT_FOUND: Final = (126, 127)
 """The exit codes of a shell if the program is missing or not executable."""
 _PIECE: Final = 32_768
-_MOST_WAITING: Final = 262_144
+_MAX_WAITING: Final = 262_144
 """Maximum bytes of input waiting to be sent. Above this limit, standard input is not read."""
 
 
@@ -157,7 +157,7 @@ class TerminalRelay:
             waits = selectors.EVENT_WRITE if self._connection.waiting else 0
             selector.register(self._connection, selectors.EVENT_READ | waits)
             selector.register(self._waker, selectors.EVENT_READ)
-            if self._reads_input and self._connection.waiting < _MOST_WAITING:
+            if self._reads_input and self._connection.waiting < _MAX_WAITING:
                 selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
             return [key.fileobj for key, _ in selector.select()]
 

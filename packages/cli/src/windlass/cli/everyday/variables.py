@@ -80,7 +80,7 @@ def _unescape(text: str) -> str:
 
 
 _KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_MOST: Final = 1000
+_MAX_VARIABLES: Final = 1000
 """Maximum number of variables in one request."""
 
 
@@ -211,8 +211,8 @@ class VariableCommands:
         self, call: EverydayCall, level: VariableLevel, values: Mapping[str, str], changes: VariableChanges
     ) -> None:
         """Sets the new and changed variables in one request, so that either all or none are set."""
-        if len(changes.written) > _MOST:
-            raise InvalidUsage(f"set at most {_MOST} at once")
+        if len(changes.written) > _MAX_VARIABLES:
+            raise InvalidUsage(f"set at most {_MAX_VARIABLES} at once")
         if changes.written:
             entries = [
                 {"name": key, "value": values[key], "scope": level.word, "is_secret": self.is_secret}

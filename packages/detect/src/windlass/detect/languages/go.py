@@ -31,7 +31,7 @@ _READS_PORT: Final = re.compile(r"\b(?:Getenv|LookupEnv)\(\"PORT\"\)")
 _CALLER: Final = re.compile(r"\bruntime\.Caller\(")
 _ASIDE: Final = frozenset(["example", "examples", "hack", "scripts", "test", "testdata", "tests", "tools"])
 """Folders with auxiliary programs, such as tools and examples."""
-_MOST_SOURCES: Final = 100
+_MAX_SOURCES: Final = 100
 _FRAMEWORKS: Final = {
     "github.com/gin-gonic/gin": "Gin",
     "github.com/labstack/echo": "Echo",
@@ -79,7 +79,7 @@ def _own_paths(files: KnownFiles, module: str) -> tuple[str, str]:
     empty if it does not ask. With -trimpath alone, such a program looks for its files below the module's
     name."""
     name = _MODULE.search(module)
-    asks = next((path for path in _sources(files)[:_MOST_SOURCES] if _CALLER.search(files.text(path))), "")
+    asks = next((path for path in _sources(files)[:_MAX_SOURCES] if _CALLER.search(files.text(path))), "")
     if not name or not asks:
         return "", ""
     return (
@@ -104,7 +104,7 @@ def may_listen(files: KnownFiles) -> bool:
         if name.endswith((".go", ".s", ".c"))
     ]
     is_known = files.has("go.mod") and not _REQUIRES.search(files.text("go.mod"))
-    if not is_known or len(sources) > _MOST_SOURCES:
+    if not is_known or len(sources) > _MAX_SOURCES:
         return True
     return any(not name.endswith(".go") or _NETWORK.search(files.text(name)) for name in sources)
 

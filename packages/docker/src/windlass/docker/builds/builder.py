@@ -76,9 +76,9 @@ LONGEST_ID: Final = 36
 """Length of a service id in characters."""
 _OF_IDS: Final = "0123456789abcdef-"
 
-_MOST_MEMORY: Final = 2048
+_MAX_MEMORY: Final = 2048
 """MiB of memory of a build."""
-_MOST_CPU: Final = 2000
+_MAX_CPU: Final = 2000
 """Processor time of a build, in thousandths of a core."""
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _PORT = re.compile(r"([0-9]{1,5})(?:/tcp|(/udp))?")
@@ -570,10 +570,10 @@ def _major(version: Mapping[str, Any]) -> int:
 def limits_of(order: Order) -> dict[str, int]:
     """Returns the limits of a build. An order may lower the usual ones, and not raise them: the memory is
     that of all services of the machine."""
-    memory = min(order.memory, _MOST_MEMORY) * MEGABYTE
+    memory = min(order.memory, _MAX_MEMORY) * MEGABYTE
     return {
         "memory": memory,
         "memswap": memory,
         "cpuperiod": PERIOD,
-        "cpuquota": min(order.cpu, _MOST_CPU) * PERIOD // 1000,
+        "cpuquota": min(order.cpu, _MAX_CPU) * PERIOD // 1000,
     }

@@ -26,10 +26,10 @@ from windlass.docker.client import Docker, EngineRefused
 
 _BRIDGE_NAME: Final = "com.docker.network.bridge.name"
 _GET_ADDRESS: Final = 0x8915
-_LONGEST_NAME: Final = 15
+_MAX_NAME_LENGTH: Final = 15
 _SOON: Final = 2.0
 """Seconds within which the kernel removes the interface of a step that has just ended."""
-_PATIENCE: Final = 600.0
+_TIMEOUT: Final = 600.0
 _PAUSE: Final = 0.2
 _NOT_FOUND: Final = 404
 """HTTP status for a missing network: an engine may have no default bridge."""
@@ -73,7 +73,7 @@ class LeftSteps:
         began, is_told = _loop_time(), False
         while await _count_interfaces(self._docker):
             self._see()
-            if _loop_time() - self._seen[0] > _PATIENCE:
+            if _loop_time() - self._seen[0] > _TIMEOUT:
                 raise BuildError(
                     "Have the operator end what is left of builds on the machine of the Docker engine with "
                     "kill -9 (find /sys/fs/cgroup -path '*buildkit*' -name cgroup.procs -exec cat {} + names "
@@ -90,7 +90,7 @@ class LeftSteps:
         """Records a sighting of leftover steps. Builds share the start of the wait, so that later builds do
         not wait longer than the first."""
         first, last = self._seen
-        is_same = _loop_time() - last < _PATIENCE
+        is_same = _loop_time() - last < _TIMEOUT
         self._seen = (first if is_same else _loop_time(), _loop_time())
 
 
@@ -128,7 +128,7 @@ def _interfaces(name: str, subnets: Iterable[str], host: str) -> int:
     """Returns the number of interfaces of a bridge; 0 if the bridge is not the engine's. Uses system calls in
     this process's network namespace, because /sys may show another namespace."""
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        asked = struct.pack("256s", name.encode()[:_LONGEST_NAME])
+        asked = struct.pack("256s", name.encode()[:_MAX_NAME_LENGTH])
         address = socket.inet_ntoa(fcntl.ioctl(asking, _GET_ADDRESS, asked)[20:24])
         is_inside = any(ip_address(address) in ip_network(subnet, strict=False) for subnet in subnets)
         if is_inside and not _is_in_another_network(host):

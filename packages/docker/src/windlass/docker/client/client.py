@@ -68,7 +68,7 @@ RECOGNISING: Final = 15.0
 LONGEST_DOCUMENT: Final = 1024 * 1024
 """Maximum size in bytes of an answer that is decoded on the event loop. Decoding a larger answer would block
 the loop."""
-LONGEST_INFO: Final = 1024 * 1024
+MAX_INFO_BYTES: Final = 1024 * 1024
 
 # Error texts (with status 500) of an engine that is shutting down.
 ENDING: Final = (
@@ -259,7 +259,7 @@ class Docker:
             headers={"Connection": "close"},
             allow_redirects=False,
         ) as response:
-            body = await read_short(response, LONGEST_INFO, RECOGNISING)
+            body = await read_short(response, MAX_INFO_BYTES, RECOGNISING)
         if an_object(decode(body)).get("ID") != self._transport.engine_id:
             # Connections to the wrong engine must not be reused.
             self._transport.drop()

@@ -146,7 +146,7 @@ _SLACK_PHRASES: Final[Mapping[str, tuple[str, str]]] = {
     "DEPLOYMENT_CANCELLED": (":no_entry_sign:", "is not deployed: it was cancelled"),
 }
 _OF_A_RUN: Final = (":x:", "failed in a run of its timetable")
-_LONGEST = 2500
+_MAX_MESSAGE_LENGTH = 2500
 """Maximum length of a message in characters. A Slack block is limited to 3,000."""
 
 
@@ -191,7 +191,7 @@ def _first_line(text: str) -> str:
 
 def _shorten_middle(text: str) -> str:
     """Shortens a text in the middle, because the cause is at the beginning and the last output at the end."""
-    if len(text) <= _LONGEST:
+    if len(text) <= _MAX_MESSAGE_LENGTH:
         return text
-    half = _LONGEST // 2
+    half = _MAX_MESSAGE_LENGTH // 2
     return f"{text[:half]}\n…\n{text[-half:]}"

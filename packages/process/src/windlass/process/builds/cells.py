@@ -24,8 +24,8 @@ from windlass.base.marks import mark_of
 from windlass.base.step_limits import StepLimits
 from windlass.builders.builder import BuildError
 
-_MOST_MEMORY: Final = 8 << 30
-_LARGEST_FILE: Final = 8 << 30
+_MAX_MEMORY: Final = 8 << 30
+_MAX_FILE_BYTES: Final = 8 << 30
 
 
 class BuildStep(NamedTuple):
@@ -131,8 +131,8 @@ class Cells:
             readable=dict.fromkeys((*path, *self.readable, *_named_files(environment, folders))),
             writable=folders,
             temporary=self._temporary,
-            most_memory=_MOST_MEMORY,
-            largest_file=_LARGEST_FILE,
+            most_memory=_MAX_MEMORY,
+            largest_file=_MAX_FILE_BYTES,
             shared_memory=self.step_limits.memory << 20,
             mark=mark_of(self._temporary),
         )

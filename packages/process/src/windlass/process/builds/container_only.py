@@ -78,7 +78,9 @@ def _words(instruction: Instruction) -> Sequence[str]:
 _BROUGHT: Final = re.compile(r"python[\d.]*|node|npm|npx|yarn|pnpm|bun|uv")
 """Programs that a build provides if the machine lacks them."""
 _PIP: Final = re.compile(r"\b(?:pip[\d.]*|uv pip) install\b")
-_GLOBALLY: Final = re.compile(r"\b(?:npm (?:i|install|add) (?:-g|--global)|yarn global add) ([^&|;]{0,500}+)")
+_GLOBAL_INSTALL: Final = re.compile(
+    r"\b(?:npm (?:i|install|add) (?:-g|--global)|yarn global add) ([^&|;]{0,500}+)"
+)
 _IMAGES: Final = {
     "Deno": r"deno",
     "Go": r"golang",
@@ -168,7 +170,7 @@ def check_global_program(hinted: Hints, layout: Layout, name: Path, package: Pac
     if not argv or (package and argv[0] in {**package.dependencies, **package.development}):
         return
     for step in hinted.skipped:
-        if argv[0] in " ".join(_GLOBALLY.findall(step.shown)).split():
+        if argv[0] in " ".join(_GLOBAL_INSTALL.findall(step.shown)).split():
             reason = (
                 f"{name} installs {argv[0]} in line {step.line}, and the process engine runs no instruction "
                 "of a Dockerfile."

@@ -22,7 +22,7 @@ from windlass.process.builds.node_runtime import MAJORS
 
 _REFUSED: Final = re.compile(r'(\S+): The engine "node" is incompatible .*Expected version "([^"]+)"')
 """The error message of Yarn 1, which refuses to install in this case."""
-_MOST_NOTES: Final = 20
+_MAX_NOTES: Final = 20
 
 
 class OtherNode(Exception):
@@ -84,7 +84,7 @@ class EngineNotes:
 
     def note(self, digest: str, version: str, named_by: str) -> None:
         notes = {**self._read(), digest: (version, named_by)}
-        kept = dict(list(notes.items())[-_MOST_NOTES:])
+        kept = dict(list(notes.items())[-_MAX_NOTES:])
         write_whole(self._file, msgspec.json.encode(kept), durable=False)
 
     def _read(self) -> dict[str, tuple[str, str]]:

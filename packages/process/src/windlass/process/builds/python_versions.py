@@ -71,7 +71,7 @@ _LOCKS: Final = (
     ("pylock.toml", re.compile(r"^requires-python = \"([^\"\n]{1,80})\"", re.MULTILINE)),
     ("Pipfile.lock", re.compile(r"\"python_(?:full_)?version\": \"(\d[\d.]{0,12})\"")),
 )
-_LONGEST: Final = 100_000
+_MAX_FILE_LENGTH: Final = 100_000
 _PLACED: Final = (
     'for found in "$1"/pythons/*/bin/python"$2"; do mv "${found%/bin/*}" "$1/python"; exit 0; done; exit 1'
 )
@@ -132,7 +132,7 @@ def wanted_in(folder: Path, pyproject: dict[str, Any]) -> PythonRequirement:
         match line.split():
             case ["python", version, *_] if plain_version(version):
                 return PythonRequirement(version, ".tool-versions")
-    if named := _PIPFILE.search(_text(folder / "Pipfile")[:_LONGEST]):
+    if named := _PIPFILE.search(_text(folder / "Pipfile")[:_MAX_FILE_LENGTH]):
         return PythonRequirement(named[1], "Pipfile")
     return required_in(pyproject) or _of_lock(folder) or _of_pins(folder) or PythonRequirement()
 
@@ -141,7 +141,7 @@ def _of_lock(folder: Path) -> PythonRequirement | None:
     """Returns the Python version for which a lock file was made."""
     for name, pattern in _LOCKS:
         if (folder / name).is_file():
-            beginning = read_beginning(folder, name, _LONGEST).decode(errors="replace")
+            beginning = read_beginning(folder, name, _MAX_FILE_LENGTH).decode(errors="replace")
             if named := pattern.search(beginning):
                 return PythonRequirement(named[1], name)
     return None
@@ -212,7 +212,7 @@ def _text(file: Path) -> str:
 async def find_python(
     tools: Tools,
     toolchains: Toolchains,
-    held: ExitStack,
+    stack: ExitStack,
     wanted: PythonRequirement,
     *,
     newest: bool = True,
@@ -235,7 +235,7 @@ async def find_python(
         if wanted.holds(f"{minor}.999") and (present := await _find(tools, minor)):
             return present
     try:
-        return await _fetch(tools, toolchains, held, wanted)
+        return await _fetch(tools, toolchains, stack, wanted)
     except BuildError as missing:
         nearest = await _nearest(tools, own, wanted)
         return _fallback(nearest, wanted, missing)
@@ -293,15 +293,15 @@ async def _inspect(tools: Tools, path: str, minor: str) -> Interpreter | None:
 
 
 async def _fetch(
-    tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: PythonRequirement
+    tools: Tools, toolchains: Toolchains, stack: ExitStack, wanted: PythonRequirement
 ) -> Interpreter:
     chosen = tools.surroundings.get("UV_PYTHON_DOWNLOADS", "").lower()
     if chosen in _FORBIDDEN:
         raise MissingToolchain(f"UV_PYTHON_DOWNLOADS is {chosen}.")
     toolchains.check_allowed()
     minor = wanted.minor or _first_in(wanted)
-    uv = await find_program(UV, tools, toolchains, held)
-    folder = await toolchains.fetch(f"python-{minor}", partial(_make, uv, minor), tools, held)
+    uv = await find_program(UV, tools, toolchains, stack)
+    folder = await toolchains.fetch(f"python-{minor}", partial(_make, uv, minor), tools, stack)
     present = await _inspect(tools, str(folder / "python" / "bin" / f"python{minor}"), minor)
     if present is None:
         raise MissingToolchain(f"uv fetched no working Python {minor}.")

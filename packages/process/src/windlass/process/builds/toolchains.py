@@ -35,7 +35,7 @@ AGAIN: Final = 600.0
 _KNOWN_FOR: Final = 60.0
 """Seconds for which a version is cached. The time is short because the operator's settings can change which
 program is found, without any other sign."""
-_MOST_KNOWN: Final = 1000
+_MAX_KNOWN: Final = 1000
 
 Make = Callable[[Tools, Path], Awaitable[None]]
 """Installs a toolchain in an empty folder."""
@@ -56,7 +56,7 @@ class KnownVersions:
         return version if version and time.monotonic() - told_at < _KNOWN_FOR else None
 
     def add(self, question: Hashable, version: str) -> None:
-        if len(self._told) >= _MOST_KNOWN:
+        if len(self._told) >= _MAX_KNOWN:
             self._told.clear()
         self._told[question] = time.monotonic(), version
 

@@ -25,7 +25,7 @@ LATE: Final = 24 * 3600
 REMOVED: Final = "removed"
 """Name of the folder of these records, in an engine's folder."""
 _DRAFT: Final = ".new"
-_PATIENCE: Final = 5.0
+_LOCK_TIMEOUT: Final = 5.0
 """Seconds to wait for a file lock, which another server holds briefly."""
 MOST: Final = 4096
 """Maximum number of recorded generations of a service. A job has one generation per run."""
@@ -85,7 +85,7 @@ class RemovedGenerations:
         while True:
             with self.file(service).open("a+") as file:
                 try:
-                    filelock.wait_for(file.fileno(), patience=_PATIENCE)
+                    filelock.wait_for(file.fileno(), patience=_LOCK_TIMEOUT)
                 except filelock.LockTimeout as error:
                     raise EngineUnavailable(str(error)) from error
                 if not filelock.is_at(file.fileno(), self.file(service)):  # another server replaced it

@@ -13,7 +13,7 @@ from msgspec import Struct
 DEEPEST: Final = 32
 """The maximum nesting depth of templates, lists and objects."""
 
-_LONGEST: Final = 200
+_MAX_ERROR_LENGTH: Final = 200
 """Maximum characters of an error message."""
 
 _TOKEN: Final = re.compile(
@@ -62,7 +62,7 @@ class HclError(Exception):
 def _shorten(reason: str) -> str:
     """Shortens an error message and replaces unprintable characters. The message may contain names of any
     length."""
-    return "".join(sign if sign.isprintable() else "�" for sign in reason[:_LONGEST])
+    return "".join(sign if sign.isprintable() else "�" for sign in reason[:_MAX_ERROR_LENGTH])
 
 
 def _unindent(text: str) -> str:

@@ -23,7 +23,7 @@ from windlass.engines.workload import Usage
 from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.builtin.traffic import BOUNDS
 
-_LONGEST: Final = EVERY * 5 // 2
+_MAX_INTERVAL: Final = EVERY * 5 // 2
 """The longest interval in milliseconds between two samples for a rate. One failed sample is tolerated; a mean
 over a longer interval would hide the gap."""
 _EDGES: Final = (0.0, *BOUNDS, BOUNDS[-1])
@@ -45,7 +45,7 @@ class RequestLook(Struct, frozen=True):
 
 
 def is_comparable(
-    before: UsageLook | RequestLook | None, now: UsageLook | RequestLook, longest: int = _LONGEST
+    before: UsageLook | RequestLook | None, now: UsageLook | RequestLook, longest: int = _MAX_INTERVAL
 ) -> bool:
     """Returns whether there is an earlier sample, at most `longest` milliseconds before, to compute rates."""
     return _interval(before, now, longest) > 0
@@ -65,7 +65,7 @@ def usage_points(before: UsageLook | None, now: UsageLook) -> Mapping[InstanceKe
 
 
 def request_points(
-    before: RequestLook | None, now: RequestLook, longest: int = _LONGEST
+    before: RequestLook | None, now: RequestLook, longest: int = _MAX_INTERVAL
 ) -> Mapping[str, Point]:
     """Returns requests per second by class, and latency percentiles in milliseconds, for each service with
     requests. Empty if the samples are not comparable, because there is none before, or one more than
@@ -105,7 +105,7 @@ def _estimate(buckets: Sequence[int], sums: Sequence[int], wanted: float) -> flo
 
 
 def _interval(
-    before: UsageLook | RequestLook | None, now: UsageLook | RequestLook, longest: int = _LONGEST
+    before: UsageLook | RequestLook | None, now: UsageLook | RequestLook, longest: int = _MAX_INTERVAL
 ) -> int:
     """Returns the milliseconds since the previous sample; 0 if the sample is too old for a rate."""
     passed = now.at - before.at if before else 0

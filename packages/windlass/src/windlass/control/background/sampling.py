@@ -27,7 +27,7 @@ from windlass.engines.engine import EngineError
 from windlass.routers.router import RouteError
 
 _KIND: Final = "sampling"
-_PATIENCE: Final = 10.0
+_TIMEOUT: Final = 10.0
 """The timeout in seconds for the engine of this machine and for the gateway."""
 _AT_A_TIME: Final = 100
 """The number of services whose rates are computed in one turn of the event loop."""
@@ -71,7 +71,7 @@ class Sampler:
         if self._is_same_point(self._requests):
             return
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 traffic = await self._ctx.places.local.router.service_traffic()
         except (RouteError, TimeoutError) as error:
             self._log_once("gateway", error)
@@ -91,7 +91,7 @@ class Sampler:
         if not self._ctx.ownership.is_owner:
             return
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 await self._look_at(self._ctx.places.local)
             self._silent.discard("engine")
         except (EngineError, TimeoutError) as error:

@@ -45,7 +45,7 @@ INSTALLATION: Final = "installation"
 """The key under which the database stores the installation's id."""
 MOST_ASIDE: Final = 20
 """The largest number of services that are set aside together at the engine of a cluster."""
-_LONGEST_NAME: Final = 63
+_MAX_NAME_LENGTH: Final = 63
 _log = log("holdings")
 
 
@@ -260,7 +260,7 @@ async def _set_unknown_aside(ctx: Context, place: Place, why: str) -> None:
     if place.reconnect is not None:
         if not ctx.places.adopts:
             report_unknown_services(
-                ctx, place, [kept.name[:_LONGEST_NAME] or service for service, kept in unknown_services]
+                ctx, place, [kept.name[:_MAX_NAME_LENGTH] or service for service, kept in unknown_services]
             )
             return
         # The engine of a cluster may report any number of invented services.
@@ -328,7 +328,7 @@ async def _record_event(ctx: Context, kind: Event, record: SetAside) -> None:
         row = row or await tx.resources.first(NO_PARENT, organization.name)
         assert row is not None
         about = About(row.id, row.family, row.id, row.family)
-        data = {"name": record.name[:_LONGEST_NAME], "service_id": record.service, "message": record.why}
+        data = {"name": record.name[:_MAX_NAME_LENGTH], "service_id": record.service, "message": record.why}
         emit(tx, kind, row.id, about, SYSTEM.id, SYSTEM.name, ITSELF, data)
 
     await ctx.store.write(change)

@@ -42,7 +42,7 @@ LOOK_AGAIN: Final = HOUR
 may have its data."""
 MISSED: Final = "due time missed"
 """The name of the measurement of missed due times."""
-_MOST_COUNTED: Final = 1000
+_MAX_COUNTED: Final = 1000
 """The largest number of missed due times that are counted."""
 _LOOK_BACK: Final = (60, 24 * 60, 32 * 24 * 60, 366 * 24 * 60)
 """Periods in minutes that are searched for the last due time, shortest first."""
@@ -147,10 +147,10 @@ def last_due(plan: JobPlan, first: int, now: int) -> LastDue | None:
         return None
     before = 0
     for _ in due_times(table, where, former, due[-1] - 1):
-        if before == _MOST_COUNTED:
+        if before == _MAX_COUNTED:
             break
         before += 1
-    return LastDue(due[-1] * MINUTE, before, before == _MOST_COUNTED)
+    return LastDue(due[-1] * MINUTE, before, before == _MAX_COUNTED)
 
 
 def _and_others(last: LastDue) -> str:

@@ -53,7 +53,7 @@ LEASE = 15 * SECOND
 """Milliseconds until the work of a killed worker is due again. A live worker renews its lease after a third
 of this time."""
 _RETRY = (1 * SECOND, 5 * SECOND, 30 * SECOND, 5 * MINUTE)
-_LONGEST_SLEEP = 60.0
+_MAX_SLEEP = 60.0
 _SPARE_CHECK_SECONDS = 2.0
 """Seconds between checks for further due work while all slots, or those of one environment, are occupied."""
 _PAUSE = 1.0
@@ -64,7 +64,7 @@ QUICK_SLOTS, CALLING_SLOTS, BRANCH_SLOTS = 8, 256, 4
 """Slots for quick work, for work that waits for external servers, and for work that starts git."""
 RUN_SLOTS = 1024
 """Slots for job runs, which only wait for an engine."""
-_MOST_CLAIMED = 64
+_MAX_CLAIMED = 64
 """The largest number of work items that one transaction claims. Larger transactions would delay API
 requests."""
 _log = log("worker")
@@ -216,7 +216,7 @@ class Worker:
 
     async def _start_from(self, number: int) -> int:
         queue = self._queue(number)
-        room = min(_MOST_CLAIMED, queue.room)
+        room = min(_MAX_CLAIMED, queue.room)
         spare = await self._spare_of(queue) if room <= 0 else None
         if room <= 0 and spare is None:
             return 0
@@ -375,7 +375,7 @@ class Worker:
             _log.warning("failed work waits for the end of its lease", extra={"work": claim.id})
 
     async def _sleep(self) -> None:
-        wait, now = _LONGEST_SLEEP, self._ctx.clock.now()
+        wait, now = _MAX_SLEEP, self._ctx.clock.now()
         for number, due in self._claimable(await self._ctx.store.reads.work.due()).items():
             queue = self._queue(number)
             if due > now or queue.has_room_for_all:

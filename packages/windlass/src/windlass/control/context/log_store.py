@@ -76,7 +76,7 @@ _ACCESS = "access"
 _ACCESS_SHARE = 4
 _STEPS = 8
 """The precision of the retention: a line is kept too long by at most an eighth of the retention time."""
-_MOST_WAITING = 20_000
+_MAX_WAITING = 20_000
 _AGAIN = 1.0
 _log = log("logs")
 
@@ -213,7 +213,7 @@ class Logs:
         if waiting is None:
             task = asyncio.ensure_future(self._release(deployment, find))
             waiting = self._waiting[deployment] = WaitingLines(task)
-        if waiting.lines + len(lines) > _MOST_WAITING:
+        if waiting.lines + len(lines) > _MAX_WAITING:
             waiting.lost += len(lines)
         else:
             waiting.batches.append((service, lines))

@@ -15,7 +15,7 @@ from msgspec import Struct
 from windlass.core.declare.stored import NamedDocument
 from windlass.store import Reads, Row
 
-_MOST: Final = 1000
+_MAX_CACHED: Final = 1000
 """The largest number of cached service lists."""
 
 
@@ -65,7 +65,7 @@ class Neighbours:
             cached = _CachedNeighbours(
                 version, [neighbour for row in rows if (neighbour := _neighbour(row, main_port))]
             )
-            if len(self._known) >= _MOST:
+            if len(self._known) >= _MAX_CACHED:
                 self._known.clear()
             self._known[environment, family] = cached
         return cached.neighbours

@@ -17,7 +17,7 @@ from windlass.families.variable import secret, variable
 from windlass.store import Reads
 
 _FAMILIES: Final = (variable.name, secret.name)
-_MOST: Final = 10_000
+_MAX_CACHED: Final = 10_000
 """The largest number of cached digests. A level is a project, an environment or a service."""
 
 LevelDigest = tuple[str, str]
@@ -48,7 +48,7 @@ class VariableDigests:
         # reads again.
         digest = digest_of(await source.tree.tags(level, _FAMILIES))
         if source is self._reads:  # never cache what a transaction reads: it may be rolled back
-            if len(self._cached) >= _MOST:
+            if len(self._cached) >= _MAX_CACHED:
                 self._cached.clear()
             self._cached[level] = _CachedDigest(version, digest)
         return digest

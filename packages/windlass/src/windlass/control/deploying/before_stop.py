@@ -13,7 +13,7 @@ from windlass.engines.engine import EngineError
 from windlass.engines.workload import Instance, Phase
 
 _COMMAND: Final = "deployment.lifecycle.pre_stop_exec_command"
-_LEAST_SECONDS: Final = 1.0
+_MIN_SECONDS: Final = 1.0
 
 
 async def run_before_stop(ctx: Context, service: str, instances: Sequence[Instance], grace: float) -> float:
@@ -24,9 +24,9 @@ async def run_before_stop(ctx: Context, service: str, instances: Sequence[Instan
     running = [instance for instance in instances if instance.phase is Phase.RUNNING]
     if not command or not running:
         return grace
-    began, seconds = time.monotonic(), max(grace, _LEAST_SECONDS)
+    began, seconds = time.monotonic(), max(grace, _MIN_SECONDS)
     await asyncio.gather(*(_run(ctx, service, instance, command, seconds) for instance in running))
-    return max(grace - (time.monotonic() - began), min(grace, _LEAST_SECONDS))
+    return max(grace - (time.monotonic() - began), min(grace, _MIN_SECONDS))
 
 
 async def _run(
@@ -34,7 +34,7 @@ async def _run(
 ) -> None:
     place = await ctx.places.of(service)
     try:
-        async with asyncio.timeout(seconds + _LEAST_SECONDS):
+        async with asyncio.timeout(seconds + _MIN_SECONDS):
             code, _ = await place.engine.execute(instance, command, seconds)
         failure = f"it exited with code {code}" if code else ""
     except (EngineError, TimeoutError) as error:

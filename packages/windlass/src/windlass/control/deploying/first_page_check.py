@@ -28,7 +28,7 @@ ANSWERED: Final = 10.0
 """Seconds until the response must begin. Programs may load modules for the first request."""
 _LOG_PAUSES: Final = (0.05, 0.2, 0.5)
 """Seconds between the attempts to find the program's log lines about the request."""
-_LONGEST: Final = 65_536
+_MAX_PAGE_BYTES: Final = 65_536
 _SOON: Final = 1.0
 _REFUSED: Final = 400
 _MAY_REFUSE: Final = (_REFUSED, 403)
@@ -131,6 +131,6 @@ async def _read_beginning(reader: asyncio.StreamReader) -> bytes:
     read = b""
     with suppress(TimeoutError):
         async with asyncio.timeout(_SOON):
-            while len(read) < _LONGEST and (more := await reader.read(_LONGEST)):
+            while len(read) < _MAX_PAGE_BYTES and (more := await reader.read(_MAX_PAGE_BYTES)):
                 read += more
     return read

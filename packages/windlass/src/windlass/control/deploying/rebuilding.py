@@ -16,7 +16,7 @@ _WORDS: Final = Dialect(name="plain", state=str, event=str)
 _REMEMBERED: Final = 20
 _PAUSE: Final = 300_000
 """Milliseconds until a failed rebuild is repeated. The pause doubles with each further failure."""
-_LONGEST_PAUSE: Final = 86_400_000
+_MAX_PAUSE: Final = 86_400_000
 
 
 async def rebuild(ledger: Ledger) -> str | None:
@@ -52,7 +52,7 @@ async def _find_tried(tx: Tx, serving: DeploymentRow) -> DeploymentRow | None:
     """Returns the newest rebuild of the version; None if another rebuild may be requested."""
     later = await tx.deployments.latest(serving.service, _REMEMBERED)
     asked = [row for row in later if row.number > serving.number and is_rebuild(row, serving.id)]
-    pause = min(_PAUSE << len(asked) >> 1, _LONGEST_PAUSE)
+    pause = min(_PAUSE << len(asked) >> 1, _MAX_PAUSE)
     return asked[0] if asked and tx.now < asked[0].changed + pause else None
 
 

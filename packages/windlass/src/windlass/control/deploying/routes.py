@@ -71,7 +71,7 @@ async def reserve(ctx: Context, new: Workload, old: Workload | None = None) -> N
         sockets |= {listen for _, listen in await _inner_listens(ctx, workload)}
     service = new.service
     place = await ctx.places.of(service)
-    await _leave_former(ctx, place, service)
+    await _remove_from_previous_router(ctx, place, service)
     await place.router.reserve(service, sorted(sockets, key=lambda listen: listen.port))
 
 
@@ -129,7 +129,7 @@ async def hold_names(ctx: Context, service: str) -> None:
     async with ctx.routing[service]:
         status, place = await ctx.store.reads.statuses.get(service), await ctx.places.of(service)
         if status is not None:
-            await _leave_former(ctx, place, service)
+            await _remove_from_previous_router(ctx, place, service)
             await _hold_names(ctx, place, service, status)
 
 
@@ -143,7 +143,7 @@ async def _hold_names(ctx: Context, place: Place, service: str, status: StatusRo
         await _set_first_routes(ctx, place, status)
 
 
-async def _leave_former(ctx: Context, place: Place, service: str) -> None:
+async def _remove_from_previous_router(ctx: Context, place: Place, service: str) -> None:
     """Removes the ports and routes of a service from the previous router of its cluster."""
     former, ctx.routing.routers[service] = ctx.routing.routers.get(service), place.router
     if former is not None and former is not place.router:
@@ -157,7 +157,7 @@ async def _refresh(ctx: Context, service: str) -> Sequence[Instance]:
     if status is None or await source.resources.get(service) is None:
         await forget(ctx, place, service)
         return []
-    await _leave_former(ctx, place, service)
+    await _remove_from_previous_router(ctx, place, service)
     if place.reconnect is not None:  # The engine may be slow or unavailable.
         await _hold_names(ctx, place, service, status)
     seen = await _compute_and_set(ctx, place, service, status)

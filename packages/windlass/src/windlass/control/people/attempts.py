@@ -30,7 +30,7 @@ FOR_ACCOUNT: Final = 100
 FROM_KNOWN_BROWSER: Final = 20
 RESETS_FOR_ACCOUNT: Final = 3
 _OWNER: Final = ("known-browser",)
-_MOST_PEOPLE: Final = 5
+_MAX_PEOPLE: Final = 5
 _LABEL: Final = b"sign-in attempts"
 
 
@@ -47,7 +47,7 @@ class KnownBrowser(Struct, frozen=True):
 
     def with_person(self, person: str) -> KnownBrowser:
         others = [other for other in self.people if other != person]
-        return KnownBrowser(self.id, (person, *others)[:_MOST_PEOPLE])
+        return KnownBrowser(self.id, (person, *others)[:_MAX_PEOPLE])
 
 
 def account_subject(ctx: Context, address: str) -> str:

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 KEPT = 1 * SECOND
 BROWSER = "browser"
 _BROWSER_HEAD = b"browser\n"
-_MOST_KEPT = 10_000
-_MOST_COOKIES = 8
+_MAX_CACHED = 10_000
+_MAX_COOKIES = 8
 """Maximum number of session cookies of one request that are tried."""
 
 Fetch = Callable[[str], Awaitable[bytes]]
@@ -111,7 +111,7 @@ class Authenticator:
         return actor
 
     def _cache_actor(self, header: bytes, actor: Actor, until: int) -> None:
-        if len(self._known) >= _MOST_KEPT:
+        if len(self._known) >= _MAX_CACHED:
             self._known.clear()
         ends = until if actor.expires is None else min(until, actor.expires)
         self._known[hashlib.sha256(header).digest()] = (actor, ends)
@@ -240,7 +240,7 @@ class Authenticator:
         cookies, _, key = credential.partition(" ")
         # Other services on this host may have set cookies of the same name. The page key identifies our
         # cookie.
-        sent = cookies.split(",")[:_MOST_COOKIES]
+        sent = cookies.split(",")[:_MAX_COOKIES]
         cookie = next((cookie for cookie in sent if is_page_key(self._ctx, cookie, key)), None)
         if cookie is None:
             raise refusal("Sign in at /console: the cookie came without the key of the page")

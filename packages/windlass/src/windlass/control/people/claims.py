@@ -11,7 +11,7 @@ from windlass.base.errors import Unauthorized
 from windlass.control.people.members import IssuerIdentity
 from windlass.families.member import Email
 
-_LONGEST_SUBJECT: Final = 255  # OpenID Connect Core, section 2
+_MAX_SUBJECT_LENGTH: Final = 255  # OpenID Connect Core, section 2
 CHALLENGE: Final = {"www-authenticate": 'Token realm="windlass", Bearer realm="windlass"'}
 
 
@@ -34,9 +34,9 @@ class Claims(Struct, frozen=True):
 
 def person_of(claims: Claims) -> IssuerIdentity:
     subject, name = claims.sub, claims.name
-    if len(subject) > _LONGEST_SUBJECT or "\0" in subject:
+    if len(subject) > _MAX_SUBJECT_LENGTH or "\0" in subject:
         raise refusal("Use a JWT with a shorter sub: this one has more than 255 characters, or a zero byte")
-    named = name[:_LONGEST_SUBJECT] if isinstance(name, str) else ""
+    named = name[:_MAX_SUBJECT_LENGTH] if isinstance(name, str) else ""
     return IssuerIdentity(issuer=claims.iss, subject=subject, email=_verified_email(claims), name=named)
 
 

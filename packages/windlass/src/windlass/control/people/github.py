@@ -24,7 +24,7 @@ from windlass.control.people.provider_protocol import (
 )
 
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,1024}")
-_MOST_ADDRESSES: Final = 20
+_MAX_ADDRESSES: Final = 20
 _OWN_HOSTS: Final = ".ghe.com"
 """Hosts of companies whose data GitHub keeps in one region."""
 _log = log("sign-in")
@@ -72,7 +72,7 @@ class GitHub:
         bare = Claims(provider.issuer, str(account.id), 0, account.name)
         return [
             Claims(bare.iss, bare.sub, 0, bare.name, each.email, email_verified=True)
-            for each in verified[:_MOST_ADDRESSES]
+            for each in verified[:_MAX_ADDRESSES]
         ] or [bare]
 
     async def _get(self, path: str, token: str, form: type[T]) -> T:

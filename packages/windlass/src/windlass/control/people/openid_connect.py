@@ -27,7 +27,7 @@ from windlass.control.people.provider_protocol import (
 if TYPE_CHECKING:
     from windlass.base.oidc import Verifier
 
-_LONGEST_ISSUER: Final = 200
+_MAX_ISSUER_LENGTH: Final = 200
 _REFETCH: Final = 3.0
 """Seconds between two attempts to fetch a provider's keys. A short time is safe, because the tokens come
 directly from the provider, and strangers cannot trigger the fetching."""
@@ -114,7 +114,7 @@ class OpenIdConnect:
             raise SignInFailed(word_of(error)) from error
         wanted = (endpoints.authorization_endpoint, endpoints.token_endpoint)
         if endpoints.issuer != provider.issuer:
-            extra = {"provider": provider.name, "issuer": endpoints.issuer[:_LONGEST_ISSUER]}
+            extra = {"provider": provider.name, "issuer": endpoints.issuer[:_MAX_ISSUER_LENGTH]}
             _log.warning("a provider publishes another issuer", extra=extra)
             raise SignInFailed("broken")
         if not all(_is_as_safe(endpoint, provider.issuer) for endpoint in wanted):

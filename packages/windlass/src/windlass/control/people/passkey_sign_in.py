@@ -22,7 +22,7 @@ from windlass.core.declare.fields import visible
 from windlass.core.words.events import Event
 from windlass.store import Tx
 
-_LONGEST_NAME = 100
+_MAX_NAME_LENGTH = 100
 
 
 class PasskeySignIn:
@@ -79,7 +79,7 @@ class PasskeySignIn:
 
     async def rename(self, actor: Actor, id: str, name: str) -> None:
         person = await self._passwords.own(actor)
-        name = visible(name.strip())[:_LONGEST_NAME] or "Passkey"
+        name = visible(name.strip())[:_MAX_NAME_LENGTH] or "Passkey"
         if not await self._ctx.store.write(lambda tx: tx.passkeys.rename(person.id, id, name)):
             raise _missing()
 

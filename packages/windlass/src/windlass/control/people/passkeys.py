@@ -43,9 +43,9 @@ ADD: Final = "add"
 SIGN_IN: Final = "sign in"
 SECOND: Final = "second factor"
 """Purposes of challenges. To sign in alone, a passkey must have verified its user, by PIN or fingerprint."""
-_LASTS: Final = 5 * MINUTE
+_CHALLENGE_LIFETIME: Final = 5 * MINUTE
 _OWNER: Final = ("passkey",)
-_LONGEST_NAME: Final = 100
+_MAX_NAME_LENGTH: Final = 100
 WRONG_PASSKEY: Final = (
     "Try again, or sign in another way: the passkey was not confirmed, is not one of this server, or took "
     "too long"
@@ -149,7 +149,7 @@ class Passkeys:
             raise Invalid("challenge: was used before; begin again")
         if len(await tx.passkeys.of(person.id)) >= MOST:
             raise Conflict(f"Remove a passkey first: an account has at most {MOST}")
-        name = visible(name.strip())[:_LONGEST_NAME] or "Passkey"
+        name = visible(name.strip())[:_MAX_NAME_LENGTH] or "Passkey"
         passkey = Passkey(
             ids.new_id(), person.id, made.id, self._host, made.public_key, made.counter, name, tx.now, 0
         )
@@ -210,7 +210,9 @@ class Passkeys:
             raise Unauthorized(WRONG_PASSKEY)
 
     def _seal(self, purpose: str, person: str, question: PasskeyQuestion) -> PasskeyChallenge:
-        content = SealedChallenge(purpose, person, question.challenge, self._ctx.clock.now() + _LASTS)
+        content = SealedChallenge(
+            purpose, person, question.challenge, self._ctx.clock.now() + _CHALLENGE_LIFETIME
+        )
         sealed = self._ctx.encryption.encrypt(msgspec.json.encode(content), *_OWNER)
         return PasskeyChallenge(to_base64url(sealed), msgspec.Raw(question.options))
 

@@ -20,7 +20,7 @@ LONGEST: Final = 256
 _FEWEST_CHARACTERS: Final = 5
 """Fewest different characters of a password."""
 _ITERATIONS, _LANES, _KIB, _BYTES = 2, 1, 19 * 1024, 32
-_MOST_WAITING: Final = 40
+_MAX_WAITING: Final = 40
 _PARAMETERS: Final = f"$argon2id$v=19$m={_KIB},t={_ITERATIONS},p={_LANES}$"
 _NOBODYS: Final = f"{_PARAMETERS}{'A' * 22}${'A' * 43}"
 """A hash that no password has. It is verified where there is no person, so that the answer takes as long."""
@@ -40,7 +40,7 @@ class PasswordHashes:
         return bool(matches) and hash is not None
 
     async def _in_turn(self, function: object, *args: str) -> object:
-        if self._waiting >= _MOST_WAITING:
+        if self._waiting >= _MAX_WAITING:
             raise Unavailable("Try again in a moment: too many people are signing in at once")
         self._waiting += 1
         try:

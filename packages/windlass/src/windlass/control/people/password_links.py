@@ -21,7 +21,7 @@ INVITATION: Final = "INVITATION"
 RESET: Final = "RESET"
 RESET_ALL: Final = "RESET_ALL"
 """A link of the operator, which removes the second factor too."""
-_LASTS: Final = {INVITATION: 7 * DAY, RESET: 1 * HOUR, RESET_ALL: 1 * HOUR}
+_LIFETIMES: Final = {INVITATION: 7 * DAY, RESET: 1 * HOUR, RESET_ALL: 1 * HOUR}
 
 
 class NewLink(Struct, frozen=True):
@@ -39,7 +39,7 @@ async def new_link(tx: Tx, purpose: str, subject: str) -> NewLink:
 
 
 def make_link(purpose: str, subject: str, now: int) -> NewLink:
-    return NewLink(purpose, subject, secrets.token_urlsafe(32), now + _LASTS[purpose])
+    return NewLink(purpose, subject, secrets.token_urlsafe(32), now + _LIFETIMES[purpose])
 
 
 def stored(link: NewLink, now: int) -> PasswordLink:

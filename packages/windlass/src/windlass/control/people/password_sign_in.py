@@ -71,7 +71,7 @@ _GONE: Final = (
     "Ask an admin for another link: this one was used, has expired or was replaced by a newer one, or its "
     "invitation was withdrawn"
 )
-_LONGEST_NAME: Final = 255
+_MAX_NAME_LENGTH: Final = 255
 _log = log("sign-in")
 
 
@@ -280,7 +280,7 @@ class PasswordSignIn:
             if not second.is_sent:
                 return NextStep("SECOND_FACTOR", passkey=await self._passkeys.second_challenge(person))
             checked = await self._check_second(person, account, second)
-        name = visible(name.strip())[:_LONGEST_NAME] or opened.email.partition("@")[0]
+        name = visible(name.strip())[:_MAX_NAME_LENGTH] or opened.email.partition("@")[0]
         use = self._accept if opened.invitee is not None else self._reset
 
         async def change(tx: Tx) -> NewBrowserSession | None:
@@ -468,7 +468,7 @@ class PasswordSignIn:
 
     async def rename(self, actor: Actor, name: str, origin: Origin) -> None:
         person = await self.own(actor)
-        name = visible(name.strip())[:_LONGEST_NAME]
+        name = visible(name.strip())[:_MAX_NAME_LENGTH]
         if not name:
             raise Invalid("name: must not be empty")
         await self._ctx.store.write(lambda tx: rename_person(self._ctx, tx, person, name, origin))

@@ -40,7 +40,7 @@ _IS_OF_CLIENT: Final = {
 }
 """Errors that the client id, the secret or the callback address in the settings cause."""
 _LACKS_EMAIL: Final = "unverified_user_email"
-_LONGEST_COMPLAINT: Final = 200
+_MAX_COMPLAINT_LENGTH: Final = 200
 _log = log("sign-in")
 
 
@@ -182,8 +182,8 @@ def failure(provider: OidcProvider, error: str, description: str, status: int = 
     extra = {
         "provider": provider.name,
         "status": status,
-        "error": error[:_LONGEST_COMPLAINT],
-        "description": description[:_LONGEST_COMPLAINT],
+        "error": error[:_MAX_COMPLAINT_LENGTH],
+        "description": description[:_MAX_COMPLAINT_LENGTH],
     }
     _log.warning("a provider ends a sign-in", extra=extra)
     if status >= 500 or error in _IS_AWAY:

@@ -37,7 +37,7 @@ from windlass.control.people.provider_protocol import (
 from windlass.core.access import Actor
 from windlass.store import Tx
 
-_LASTS: Final = 10 * MINUTE
+_ATTEMPT_LIFETIME: Final = 10 * MINUTE
 _OWNER: Final = ("sign-in",)
 _log = log("sign-in")
 
@@ -89,7 +89,7 @@ class SignIn:
             secrets.token_urlsafe(24),
             secrets.token_urlsafe(24),
             secrets.token_urlsafe(48),
-            self._ctx.clock.now() + _LASTS,
+            self._ctx.clock.now() + _ATTEMPT_LIFETIME,
         )
         url = await self._protocols[name].page(attempt)
         sealed = self._ctx.encryption.encrypt(msgspec.json.encode(attempt), *_OWNER)

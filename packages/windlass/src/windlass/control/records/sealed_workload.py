@@ -12,7 +12,7 @@ from windlass.engines.workload import Workload
 from windlass.store import DeploymentRow
 from windlass.store.tables.sealed import DEPLOYMENT
 
-_MOST_SHARED: Final = 20_000
+_MAX_SHARED: Final = 20_000
 
 _decode = msgspec.msgpack.Decoder(Workload).decode
 _shared: dict[str, str] = {}
@@ -37,7 +37,7 @@ def _with_shared_words(workload: Workload) -> Workload:
     """Shares equal variable names and values between decrypted workloads. Services of an environment have
     largely the same variables, so this saves memory on a server with hundreds of services. Secret values are
     not shared."""
-    if len(_shared) > _MOST_SHARED:
+    if len(_shared) > _MAX_SHARED:
         _shared.clear()
     variables = {
         _shared.setdefault(name, name): value if name in workload.hidden else _shared.setdefault(value, value)

@@ -26,8 +26,8 @@ _STEP = 5_000
 """The range of event numbers that one query scans with a selective filter. Other requests can run between two
 queries."""
 _BATCH = 200
-_MOST_LOOKED_AT = 50_000
-_MOST_KINDS = 4
+_MAX_SCANNED = 50_000
+_MAX_KINDS = 4
 """The largest number of event kinds in one database query."""
 _SKEW = HOUR
 """The largest difference between the clocks of replicas."""
@@ -97,7 +97,7 @@ async def targets(ctx: Context, call: Call) -> Reply:
             async for batch in batches:
                 targets |= dict.fromkeys(getattr(row, column) for row in await _filter(query, batch))
                 looked_at += len(batch)
-                if looked_at >= _MOST_LOOKED_AT:
+                if looked_at >= _MAX_SCANNED:
                     break
     names = TargetNames(source, ctx.registry.audit)
     listed = [{"id": id, "name": await names.of(id)} for id in targets if id]
@@ -129,7 +129,7 @@ def _query_of(
         org=sight.org,
         since=since,
         until=until,
-        kinds=kinds if len(kinds) <= _MOST_KINDS else (),
+        kinds=kinds if len(kinds) <= _MAX_KINDS else (),
         subject_families=words.families_of(asked.target_type) if asked.target_type else (),
         family=family,
         subject=subject,

@@ -37,9 +37,9 @@ from windlass.store import DeploymentRow, Row, Tx
 SHELL: Final = ("sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh")
 """The default command: bash if it is installed, otherwise sh."""
 _PIECE: Final = 64 * 1024
-_PATIENCE: Final = 10.0
+_CONNECT_TIMEOUT: Final = 10.0
 """Seconds after which connecting to a port fails."""
-_LONGEST_SHOWN: Final = 2000
+_MAX_SHOWN_LENGTH: Final = 2000
 """Maximum length of a command in the audit, in characters."""
 
 
@@ -115,7 +115,7 @@ async def open_session(ctx: Context, call: Call, service: Row) -> ExecutionSessi
     instance = await _find_instance(ctx, service, serving, asked.instance)
     command = tuple(asked.command) or SHELL
     terminal = TerminalSize(asked.columns, asked.rows) if asked.tty else None
-    shown = " ".join(asked.command)[:_LONGEST_SHOWN] or "a shell"
+    shown = " ".join(asked.command)[:_MAX_SHOWN_LENGTH] or "a shell"
     if serving is not None:
         shown = ctx.logs.masks.text(serving.id, shown)
     session = ExecutionSession(ctx, call, service, instance, shown)
@@ -145,7 +145,7 @@ async def _open_connection(
 
 async def _connect(instance: Instance, port: int) -> Execution:
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_CONNECT_TIMEOUT):
             return PortConnection(*await open_connection(instance.network, instance.address, port))
     except (OSError, TimeoutError) as error:
         raise EngineError(

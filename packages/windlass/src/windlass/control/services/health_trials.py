@@ -18,9 +18,9 @@ from windlass.core.declare.health_trials import HealthTrial, HealthTrialResult, 
 from windlass.engines.engine import Engine, EngineError, EngineUnavailable
 from windlass.engines.workload import HealthProbe, Instance, Phase, ProbeKind
 
-_LONGEST: Final = 10.0
+_MAX_TIMEOUT: Final = 10.0
 """Maximum seconds of a trial: a person waits for it."""
-_MOST: Final = 20
+_MAX_INSTANCES: Final = 20
 """Maximum number of instances that are asked."""
 _OPEN_PORT: Final = HealthProbe(kind=ProbeKind.TCP)
 """What is tried without a type: whether the first port is open."""
@@ -38,7 +38,7 @@ async def try_health_check(ctx: Context, call: Call) -> Reply:
         observed = await place.engine.observe(service.id)
     except EngineUnavailable as away:
         raise Unavailable(str(away)) from away
-    running = [copy for copy in observed.instances if copy.phase is Phase.RUNNING][:_MOST]
+    running = [copy for copy in observed.instances if copy.phase is Phase.RUNNING][:_MAX_INSTANCES]
     tried = await asyncio.gather(*(_try_instance(place.engine, copy, asked) for copy in running))
     return Reply(encode(HealthTrialResult(instances=[*tried])))
 
@@ -47,7 +47,9 @@ async def _try_instance(engine: Engine, copy: Instance, probe: HealthProbe) -> T
     port = probe.port or min(copy.ports, default=0)
     began = time.monotonic()
     try:
-        trouble = await engine.probe(copy, replace(probe, port=port, timeout=min(probe.timeout, _LONGEST)))
+        trouble = await engine.probe(
+            copy, replace(probe, port=port, timeout=min(probe.timeout, _MAX_TIMEOUT))
+        )
     except EngineError as error:
         trouble = str(error)
     took = round((time.monotonic() - began) * 1000)

@@ -15,7 +15,7 @@ from windlass.sources.git.source import place as repository_place
 from windlass.store import Claim, Queue, Reads, Row, Tx
 
 COPY_REPOSITORY: Final = "copy repository"
-_MOST_COPIES: Final = 20
+_MAX_COPIES: Final = 20
 """The longest chain of copied applications that is followed to a repository."""
 _API: Final = "api."
 """Prefix of API host names: GitHub and Bitbucket serve their API at `api.` followed by the host name."""
@@ -83,7 +83,7 @@ async def copy_repository(ctx: Context, claim: Claim) -> None:
 async def _copy_original(ctx: Context, source: Reads, application: str) -> None:
     """Copies the repository of the application from which one was copied, or of that one's original."""
     original = application
-    for _ in range(_MOST_COPIES):
+    for _ in range(_MAX_COPIES):
         found = await source.facts.get(copied_fact(original))
         if not found:
             return

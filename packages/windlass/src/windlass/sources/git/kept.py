@@ -31,9 +31,9 @@ from windlass.sources.git.remote import Remote
 FOLDER: Final = "kept"
 _DAYS: Final = 7
 """Days without use after which a kept copy is deleted."""
-_MOST_BYTES: Final = 256 * 1024**2
+_MAX_BYTES: Final = 256 * 1024**2
 """Largest git store that is kept, in bytes."""
-_MOST_PACKS: Final = 20
+_MAX_PACKS: Final = 20
 """Largest number of packs in a kept store. Each fetch adds a pack, and git searches all packs for an
 object."""
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -127,7 +127,7 @@ class KeptCopy:
 
     def _is_small_enough(self) -> bool:
         packs = len([*(self._copy / ".git" / "objects" / "pack").glob("*.pack")])
-        return packs <= _MOST_PACKS and measure(self._copy / ".git")[0] <= _MOST_BYTES
+        return packs <= _MAX_PACKS and measure(self._copy / ".git")[0] <= _MAX_BYTES
 
     def _set_times(self) -> None:
         for path, modified in self._times.items():

@@ -52,7 +52,7 @@ MOST_KEPT: Final = 200
 LONGEST_KEPT: Final = 16 * 1024 * 1024
 """Limits of the answers that are kept with their ETags, in entries and bytes."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.~{}-]+(/[A-Za-z0-9_.~{}-]+){1,20}\Z")
-_LONGEST_NAME: Final = 400
+_MAX_NAME_LENGTH: Final = 400
 _NEXT: Final = re.compile(r'<([^<>]*)>\s*;[^<>]*\brel="?next"?', re.IGNORECASE)
 
 
@@ -240,7 +240,7 @@ class GitServerClient:
 def checked(repository: str) -> str:
     """Returns the path of a repository at its git server. Raises GitServerFailure if it is none."""
     path = repository.strip("/").removesuffix(".git")
-    is_name = len(path) <= _LONGEST_NAME and _NAME.match(path)
+    is_name = len(path) <= _MAX_NAME_LENGTH and _NAME.match(path)
     if not is_name or any(part in {".", ".."} for part in path.split("/")):
         raise GitServerFailure(
             GitServerProblem.UNKNOWN, "Name the repository with its owner, such as acme/shop"

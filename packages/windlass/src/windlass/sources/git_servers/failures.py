@@ -12,7 +12,7 @@ from windlass.base.foreign_json import BadJson, read_json
 from windlass.base.http_out import HttpResult
 
 LONGEST_WAIT: Final = 3600
-_LONGEST_WORDS: Final = 200
+_MAX_WORDS_LENGTH: Final = 200
 
 
 class GitServerProblem(StrEnum):
@@ -112,4 +112,4 @@ def _words_of(answer: HttpResult) -> str:
         return ""
     said = [str(part) for part in (text.message, text.error, text.errors) if part]
     line = " ".join(" ".join(said).split())
-    return "".join(letter for letter in line if letter.isprintable())[:_LONGEST_WORDS]
+    return "".join(letter for letter in line if letter.isprintable())[:_MAX_WORDS_LENGTH]

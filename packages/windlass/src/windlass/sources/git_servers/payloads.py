@@ -44,7 +44,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 :_.{}-]{0,99}\Z")
 _COMMIT: Final = re.compile(r"[0-9a-f]{7,64}\Z")
 _NOTHING: Final = re.compile(r"0{40,64}\Z")
 _HEADS: Final = "refs/heads/"
-_LONGEST_BRANCH: Final = 255
+_MAX_BRANCH_LENGTH: Final = 255
 _REF: Final = re.compile(rb'"ref"\s*:\s*"(refs/(?:heads|tags)/[^"\\]{1,255})"')
 _AFTER: Final = re.compile(rb'"after"\s*:\s*"([0-9a-f]{40,64})"')
 
@@ -194,6 +194,6 @@ def _of_ref(ref: str, commit: str) -> Sequence[PushedBranch]:
     if not ref.startswith(_HEADS) or _NOTHING.match(commit):
         return []
     branch = ref.removeprefix(_HEADS)
-    if len(branch) > _LONGEST_BRANCH or not branch.isprintable():
+    if len(branch) > _MAX_BRANCH_LENGTH or not branch.isprintable():
         return [PushedBranch("", "")]
     return [PushedBranch(branch, commit if _COMMIT.match(commit) else "")]

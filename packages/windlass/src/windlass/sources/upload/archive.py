@@ -23,7 +23,7 @@ from windlass.sources.upload.tar import ArchiveEntry, ByteSource, TarReader, Upl
 
 ID: Final = 40
 """Number of hexadecimal digits of a content id, equal to that of a commit id."""
-_LONGEST_PART: Final = 255
+_MAX_PART_LENGTH: Final = 255
 _IGNORED: Final = b".git"
 
 
@@ -183,6 +183,6 @@ def _clean(path: bytes) -> bytes:
     parts = [part for part in path.split(b"/") if part not in (b"", b".")]
     if b".." in parts:
         raise UploadError(f"{readable_path(path)} leaves the folder")
-    if len(path) > LONGEST or len(parts) > DEEPEST or any(len(part) > _LONGEST_PART for part in parts):
+    if len(path) > LONGEST or len(parts) > DEEPEST or any(len(part) > _MAX_PART_LENGTH for part in parts):
         raise UploadError(f"{readable_path(path)} is too long a path")
     return b"/".join(parts)

@@ -18,10 +18,10 @@ from windlass.builders.builder import BuildError
 BLOCK: Final = 512
 _PIECE: Final = 64 * 1024
 _GZIP: Final = b"\x1f\x8b"
-_LONGEST_NAME: Final = 64 * 1024
+_MAX_NAME_BYTES: Final = 64 * 1024
 """Limit for the bytes of the headers with an entry's long names, which stay in memory until the entry is
 read."""
-_MOST_RECORDS: Final = 100
+_MAX_RECORDS: Final = 100
 """Limit for the number of records in a pax header. Usual headers have only a few, such as names and times."""
 _KINDS: Final[dict[bytes, Literal["file", "folder", "link", "twin"]]] = {
     b"0": "file",
@@ -191,7 +191,7 @@ class TarReader:
 
     def _text(self, size: int) -> bytes:
         self._named += size
-        if self._named > _LONGEST_NAME:
+        if self._named > _MAX_NAME_BYTES:
             raise UploadError("Use shorter names: the archive has one that is too long")
         text = b"".join(self._unpacked.pieces(size))
         for _ in self._unpacked.pieces(-size % BLOCK):
@@ -231,8 +231,8 @@ def _parse_pax(text: bytes) -> dict[str, bytes]:
     count = 0
     while text.strip(b"\0"):
         count += 1
-        if count > _MOST_RECORDS:
-            raise UploadError(f"Send fewer attributes: a file has more than {_MOST_RECORDS}")
+        if count > _MAX_RECORDS:
+            raise UploadError(f"Send fewer attributes: a file has more than {_MAX_RECORDS}")
         length, blank, _ = text.partition(b" ")
         if not (
             blank and length.isdigit() and len(length) < 8 and len(length) + 1 < int(length) <= len(text)

@@ -40,7 +40,7 @@ WHERE service.org = $1 AND service.family = $2
 ORDER BY service.created, service.id"""
 # An empty text stands for no family. SQLite keeps the table order of a CROSS JOIN. Otherwise it would scan
 # all resources of the installation.
-_MOST_MARKED = 8
+_MAX_MARKED = 8
 MARKS: Final = f"""
 WITH RECURSIVE above (id, parent) AS (
     SELECT id, parent FROM resource WHERE id = $1
@@ -49,7 +49,7 @@ WITH RECURSIVE above (id, parent) AS (
 )
 SELECT resource.id, resource.family, resource.tag, resource.name
 FROM above CROSS JOIN resource
-WHERE resource.parent = above.id AND resource.family IN ({places(_MOST_MARKED, first=2)})"""
+WHERE resource.parent = above.id AND resource.family IN ({places(_MAX_MARKED, first=2)})"""
 # The version of each list of two families, at a level and above; see `lists.VERSION`.
 VERSIONS: Final = """
 WITH RECURSIVE above (id, parent, depth) AS (
@@ -113,7 +113,7 @@ class ResourceTree(Table):
     async def marks(self, id: str, families: Sequence[str]) -> list[tuple[str, str, str, str | None]]:
         """Returns id, family, tag and name of all resources of these families in `id` and in each of its
         parents."""
-        padding = [""] * (_MOST_MARKED - len(families))
+        padding = [""] * (_MAX_MARKED - len(families))
         rows = await self._session.all(MARKS, id, *families, *padding)
         return [(row[0], row[1], row[2], row[3]) for row in rows]
 
