@@ -205,3 +205,7 @@ secret = Family(
     actions=derived,
     about="The value can be replaced, never read.",
 )
+
+
+def is_secret(family: str) -> bool:
+    return family == secret.name

@@ -114,7 +114,9 @@ async def approve(ctx: Context, tx: Tx, call: Call) -> Reply:
         newest = stored.commit_id or "not known yet"
         raise Conflict(f"commit_id: look at the newest commit first: it is {newest}")
     if not stored.needs_approval:
-        raise Conflict("Nothing waits for an approval: no fork, or its newest commit is approved")
+        raise Conflict(
+            "Choose a preview that waits for an approval: the newest commit of this one needs none, or is approved"
+        )
     fields = {"approved_commit_id": stored.commit_id, "state": PreviewState.PLANNED}
     event = f"{call.actor.name} has approved commit {stored.commit_id[:12]}"
     new = await change_preview(tx, row, fields, event)

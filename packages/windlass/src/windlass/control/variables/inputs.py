@@ -23,7 +23,7 @@ from windlass.core.declare.traits import has_variables
 from windlass.core.deploy.injected_variables import identity
 from windlass.core.settings.values import changed_in, deployed_part
 from windlass.core.words.variables import DeclaredVariable, Inputs, resolve
-from windlass.families.variable import OriginalVariable, secret, variable
+from windlass.families.variable import OriginalVariable, is_secret, secret, variable
 from windlass.store import Reads, Row
 
 # Fields for people, and fields that affect only later deployments.
@@ -91,7 +91,7 @@ def _without_secrets_above(levels: Sequence[Row], rows: Sequence[Sequence[Row]])
     if place is None:
         return rows
     return [
-        level if number <= place else [row for row in level if row.family != secret.name]
+        level if number <= place else [row for row in level if not is_secret(row.family)]
         for number, level in enumerate(rows)
     ]
 
