@@ -239,6 +239,8 @@ _WITHOUT_BYTES: Mapping[str, int] = {
     "upload.complete": 409,
     "terraform.restoreState": 409,
     "preview.approve": 409,
+    "domain.uploadCertificate": 400,
+    "domain.removeCertificate": 409,
 }
 """Operations that need a stream of bytes, a run, or a pull request before them, with their answer where none
 has come."""

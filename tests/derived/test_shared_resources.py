@@ -134,6 +134,11 @@ ROWS: Final = {
         "domains/test_checks.py::test_an_organization_checks_two_domains_at_a_time",
         ("base.dns.client", "control.context.domain_checks"),
     ),
+    "questions of proxies about served hosts": SharedResource(
+        "organizations on one server",
+        "windlass.control.services.served_hosts:MOST",
+        "domains/test_served_hosts.py::test_questions_about_unknown_names_do_not_delay_those_about_served_ones",
+    ),
     "room on the disk": SharedResource(
         "services on one machine",
         "windlass.config.settings:Settings.disk_reserve_bytes",

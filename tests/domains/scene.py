@@ -7,6 +7,9 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+from cryptography import x509
+from cryptography.x509.oid import ObjectIdentifier
+
 from tests.domains.served import add, published
 from tests.fakes.authority import FakeAuthority, fake_authority
 from tests.fakes.name_server import NameServer, name_server
@@ -24,12 +27,13 @@ class Scene:
         authority.look = self.visit
         authority.look_at_texts = self.texts
         world.installation.ctx.dns.zone_port = dns.port
+        authority.look_by_tls = self.visit_by_tls
 
     def visit(self, host: str, path: str) -> bytes | None:
         return next(
             (
                 challenge.answer
-                for challenge in self.world.router.challenges.values()
+                for challenge in self.world.router.held_challenges.values()
                 if (challenge.host, challenge.path) == (host, path)
             ),
             None,
@@ -42,10 +46,23 @@ class Scene:
             name = alias or name
         return self.dns.texts(name)
 
+    def visit_by_tls(self, host: str) -> bytes | None:
+        """Returns the digest in the certificate for `acme-tls/1`, as RFC 8737 has it."""
+        for challenge in self.world.router.held_challenges.values():
+            if challenge.certificate and challenge.host == host:
+                (leaf,) = x509.load_pem_x509_certificates(challenge.certificate.chain)
+                found = leaf.extensions.get_extension_for_oid(ObjectIdentifier("1.3.6.1.5.5.7.1.31"))
+                assert found.critical
+                names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+                assert names.get_values_for_type(x509.DNSName) == [host]
+                assert isinstance(found.value, x509.UnrecognizedExtension)
+                return found.value.value.removeprefix(b"\x04\x20")
+        return None
+
     async def proved(self, **fields: Any) -> tuple[str, str]:
         """A proved domain that is to have a certificate: the application and the domain."""
         app = await published(self.world)
-        document = await add(self.world, app, generate_certificate=True, **fields)
+        document = await add(self.world, app, **({"generate_certificate": True} | fields))
         self.dns.set(document["domain"], ("CNAME", document["validation_domain"]))
         self.world.clock.turn(60)
         return app, document["id"]

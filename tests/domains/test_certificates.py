@@ -31,7 +31,7 @@ async def test_a_proved_domain_gets_a_certificate_that_the_gateway_serves(there)
     own = read_certificate(held.chain.decode(), held.key)
     assert own.names == held.names == (SHOP,)
     assert document["certificate_expires_at"].startswith("2026-12")
-    assert there.world.router.challenges == {}
+    assert there.world.router.held_challenges == {}
 
 
 async def test_an_unproved_domain_orders_nothing(there):
@@ -76,6 +76,29 @@ async def test_a_refusal_is_told_in_the_words_of_the_authority_and_tried_again_l
     there.authority.refusal = ""
     await there.pass_time(120)
     assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
+
+
+async def test_a_proof_over_http_that_fails_is_followed_by_one_over_tls(there):
+    there.authority.look = lambda host, path: None  # port 80 leads elsewhere
+    app, id = await there.proved()
+    await there.pass_time(10)
+    assert (await read(there.world, app, id))["certificate_state"] == "FAILED"
+    await there.pass_time(80)
+    assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
+    assert (there.authority.asked["challenge"], there.authority.asked["tls"]) == (1, 1)
+    assert there.world.router.held_challenges == {}
+
+
+@pytest.mark.parametrize(("chosen", "other"), [("tls-alpn-01", "challenge"), ("http-01", "tls")])
+async def test_the_setting_decides_how_names_are_proved(database_url, chosen, other):
+    async with scene(database_url, acme_challenge=chosen) as there:
+        there.authority.refusal = "no"
+        app, id = await there.proved()
+        await there.pass_time(100)
+        there.authority.refusal = ""
+        await there.pass_time(1200, 20)
+        assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
+        assert not there.authority.asked[other]
 
 
 async def test_failures_in_a_row_are_tried_more_and_more_rarely(there):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from msgspec.structs import replace
 
 from tests.domains.scene import scene
+from windlass.base.certificates import challenge_certificate
 from windlass.base.encryption import CannotDecrypt
 from windlass.routers.builtin.certificates import CertificateTable, MemoryStore
-from windlass.routers.router import Challenge, RouteError
+from windlass.routers.router import Certificate, Challenge, RouteError
 
 NAMES = ("a.example.com", "b.example.com", "c.example.com")
 
@@ -111,12 +114,37 @@ async def test_a_challenge_is_handed_over_once(there, monkeypatch):
     assert [challenge.answer for challenge in told] == [b"another"]
 
 
+async def test_challenges_of_an_earlier_server_are_withdrawn(there):
+    router = there.world.router
+    left = Challenge("old.example.com", "/.well-known/acme-challenge/x", b"x")
+    await router.put_challenge("acme of an earlier server", left)
+    there.authority.slow = 10**6
+    await there.proved()
+    await there.pass_time(4)
+    await there.world.installation.certificates.look()
+    assert {challenge.host for challenge in router.held_challenges.values()} == {"shop.example.com"}
+
+
 def test_a_challenge_that_is_answered_already_is_not_written_again():
     table = CertificateTable(store := CountingStore())
     for answer in (b"one", b"one", b"two", b"two"):
         table.put_challenge("acme", Challenge("shop.example.com", "/path", answer))
     assert store.writes == 2
     assert table.http_answers == {(b"shop.example.com", b"/path"): b"two"}
+    assert table.answers() == {"acme": 0}
+    assert [table.answer_http(b"shop.example.com", path) for path in (b"/path", b"/other")] == [b"two", None]
+    assert table.answers() == {"acme": 1}
+
+
+def test_a_check_never_takes_the_place_of_a_challenge_of_an_authority():
+    table, certificates = CertificateTable(MemoryStore()), {}
+    for id in ("check 1", "acme", "check 2"):
+        chain, key = challenge_certificate("shop.example.com", id.encode(), round(time.time() * 1000))
+        certificates[id] = Certificate(("shop.example.com",), chain.encode(), key)
+        table.put_challenge(id, Challenge("shop.example.com", certificate=certificates[id]))
+    assert table.challenge_certificate("shop.example.com") == certificates["acme"]
+    table.drop_challenge("acme")
+    assert table.challenge_certificate("shop.example.com") == certificates["check 2"]
 
 
 class CountingStore(MemoryStore):

@@ -18,11 +18,12 @@ import pytest
 from tests.certificates import authority, write_pair
 from tests.domains.scene import KEY
 from tests.domains.served import SHOP, add, published, read
-from tests.fakes.name_server import name_server
+from tests.fakes.name_server import NameServer, name_server
 from tests.free_ports import free_port
 from tests.gateway.gateway_town import make_gateway_town
+from tests.gateway.routers.town import Town
 from tests.needs import needs
-from tests.world import HandClock, make_world
+from tests.world import HandClock, World, make_world
 from windlass.base.http_out import HttpSender
 
 pytestmark = [needs("pebble"), pytest.mark.slow]
@@ -32,7 +33,7 @@ RECORD = "_acme-challenge.apps.example.com"
 
 
 class Pebble:
-    def __init__(self, folder: Path, http_port: int, dns: str) -> None:
+    def __init__(self, folder: Path, http_port: int, tls_port: int, dns: str) -> None:
         self.own = authority(folder / "pebble-authority")
         self._folder, self._dns = folder, dns
         self.port, self.management = free_port(), free_port()
@@ -44,7 +45,7 @@ class Pebble:
                 "certificate": str(certificate),
                 "privateKey": str(key),
                 "httpPort": http_port,
-                "tlsPort": free_port(),
+                "tlsPort": tls_port,
                 "ocspResponderURL": "",
                 "externalAccountBindingRequired": False,
                 "retryAfter": {"authz": 1, "order": 1},
@@ -77,7 +78,10 @@ class Pebble:
                 writer.close()
                 return
             await asyncio.sleep(0.1)
-        raise AssertionError((self._folder / "pebble.log").read_text())
+        raise AssertionError(self.log())
+
+    def log(self) -> str:
+        return (self._folder / "pebble.log").read_text()[-3000:]
 
     async def root(self) -> str:
         """Returns the certificate that signs what it issues."""
@@ -105,10 +109,42 @@ async def redirect(port: int) -> bytes:
     return answer
 
 
-async def test_a_real_authority_issues_and_renews_what_a_real_gateway_serves(tmp_path):
+class Shop:
+    """A domain at a real gateway, for which a real authority issues certificates."""
+
+    def __init__(self, world: World, town: Town, pebble: Pebble, https: int, dns: NameServer) -> None:
+        self.world, self.town, self.pebble, self.https, self.dns = world, town, pebble, https, dns
+        self.app, self.id = "", ""
+
+    async def add(self) -> None:
+        self.app = await published(self.world)
+        document = await add(self.world, self.app, generate_certificate=True)
+        self.id = document["id"]
+        self.dns.set(SHOP, ("CNAME", document["validation_domain"]))
+        self.world.clock.turn(60)
+
+    async def live(self, before: str = "") -> Any:
+        """Waits for a certificate other than that with the given fingerprint."""
+        for _ in range(TRIES):
+            await self.world.settle()
+            self.world.clock.turn(2)
+            now = await read(self.world, self.app, self.id)
+            row = await self.world.installation.ctx.store.reads.certificates.get(self.id)
+            if row and row.fingerprint != before:
+                assert now["certificate_state"] == "LIVE"
+                await self.world.installation.certificates.look()
+                return row
+            await asyncio.sleep(0.1)
+        raise AssertionError((now, self.pebble.log()))
+
+
+@contextlib.asynccontextmanager
+async def shop(folder: Path, *, has_http: bool = True) -> AsyncIterator[Shop]:
+    """`has_http`: whether the authority reaches the gateway at its port for HTTP."""
     https = free_port()
-    async with make_gateway_town(tmp_path, https) as town, name_server() as dns:
-        pebble = Pebble(tmp_path, town.router.port, dns.address)
+    async with make_gateway_town(folder, https) as town, name_server() as dns:
+        http = town.router.port if has_http else free_port()
+        pebble = Pebble(folder, http, https, dns.address)
         dns.set("*.apps.example.com", ("A", "127.0.0.1"))
         dns.key = KEY, b"secret of the key"
         dns.serve_zone("apps.example.com")
@@ -129,42 +165,38 @@ async def test_a_real_authority_issues_and_renews_what_a_real_gateway_serves(tmp
             ) as world,
         ):
             world.installation.ctx.dns.zone_port = dns.port
-            app = await published(world)
-            document = await add(world, app, generate_certificate=True)
-            dns.set(SHOP, ("CNAME", document["validation_domain"]))
-            world.clock.turn(60)
+            there = Shop(world, town, pebble, https, dns)
+            await there.add()
+            yield there
 
-            async def live(before: str = "") -> Any:
-                for _ in range(TRIES):
-                    await world.settle()
-                    world.clock.turn(2)
-                    now = await read(world, app, document["id"])
-                    row = await world.installation.ctx.store.reads.certificates.get(document["id"])
-                    if row and row.fingerprint != before:
-                        assert now["certificate_state"] == "LIVE"
-                        return row
-                    await asyncio.sleep(0.1)
-                raise AssertionError((now, (tmp_path / "pebble.log").read_text()[-3000:]))
 
-            first = await live()
+async def test_a_real_authority_issues_and_renews_what_a_real_gateway_serves(tmp_path):
+    async with shop(tmp_path) as there:
+        world, town = there.world, there.town
+        first = await there.live()
+        world.installation.routes.note([there.app])
+        await world.installation.routes.catch_up(10)
+        root = await there.pebble.root()
+        assert (await visit(there.https, root))["subjectAltName"] == (("DNS", SHOP),)
+        for _ in range(TRIES):
+            await world.settle()
+            world.clock.turn(2)
             await world.installation.certificates.look()
-            world.installation.routes.note([app])
-            await world.installation.routes.catch_up(10)
-            root = await pebble.root()
-            assert (await visit(https, root))["subjectAltName"] == (("DNS", SHOP),)
-            for _ in range(TRIES):
-                await world.settle()
-                world.clock.turn(2)
-                await world.installation.certificates.look()
-                if len(await town.router.certificates()) == 2 and not dns.texts(RECORD):
-                    break
-                await asyncio.sleep(0.1)
-            (shared,) = [id for id in await town.router.certificates() if id != document["id"]]
-            assert (await visit(https, root, "any.apps.example.com"))["subjectAltName"] == (("DNS", shared),)
-            assert dns.texts(RECORD) == []
-            assert (await redirect(town.router.port)).startswith(b"HTTP/1.1 308 ")
-            world.clock.ms = first.renew + 1
-            renewed = await live(first.fingerprint)
-            await world.installation.certificates.look()
-            assert (await visit(https, root))["subjectAltName"] == (("DNS", SHOP),)
-            assert (await town.router.certificates())[document["id"]] == renewed.fingerprint
+            if len(await town.router.certificates()) == 2 and not there.dns.texts(RECORD):
+                break
+            await asyncio.sleep(0.1)
+        (shared,) = [id for id in await town.router.certificates() if id != there.id]
+        shown = await visit(there.https, root, "any.apps.example.com")
+        assert shown["subjectAltName"] == (("DNS", shared),)
+        assert there.dns.texts(RECORD) == []
+        assert (await redirect(town.router.port)).startswith(b"HTTP/1.1 308 ")
+        world.clock.ms = first.renew + 1
+        renewed = await there.live(first.fingerprint)
+        assert (await visit(there.https, root))["subjectAltName"] == (("DNS", SHOP),)
+        assert (await town.router.certificates())[there.id] == renewed.fingerprint
+
+
+async def test_a_real_authority_takes_a_proof_over_tls_where_port_80_does_not_lead_here(tmp_path):
+    async with shop(tmp_path, has_http=False) as there:
+        await there.live()
+        assert (await visit(there.https, await there.pebble.root()))["subjectAltName"] == (("DNS", SHOP),)

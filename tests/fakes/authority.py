@@ -9,6 +9,7 @@ import base64
 import contextlib
 import datetime
 import hashlib
+import hmac
 import json
 import secrets
 from collections import Counter
@@ -32,6 +33,8 @@ class FakeAuthority:
         """Returns the answer of a host at a path; None if there is none."""
         self.look_at_texts: Callable[[str], Sequence[str]] = lambda name: ()
         """Returns the texts of the TXT records of a name."""
+        self.look_by_tls: Callable[[str], bytes | None] = lambda host: None
+        """Returns the digest in the certificate that a host shows for a proof by TLS."""
         self.url = ""
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.days = 90
@@ -51,6 +54,8 @@ class FakeAuthority:
         """Why the proof of each name fails; empty if it is looked at."""
         self.limit = 0
         """The seconds after which orders are taken again; 0 if they are taken."""
+        self.external = b""
+        """The key (HMAC) of accounts of its website, which it wants; empty if it wants none."""
         self.is_away = False
         self.window: tuple[str, str] | None = None
         """The suggested window of renewals."""
@@ -64,7 +69,8 @@ class FakeAuthority:
         match word:
             case "directory":
                 paths = {"newNonce": "nonce", "newAccount": "account", "newOrder": "new-order"}
-                body = {name: f"{self.url}/{path}" for name, path in paths.items()}
+                body: dict[str, Any] = {name: f"{self.url}/{path}" for name, path in paths.items()}
+                body["meta"] = {"externalAccountRequired": bool(self.external)}
                 if self.window:
                     body["renewalInfo"] = f"{self.url}/renewal"
                 return web.json_response(body)
@@ -119,6 +125,8 @@ class FakeAuthority:
         return Sent(payload, jwk, head.get("kid", ""))
 
     def _account(self, sent: Sent) -> web.Response:
+        if self.external:
+            self._check_binding(sent)
         thumbprint = _thumbprint(sent.key)
         url = f"{self.url}/account/{thumbprint}"
         is_new = url not in self.accounts
@@ -126,6 +134,16 @@ class FakeAuthority:
         return web.json_response(
             {"status": "valid"}, status=201 if is_new else 200, headers={"Location": url}
         )
+
+    def _check_binding(self, sent: Sent) -> None:
+        binding = sent.payload.get("externalAccountBinding")
+        if binding is None:
+            raise Refusal("externalAccountRequired", "an account of the website is needed", 403)
+        head = json.loads(_decoded(binding["protected"]))
+        assert head == {"alg": "HS256", "kid": "me", "url": f"{self.url}/account"}
+        assert json.loads(_decoded(binding["payload"])) == sent.key
+        signed = f"{binding['protected']}.{binding['payload']}".encode()
+        assert _decoded(binding["signature"]) == hmac.digest(self.external, signed, "sha256")
 
     def _new_order(self, sent: Sent) -> web.Response:
         if self.limit:
@@ -171,32 +189,39 @@ class FakeAuthority:
                     ],
                 }
             )
+        state = {"token": order["token"], "status": order["proof"]}
+        failed = {"error": {"detail": order["error"]}} if order["error"] else {}
         return web.json_response(
             {
                 "identifier": {"type": "dns", "value": order["name"]},
                 "status": order["proof"],
                 "challenges": [
                     {"type": "dns-01", "url": f"{self.url}/other/{id}", "token": "x", "status": "pending"},
-                    {
-                        "type": "http-01",
-                        "url": f"{self.url}/challenge/{id}",
-                        "token": order["token"],
-                        "status": order["proof"],
-                        **({"error": {"detail": order["error"]}} if order["error"] else {}),
-                    },
+                    {"type": "http-01", "url": f"{self.url}/challenge/{id}", **state, **failed},
+                    {"type": "tls-alpn-01", "url": f"{self.url}/tls/{id}", **state},
                 ],
             }
         )
 
     def _challenge(self, sent: Sent, id: str) -> web.Response:
         order = self._found(id)
-        assert sent.payload == {}
-        wanted = f"{order['token']}.{_thumbprint(self.accounts[order['account']]['key'])}"
         found = self.look(order["name"], f"/.well-known/acme-challenge/{order['token']}")
-        order["error"] = self.refusal or ("" if found == wanted.encode() else f"the answer is {found!r}")
+        return self._judge(sent, order, found, self._wanted(order))
+
+    def _tls(self, sent: Sent, id: str) -> web.Response:
+        order = self._found(id)
+        digest = hashlib.sha256(self._wanted(order)).digest()
+        return self._judge(sent, order, self.look_by_tls(order["name"]), digest)
+
+    def _wanted(self, order: dict[str, Any]) -> bytes:
+        return f"{order['token']}.{_thumbprint(self.accounts[order['account']]['key'])}".encode()
+
+    def _judge(self, sent: Sent, order: dict[str, Any], found: bytes | None, wanted: bytes) -> web.Response:
+        assert sent.payload == {}
+        order["error"] = self.refusal or ("" if found == wanted else f"the answer is {found!r}")
         order["proof"] = "invalid" if order["error"] else "valid"
         order["status"] = "invalid" if order["error"] else "ready"
-        return web.json_response({"type": "http-01", "status": "processing", "url": str(id)})
+        return web.json_response({"type": "any", "status": "processing", "url": "any"})
 
     def _dns_challenge(self, sent: Sent, id: str) -> web.Response:
         order = self._found(id)

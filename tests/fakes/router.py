@@ -30,7 +30,9 @@ class FakeRouter:
         self.drained: list[Endpoint] = []
         self.is_complete = False
         self.held_certificates: dict[str, Certificate] = {}
-        self.challenges: dict[str, Challenge] = {}
+        self.held_challenges: dict[str, Challenge] = {}
+        self.answers: dict[str, int] = {}
+        """How often each challenge was answered, as the test says."""
         self.told: dict[str, ServiceTraffic] = {}
         """By service: the requests that it has counted."""
         self.problem = ""
@@ -94,10 +96,13 @@ class FakeRouter:
         return {id: _leaf_hash(one.chain.decode()) for id, one in self.held_certificates.items()}
 
     async def put_challenge(self, id: str, challenge: Challenge) -> None:
-        self.challenges[id] = challenge
+        self.held_challenges[id] = challenge
 
     async def drop_challenge(self, id: str) -> None:
-        self.challenges.pop(id, None)
+        self.held_challenges.pop(id, None)
+
+    async def challenges(self) -> Mapping[str, int]:
+        return {id: self.answers.get(id, 0) for id in self.held_challenges}
 
     async def close_others(self, is_known: IsKnown, patience: float) -> None:
         """There are none: each fake router is alone."""

@@ -34,6 +34,7 @@ SLOW = f'windlass_request_seconds_bucket{{{SERVER},family="project",access="read
 ENDED = f'windlass_deployment_duration_seconds_count{{{SERVER},action="deploy",result='
 RUNS = f'windlass_runs_total{{{SERVER},family="job",result='
 ENDS = "windlass_cluster_certificate_end_timestamp_seconds"
+DOMAIN_ENDS = "windlass_domain_certificate_end_timestamp_seconds"
 POOL = f"windlass_database_connections{{{SERVER},state="
 
 STEADY, OFF = "1+0x200", "0+0x200"
@@ -73,6 +74,8 @@ HEALTHY: Mapping[str, str] = {
     f"windlass_due_times_missed_total{{{SERVER}}}": OFF,
     f"windlass_clock_behind_seconds{{{SERVER}}}": OFF,
     f'{ENDS}{{{SERVER},place="east"}}': f"{AT + 90 * DAY}+0x200",
+    f'{DOMAIN_ENDS}{{{SERVER},origin="uploaded"}}': f"{AT + 90 * DAY}+0x200",
+    f'{DOMAIN_ENDS}{{{SERVER},origin="acme"}}': f"{AT + 2 * DAY}+0x200",
     f"windlass_audit_faults{{{SERVER}}}": OFF,
 }
 BROKEN: Mapping[str, Mapping[str, str]] = {
@@ -102,6 +105,9 @@ BROKEN: Mapping[str, Mapping[str, str]] = {
     "WindlassDueTimesMissed": {f"windlass_due_times_missed_total{{{SERVER}}}": "0x170 2x30"},
     "WindlassClockBehind": {f"windlass_clock_behind_seconds{{{SERVER}}}": "3600+0x200"},
     "WindlassCertificateEnds": {f'{ENDS}{{{SERVER},place="east"}}': f"{AT + 9 * DAY}+0x200"},
+    "WindlassUploadedCertificateEnds": {
+        f'{DOMAIN_ENDS}{{{SERVER},origin="uploaded"}}': f"{AT + 9 * DAY}+0x200"
+    },
     "WindlassAuditBroken": {f"windlass_audit_faults{{{SERVER}}}": STEADY},
 }
 
@@ -177,6 +183,7 @@ async def labels_there_are(world: World) -> dict[str, frozenset[str]]:
     known = {f"windlass_{metric.name}": frozenset(metric.labels) for metric in metrics_of([])}
     known |= {"windlass_gateway_up": frozenset(), "windlass_database_connections": frozenset({"state"})}
     known[ENDS] = frozenset({"place"})  # there are no clusters
+    known[DOMAIN_ENDS] = frozenset({"origin"})  # there are no domains
     for family in text_string_to_metric_families(await scraped(world)):
         for sample in family.samples:
             known[sample.name] = frozenset(sample.labels) - ADDED

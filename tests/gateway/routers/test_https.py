@@ -282,6 +282,13 @@ async def test_a_websocket_that_the_service_ends_is_closed(town: Town) -> None:
 # HTTP and HTTPS
 
 
+async def test_redirects_name_the_port_that_visitors_use(town: Town) -> None:
+    await town.shop(await town.instance())
+    for public, port in ((443, ""), (8443, ":8443"), (0, f":{https_port(town)}")):
+        town.router.set_https_port(https_port(town), public)
+        assert (await town.ask(request())).fields["location"] == f"https://{SHOP}{port}/"
+
+
 async def test_http_is_redirected_once_the_certificate_is_live(town: Town) -> None:
     shop = await town.instance()
     await town.shop(shop, hosts=(SHOP, "plain.localhost"))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import ssl
 from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from cryptography import x509
@@ -17,15 +19,19 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_pem_private_key,
 )
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import NameOID, ObjectIdentifier
 from msgspec import Struct
 
-from windlass.base.acme.signing import to_base64url
-from windlass.base.clock import instant
+from windlass.base.acme.signing import new_private_key, to_base64url
+from windlass.base.clock import SECOND, instant
 
 MOST_CERTIFICATES: Final = 10
 _RSA_BITS: Final = range(2048, 8192 + 1)
 _CURVES: Final = (ec.SECP256R1, ec.SECP384R1)
+_ACME_IDENTIFIER: Final = ObjectIdentifier("1.3.6.1.5.5.7.1.31")
+"""The extension with the digest of the answer to a challenge by TLS (RFC 8737)."""
+_OCTET_STRING: Final = b"\x04\x20"
+"""The type and length of a digest of 32 bytes in DER."""
 
 
 class BadCertificate(ValueError):
@@ -109,6 +115,28 @@ def certificate_request(name: str, key: bytes) -> str:
         .sign(_read_key(key), hashes.SHA256())
     )
     return to_base64url(request.public_bytes(Encoding.DER))
+
+
+def challenge_certificate(name: str, answer: bytes, now: int) -> tuple[str, bytes]:
+    """Returns a self-signed certificate with its key, as tls-alpn-01 wants it: its digest of the answer
+    proves who made it."""
+    key = _read_key(pem := new_private_key())
+    digest = hashlib.sha256(answer).digest()
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ACME challenge")])
+    moment = datetime.fromtimestamp(now / SECOND, UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(moment - timedelta(days=1))
+        .not_valid_after(moment + timedelta(days=7))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.UnrecognizedExtension(_ACME_IDENTIFIER, _OCTET_STRING + digest), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return certificate.public_bytes(Encoding.PEM).decode(), pem
 
 
 def renewal_id(chain: str) -> str:

@@ -49,7 +49,10 @@ _EVERYDAY = {
     "completion": "completion.completion",
 }
 """The everyday commands, each with its module and attribute in `cli.everyday`."""
-_OF_GROUPS = {"database": {"connect": "connect.connect", "client": "connect.client"}}
+_OF_GROUPS = {
+    "database": {"connect": "connect.connect", "client": "connect.client"},
+    "domain": {"check": "domains.check", "certificate": "domains.certificate"},
+}
 """Commands in derived groups that need more than one API call."""
 _EXTRA = ("demo", "token", "api")
 OWN = (*_EVERYDAY, *_EXTRA)

@@ -144,6 +144,9 @@ class Doors:
     async def certificates(self, door: str) -> Mapping[str, str]:
         return await self._router(door).certificates()
 
+    async def challenges(self, door: str) -> Mapping[str, int]:
+        return await self._router(door).challenges()
+
     def _missing(self, change: SetRoutes) -> Reserve | None:
         """Returns the port reservation of a service if its ports could not be opened when this gateway
         started."""
@@ -195,7 +198,7 @@ class Doors:
         if router is None or opened is None:
             await self._open_soon(wanted)
         elif is_same_place(opened, wanted):
-            router.set_https_port(wanted.https_port)
+            router.set_https_port(wanted.https_port, wanted.public_https_port)
             router.trust(trust_check(wanted.trusted))
             router.await_headers(trust_check(wanted.proxy_protocol_from))
             await router.log_to(wanted.access_log)
@@ -244,7 +247,7 @@ class Doors:
         router.await_headers(trust_check(wanted.proxy_protocol_from))
         await router.start()
         try:
-            router.set_https_port(wanted.https_port)
+            router.set_https_port(wanted.https_port, wanted.public_https_port)
         except RouteError as error:
             if not is_restored:
                 await router.stop()

@@ -25,6 +25,8 @@ class Open(Struct, frozen=True, tag=True):
     """The port for HTTPS; 0 for no HTTPS."""
     proxy_protocol_from: tuple[str, ...] = ()
     """Addresses whose connections begin with a header of the PROXY protocol."""
+    public_https_port: int = 0
+    """The port that clients use for HTTPS, if it is another one; 0 otherwise."""
 
 
 def is_same_place(opened: Open, wanted: Open) -> bool:
@@ -123,7 +125,7 @@ class AskTraffic(Struct, frozen=True, tag=True):
 
 
 class AskCertificates(Struct, frozen=True, tag=True):
-    """Requests the certificates of a door."""
+    """Requests the certificates and the challenges of a door."""
 
     door: str
 
@@ -177,6 +179,9 @@ class GatewayState(Struct, frozen=True, kw_only=True):
     """Number of access log lines that could not be written."""
     certificates: Mapping[str, str] = {}
     """Ids of the certificates of a door, each with the hash of the certificate; only in the reply to
+    AskCertificates."""
+    challenges: Mapping[str, int] = {}
+    """Ids of the challenges that a door answers, each with the number of its answers; only in the reply to
     AskCertificates."""
 
 

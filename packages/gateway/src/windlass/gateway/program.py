@@ -228,6 +228,7 @@ class GatewayProgram:
             traffic=tuple(self._doors.traffic()) if isinstance(call, AskTraffic) else (),
             dropped_lines=self._doors.dropped_lines,
             certificates=await self._doors.certificates(asked) if asked else {},
+            challenges=await self._doors.challenges(asked) if asked else {},
         )
 
     def _held_by_others(self, own: dict[str, Open]) -> dict[str, Open]:

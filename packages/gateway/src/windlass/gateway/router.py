@@ -55,11 +55,19 @@ class GatewayRouter:
         access_log: str = "",
         https_port: int = 0,
         proxy_protocol_from: Sequence[str] = (),
+        public_https_port: int = 0,
     ) -> None:
         """`door`: the name of this router in the gateway."""
         self._link = link
         self._opening = Open(
-            door, host, port, tuple(trusted), access_log, https_port, tuple(proxy_protocol_from)
+            door,
+            host,
+            port,
+            tuple(trusted),
+            access_log,
+            https_port,
+            tuple(proxy_protocol_from),
+            public_https_port,
         )
         self._door = door
         self._port = port
@@ -137,6 +145,9 @@ class GatewayRouter:
 
     async def drop_challenge(self, id: str) -> None:
         await self._link.call(DropChallenge(self._door, id))
+
+    async def challenges(self) -> Mapping[str, int]:
+        return (await self._link.call(AskCertificates(self._door))).challenges
 
     async def service_traffic(self) -> Sequence[ServiceTraffic]:
         """Returns the traffic counters of all services of the gateway."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from msgspec import Struct
 
@@ -129,6 +129,10 @@ class Challenge(Struct, frozen=True):
     RFC 8737)."""
 
 
+CHECK: Final = "check "
+"""The beginning of the ids of challenges of no authority, by which a server finds out whether a host leads
+here. They never take the place of an authority's challenge for the same host."""
+
 IsKnown = Callable[[str], Awaitable[bool]]
 """Returns whether a cluster uses the router with this name."""
 
@@ -180,6 +184,10 @@ class Router(Protocol):
         ...
 
     async def drop_challenge(self, id: str) -> None: ...
+
+    async def challenges(self) -> Mapping[str, int]:
+        """Returns the ids of the challenges that are answered, each with the number of its answers."""
+        ...
 
     async def close_others(self, is_known: IsKnown, patience: float) -> None:
         """Closes routers of other clusters, unless `is_known` confirms them."""

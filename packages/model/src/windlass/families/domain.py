@@ -1,34 +1,48 @@
 """A domain: a name of your own under which a service is reached, with its proof and its certificate."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from windlass.core.declare.actions import Itself, get
-from windlass.core.declare.fields import Maybe, Timestamp, absent, example, shaped
+from windlass.core.declare.actions import Itself, get, post
+from windlass.core.declare.fields import (
+    Maybe,
+    Timestamp,
+    absent,
+    example,
+    hidden,
+    several_lines,
+    shaped,
+)
 from windlass.core.declare.registry import Actions
 from windlass.core.declare.resource import ALL, Family, Shown, Spec, clash
 from windlass.core.declare.traits import has_domains
 from windlass.core.words.audit import AuditWords
 from windlass.core.words.domains import BadDomain, ascii_name
 
+MOST_CHAIN: Final = 64 * 1024
+"""Maximum size of an uploaded chain of certificates, in characters."""
+MOST_KEY: Final = 8 * 1024
+
+Proxy = Literal["", "CLOUDFLARE", "CLOUDFRONT", "FASTLY", "AKAMAI", "AZURE", "BUNNY"]
+"""A proxy of a provider in front of a domain."""
+
+_Name = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=1024,
+        pattern=shaped(r"^[^\x00-\x1f.]+(\.[^\x00-\x1f.]+)+\Z", "must be a name such as shop.example.com"),
+        description="The name, such as shop.example.com, or *.example.com for all names with one more label",
+    ),
+    example("shop.example.com"),
+]
+
 
 class CustomDomain(Spec):
     """A domain: a name of your own under which a service is reached, with its proof and its certificate."""
 
-    domain: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=1024,
-            pattern=shaped(
-                r"^[^\x00-\x1f.]+(\.[^\x00-\x1f.]+)+\Z", "must be a name such as shop.example.com"
-            ),
-            description="The name, such as shop.example.com, or *.example.com for all names with one more "
-            "label",
-        ),
-        example("shop.example.com"),
-    ]
+    domain: _Name
     generate_certificate: Annotated[
         bool,
         Meta(
@@ -88,9 +102,51 @@ class CustomDomainShown(Shown):
             "name. FAILED: the last try failed, and there is no certificate that is valid"
         ),
     ] = "NONE"
+    certificate_origin: Annotated[
+        Literal["", "ACME", "UPLOADED"],
+        Meta(description="UPLOADED: by a user, so that none is ordered. Empty without a certificate"),
+    ] = ""
     certificate_expires_at: Maybe[Timestamp] = absent
     problem: Annotated[str, Meta(description="What has to be done next, in words; empty if nothing")] = ""
     next_try_at: Maybe[Timestamp] = absent
+
+
+class CertificateUpload(Spec):
+    """A certificate of your own for a domain, with its private key."""
+
+    chain: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=MOST_CHAIN,
+            description="The certificate of the domain in PEM, followed by those that sign it, in order",
+        ),
+        several_lines(),
+        example("-----BEGIN CERTIFICATE-----"),
+    ]
+    key: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=MOST_KEY,
+            description="Its private key in PEM, without a password. Sealed, and never answered",
+        ),
+        hidden(sent_to=()),
+        example("-----BEGIN PRIVATE KEY-----"),
+    ]
+
+
+class CertificateShown(Shown):
+    """The certificate of a domain that is served now. Its key is never answered."""
+
+    origin: Annotated[
+        Literal["NONE", "ACME", "UPLOADED"], Meta(description="NONE: there is no certificate")
+    ] = "NONE"
+    names: Annotated[list[str], example(["shop.example.com"])] = []
+    issuer: Annotated[str, example("CN=R13,O=Let's Encrypt,C=US")] = ""
+    fingerprint: Annotated[str, Meta(description="SHA-256 of the certificate, in hexadecimal")] = ""
+    stored_at: Maybe[Timestamp] = absent
+    expires_at: Maybe[Timestamp] = absent
 
 
 class ResolvedName(Shown):
@@ -108,6 +164,9 @@ class PortAnswer(Shown):
 
     port: Annotated[int, example(80)]
     reached: Annotated[bool, Meta(description="Whether the answer came from the gateway of this Windlass")]
+    is_proxied: Annotated[
+        bool, Meta(description="Whether a proxy ends TLS, and passes requests on to the gateway")
+    ] = False
     problem: str = ""
 
 
@@ -126,6 +185,8 @@ class DomainCheck(Shown):
         Literal["", "CNAME", "TXT", "ADDRESS"], Meta(description="The record that proves it now")
     ] = ""
     validation_domain: Annotated[str, example("w3f1c9a0b7d2e4f68a5c1.apps.example.com")]
+    challenge_name: Annotated[str, example("_windlass-challenge.shop.example.com")] = ""
+    challenge_value: Annotated[str, example("windlass=8c5e2a7d40b19f63")] = ""
     expected_addresses: Annotated[
         list[str],
         Meta(description="The addresses of this machine: those of `validation_domain`"),
@@ -137,13 +198,33 @@ class DomainCheck(Shown):
         Meta(description="The CAA records that decide which authorities may issue for it"),
         example(["0 issue letsencrypt.org"]),
     ]
-    proxy: Annotated[Literal["", "CLOUDFLARE"], Meta(description="The CDN that its addresses belong to")] = ""
+    proxy: Annotated[
+        Proxy, Meta(description="The CDN or proxy in front of it, as its records or its answers tell")
+    ] = ""
     http: Maybe[PortAnswer] = absent
+    https: Annotated[
+        Maybe[PortAnswer],
+        Meta(description="The same by TLS, with the name as SNI; missing without `https_port`"),
+    ] = absent
     authority_message: Annotated[
         str, Meta(description="What the authority said to the last order, in its own words")
     ] = ""
+    challenge_fetched: Annotated[
+        Maybe[bool],
+        Meta(
+            description="Whether the challenge of the open order was fetched from this gateway; missing if "
+            "none waits there"
+        ),
+    ] = absent
     next_try_at: Maybe[Timestamp] = absent
     findings: list[DomainFinding]
+
+
+class NameToCheck(Spec):
+    """A name that may become a domain of a service."""
+
+    domain: _Name
+    use_cdn: Annotated[bool, Meta(description="Whether a CDN will be in front")] = False
 
 
 class CheckedCustomDomainResponse(Shown):
@@ -194,6 +275,29 @@ domain = Family(
             outside=True,
             also=(503,),
         ),
+        get(
+            "readCertificate",
+            CertificateShown,
+            "Read its certificate",
+            "The facts, without the key.",
+            suffix="/certificate",
+        ),
+        post(
+            "uploadCertificate",
+            Itself,
+            "Upload a certificate",
+            "Takes the place of the present one at once, and ends orders at an authority. The domain has to "
+            "be proved. `problem` warns of the end 21 and 7 days before.",
+            body=CertificateUpload,
+            also=(409,),
+        ),
+        post(
+            "removeCertificate",
+            Itself,
+            "Remove the uploaded certificate",
+            "With `generate_certificate`, one is ordered, and the uploaded one is served until it is there.",
+            also=(409,),
+        ),
     ),
     about="The name is served once a record proves it: a CNAME record to `validation_domain`, or a TXT "
     "record `challenge_value` at `challenge_name`. A domain that is proved belongs to one service of the "
@@ -210,6 +314,17 @@ of_services = Actions(
             "Check the records of its domains",
             "Asks the name servers for each domain.",
             paged=False,
+            outside=True,
+            also=(503,),
+        ),
+        post(
+            "checkDomain",
+            DomainCheck,
+            "Check a name before it is added as a domain",
+            "Asks each name server for its records, and opens it as a visitor does. Says which records it "
+            "would need to lead to this service. Changes nothing.",
+            body=NameToCheck,
+            only_reads=True,
             outside=True,
             also=(503,),
         ),

@@ -40,6 +40,7 @@ from windlass.api.quota import StreamQuota
 from windlass.api.requests import Receive, Request, Scope, Send, receive_body, repeatable_of, request_of
 from windlass.api.router import Methods, RouteTree, allow_header
 from windlass.api.run_requests import RunRequests
+from windlass.api.served_hosts import ServedHostRequests
 from windlass.api.streaming import EVENTS, Streams, until_gone
 from windlass.api.uploads import UploadRequests
 from windlass.api.wrong_paths import not_allowed, nothing_at, refuse_unsupported, websocket_only
@@ -124,6 +125,7 @@ class App:
         self._git = GitRequests(ctx, callers, self.stream_quota)
         self._runs = RunRequests(ctx, callers, (kind.run_api for kind in ctx.kinds.values() if kind.run_api))
         self._git_webhooks = GitWebhookRequests(ctx, callers)
+        self._served_hosts = ServedHostRequests(ctx, callers)
         self._account = AccountRequests(ctx, callers, callers.authenticator)
         metrics.gauge("streams", "Open event streams and websockets", lambda: len(self._streams))
         self.access_log = access_log_of(ctx.settings)
@@ -227,6 +229,8 @@ class App:
             return await self._runs.answer(request, receive)
         if self._git_webhooks.has(request.path):
             return await self._git_webhooks.answer(request, receive)
+        if self._served_hosts.has(request.path):
+            return await self._served_hosts.answer(request)
         if self._account.has(request.path):
             return await self._account.answer(request, receive)
         if request.method == "OPTIONS":

@@ -88,6 +88,15 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     https_port: Annotated[
         int, says("Port for HTTPS to services by host name, usually 443; 0: no HTTPS", ge=0, le=65_535)
     ] = 0
+    public_https_port: Annotated[
+        int,
+        says(
+            "Port at which visitors reach https_port, where the machine or a router in front maps it; 0: "
+            "https_port itself",
+            ge=0,
+            le=65_535,
+        ),
+    ] = 0
     public_ports: Annotated[
         str,
         says(
@@ -140,6 +149,36 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     acme_email: Annotated[
         str, says("E-mail address that this authority may write to about certificates; empty: none")
     ] = ""
+    acme_key_id: Annotated[
+        str, says("Id of the account of this authority's website, where it wants one (EAB); empty: none")
+    ] = ""
+    acme_key: Annotated[
+        str,
+        says("Key of this account (HMAC) in Base64url", secret=True, pattern=r"^[A-Za-z0-9_-]*=*\Z"),
+    ] = ""
+    acme_fallback_directory: Annotated[
+        str,
+        says(
+            "Directory of another authority, which is asked where the first one does not answer or is at its "
+            "limits; empty: none",
+            pattern=r"^(https?://[^\s/?#]+(/[^\s?#]*)?)?\Z",
+        ),
+    ] = ""
+    acme_fallback_key_id: Annotated[
+        str, says("Id of the account of the other authority's website, where it wants one; empty: none")
+    ] = ""
+    acme_fallback_key: Annotated[
+        str,
+        says("Key of this account (HMAC) in Base64url", secret=True, pattern=r"^[A-Za-z0-9_-]*=*\Z"),
+    ] = ""
+    acme_challenge: Annotated[
+        str,
+        says(
+            "How this authority proves a name: http-01 (at port 80), tls-alpn-01 (at port 443), or auto: by "
+            "the other one where the first has failed",
+            pattern=r"^(auto|http-01|tls-alpn-01)\Z",
+        ),
+    ] = "auto"
     public_domain_certificates: Annotated[
         bool,
         says(
@@ -498,6 +537,11 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if not 0 < int(first) <= int(last) <= 65_535:
             raise ValueError(f"{self.public_ports} is not a range of ports, such as 30000-32767")
         return range(int(first), int(last) + 1)
+
+    @property
+    def visited_https_port(self) -> int:
+        """The port for HTTPS in the addresses of services; 0 without HTTPS."""
+        return (self.public_https_port or self.https_port) if self.https_port else 0
 
     @property
     def takes_passwords(self) -> bool:

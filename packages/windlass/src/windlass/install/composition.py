@@ -11,10 +11,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from windlass.base.acme import AuthorityHttp
+from windlass.base.acme.signing import ExternalAccount
 from windlass.base.clock import SECOND, Clock
 from windlass.base.dns import DnsClient, parse_server
 from windlass.base.encryption import Encryption
 from windlass.base.http_out import HttpSender
+from windlass.base.http_out.tls_visits import TlsVisits
 from windlass.base.ids import new_id
 from windlass.base.log import log
 from windlass.base.private import close_to_others, is_traversable, private_folder
@@ -118,8 +120,21 @@ def assemble(
         out=out,
         dns=(dns := _dns_client(settings)),
         zones=_zones(settings, out, dns),
-        authority=Authority(settings.acme_directory, _authority_http(settings)),
-        visits=Visits(HttpSender(settings.outbound_allow, resolve=dns.addresses)),
+        authority=Authority(
+            settings.acme_directory,
+            _authority_http(settings, settings.acme_directory),
+            _external_account(settings.acme_key_id, settings.acme_key),
+        ),
+        fallback=Authority(
+            settings.acme_fallback_directory,
+            _authority_http(settings, settings.acme_fallback_directory),
+            _external_account(settings.acme_fallback_key_id, settings.acme_fallback_key),
+        )
+        if settings.acme_fallback_directory
+        else None,
+        visits=Visits(
+            HttpSender(settings.outbound_allow, resolve=dns.addresses), TlsVisits(settings.outbound_allow)
+        ),
         work=folder.absolute() / "work",
         sites=SiteStore(folder.absolute() / SITES, settings.disk_reserve_bytes),
         uploads=UploadFiles(
@@ -171,10 +186,14 @@ def _zones(settings: Settings, out: OutgoingHttp, dns: DnsClient) -> ZoneProvide
         raise BadSetting(str(error)) from error
 
 
-def _authority_http(settings: Settings) -> AuthorityHttp:
+def _authority_http(settings: Settings, directory: str) -> AuthorityHttp:
     file = settings.acme_ca_file
     trust = _make_tls_context(file, "acme_ca_file") if file else None
-    return AuthorityHttp(settings.acme_directory, trust, settings.outbound_allow, settings.outbound_proxy)
+    return AuthorityHttp(directory, trust, settings.outbound_allow, settings.outbound_proxy)
+
+
+def _external_account(id: str, key: str) -> ExternalAccount | None:
+    return ExternalAccount(id, key) if id else None
 
 
 def _make_tls_context(file: str, setting: str = "outbound_ca_file") -> ssl.SSLContext:

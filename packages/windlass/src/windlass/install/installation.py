@@ -254,6 +254,8 @@ class Installation:
         await self.ctx.git.stop()
         await self.ctx.out.close()
         await self.ctx.authority.http.close()
+        if self.ctx.fallback:
+            await self.ctx.fallback.http.close()
         await self.ctx.visits.http.close()
         await self._count_running()
         await self.app.stop_pushes()

@@ -82,6 +82,7 @@ async def real_parts(settings: Settings, clock: Clock, installation: str, gatewa
             await in_thread(gateway_access_log, settings),
             settings.https_port,
             settings.proxy_protocol_from,
+            settings.public_https_port,
         ),
         git=BundledRepositories(git, folder / "bundled", repositories_of(settings)),
         servers=opened.servers,

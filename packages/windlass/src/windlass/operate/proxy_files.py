@@ -151,9 +151,15 @@ server {{
 _CADDY: Final = """\
 # Save it as /etc/caddy/Caddyfile, then: systemctl reload caddy
 # Caddy gets the certificate for {name} by itself. The one for *.{services} needs its DNS challenge: a
-# Caddy with the module of your DNS provider, and its token in place of {{env.DNS_TOKEN}}.
+# Caddy with the module of your DNS provider, and its token in place of {{env.DNS_TOKEN}}. Domains of users
+# get theirs when they are opened first, after Windlass was asked whether it serves them.
 # In the settings of Windlass:
-{settings}{name} {{
+{settings}{{
+    on_demand_tls {{
+        ask http://{api}/served-host
+    }}
+}}
+{name} {{
     reverse_proxy {api} {{
         flush_interval -1
     }}
@@ -161,6 +167,14 @@ _CADDY: Final = """\
 *.{services} {{
     tls {{
         dns cloudflare {{env.DNS_TOKEN}}
+    }}
+    reverse_proxy {gateway} {{
+        flush_interval -1
+    }}
+}}
+https:// {{
+    tls {{
+        on_demand
     }}
     reverse_proxy {gateway} {{
         flush_interval -1

@@ -21,7 +21,7 @@ from windlass.base.acme.documents import (
     Directory,
     RenewalInfo,
 )
-from windlass.base.acme.signing import AccountKey
+from windlass.base.acme.signing import AccountKey, ExternalAccount
 from windlass.base.http_out import AddressRefused, HttpResult, HttpTransport, NoAnswer
 
 T = TypeVar("T")
@@ -51,6 +51,11 @@ class AcmeRefusal(Exception):
     def is_limit(self) -> bool:
         return self.problem.name == "rateLimited" or self.problem.status == 429
 
+    @property
+    def is_internal(self) -> bool:
+        """Whether the authority has failed, and not the request."""
+        return self.problem.name == "serverInternal" or self.problem.status >= 500
+
 
 class AcmeClient:
     def __init__(self, out: HttpTransport, directory: str, key: bytes, account: str = "") -> None:
@@ -62,17 +67,22 @@ class AcmeClient:
         self._directory: Directory | None = None
         self._nonces: list[str] = []
 
-    async def open_account(self, email: str = "") -> str:
+    async def open_account(self, email: str = "", external: ExternalAccount | None = None) -> str:
         """Opens the account of this key, or finds it again. Returns its address."""
         directory = await self.directory()
-        if directory.meta.externalAccountRequired:
+        if directory.meta.externalAccountRequired and external is None:
             raise AcmeRefusal(
                 AcmeProblem(
-                    detail="This authority wants an account of its website (EAB), which Windlass cannot use"
+                    detail="This authority wants an account of its website (EAB): the operator of Windlass "
+                    "names its key in the settings"
                 )
             )
-        contact = {"contact": [f"mailto:{email}"]} if email else {}
-        answer = await self._post(directory.newAccount, {"termsOfServiceAgreed": True, **contact})
+        body: dict[str, object] = {"termsOfServiceAgreed": True}
+        if email:
+            body["contact"] = [f"mailto:{email}"]
+        if external is not None:
+            body["externalAccountBinding"] = self.key.bind(external, directory.newAccount)
+        answer = await self._post(directory.newAccount, body)
         self.account = _address(answer)
         return self.account
 

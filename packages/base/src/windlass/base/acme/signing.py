@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 import json
 from collections.abc import Mapping
 
@@ -16,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
+from msgspec import Struct
 
 
 def to_base64url(data: bytes) -> str:
@@ -26,6 +28,14 @@ def new_private_key() -> bytes:
     """Returns a new key on the curve P-256, in PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+class ExternalAccount(Struct, frozen=True):
+    """An account of the authority's website, to which the account of ACME is bound."""
+
+    id: str
+    key: str
+    """The key of its HMAC, in Base64url."""
 
 
 class AccountKey:
@@ -51,6 +61,14 @@ class AccountKey:
     def answer_for(self, token: str) -> str:
         """Returns the text that proves the control of a name (the key authorization)."""
         return f"{token}.{self.thumbprint}"
+
+    def bind(self, account: ExternalAccount, url: str) -> dict[str, str]:
+        """Returns the proof that the owner of an account of the authority's website wants this key (EAB)."""
+        head = {"alg": "HS256", "kid": account.id, "url": url}
+        protected, payload = (to_base64url(json.dumps(part).encode()) for part in (head, self.public))
+        key = base64.urlsafe_b64decode(account.key + "=" * (-len(account.key) % 4))
+        signature = hmac.digest(key, f"{protected}.{payload}".encode(), "sha256")
+        return {"protected": protected, "payload": payload, "signature": to_base64url(signature)}
 
     def sign(self, url: str, nonce: str, payload: Mapping[str, object] | None, account: str = "") -> bytes:
         """Returns a signed request. Without `payload`, it is a read (POST-as-GET); without `account`, it

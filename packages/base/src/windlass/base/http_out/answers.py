@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
 
 MOST_READ: Final = 64 * 1024
+_REASONS_BY_ERRNO: Final = {
+    errno.ECONNREFUSED: "refuses connections",
+    errno.ECONNRESET: "broke the connection off",
+    errno.ECONNABORTED: "broke the connection off",
+    errno.EPIPE: "broke the connection off",
+    errno.ETIMEDOUT: "does not answer",
+    errno.EHOSTUNREACH: "cannot be reached: there is no way to it",
+    errno.ENETUNREACH: "cannot be reached: there is no way to it",
+    errno.EMFILE: "was not called: Windlass has too many files open, and needs a higher limit (ulimit -n)",
+    errno.ENFILE: "was not called: the machine of Windlass has too many files open",
+}
 
 
 class HttpResult(Struct, frozen=True):
@@ -35,3 +47,8 @@ class UnknownName(NoAnswer):
 
 class TlsFailure(NoAnswer):
     """The receiver does not offer trustworthy TLS. Nothing was sent."""
+
+
+def explain_errno(error: OSError) -> str:
+    """Returns why a connection failed, as the end of a sentence about the server."""
+    return _REASONS_BY_ERRNO.get(error.errno or 0, "cannot be reached")

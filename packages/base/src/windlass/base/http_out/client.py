@@ -28,6 +28,7 @@ from windlass.base.http_out.answers import (
     NoAnswer,
     TlsFailure,
     UnknownName,
+    explain_errno,
 )
 from windlass.base.http_out.url import Url, no_public_address
 from windlass.base.trace import trace_headers
@@ -252,23 +253,12 @@ def _explain_failure(error: Exception, where: Url, *, proxied: bool) -> str:
             return f"{where.shown} broke off in the middle of its answer."
         case aiohttp.ServerDisconnectedError():
             return f"{where.shown} ended the connection without an answer."
-        case OSError() if error.errno in _REASONS_BY_ERRNO:
-            return f"{where.shown} {_REASONS_BY_ERRNO[error.errno]}."
+        case OSError():
+            return f"{where.shown} {explain_errno(error)}."
     return f"{where.shown} cannot be reached."
 
 
 _PROXY: Final = "The proxy (outbound_proxy) cannot be reached."
-_REASONS_BY_ERRNO: Final = {
-    errno.ECONNREFUSED: "refuses connections",
-    errno.ECONNRESET: "broke the connection off",
-    errno.ECONNABORTED: "broke the connection off",
-    errno.EPIPE: "broke the connection off",
-    errno.ETIMEDOUT: "does not answer",
-    errno.EHOSTUNREACH: "cannot be reached: there is no way to it",
-    errno.ENETUNREACH: "cannot be reached: there is no way to it",
-    errno.EMFILE: "was not called: Windlass has too many files open, and needs a higher limit (ulimit -n)",
-    errno.ENFILE: "was not called: the machine of Windlass has too many files open",
-}
 
 
 async def document(url: str) -> bytes:

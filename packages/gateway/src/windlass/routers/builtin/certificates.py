@@ -7,6 +7,7 @@ store, which the gateway keeps sealed on its disk, until a client asks for one o
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
@@ -15,7 +16,7 @@ from msgspec import Struct
 
 from windlass.base.log import log
 from windlass.routers.builtin.tls_contexts import make_context
-from windlass.routers.router import Certificate, Challenge, RouteError
+from windlass.routers.router import CHECK, Certificate, Challenge, RouteError
 
 _log = log("certificates")
 
@@ -87,6 +88,9 @@ class CertificateTable:
         self._challenges: dict[str, Challenge] = {}
         self.http_answers: dict[tuple[bytes, bytes], bytes] = {}
         """Answers to HTTP challenges, by host and path."""
+        self._http_ids: dict[tuple[bytes, bytes], str] = {}
+        self._answers: Counter[str] = Counter()
+        """How often each challenge was answered."""
 
     @property
     def is_empty(self) -> bool:
@@ -182,26 +186,47 @@ class CertificateTable:
             check_certificate(challenge.certificate)
         self._write(_challenge_name(id), StoredChallenge(id, challenge))
         self._challenges[id] = challenge
+        self._answers.pop(id, None)
         self._index_challenges()
 
     def drop_challenge(self, id: str) -> None:
         self._challenges.pop(id, None)
+        self._answers.pop(id, None)
         self._remove(_challenge_name(id))
         self._index_challenges()
 
+    def answers(self) -> Mapping[str, int]:
+        """Returns how often each challenge was answered."""
+        return {id: self._answers[id] for id in self._challenges}
+
+    def answer_http(self, host: bytes, path: bytes) -> bytes | None:
+        """Returns the answer to an HTTP challenge; None if there is none."""
+        answer = self.http_answers.get((host, path))
+        if answer is not None:
+            self._answers[self._http_ids[host, path]] += 1
+        return answer
+
     def challenge_certificate(self, name: str) -> Certificate | None:
         """Returns the certificate that answers the newest tls-alpn-01 challenge for a host name."""
-        for challenge in reversed(self._challenges.values()):
-            if challenge.certificate is not None and challenge.host == name:
-                return challenge.certificate
-        return None
+        found = [
+            id
+            for id, challenge in self._challenges.items()
+            if challenge.certificate is not None and challenge.host == name
+        ]
+        if not found:
+            return None
+        id = next((id for id in reversed(found) if not id.startswith(CHECK)), found[-1])
+        self._answers[id] += 1
+        return self._challenges[id].certificate
 
     def _index_challenges(self) -> None:
-        self.http_answers = {
-            (challenge.host.encode(), challenge.path.encode()): challenge.answer
-            for challenge in self._challenges.values()
+        by_http = {
+            (challenge.host.encode(), challenge.path.encode()): id
+            for id, challenge in self._challenges.items()
             if challenge.path
         }
+        self._http_ids = by_http
+        self.http_answers = {at: self._challenges[id].answer for at, id in by_http.items()}
 
     # The store
 

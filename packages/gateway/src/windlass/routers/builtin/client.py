@@ -55,8 +55,10 @@ class ClientConnection(SendingClient):
         self.head_only = method == b"HEAD"
         shared = self._shared
         if shared.certificates.http_answers and target.startswith(PREFIX):
-            answer = shared.certificates.http_answers.get((fields.host, target.partition(b"?")[0]))
-            if answer is not None and self._port == shared.http_port:
+            is_there = self._port == shared.http_port
+            path = target.partition(b"?")[0]
+            answer = shared.certificates.answer_http(fields.host, path) if is_there else None
+            if answer is not None:
                 self._say_unrouted(ChallengeAnswer(answer), method, target)
                 return
         paths = self._find(fields.host)

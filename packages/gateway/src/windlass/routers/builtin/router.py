@@ -166,8 +166,10 @@ class BuiltinRouter:
         at = _OTHER_FAMILY, port
         return self._inherited.pop(at, None) or hold_other_family(self._host, port)
 
-    def set_https_port(self, port: int) -> None:
-        """Listens for HTTPS at a port, or at none if it is 0. Raises RouteError; nothing has changed then."""
+    def set_https_port(self, port: int, public: int = 0) -> None:
+        """Listens for HTTPS at a port, or at none if it is 0. `public`: the port that clients use, if another
+        one leads here; 0 otherwise. Raises RouteError; nothing has changed then."""
+        self._shared.public_https_port = public
         if port == self._shared.https_port:
             return
         listening = None
@@ -314,6 +316,9 @@ class BuiltinRouter:
 
     async def drop_challenge(self, id: str) -> None:
         self._shared.certificates.drop_challenge(id)
+
+    async def challenges(self) -> Mapping[str, int]:
+        return self._shared.certificates.answers()
 
     async def close_others(self, is_known: IsKnown, patience: float) -> None:
         """Does nothing: other routers of an earlier process ended with that process."""

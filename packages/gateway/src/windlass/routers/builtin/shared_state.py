@@ -80,6 +80,8 @@ class SharedState:
         """The port on which services are reached by host name over HTTP."""
         self.https_port = 0
         """The port for HTTPS; 0 for no HTTPS."""
+        self.public_https_port = 0
+        """The port that clients use for HTTPS, if it is another one; 0 otherwise."""
         self.successor = Peer(Endpoint("successor", 0))
         """Counts the TLS connections whose decrypted bytes go to a successor."""
         self.connections = ConnectionTable("gateway", bounds, trusts, self._sweep)
@@ -128,7 +130,8 @@ class SharedState:
             return ""
         if not self.certificates.is_live(name):
             return ""
-        port = "" if self.https_port == _HTTPS else f":{self.https_port}"
+        number = self.public_https_port or self.https_port
+        port = "" if number == _HTTPS else f":{number}"
         path = "/" if target == b"*" else quote(target, safe=_SAFE)
         return f"https://{name}{port}{path}"
 

@@ -14,8 +14,9 @@ from windlass.base.encryption import CannotDecrypt
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.outage import Outage
-from windlass.control.background.challenges import METHOD, challenge_id
+from windlass.control.background.challenges import METHOD
 from windlass.control.context.context import Context
+from windlass.control.records.domains import challenge_id
 from windlass.routers.router import Certificate, Challenge, RouteError
 from windlass.store import CERTIFICATE, CERTIFICATE_KEY, DEAF
 
@@ -31,7 +32,9 @@ class CertificateDelivery:
         self._changed = asyncio.Event()
         self._challenges: dict[str, Challenge | None] = {}
         """The challenges that the gateway answers, as far as this server knows; None for those that it may
-        have lost."""
+        have lost, or that it has of an earlier server."""
+        self._has_asked = False
+        """Whether the gateway was asked for challenges of an earlier server."""
         self._unusable: dict[str, str] = {}
         """The fingerprints of certificates that cannot be served, by domain. The others are handed over."""
         self._outage = Outage(_log, "certificates wait for the gateway", "certificates are handed over again")
@@ -89,6 +92,9 @@ class CertificateDelivery:
 
     async def _hand_over_challenges(self) -> None:
         router = self._ctx.places.local.router
+        if not self._has_asked:
+            self._challenges = dict.fromkeys(await router.challenges())
+            self._has_asked = True
         rows = await self._ctx.store.reads.certificates.challenges()
         wanted = {
             challenge_id(row.id): challenge

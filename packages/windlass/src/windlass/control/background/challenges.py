@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final, Protocol
 
 from msgspec.structs import replace
@@ -15,19 +17,23 @@ from msgspec.structs import replace
 from windlass.base.acme import AcmeChallenge, AcmeRefusal, AcmeUnavailable, Authorization
 from windlass.base.acme.documents import AcmeProblem
 from windlass.base.acme.signing import to_base64url
+from windlass.base.certificates import challenge_certificate
 from windlass.base.clock import MINUTE
 from windlass.base.dns import DnsFailure
 from windlass.base.zones.provider import ZoneFailure
 from windlass.control.background.challenge_records import note_record, remove_soon
 from windlass.control.context.context import Context
+from windlass.control.records.domains import challenge_id
 from windlass.control.services.dns_challenges import NoZone, find_place, obstacle, servers_without
 from windlass.core.words.domains import ANY
-from windlass.routers.router import Challenge, RouteError
+from windlass.routers.router import Certificate, Challenge, RouteError
 from windlass.store import OrderRow
 
 PATH: Final = "/.well-known/acme-challenge/"
 LONGEST_WAIT: Final = 10 * MINUTE
 """The longest wait until the name servers of a zone have a new record."""
+AUTO: Final = "auto"
+"""The setting by which http-01 and tls-alpn-01 are tried in turn."""
 
 
 class ProofMethod(Protocol):
@@ -57,16 +63,8 @@ class ProofMethod(Protocol):
         ...
 
 
-class HttpProof:
-    """A file at port 80 of the name (http-01)."""
-
-    type: Final = "http-01"
-
-    def can_prove(self, ctx: Context, order: OrderRow) -> bool:
-        return not order.name.startswith(ANY)
-
-    def prepare(self, order: OrderRow, token: str, answer: str) -> OrderRow:
-        return replace(order, path=f"{PATH}{token}", answer=answer)
+class GatewayProof(ABC):
+    """An answer of the gateway under the name."""
 
     async def publish(self, ctx: Context, order: OrderRow) -> bool:
         try:
@@ -78,6 +76,21 @@ class HttpProof:
     async def withdraw(self, ctx: Context, order: OrderRow) -> None:
         with contextlib.suppress(RouteError):
             await ctx.places.local.router.drop_challenge(challenge_id(order.id))
+
+    @abstractmethod
+    def gateway_challenge(self, order: OrderRow) -> Challenge: ...
+
+
+class HttpProof(GatewayProof):
+    """A file at port 80 of the name (http-01)."""
+
+    type: Final = "http-01"
+
+    def can_prove(self, ctx: Context, order: OrderRow) -> bool:
+        return not order.name.startswith(ANY) and ctx.settings.acme_challenge != TlsProof.type
+
+    def prepare(self, order: OrderRow, token: str, answer: str) -> OrderRow:
+        return replace(order, path=f"{PATH}{token}", answer=answer)
 
     def gateway_challenge(self, order: OrderRow) -> Challenge:
         return Challenge(order.name, order.path, order.answer.encode())
@@ -133,13 +146,35 @@ class DnsProof:
         return None
 
 
-METHODS: Final[Sequence[ProofMethod]] = (HttpProof(), DnsProof())
+class TlsProof(GatewayProof):
+    """A certificate at port 443 of the name, for a protocol of TLS that only authorities speak (tls-alpn-01).
+
+    It is chosen by setting, or where a proof over HTTP has just failed: port 80 may not lead here.
+    """
+
+    type: Final = "tls-alpn-01"
+
+    def can_prove(self, ctx: Context, order: OrderRow) -> bool:
+        chosen = ctx.settings.acme_challenge
+        is_its_turn = chosen == self.type or (chosen == AUTO and order.failures % 2 == 1)
+        return is_its_turn and not order.name.startswith(ANY)
+
+    def prepare(self, order: OrderRow, token: str, answer: str) -> OrderRow:
+        return replace(order, answer=answer)
+
+    def gateway_challenge(self, order: OrderRow) -> Challenge:
+        return Challenge(order.name, certificate=_proving_certificate(order.name, order.answer, order.since))
+
+
+@lru_cache(maxsize=256)
+def _proving_certificate(name: str, answer: str, since: int) -> Certificate:
+    """Returns the certificate of an order. Each server makes one of its own, once."""
+    chain, key = challenge_certificate(name, answer.encode(), since)
+    return Certificate((name,), chain.encode(), key)
+
+
+METHODS: Final[Sequence[ProofMethod]] = (TlsProof(), HttpProof(), DnsProof())
 METHOD: Final[Mapping[str, ProofMethod]] = {method.type: method for method in METHODS}
-
-
-def challenge_id(id: str) -> str:
-    """Returns the id under which routers answer the challenge of an order."""
-    return f"acme {id}"
 
 
 def choose_challenge(

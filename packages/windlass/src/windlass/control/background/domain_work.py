@@ -12,9 +12,17 @@ from typing import Final
 from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, stamp
 from windlass.base.log import log
 from windlass.control.background.issuing import CertificateOrder
+from windlass.control.background.uploaded_certificates import watch_upload
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
-from windlass.control.records.domains import StoredDomain, change_document, hold, proof_fields, withdraw
+from windlass.control.records.domains import (
+    UPLOADED,
+    StoredDomain,
+    change_document,
+    hold,
+    proof_fields,
+    withdraw,
+)
 from windlass.control.services.domain_records import (
     DomainRecords,
     Proof,
@@ -70,11 +78,16 @@ async def tend_domain(ctx: Context, claim: Claim) -> None:
         due, is_proved = await _look(ctx, claim, row)
     attempts = 0
     present = await ctx.store.reads.resources.find(domain.name, claim.id)
-    if present and (after := present.read(StoredDomain)).generate_certificate and after.state == "PROVED":
-        order = CertificateOrder(ctx, claim, CertifiedDomain(present, after, tells=is_proved))
-        due = min(due, await order.advance())
-        attempts = claim.attempts if order.is_unanswered else 0
-        await ctx.store.write(lambda tx: _note_next(tx, claim, due))
+    if present and (after := present.read(StoredDomain)).state == "PROVED":
+        certificate = await ctx.store.reads.certificates.get(row.id)
+        if certificate and (certificate.origin, certificate.name) == (UPLOADED, after.name):
+            former = row.read(StoredDomain)
+            due = min(due, await watch_upload(ctx, claim, certificate, former, tells=is_proved))
+        elif after.generate_certificate:
+            order = CertificateOrder(ctx, claim, CertifiedDomain(present, after, tells=is_proved))
+            due = min(due, await order.advance())
+            attempts = claim.attempts if order.is_unanswered else 0
+            await ctx.store.write(lambda tx: _note_next(tx, claim, due))
     await ctx.store.write(lambda tx: tx.work.reschedule(claim, due, attempts))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeGuard
 
 from msgspec.structs import replace
 
@@ -34,10 +34,11 @@ from windlass.control.background.challenges import (
     reason_against,
     withdraw_challenge,
 )
+from windlass.control.context.authority import Authority
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
 from windlass.control.records.acme_accounts import client_of, forget_address
-from windlass.control.records.domains import moment_of
+from windlass.control.records.domains import ORDERED, UPLOADED, live_certificate, moment_of
 from windlass.control.records.order_ledger import Full, enter_order
 from windlass.store import CERTIFICATE_KEY, ORDER_KEY, CertificateRow, Claim, OrderRow, Tx
 
@@ -45,6 +46,8 @@ PAUSES: Final = (MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY)
 """The waits after failures in a row. Authorities allow five failed checks of a name in an hour."""
 AWAY: Final = (MINUTE, 2 * MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR)
 """The waits while the authority does not answer. It is asked at least once an hour."""
+MOST_FAILURES: Final = 3
+"""After so many failures of an authority in a row, another one is asked if the operator has named one."""
 LONGEST: Final = DAY
 """The age after which an open order is given up."""
 POLL: Final = 2 * SECOND
@@ -56,7 +59,6 @@ LOOK_AT_RENEWAL: Final = 6 * HOUR
 """How often the authority is asked when to renew a certificate."""
 _STEPS: Final = 6
 """The most steps of an order in a row; the next ones follow after a pause."""
-_ORIGIN: Final = "ACME"
 _SLACK: Final = HOUR
 """The shortest time until a certificate is renewed, whatever it says about its life."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
@@ -87,6 +89,7 @@ class CertificateOrder:
     def __init__(self, ctx: Context, claim: Claim, certified: CertifiedName) -> None:
         self._ctx, self._claim, self._certified = ctx, claim, certified
         self._id, self._name = certified.id, certified.name
+        self._authority = ctx.authority
         self._wait = POLL
         self.is_unanswered = False
         """Whether the authority did not answer. The worker counts these attempts in a row."""
@@ -99,6 +102,8 @@ class CertificateOrder:
             return now + DAY
         reads = ctx.store.reads
         certificate, order = await reads.certificates.get(self._id), await reads.certificates.order(self._id)
+        if ctx.fallback and order and order.authority == ctx.fallback.directory:
+            self._authority = ctx.fallback
         try:
             if order is None or not order.url:
                 due = await self._due(certificate, order)
@@ -117,8 +122,11 @@ class CertificateOrder:
                     break
             return now + self._wait
         except AcmeUnavailable as error:
+            pause = AWAY[min(self._claim.attempts, len(AWAY)) - 1]
+            if self._claim.attempts >= MOST_FAILURES and (other := self._other()):
+                return await self._move(str(error), pause, other)
             self.is_unanswered = True
-            return await self._fail(str(error), AWAY[min(self._claim.attempts, len(AWAY)) - 1])
+            return await self._fail(str(error), pause)
         except AcmeRefusal as error:
             return await self._refused(error)
 
@@ -142,13 +150,22 @@ class CertificateOrder:
         if renew > now:
             await self._note(
                 {
-                    "certificate_state": "LIVE",
-                    "certificate_expires_at": stamp(certificate.expires),
-                    **({"problem": ""} if not order or not order.failures else {}),
+                    name: value
+                    for name, value in live_certificate(certificate.expires, ORDERED).items()
+                    if name != "problem" or not order or not order.failures
                 }
             )
             return min(renew, now + LOOK_AT_RENEWAL)
         return max(renew, failed)
+
+    @property
+    def _ledger(self) -> str:
+        return "" if self._authority is self._ctx.authority else self._authority.directory
+
+    def _other(self) -> Authority | None:
+        """Returns the authority that is asked if the present one fails; None if there is none."""
+        ctx = self._ctx
+        return ctx.fallback if self._authority is ctx.authority else ctx.authority
 
     async def _is_hindered(self, certificate: CertificateRow | None) -> bool:
         """Returns whether no proof for the name is possible at present, and notes the reason."""
@@ -164,12 +181,17 @@ class CertificateOrder:
 
     async def _enter(self, certificate: CertificateRow | None) -> int:
         """Enters an order in the ledger. Returns 0, or when there is room for it."""
-        is_renewal = certificate is not None and certificate.name == self._name
+        is_renewal = _is_ordered(certificate) and certificate.name == self._name
 
         async def change(tx: Tx) -> tuple[int, Full]:
             await fence(tx, self._claim)
             return await enter_order(
-                tx, self._name, self._certified.org, is_renewal=is_renewal, weekly=self._certified.weekly
+                tx,
+                self._name,
+                self._certified.org,
+                is_renewal=is_renewal,
+                weekly=self._certified.weekly,
+                ledger=self._ledger,
             )
 
         due, what = await self._ctx.store.write(change)
@@ -182,8 +204,10 @@ class CertificateOrder:
     async def _renewal(self, certificate: CertificateRow) -> int:
         """Returns when to renew a certificate: as the authority says (ARI), or else after two thirds of its
         life. Whatever it says, not in the first day, and before the last tenth of its life."""
+        if not _is_ordered(certificate):
+            return certificate.renew
         try:
-            client = await client_of(self._ctx)
+            client = await client_of(self._ctx, self._authority)
             info = await client.renewal_info(renewal_id(certificate.chain))
         except (AcmeUnavailable, AcmeRefusal) as error:
             _log.info("the authority does not say when to renew", extra={"why": str(error)})
@@ -204,12 +228,13 @@ class CertificateOrder:
 
     async def _place(self, certificate: CertificateRow | None, former: OrderRow | None) -> None:
         """Orders a certificate, with a new private key that is stored with the order."""
-        client = await client_of(self._ctx)
+        client = await client_of(self._ctx, self._authority)
         key = new_private_key()
         try:
-            order = await client.place_order(self._name, renewal_id(certificate.chain) if certificate else "")
+            replaces = renewal_id(certificate.chain) if _is_ordered(certificate) else ""
+            order = await client.place_order(self._name, replaces)
         except AcmeRefusal as error:
-            if certificate is None or error.is_limit:
+            if not replaces or error.is_limit:
                 raise
             order = await client.place_order(self._name)  # what it renews may be unknown to this authority
         await self._ctx.point("order placed")
@@ -219,7 +244,7 @@ class CertificateOrder:
             org=self._certified.org,
             service=self._certified.service,
             name=self._name,
-            authority=self._ctx.authority.directory,
+            authority=self._authority.directory,
             url=order.url,
             sealed=sealed,
             since=self._ctx.clock.now(),
@@ -235,10 +260,10 @@ class CertificateOrder:
         if row is None or not row.url:
             return True
         now = self._ctx.clock.now()
-        if row.name != self._name or row.authority != self._ctx.authority.directory or not row.sealed:
+        if row.name != self._name or row.authority != self._authority.directory or not row.sealed:
             await self._give_up(row, now)  # it was renamed, or the operator chose another authority
             return False
-        client = await client_of(self._ctx)
+        client = await client_of(self._ctx, self._authority)
         order = await client.order(row.url)
         if now - row.since > LONGEST and order.status != "valid":
             raise AcmeRefusal(
@@ -311,21 +336,18 @@ class CertificateOrder:
             since=now,
             expires=read.expires,
             renew=max(now + _SLACK, read.since + (read.expires - read.since) * 2 // 3),
-            origin=_ORIGIN,
+            origin=ORDERED,
         )
 
         async def change(tx: Tx) -> None:
             await fence(tx, self._claim)
+            present = await tx.certificates.get(self._id)
+            if present is not None and present.origin == UPLOADED:
+                return  # a user has uploaded one meanwhile
             await tx.certificates.set(certificate)
-            await tx.certificates.set_order(_closed(row, failures=0, message="", due=0))
-            await self._certified.note(
-                tx,
-                {
-                    "certificate_state": "LIVE",
-                    "certificate_expires_at": stamp(read.expires),
-                    "problem": "",
-                },
-            )
+            closed = _closed(row, failures=0, message="", due=0)
+            await tx.certificates.set_order(replace(closed, authority=self._ctx.authority.directory))
+            await self._certified.note(tx, live_certificate(read.expires, ORDERED))
 
         await self._ctx.store.write(change)
         await withdraw_challenge(self._ctx, row)
@@ -342,29 +364,48 @@ class CertificateOrder:
 
     async def _refused(self, error: AcmeRefusal) -> int:
         if error.problem.name == "accountDoesNotExist":
-            await forget_address(self._ctx)
+            await forget_address(self._ctx, self._authority)
         retry = round(error.retry_after * SECOND)
         shortest = max(retry, HOUR) if error.is_limit else retry
         order = await self._ctx.store.reads.certificates.order(self._id)
         pause = PAUSES[min(order.failures if order else 0, len(PAUSES) - 1)]
         await withdraw_challenge(self._ctx, order)
+        failures = order.failures + 1 if order else 1
+        fails_often = error.is_internal and failures >= MOST_FAILURES
+        if (error.is_limit or fails_often) and (other := self._other()):
+            return await self._move(str(error), max(pause, shortest), other)
         return await self._fail(str(error), max(pause, shortest), is_final=True)
 
-    async def _fail(self, message: str, pause: int, *, is_final: bool = False) -> int:
+    async def _move(self, message: str, pause: int, other: Authority) -> int:
+        """Gives the next order to another authority: soon to the fall-back, and to the usual one after the
+        pause, so that two authorities at their limits are not asked in turn."""
+        _log.warning(
+            "another authority is asked for a certificate",
+            extra={"domain": self._name, "authority": other.directory, "why": message},
+        )
+        if other is self._ctx.fallback:
+            pause = MINUTE
+        return await self._fail(message, pause, moves_to=other)
+
+    async def _fail(
+        self, message: str, pause: int, *, is_final: bool = False, moves_to: Authority | None = None
+    ) -> int:
         """Records a failure. A final one ends the order and counts; otherwise it is continued after the
-        pause."""
+        pause, or begun again at another authority."""
         ctx, now = self._ctx, self._ctx.clock.now()
         row = await ctx.store.reads.certificates.order(self._id)
         due = now + pause
         _log.warning("a domain gets no certificate yet", extra={"domain": self._name, "why": message})
         row = row or OrderRow(
-            self._id, self._certified.org, self._certified.service, self._name, ctx.authority.directory
+            self._id, self._certified.org, self._certified.service, self._name, self._authority.directory
         )
         row = replace(row, failures=row.failures + is_final, message=message, due=due)
+        if moves_to:
+            row = replace(row, authority=moves_to.directory)
         certificate = await ctx.store.reads.certificates.get(self._id)
         is_live = certificate is not None and certificate.expires > now and certificate.name == self._name
         await self._store_order(
-            _closed(row) if is_final else row,
+            _closed(row) if is_final or moves_to else row,
             {
                 "certificate_state": "LIVE" if is_live else "FAILED",
                 "problem": f"No certificate yet, the next try is at {stamp(due)}. {message}",
@@ -401,6 +442,11 @@ def _tell_limit(what: Full, until: str, domain: str) -> str:
         f"Wait until {until}: this {what} has placed as many orders for certificates in three hours as it "
         "may."
     )
+
+
+def _is_ordered(certificate: CertificateRow | None) -> TypeGuard[CertificateRow]:
+    """Returns whether a certificate is one of an authority, and not one that a user has uploaded."""
+    return certificate is not None and certificate.origin == ORDERED
 
 
 def _pause(order: AcmeOrder, age: int) -> int:

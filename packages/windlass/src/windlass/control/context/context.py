@@ -130,6 +130,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """Writes records into zones of the operator; None without the setting dns_provider."""
     authority: Authority
     """The authority that gives certificates for domains."""
+    fallback: Authority | None = None
+    """The authority that is asked where the other one fails; None if there is none."""
     visits: Visits
     """Opens domains as visitors do."""
     work: Path

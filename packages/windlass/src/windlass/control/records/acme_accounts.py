@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from windlass.base.acme import AcmeClient
 from windlass.base.acme.signing import new_private_key
+from windlass.control.context.authority import Authority
 from windlass.control.context.context import Context
 from windlass.store import ACME_ACCOUNTS, FACT, Reads, Tx
 
@@ -27,32 +28,32 @@ Accounts = dict[str, AcmeAccount]
 """Accounts by the directory of the authority."""
 
 
-async def client_of(ctx: Context) -> AcmeClient:
+async def client_of(ctx: Context, authority: Authority) -> AcmeClient:
     """Returns a client with the account of this installation, which is opened first if there is none."""
-    directory = ctx.authority.directory
-    if ctx.authority.client:
-        return ctx.authority.client
+    directory = authority.directory
+    if authority.client:
+        return authority.client
     account = (await _accounts(ctx, ctx.store.reads)).get(directory)
     if account is None:
         account = await ctx.store.write(lambda tx: _add(ctx, tx, directory))
     await ctx.point("account key stored")
-    client = AcmeClient(ctx.authority.http, directory, account.key.encode(), account.url)
+    client = AcmeClient(authority.http, directory, account.key.encode(), account.url)
     if not account.url:
-        url = await client.open_account(ctx.settings.acme_email)
+        url = await client.open_account(ctx.settings.acme_email, authority.external)
         await ctx.point("account opened")
         await ctx.store.write(lambda tx: _change(ctx, tx, directory, replace(account, url=url)))
-    ctx.authority.client = client
+    authority.client = client
     return client
 
 
-async def forget_address(ctx: Context) -> None:
+async def forget_address(ctx: Context, authority: Authority) -> None:
     """Forgets the address of an account that the authority does not know any more. It is opened again with
     the same key."""
-    ctx.authority.client = None
+    authority.client = None
 
     async def change(tx: Tx) -> None:
-        if account := (await _accounts(ctx, tx)).get(ctx.authority.directory):
-            await _change(ctx, tx, ctx.authority.directory, replace(account, url=""))
+        if account := (await _accounts(ctx, tx)).get(authority.directory):
+            await _change(ctx, tx, authority.directory, replace(account, url=""))
 
     await ctx.store.write(change)
 

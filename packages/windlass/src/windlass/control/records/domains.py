@@ -31,6 +31,13 @@ _DIGITS: Final = 20
 
 State = Literal["UNPROVED", "PROVED"]
 
+ORDERED: Final = "ACME"
+"""The origin of a certificate of an authority."""
+UPLOADED: Final = "UPLOADED"
+"""The origin of a certificate that a user has uploaded."""
+REMOVED: Final = "REMOVED"
+"""The origin of an uploaded certificate that is served until one of an authority takes its place."""
+
 
 class StoredDomain(Struct, frozen=True):
     """The fields of a domain's document that the server reads."""
@@ -40,6 +47,7 @@ class StoredDomain(Struct, frozen=True):
     use_cdn: bool
     state: State
     certificate_state: str = "NONE"
+    certificate_origin: str = ""
     problem: str = ""
     proof_lost_at: str | UnsetType | None = UNSET
     next_try_at: str | UnsetType | None = UNSET
@@ -53,6 +61,11 @@ class StoredDomain(Struct, frozen=True):
     def lost(self) -> int:
         """Since when no record proves the domain; 0 while one does."""
         return moment_of(self.proof_lost_at) if self.proof_lost_at else 0
+
+
+def challenge_id(id: str) -> str:
+    """Returns the id under which routers answer the challenge of an order."""
+    return f"acme {id}"
 
 
 def moment_of(text: str) -> int:
@@ -89,6 +102,20 @@ def proof_fields(ctx: Context, service: str, name: str) -> dict[str, object]:
         "challenge_name": challenge_name(name),
         "challenge_value": challenge_value(ctx, service, name),
     }
+
+
+def live_certificate(expires: int, origin: str) -> dict[str, object]:
+    """Returns the fields of a domain's document that say which certificate it has."""
+    return {
+        "certificate_state": "LIVE",
+        "certificate_origin": origin,
+        "certificate_expires_at": stamp(expires),
+        "problem": "",
+    }
+
+
+def no_certificate() -> dict[str, object]:
+    return {"certificate_origin": "", "certificate_expires_at": None}
 
 
 def refuse_own_name(ctx: Context, name: str) -> None:
@@ -158,7 +185,7 @@ async def withdraw(tx: Tx, row: Row, problem: str) -> None:
             "problem": problem,
             "proved_at": None,
             "proof_lost_at": None,
-            "certificate_expires_at": None,
+            **no_certificate(),
         },
     )
 

@@ -27,7 +27,7 @@ async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
     links: list[Document] = []
     if port := port_of_domains(workload.ports):
         for name in map(plain_name, domain_names(names)):
-            number = ctx.settings.https_port if name in secure else place.http_port
+            number = ctx.settings.visited_https_port if name in secure else place.http_port
             url = _url(name, number, port.path, is_secure=name in secure)
             links.append(_link(service, port, url, number, default=False))
     for port in workload.ports:

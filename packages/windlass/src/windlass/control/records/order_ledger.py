@@ -45,12 +45,16 @@ class PlacedOrder(Struct, frozen=True, array_like=True):
     is_renewal: bool
 
 
-async def enter_order(tx: Tx, name: str, org: str, *, is_renewal: bool, weekly: str = "") -> tuple[int, Full]:
+async def enter_order(
+    tx: Tx, name: str, org: str, *, is_renewal: bool, weekly: str = "", ledger: str = ""
+) -> tuple[int, Full]:
     """Enters an order in the ledger. Returns 0; or when there is room for it again, and what has no room.
 
-    `weekly`: the domain whose new certificates are counted by the week.
+    `weekly`: the domain whose new certificates are counted by the week. `ledger`: the authority whose limits
+    count; empty for the usual one.
     """
-    recent = await _orders_since(tx, _FACT, tx.now, WINDOW)
+    fact, fact_of_week = (f"{each} {ledger}" if ledger else each for each in (_FACT, _FACT_OF_WEEK))
+    recent = await _orders_since(tx, fact, tx.now, WINDOW)
     new = [each for each in recent if not each.is_renewal]
     limits: list[tuple[Full, list[PlacedOrder], int]] = [
         ("name", [each for each in recent if each.name == name], MOST_OF_NAME),
@@ -62,7 +66,7 @@ async def enter_order(tx: Tx, name: str, org: str, *, is_renewal: bool, weekly: 
             ("installation", new, MOST_OF_NEW_NAMES),
         ]
     waits = [(orders[-most].since + WINDOW, what) for what, orders, most in limits if len(orders) >= most]
-    of_week = await _orders_since(tx, _FACT_OF_WEEK, tx.now, WEEK) if weekly and not is_renewal else []
+    of_week = await _orders_since(tx, fact_of_week, tx.now, WEEK) if weekly and not is_renewal else []
     of_domain = [each for each in of_week if is_at_or_below(each.name, weekly)]
     of_org = [each for each in of_domain if each.org == org]
     for orders, most in ((of_domain, MOST_OF_WEEK), (of_org, MOST_OF_WEEK_OF_ORG)):
@@ -71,9 +75,9 @@ async def enter_order(tx: Tx, name: str, org: str, *, is_renewal: bool, weekly: 
     if waits:
         return max(waits)
     placed = PlacedOrder(name, org, tx.now, is_renewal)
-    await tx.facts.set(_FACT, msgspec.json.encode([*recent, placed]))
+    await tx.facts.set(fact, msgspec.json.encode([*recent, placed]))
     if weekly and not is_renewal:
-        await tx.facts.set(_FACT_OF_WEEK, msgspec.json.encode([*of_week, placed]))
+        await tx.facts.set(fact_of_week, msgspec.json.encode([*of_week, placed]))
     return 0, ""
 
 

@@ -259,6 +259,18 @@ def _figure_metrics(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
             yield gauge("webhooks_failing", "Webhooks whose receiver takes nothing", figure.count)
         if figure.sort == "sessions":
             yield gauge("browser_sessions", "Browsers that are signed in, at most 10,000", figure.count)
+    ends: list[Sample] = [
+        ((figure.state.lower(),), figure.oldest / SECOND)
+        for figure in figures
+        if figure.sort == "certificates"
+    ]
+    yield Metric(
+        "domain_certificate_end_timestamp_seconds",
+        "When the first certificate of a domain ends, by its origin",
+        MetricType.GAUGE,
+        ("origin",),
+        ends,
+    )
     services = {figure.state: figure for figure in figures if figure.sort == "services"}
     states: list[Sample] = [
         ((state.lower(),), services[state].count if state in services else 0) for state in State

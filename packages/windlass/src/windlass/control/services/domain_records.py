@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from ipaddress import ip_address, ip_network
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -14,7 +13,9 @@ from msgspec.structs import replace
 from windlass.base.dns import DnsFailure, NameServer, RecordType
 from windlass.control.context.context import Context
 from windlass.control.records.domains import challenge_value, validation_domain
+from windlass.control.services.domain_proxies import proxy_of_records, title_of
 from windlass.core.words.domains import ANY, challenge_name
+from windlass.families.domain import Proxy
 
 Proof = Literal["", "CNAME", "TXT", "ADDRESS"]
 Verdict = Literal[
@@ -25,19 +26,6 @@ Verdict = Literal[
     "GENERIC_FAILURE",
 ]
 
-_CLOUDFLARE: Final = tuple(
-    map(
-        ip_network,
-        (
-            "103.21.244.0/22", "103.22.200.0/22", "103.31.4.0/22", "104.16.0.0/13", "104.24.0.0/14",
-            "108.162.192.0/18", "131.0.72.0/22", "141.101.64.0/18", "162.158.0.0/15", "172.64.0.0/13",
-            "173.245.48.0/20", "188.114.96.0/20", "190.93.240.0/20", "197.234.240.0/22", "198.41.128.0/17",
-            "2400:cb00::/32", "2606:4700::/32", "2803:f800::/32", "2405:b500::/32", "2405:8100::/32",
-            "2a06:98c0::/29", "2c0f:f248::/32",
-        ),
-    )
-)  # fmt: skip
-"""The networks of Cloudflare, as it publishes them (cloudflare.com/ips)."""
 _MOST_SERVERS: Final = 5
 """More name servers of the machine are not asked."""
 SECONDS: Final = 15.0
@@ -84,10 +72,12 @@ class DomainRecords(Struct, frozen=True):
         return "" if self.answered else next((view.problem for view in self.views), "There is no name server")
 
     @property
-    def proxy(self) -> Literal["", "CLOUDFLARE"]:
-        found = [ip_address(address) for address in self.addresses]
-        is_proxied = found and all(any(address in network for network in _CLOUDFLARE) for address in found)
-        return "CLOUDFLARE" if is_proxied else ""
+    def aliases(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(alias for view in self.answered for alias in view.aliases))
+
+    @property
+    def proxy(self) -> Proxy:
+        return proxy_of_records(self.addresses, self.aliases)
 
 
 async def look_at(ctx: Context, service: str, name: str) -> DomainRecords:
@@ -197,7 +187,7 @@ def verdict_of(records: DomainRecords, *, use_cdn: bool) -> tuple[Verdict, str]:
     there = ", ".join(records.addresses)
     if records.proxy:
         advice = "Set use_cdn, or switch the proxy off for this name (DNS only)"
-        return "DOMAIN_LINKED_TO_WRONG_HOST", f"{advice}: it resolves to Cloudflare ({there})"
+        return "DOMAIN_LINKED_TO_WRONG_HOST", f"{advice}: it resolves to {title_of(records.proxy)} ({there})"
     return (
         "DOMAIN_LINKED_TO_WRONG_HOST",
         f"Point {name} at {validation} with a CNAME record: it resolves to {there}, and not to this machine",

@@ -1,46 +1,143 @@
-"""Opens a domain as a visitor does, and finds out whether the gateway of this server answers."""
+"""Opens a domain as a visitor does, by HTTP and by TLS, and finds out whether the gateway of this server
+answers.
+
+The gateway gets the answer to a challenge that nobody else knows. By TLS, this is a certificate for the
+protocol of tls-alpn-01, which it shows before the name has a certificate of its own.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import secrets
+import ssl
 from typing import Final
 
+from msgspec import UNSET, Struct
+
+from windlass.base.certificates import challenge_certificate
 from windlass.base.dns import DnsFailure
-from windlass.base.http_out import AddressRefused, NoAnswer
+from windlass.base.http_out import AddressRefused, HttpResult, NoAnswer
 from windlass.control.context.context import Context
+from windlass.control.services.domain_proxies import proxy_of_answer
 from windlass.control.services.domain_records import DomainRecords, asked_name
-from windlass.families.domain import PortAnswer
-from windlass.routers.router import Challenge, RouteError
+from windlass.core.declare.fields import Maybe
+from windlass.families.domain import PortAnswer, Proxy
+from windlass.routers.router import CHECK, Certificate, Challenge, RouteError
 
 _PATH: Final = "/.well-known/acme-challenge/windlass-"
 """The path at which the gateway answers, followed by a random word. Challenges come before all routes."""
 _SECONDS: Final = 5.0
+_MOST_ADDRESSES: Final = 4
+"""The number of addresses of a name that are opened by TLS."""
+_PROTOCOL: Final = "acme-tls/1"
+BY_TLS: Final = "tls-alpn-01"
+"""The type of the challenges that the gateway answers by the same means."""
+_NOWHERE: Final = "It has no address that can be opened."
 
 
-async def visit(ctx: Context, records: DomainRecords) -> PortAnswer:
-    """Asks for a random path, which only this gateway answers rightly."""
-    port = ctx.visits.port
+class DomainVisits(Struct, frozen=True):
+    """What the ports of a domain answer."""
+
+    http: PortAnswer
+    https: Maybe[PortAnswer] = UNSET
+    """Missing if the gateway has no port for HTTPS."""
+    proxy: Proxy = ""
+    """The provider whose proxy has passed the answer on."""
+
+
+async def visit(ctx: Context, records: DomainRecords, *, by_tls: bool) -> DomainVisits:
+    """Opens a domain at its port for HTTP, and at that for HTTPS if there is one and `by_tls` is given. Only
+    this gateway answers rightly."""
+    has_https = by_tls and bool(ctx.settings.https_port)
     if not records.addresses:
-        return PortAnswer(port=port, reached=False, problem="It has no address that can be opened.")
-    word = secrets.token_hex(8)
-    host, path, id = asked_name(records.name), f"{_PATH}{word}", f"check {word}"
+        return _failed(ctx, _NOWHERE, has_https=has_https)
+    word, answer = secrets.token_hex(8), secrets.token_hex(16).encode()
+    host, path, id = asked_name(records.name), f"{_PATH}{word}", f"{CHECK}{word}"
+    chain, key = challenge_certificate(host, answer, ctx.clock.now())
+    certificate = Certificate((host,), chain.encode(), key) if has_https else None
     router = ctx.places.local.router
     try:
-        await router.put_challenge(id, Challenge(host, path, word.encode()))
+        await router.put_challenge(id, Challenge(host, path, answer, certificate))
         try:
-            answer = await ctx.visits.http.send("GET", f"http://{host}:{port}{path}", seconds=_SECONDS)
+            opening = _Visit(ctx, records, host, path, answer, chain)
+            http, proxy = await opening.by_http()
+            https: Maybe[PortAnswer] = await opening.by_tls() if has_https else UNSET
         finally:
             await router.drop_challenge(id)
-    except (NoAnswer, AddressRefused, DnsFailure) as error:
-        advice = f"Let port {port} of {host} lead to this gateway"
-        return PortAnswer(port=port, reached=False, problem=f"{advice}: {error}")
     except RouteError as error:
-        return PortAnswer(port=port, reached=False, problem=f"The gateway does not answer: {error}")
-    if answer.status == 200 and answer.body == word.encode():
-        return PortAnswer(port=port, reached=True)
-    return PortAnswer(
-        port=port,
-        reached=False,
-        problem=f"Let port {port} of {host} lead to this gateway: another server answers there "
-        f"({answer.status}).",
+        return _failed(ctx, f"The gateway does not answer: {error}", has_https=has_https)
+    return DomainVisits(http, https, proxy)
+
+
+def _failed(ctx: Context, problem: str, *, has_https: bool) -> DomainVisits:
+    http, https = (
+        PortAnswer(port=port, reached=False, problem=problem)
+        for port in (ctx.visits.port, ctx.visits.https_port)
     )
+    return DomainVisits(http, https if has_https else UNSET)
+
+
+class _Visit:
+    def __init__(
+        self, ctx: Context, records: DomainRecords, host: str, path: str, answer: bytes, chain: str
+    ) -> None:
+        self._ctx, self._records = ctx, records
+        self._host, self._path, self._answer = host, path, answer
+        self._certificate = hashlib.sha256(ssl.PEM_cert_to_DER_cert(chain)).digest()
+
+    async def by_http(self) -> tuple[PortAnswer, Proxy]:
+        port = self._ctx.visits.port
+        try:
+            answer = await self._fetch("http", port)
+        except (NoAnswer, AddressRefused, DnsFailure) as error:
+            return self._missed(port, str(error)), ""
+        proxy = proxy_of_answer(answer.headers)
+        if self._is_ours(answer):
+            return PortAnswer(port=port, reached=True), proxy
+        return self._missed(port, _other_server(answer)), proxy
+
+    async def by_tls(self) -> PortAnswer:
+        """Begins TLS at the addresses of the domain. If another server answers there, it may be a proxy that
+        passes requests on to this gateway."""
+        port = self._ctx.visits.https_port
+        found = await asyncio.gather(
+            *(self._shows_ours(address, port) for address in self._records.addresses[:_MOST_ADDRESSES])
+        )
+        if not (problems := [problem for problem in found if problem]):
+            return PortAnswer(port=port, reached=True)
+        try:
+            if self._is_ours(await self._fetch("https", port)):
+                return PortAnswer(port=port, reached=True, is_proxied=True)
+        except (NoAnswer, AddressRefused, DnsFailure):
+            pass  # the first problem says more
+        return self._missed(port, problems[0])
+
+    async def _shows_ours(self, address: str, port: int) -> str:
+        """Returns why the gateway was not reached at an address; empty if it was."""
+        try:
+            shown = await self._ctx.visits.tls.certificate(
+                address, port, self._host, _PROTOCOL, seconds=_SECONDS
+            )
+        except (NoAnswer, AddressRefused) as error:
+            return str(error)
+        is_ours = hashlib.sha256(shown).digest() == self._certificate
+        return "" if is_ours else f"another server answers at {address}, or a proxy that ends TLS."
+
+    async def _fetch(self, scheme: str, port: int) -> HttpResult:
+        return await self._ctx.visits.http.send(
+            "GET", f"{scheme}://{self._host}:{port}{self._path}", seconds=_SECONDS
+        )
+
+    def _is_ours(self, answer: HttpResult) -> bool:
+        return answer.status == 200 and answer.body == self._answer
+
+    def _missed(self, port: int, why: str) -> PortAnswer:
+        advice = f"Let port {port} of {self._host} lead to this gateway"
+        return PortAnswer(port=port, reached=False, problem=f"{advice}: {why}")
+
+
+def _other_server(answer: HttpResult) -> str:
+    name = answer.headers.get("server", "")[:60]
+    named = f"{name}, " if name.isprintable() and name else ""
+    return f"another server answers there ({named}{answer.status})."

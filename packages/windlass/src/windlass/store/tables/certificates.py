@@ -31,6 +31,7 @@ class CertificateRow(Struct, frozen=True, gc=False):
     renew: int
     """When the next certificate is ordered."""
     origin: str
+    """Where it is from: an authority (ACME), or a user (UPLOADED, or REMOVED while it is replaced)."""
 
 
 class OrderRow(Struct, frozen=True, gc=False):
@@ -123,6 +124,11 @@ class DomainCertificateChanges(DomainCertificateTable):
     async def set_order(self, row: OrderRow) -> None:
         await self._session.all(SET_ORDER, *msgspec.structs.astuple(row))
         self._session.nudge(certificate_topic(row.id))
+
+    async def forget_order(self, id: str) -> None:
+        """Removes the order of a domain, and keeps its certificate."""
+        for (removed,) in await self._session.all(FORGET_ORDER, id, id):
+            self._session.nudge(certificate_topic(str(removed)))
 
     async def forget(self, id: str) -> None:
         """Removes the certificate and the order of a domain, or those of all domains of a service."""

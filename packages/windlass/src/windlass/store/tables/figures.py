@@ -51,19 +51,23 @@ UNION ALL
 SELECT 'services', state, 0, count(*), 0, COALESCE(sum(instances), 0) FROM (
     SELECT state, CASE WHEN serving IS NULL THEN 0 ELSE instances END AS instances
     FROM status WHERE deployments > 0 LIMIT $2
-) AS services GROUP BY state"""
+) AS services GROUP BY state
+UNION ALL
+SELECT 'certificates', origin, 0, count(*), min(expires), 0 FROM certificate GROUP BY origin"""
 
 
 class Figure(Struct, frozen=True, gc=False):
     sort: str
-    """The subject: `due`, `held`, `deployments`, `deliveries`, `receivers`, `sessions` or `services`."""
+    """The subject: `due`, `held`, `deployments`, `deliveries`, `receivers`, `sessions`, `services` or
+    `certificates`."""
     state: str
-    """The state of the counted deployments or services; empty for other sorts."""
+    """The state of the counted deployments or services, or the origin of the certificates; empty for other
+    sorts."""
     queue: int
     """The number of the work queue; 0 for other sorts."""
     count: int
     oldest: int
-    """The time of the oldest row; 0 if no time is read."""
+    """The time of the oldest row, or the first end of a certificate; 0 if no time is read."""
     instances: int
     """The number of instances that the counted services should have; 0 for other sorts."""
 

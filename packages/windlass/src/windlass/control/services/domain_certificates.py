@@ -1,0 +1,115 @@
+"""Certificates of domains that users upload, in place of those of an authority."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from windlass.base.certificates import BadCertificate, ReadCertificate
+from windlass.base.clock import stamp
+from windlass.base.errors import Conflict, Invalid
+from windlass.base.uploaded_certificates import check_upload, issuer_of
+from windlass.control.context.call import Call, Reply, encode, prepares, reads, writes
+from windlass.control.context.context import Context
+from windlass.control.records.domains import (
+    ORDERED,
+    REMOVED,
+    TEND,
+    UPLOADED,
+    StoredDomain,
+    change_document,
+    live_certificate,
+    no_certificate,
+)
+from windlass.control.records.recording import record
+from windlass.control.request.paths import target
+from windlass.control.request.reading import in_dialect
+from windlass.core.words.events import Event
+from windlass.families.domain import CertificateShown, CertificateUpload, domain
+from windlass.store import CERTIFICATE_KEY, CertificateRow, Row, Tx, route_topic
+
+_READ: Final = "certificate"
+"""The prepared value with the certificate that was read."""
+
+
+@reads("domain.readCertificate")
+async def read_facts(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    row = await target(source, call)
+    stored = await source.certificates.get(row.id)
+    if stored is None:
+        return Reply(encode(CertificateShown()))
+    shown = CertificateShown(
+        origin="ACME" if stored.origin == ORDERED else "UPLOADED",
+        names=[stored.name],
+        issuer=issuer_of(stored.chain),
+        fingerprint=stored.fingerprint,
+        stored_at=stamp(stored.since),
+        expires_at=stamp(stored.expires),
+    )
+    return Reply(encode(shown))
+
+
+@prepares("domain.uploadCertificate")
+async def check(ctx: Context, call: Call) -> None:
+    row = await target(ctx.store.reads, call)
+    sent, name = call.sent(CertificateUpload), row.read(StoredDomain).name
+    try:
+        call.prepared[_READ] = check_upload(sent.chain, sent.key, name, ctx.clock.now())
+    except BadCertificate as error:
+        raise Invalid(f"chain: {error}") from error
+
+
+@writes("domain.uploadCertificate")
+async def upload(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await target(tx, call)
+    stored, read = row.read(StoredDomain), call.prepared[_READ]
+    assert isinstance(read, ReadCertificate)
+    if stored.state != "PROVED":
+        raise Conflict(
+            "Make a record that proves the domain first: until then, another service may serve it, and its "
+            "visitors must not get this certificate"
+        )
+    await tx.certificates.forget(row.id)
+    await tx.certificates.set(
+        CertificateRow(
+            id=row.id,
+            org=row.org,
+            service=row.parent,
+            name=stored.name,
+            chain=read.chain,
+            sealed=ctx.encryption.encrypt(read.key, *CERTIFICATE_KEY.owner(id=row.id)),
+            fingerprint=read.fingerprint,
+            since=tx.now,
+            expires=read.expires,
+            renew=read.expires,
+            origin=UPLOADED,
+        )
+    )
+    return await _change(ctx, tx, call, row, live_certificate(read.expires, UPLOADED))
+
+
+@writes("domain.removeCertificate")
+async def remove(ctx: Context, tx: Tx, call: Call) -> Reply:
+    row = await target(tx, call)
+    stored, certificate = row.read(StoredDomain), await tx.certificates.get(row.id)
+    if certificate is None or certificate.origin != UPLOADED:
+        raise Conflict("Upload a certificate first: there is none that could be removed")
+    if stored.generate_certificate:
+        # It is served until the one that is ordered now has taken its place.
+        await tx.certificates.set(replace(certificate, origin=REMOVED, renew=tx.now))
+        return await _change(ctx, tx, call, row, {"problem": ""})
+    await tx.certificates.forget(row.id)
+    return await _change(ctx, tx, call, row, {"certificate_state": "NONE", "problem": "", **no_certificate()})
+
+
+async def _change(ctx: Context, tx: Tx, call: Call, row: Row, fields: dict[str, object]) -> Reply:
+    """Changes the document of a domain, and lets the domain be looked at."""
+    await change_document(tx, row, fields)
+    present = await tx.resources.find(domain.name, row.id)
+    assert present is not None
+    tx.nudge(route_topic(row.parent))
+    await tx.work.schedule(TEND, row.id, org=row.org)
+    await record(ctx, tx, Event.UPDATED, present, call.actor, call, before=row.body, after=present.body)
+    return Reply(in_dialect(call, present.body), present.tag)

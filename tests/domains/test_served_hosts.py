@@ -1,0 +1,54 @@
+"""A proxy in front asks whether a name is served here, before it gets a certificate on demand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.domains.served import SHOP, add, hosts, prove, published
+from windlass.control.services import served_hosts
+
+
+async def ask(world, name):
+    return await world.get(f"/served-host?domain={name}", token=None)
+
+
+async def test_names_of_services_and_proved_domains_are_served(world, dns):
+    app = await published(world)
+    (own,) = await hosts(world, app)
+    document = await add(world, app)
+    assert (await ask(world, own)).status == 200
+    assert (await ask(world, SHOP)).status == 404
+    await prove(world, dns, document)
+    assert (await ask(world, SHOP)).status == 200
+    assert (await ask(world, SHOP.upper())).status == 200
+
+
+async def test_a_domain_with_an_asterisk_serves_one_label(world, dns):
+    app = await published(world)
+    document = await add(world, app, "*.example.com")
+    dns.set("_windlass-challenge.example.com", ("TXT", document["challenge_value"]))
+    world.clock.turn(60)
+    await world.settle()
+    answers = [await ask(world, name) for name in ("any.example.com", "two.any.example.com", "example.com")]
+    assert [answer.status for answer in answers] == [200, 404, 404]
+
+
+@pytest.mark.parametrize(
+    "name", ["", "shop", "x" * 300 + ".example.com", "inside%20a.apps.example.com", "é.example"]
+)
+async def test_other_texts_are_not_served_and_told_nothing(world, dns, name):
+    answer = await ask(world, name)
+    assert answer.status == 404
+    assert answer.message.endswith("none of this installation serves it")
+
+
+async def test_questions_about_unknown_names_do_not_delay_those_about_served_ones(world, dns, monkeypatch):
+    monkeypatch.setattr(served_hosts, "MOST", 3)
+    app = await published(world)
+    (own,) = await hosts(world, app)
+    assert (await ask(world, own)).status == 200
+    asked = [(await ask(world, f"{letter}.example.com")).status for letter in "abcd"]
+    assert asked == [404, 404, 429, 429]
+    assert (await ask(world, own)).status == 200
+    world.clock.turn(1)
+    assert (await ask(world, "e.example.com")).status == 404
