@@ -39,6 +39,8 @@ Ids = Mapping[str, str]
 
 STANDING, DOOMED = 2, 5
 """Numbers of things of each family: for reading and changing, and for deleting."""
+DISTINCT = {"preview": "branch"}
+"""Fields of families without names in which siblings differ."""
 
 
 class Holding(FakeEngine):
@@ -187,7 +189,7 @@ class Town:
     def unlike(self, operation: Operation, sent: Body, *, always: bool = False) -> Body:
         """The body under a name of its own, if only because it has the name of the example: that is taken."""
         family = operation.family
-        field = family.names if family else None
+        field = (family.names or DISTINCT.get(family.name)) if family else None
         if (
             field
             and isinstance(sent.get(field), str)
