@@ -23,7 +23,7 @@ async def init(scene: Scene, folder: Folder, monkeypatch: pytest.MonkeyPatch, *w
         "--name",
         "web",
         "--environment",
-        "shop/production",
+        f"{scene.place.beside.name}/production",
         *words,
         url=scene.windlass.url,
     )
