@@ -53,6 +53,16 @@ async def test_the_authority_is_told_once_the_servers_of_the_zone_have_the_recor
     assert APPS in await there.held()
 
 
+async def test_a_zone_whose_servers_do_not_answer_this_machine_gets_a_minute(there):
+    """A firewall may let only the name servers of the machine ask others."""
+    there.world.installation.ctx.dns.zone_port = 1
+    await there.pass_time(50)
+    assert there.dns.texts(RECORD)
+    assert there.authority.asked["dns-challenge"] == 0
+    await there.pass_time(60)
+    assert APPS in await there.held()
+
+
 async def test_a_record_that_stays_invisible_is_told_and_removed(there):
     there.dns.is_slow = True
     app = await published(there.world)

@@ -71,20 +71,21 @@ async def _ask(ctx: Context, name: str, type: RecordType) -> Records:
     raise failure
 
 
-async def servers_without(ctx: Context, place: ChallengePlace, value: str) -> Sequence[str]:
-    """Returns the name servers of the zone that do not have the record yet. Those that do not answer are left
-    out, unless none answers. Raises DnsFailure."""
+async def servers_without(ctx: Context, place: ChallengePlace, value: str) -> Sequence[str] | None:
+    """Returns the name servers of the zone that do not have the record yet, of those that answer; None if
+    none answers. Raises DnsFailure.
+
+    The name servers of this machine are no substitute: they keep for a while that there was no record.
+    """
     try:
         async with asyncio.timeout(_SECONDS):
             servers = await _servers_of(ctx, place.zone)
             found = await asyncio.gather(*(_has(ctx, server, place.name, value) for server in servers))
-            if any(has is not None for has in found):
-                return [str(server) for server, has in zip(servers, found, strict=True) if has is False]
-            # The name servers of the zone may be reached only by those of this machine.
-            has = value in (await _ask(ctx, place.name, RecordType.TXT)).values
-            return [] if has else [str(ctx.dns.servers[0])]
-    except TimeoutError as error:
-        raise DnsFailure(f"the name servers of {place.zone} do not answer") from error
+    except TimeoutError:
+        return None
+    if all(has is None for has in found):
+        return None
+    return [str(server) for server, has in zip(servers, found, strict=True) if has is False]
 
 
 async def _servers_of(ctx: Context, zone: str) -> list[NameServer]:
