@@ -288,3 +288,21 @@ def test_a_client_of_prisma_that_is_not_generated_is_built_first():
 def test_a_package_that_the_registry_does_not_have_is_named(said):
     assert failure("yarn install", 1, [said]).startswith("Correct @shop")
     assert "chat in package.json: the registry has no such package" in failure("yarn install", 1, [said])
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "KeyError: 'API_TOKEN'",
+        ZOD,
+        T3,
+        ENVALID,
+        "error: Environment variable not found: API_TOKEN.",
+        'src/lib/tokens.ts (1:9): "API_TOKEN" is not exported by "virtual:env/static/private", imported',
+        "Error: Missing required environment variable: API_TOKEN",
+    ],
+)
+def test_a_build_that_misses_a_variable_names_it(said):
+    assert failure("npm run build", 1, said.splitlines()).startswith(f"{VARIABLE}: the build needs it.")
+    there = said.replace("API_TOKEN", "api").replace("environment variables", "words")
+    assert "Set the variable" not in failure("npm run build", 1, there.splitlines())

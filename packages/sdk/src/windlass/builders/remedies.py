@@ -13,7 +13,7 @@ from typing import Final
 from windlass.builders.builder import FULL
 from windlass.detect import python_modules
 from windlass.detect.node_scripts import package_of_program
-from windlass.engines.start_remedies import TOO_MANY_PROCESSES
+from windlass.engines.start_remedies import MISSING_VARIABLE, TOO_MANY_PROCESSES
 
 _MAX_QUOTE_LENGTH: Final = 300
 _MEMORY: Final = (
@@ -31,6 +31,7 @@ _HOST: Final = (
     r"|UnknownHostException:|Failed to resolve|\bhost=) ?'?([\w.-]{0,200}\w)"
 )
 """Error texts that precede the name of an unreachable host."""
+_VARIABLE: Final = "Set the variable {0}, such as with `windlass env set {0}=…`: the build needs it."
 _VERSION: Final = "Correct {0} in the dependencies: the registry has no such version for this Python."
 _PACKAGE: Final = "Correct {0} in package.json: the registry has no such package or version."
 _LIBRARIES: Final = {
@@ -320,7 +321,7 @@ _RULES: Final = tuple(
             r"^ModuleNotFoundError: No module named '([\w.]+)'",
             "Add {package} to the dependencies: the build imports its module {0}.",
         ),
-        (r"^KeyError: '([A-Z][A-Z0-9_]{2,})'", "Set the variable {0}: the build needs it."),
+        *((pattern, _VARIABLE) for pattern in MISSING_VARIABLE),
     )
 )
 _KILLED: Final = 137

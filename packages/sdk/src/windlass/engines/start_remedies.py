@@ -27,6 +27,19 @@ the line number after `exec`."""
 _COLOUR: Final = r"(?:\x1b\[\d*m)?"
 _QUOTE: Final = r"[\"'`‘’“”]?"
 
+MISSING_VARIABLE: Final = (
+    rf"^KeyError: '({_NAME})'",
+    rf"Environment variable not found: ({_NAME})",
+    r"(?:ZodError|Invalid environment variables): \[[\s\S]{0,200}?"
+    rf"\bpath['\"]?: \[\s*+['\"]({_NAME})['\"]"
+    r"\s*+\][\s\S]{0,100}?(?:received undefined|Required\b)",
+    rf"Invalid environment variables:?\s*+\{{\s*+['\"]?({_NAME})['\"]?: \[\s*+['\"]"
+    r"(?:Required|Invalid input: [^\n]{0,60}received undefined)",
+    rf"Missing{_COLOUR} environment variables:\s*+{_COLOUR}({_NAME}){_COLOUR}: ",
+    rf"\"({_NAME})\" is not exported by \"(?:virtual:env/static/|\$env/static/)",
+    rf"[Mm]issing required environment variable:? ['\"`]?({_NAME})\b",
+)
+"""Error messages about a missing variable, of programs and of builds. They match the name."""
 _VARIABLE: Final = "Set the variable {0}, such as with `windlass env set {0}=…`: {name} needs it to start"
 _LINE_ENDINGS: Final = (
     "Save the script with the line endings of Unix (LF), and commit it: it has those of Windows "
@@ -176,9 +189,7 @@ _RULES: Final = tuple(
         # Must precede the rules about variables, one of whose names it mentions.
         (r"'SQLALCHEMY_DATABASE_URI' or 'SQLALCHEMY_BINDS' must be set", _NO_ADDRESS),
         # Variables that are missing
-        (rf"^KeyError: '({_NAME})'", _VARIABLE),
         (rf"key not found: \"({_NAME})\"", _VARIABLE),
-        (rf"Environment variable not found: ({_NAME})", _VARIABLE),
         (rf"UndefinedValueError: ({_NAME}) not found", _VARIABLE),
         (rf"\b[Ss]et(?:ting)? the ({_NAME}) environment variable", _VARIABLE),
         (rf"^(?:.*: )?({_NAME}): (?:unbound variable|parameter (?:null or )?not set)", _VARIABLE),
@@ -210,18 +221,7 @@ _RULES: Final = tuple(
             r"TypeError: Cannot read properties of (?:undefined|null)",
             _VARIABLE,
         ),
-        (
-            r"(?:ZodError|Invalid environment variables): \[[\s\S]{0,200}?"
-            rf"\bpath['\"]?: \[\s*+['\"]({_NAME})['\"]"
-            r"\s*+\][\s\S]{0,100}?(?:received undefined|Required\b)",
-            _VARIABLE,
-        ),
-        (rf"Missing{_COLOUR} environment variables:\s*+{_COLOUR}({_NAME}){_COLOUR}: ", _VARIABLE),
-        (
-            rf"Invalid environment variables:?\s*+\{{\s*+['\"]?({_NAME})['\"]?: \[\s*+['\"]"
-            r"(?:Required|Invalid input: [^\n]{0,60}received undefined)",
-            _VARIABLE,
-        ),
+        *((pattern, _VARIABLE) for pattern in MISSING_VARIABLE),
         (
             r"panicked at (\S+?:\d+):\d+:\n[^\n]*`Err` value: NotPresent"
             r"|`Err` value: NotPresent', (\S+?:\d+):\d+",
