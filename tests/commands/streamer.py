@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
@@ -63,7 +64,9 @@ class _Handler(BaseHTTPRequestHandler):
         for piece in turn.pieces:
             self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             self.wfile.flush()
-        if not turn.breaks:
+        if turn.breaks:
+            time.sleep(0.2)  # what arrives together with the end of the connection may be read as nothing
+        else:
             self.wfile.write(b"0\r\n\r\n")
         return None
 
