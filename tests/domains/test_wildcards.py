@@ -37,6 +37,14 @@ async def test_names_of_services_share_one_certificate_that_is_there_before_them
     assert there.authority.asked["new-order"] == 1
 
 
+async def test_addresses_of_services_have_the_port_at_which_visitors_reach_https():
+    ports = {"https_port": 8443, "public_https_port": 443}
+    async with scene(with_zone=True, public_domain_certificates=True, **ports) as there:
+        await there.pass_time(20)
+        (url,) = await urls(there, await published(there.world))
+        assert url.endswith(".apps.example.com")
+
+
 async def test_the_record_of_a_proof_is_made_once_and_removed(there):
     await there.pass_time(20)
     assert [(word, name) for word, name, _ in there.dns.updates] == [("add", RECORD), ("remove", RECORD)]

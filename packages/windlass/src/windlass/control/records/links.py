@@ -38,7 +38,7 @@ async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
         if by_name(port) and (held := row_of(port, names)):
             name = host_of(ctx, held, place.domain)
             is_secure = name in secure and place.router is ctx.places.local.router
-            number = ctx.settings.https_port if is_secure else place.http_port
+            number = ctx.settings.visited_https_port if is_secure else place.http_port
             url = _url(name, number, port.path, is_secure=is_secure)
             remark = await remark_about(ctx, source, name, is_secure=is_secure)
             links.append(_link(service, port, url, number, default=port.default, remark=remark))
