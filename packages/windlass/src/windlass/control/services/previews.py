@@ -115,7 +115,7 @@ async def approve(ctx: Context, tx: Tx, call: Call) -> Reply:
         raise Conflict(f"commit_id: look at the newest commit first: it is {newest}")
     if not stored.needs_approval:
         raise Conflict(
-            "Choose a preview that waits for an approval: the newest commit of this one needs none, or is approved"
+            "Choose a preview that waits for an approval: the newest commit of this one needs none"
         )
     fields = {"approved_commit_id": stored.commit_id, "state": PreviewState.PLANNED}
     event = f"{call.actor.name} has approved commit {stored.commit_id[:12]}"
