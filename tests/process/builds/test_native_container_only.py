@@ -73,6 +73,19 @@ REFUSED = [
         },
         r"^Set builder to RECIPE, .*: Dockerfile installs serve in line 2, .* the folder dist is served\.$",
     ),
+    *(
+        (
+            f"the server of an image of PHP, started by {command}",
+            {"index.php": "<?php", "Dockerfile": f"FROM php:8.3-apache\nCOPY . .\nCMD {command}\n"},
+            r"^Set builder to RECIPE, .* web server of the image php, .* PHP: it is started with `php -S ",
+        )
+        for command in ("apache2-foreground", '["/bin/sh", "-c", "apache2-foreground"]', '["php-fpm", "-F"]')
+    ),
+    (
+        "a Dockerfile that cannot be read",
+        {"main.py": "print(1)", "Dockerfile": "WORKDIR /app\nCOPY app/ /app\n"},
+        r"^Fix Dockerfile, or set builder to RECIPE: Dockerfile line 1: only ARG may come before",
+    ),
     (
         "a web server that a base image brings",
         {**VITE, "Dockerfile": "FROM node AS b\nRUN npm run build\nFROM nginx\nCOPY --from=b /dist /html\n"},

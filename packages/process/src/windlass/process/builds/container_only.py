@@ -32,6 +32,8 @@ _FOLDERS: Final = {
 }
 """The folder that each web server image serves by default."""
 _PROGRAMS: Final = {"caddy", "httpd", "httpd-foreground", "nginx", "nginx-debug"}
+_ONLY_IN_IMAGES: Final = {"apache2-foreground", "docker-php-entrypoint", "php-fpm"}
+"""Programs by which images start their own servers, whatever the image is called."""
 _CHANGES_NOTHING: Final = {"CMD", "EXPOSE", "LABEL", "MAINTAINER", "STOPSIGNAL", "WORKDIR"}
 
 
@@ -41,9 +43,14 @@ def name_of_image(base: str) -> str:
 
 
 def starts_web_server(image: str, argv: Sequence[str]) -> bool:
-    """Returns whether the image belongs to a known web server and the command starts this server, or is
-    empty."""
-    return name_of_image(image) in _FOLDERS and (not argv or posixpath.basename(argv[0]) in _PROGRAMS)
+    """Returns whether the command starts a server that only images have, or the image belongs to a known web
+    server and the command starts this server, or is empty."""
+    if len(argv) == 3 and posixpath.basename(argv[0]) in ("sh", "bash") and argv[1] == "-c":
+        argv = plain_words(argv[2])
+    program = posixpath.basename(argv[0]) if argv else ""
+    return program in _ONLY_IN_IMAGES or (
+        name_of_image(image) in _FOLDERS and (not argv or program in _PROGRAMS)
+    )
 
 
 def serves_the_site(read: Dockerfile, recipe: Recipe) -> bool:

@@ -192,7 +192,7 @@ def _by_dockerfile(order: Order, context: Path, file: Path, workspace: Package |
         read = dockerfile.read(text)
         hinted = _hints(order, read)
     except DockerfileError as error:
-        raise BuildError(f"{name} {error}.") from error
+        raise BuildError(f"Fix {name}, or set builder to RECIPE: {name} {error}.") from error
     try:
         choice = DockerfileChoice(str(name), text, order.stage, order.arguments, executes=False)
         return _by_hints(order, context, name, hinted, choice)
