@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from windlass.builders.builder import BuildError
 from windlass.process.builds.python import declaration_of, dependencies_of
+from windlass.process.builds.requirements import local_paths
 
 PROJECT = '[project]\nname = "shop"\ndependencies = ["Fast_API[standard]>=1", "gunicorn", "uvicorn; x"]\n'
 
@@ -57,3 +59,10 @@ def test_dependencies_only_in_pyproject_toml_are_installed_besides_requirements_
     added = needed.requirements.splitlines()[len(requirements.splitlines()) :]
     assert added == more
     assert any(line.startswith("Installed as well, because only") for line in lines) is bool(more)
+
+
+@pytest.mark.parametrize("line", ["flask==3.0.3  # pages (shop/server.py)", "flask # https://shop.example/a"])
+def test_a_path_in_a_comment_of_requirements_is_no_file_to_install(tmp_path, line):
+    assert list(local_paths(line, tmp_path)) == []
+    with pytest.raises(BuildError, match="Commit shop/flask, or take it out"):
+        list(local_paths(line.replace("flask", "shop/flask").replace("==3.0.3", ""), tmp_path))

@@ -20,6 +20,7 @@ _INCLUDE = re.compile(r"(?:-r\s*|--requirement(?:s)?[=\s]\s*)(?P<path>\S+)\s*(?:
 _CONSTRAINT = re.compile(r"(?:-c\s*|--constraint(?:s)?[=\s]\s*)(?P<path>\S+)\s*(?:#.*)?\Z")
 _EDITABLE = re.compile(r"(?:-e|--editable)(?:\s+|=)")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_COMMENT = re.compile(r"(?:^|\s)#.*")
 _NAMED_PATH = re.compile(r"\S+\s*@\s*file://(?:localhost)?(?P<path>[^\s;#]+)")
 
 
@@ -79,7 +80,7 @@ def _by_name(url: str) -> str:
 def local_paths(requirements: str, folder: Path) -> Iterator[Path]:
     """Yields the paths in the repository that requirements refer to."""
     for line in requirements.splitlines():
-        word = line.strip().partition(";")[0].partition(" --hash")[0].strip()
+        word = _COMMENT.sub("", line).strip().partition(";")[0].partition(" --hash")[0].strip()
         named = _NAMED_PATH.match(word)
         path = named["path"] if named else word.removeprefix("file://").partition("[")[0].strip()
         if not path or path.startswith("-") or _URL.match(path):
