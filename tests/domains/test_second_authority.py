@@ -79,6 +79,26 @@ async def test_two_authorities_at_their_limits_are_not_asked_in_turn(both):
     assert (there.authority.asked["new-order"], second.asked["new-order"]) == (1, 1)
 
 
+async def test_a_refusal_of_the_fall_back_leaves_the_next_order_to_the_first_authority(both):
+    there, second = both
+    there.authority.limit, second.refusal = HOUR, "a CAA record permits others only"
+    app, id = await there.proved()
+    await there.pass_time(90)
+    assert len(second.orders) == 1
+    there.authority.limit = 0
+    await there.pass_time(2 * HOUR, 30)
+    assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
+    assert (len(there.authority.orders), len(second.orders)) == (1, 1)
+
+
+async def test_authorities_that_refuse_in_turn_are_asked_more_and_more_rarely(both):
+    there, second = both
+    there.authority.limit, second.refusal = HOUR, "a CAA record permits others only"
+    await there.proved()
+    await there.pass_time(6 * HOUR, 120)
+    assert len(second.orders) <= 4
+
+
 async def test_an_account_of_the_website_is_bound_to_the_key(database_url):
     key = base64.urlsafe_b64encode(b"k" * 32).rstrip(b"=").decode()
     settings = {"acme_fallback_key_id": "me", "acme_fallback_key": key}

@@ -372,20 +372,23 @@ class CertificateOrder:
         await withdraw_challenge(self._ctx, order)
         failures = order.failures + 1 if order else 1
         fails_often = error.is_internal and failures >= MOST_FAILURES
-        if (error.is_limit or fails_often) and (other := self._other()):
-            return await self._move(str(error), max(pause, shortest), other)
+        # Whatever the fall-back says (of its account, or a CAA record), it says nothing about the usual one.
+        is_over = self._authority is self._ctx.fallback
+        if (error.is_limit or fails_often or is_over) and (other := self._other()):
+            return await self._move(str(error), max(pause, shortest), other, is_final=is_over)
         return await self._fail(str(error), max(pause, shortest), is_final=True)
 
-    async def _move(self, message: str, pause: int, other: Authority) -> int:
+    async def _move(self, message: str, pause: int, other: Authority, *, is_final: bool = False) -> int:
         """Gives the next order to another authority: soon to the fall-back, and to the usual one after the
-        pause, so that two authorities at their limits are not asked in turn."""
+        pause, so that two authorities that refuse are asked in turn more and more rarely. A final refusal
+        counts."""
         _log.warning(
             "another authority is asked for a certificate",
             extra={"domain": self._name, "authority": other.directory, "why": message},
         )
         if other is self._ctx.fallback:
             pause = MINUTE
-        return await self._fail(message, pause, moves_to=other)
+        return await self._fail(message, pause, is_final=is_final, moves_to=other)
 
     async def _fail(
         self, message: str, pause: int, *, is_final: bool = False, moves_to: Authority | None = None
