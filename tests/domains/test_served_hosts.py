@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.domains.served import SHOP, add, hosts, prove, published
-from windlass.control.services import served_hosts
+from windlass.store.tables.names import NameTable
 
 
 async def ask(world, name):
@@ -42,13 +42,35 @@ async def test_other_texts_are_not_served_and_told_nothing(world, dns, name):
     assert answer.message.endswith("none of this installation serves it")
 
 
-async def test_questions_about_unknown_names_do_not_delay_those_about_served_ones(world, dns, monkeypatch):
-    monkeypatch.setattr(served_hosts, "MOST", 3)
+async def test_any_number_of_unknown_names_neither_refuses_nor_delays_served_ones(world, dns, monkeypatch):
+    readings = []
+
+    async def beginning(table, prefix):
+        readings.append(prefix)
+        return await read(table, prefix)
+
+    read = NameTable.beginning
+    monkeypatch.setattr(NameTable, "beginning", beginning)
     app = await published(world)
-    (own,) = await hosts(world, app)
-    assert (await ask(world, own)).status == 200
-    asked = [(await ask(world, f"{letter}.example.com")).status for letter in "abcd"]
-    assert asked == [404, 404, 429, 429]
-    assert (await ask(world, own)).status == 200
+    await prove(world, dns, await add(world, app))
+    readings.clear()
+    asked = [(await ask(world, f"n{number}.example.com")).status for number in range(120)]
+    assert set(asked) == {404}
+    assert (await ask(world, SHOP)).status == 200
+    assert len(readings) == 1
+
+
+async def test_a_change_is_seen_a_second_later_and_without_its_nudge_after_a_minute(world, dns):
+    app = await published(world)
+    await prove(world, dns, document := await add(world, app))
+    assert (await ask(world, SHOP)).status == 200
+    await world.delete(f"/application/{app}/customDomain/{document['id']}")
+    await world.settle()
     world.clock.turn(1)
-    assert (await ask(world, "e.example.com")).status == 404
+    assert (await ask(world, SHOP)).status == 404
+    ctx = world.installation.ctx
+    await ctx.store.write(lambda tx: tx.names.take(f"domain {SHOP}", app))
+    world.clock.turn(58)
+    assert (await ask(world, SHOP)).status == 404
+    world.clock.turn(2)
+    assert (await ask(world, SHOP)).status == 200

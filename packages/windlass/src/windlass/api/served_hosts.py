@@ -30,7 +30,7 @@ class ServedHostRequests:
 
     async def answer(self, request: Request) -> HttpAnswer:
         """200 if the name in `domain` is served here, 404 otherwise."""
-        self._callers.exempt(request)  # it has a limit of its own, since one proxy asks for all visitors
+        self._callers.exempt(request)  # one proxy asks for all visitors, and an answer costs nothing
         request.operation = "askServedHost"
         if request.method not in {"GET", "HEAD"}:
             raise not_allowed(request.method, "GET")

@@ -2,66 +2,70 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections import OrderedDict
 from typing import Final
 from urllib.parse import urlsplit
 
 from windlass.base.clock import MINUTE, SECOND
-from windlass.base.errors import TooMany
 from windlass.control.context.context import Context
 from windlass.control.records.domains import DOMAIN
 from windlass.core.words.domains import ANY
+from windlass.store import DEAF, ROUTE
 
-MOST: Final = 100
-"""Number of questions in a second about names that were not asked for lately."""
-_REMEMBERED: Final = 1024
 _KEPT: Final = MINUTE
+"""How long the names are kept if no nudge says that they have changed: a nudge may be lost."""
+_PAUSE: Final = SECOND
+"""The time between two readings of the names."""
 _LONGEST: Final = 253
 _NAME: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)+")
 
 
 class ServedHosts:
-    """Answers questions about host names. Served names are remembered for a minute, so that questions about
-    names that nobody serves cannot delay those about served ones."""
+    """Answers questions about host names. All names are in memory, so that questions about names that nobody
+    serves, of which anyone may ask any number, neither delay nor refuse those about served ones."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-        self._served: OrderedDict[str, int] = OrderedDict()
-        self._since = self._asked = 0
+        self._names: frozenset[str] = frozenset()
+        self._read_at: int | None = None
+        self._has_changed = True
+        self._reading = asyncio.Lock()
+        ctx.store.listen(self._note_nudge, ROUTE.rstrip(":"), DEAF)
+
+    def _note_nudge(self, word: str) -> None:
+        self._has_changed = True
 
     async def has(self, host: str) -> bool:
-        """Raises TooMany."""
-        name, now = host.lower().removesuffix("."), self._ctx.clock.now()
-        if self._served.get(name, 0) > now:
-            return True
-        self._count(now)
-        if not await self._is_served(name):
-            self._served.pop(name, None)
-            return False
-        self._served[name] = now + _KEPT
-        self._served.move_to_end(name)
-        if len(self._served) > _REMEMBERED:
-            self._served.popitem(last=False)
-        return True
-
-    def _count(self, now: int) -> None:
-        if not self._since <= now < self._since + SECOND:
-            self._since, self._asked = now, 0
-        self._asked += 1
-        if self._asked > MOST:
-            raise TooMany("Ask again in a second: too many names are asked for", {"retry-after": "1"})
-
-    async def _is_served(self, name: str) -> bool:
-        first, _, rest = name.partition(".")
+        name = host.lower().removesuffix(".")
         if len(name) > _LONGEST or not _NAME.fullmatch(name):
             return False
-        settings, names = self._ctx.settings, self._ctx.store.reads.names
+        if self._is_old():
+            async with self._reading:
+                if self._is_old():
+                    await self._read()
+        return self._is_served(name)
+
+    def _is_old(self) -> bool:
+        if self._read_at is None:
+            return True
+        age = self._ctx.clock.now() - self._read_at
+        return not 0 <= age < (_PAUSE if self._has_changed else _KEPT)
+
+    async def _read(self) -> None:
+        now, self._has_changed = self._ctx.clock.now(), False
+        try:
+            self._names = frozenset(await self._ctx.store.reads.names.beginning(""))
+        except BaseException:
+            self._has_changed = True
+            raise
+        self._read_at = now
+
+    def _is_served(self, name: str) -> bool:
+        first, _, rest = name.partition(".")
+        settings = self._ctx.settings
         if name == (urlsplit(settings.url).hostname or "").lower():
             return True
         if rest == settings.public_domain.lower():
-            return await names.holder(first) is not None
-        for domain in (name, f"{ANY}{rest}"):
-            if await names.holder(f"{DOMAIN}{domain}") is not None:
-                return True
-        return False
+            return first in self._names
+        return any(f"{DOMAIN}{domain}" in self._names for domain in (name, f"{ANY}{rest}"))
