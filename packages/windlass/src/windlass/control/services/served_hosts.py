@@ -15,8 +15,8 @@ from windlass.store import DEAF, ROUTE
 
 _KEPT: Final = MINUTE
 """How long the names are kept if no nudge says that they have changed: a nudge may be lost."""
-_PAUSE: Final = SECOND
-"""The time between two readings of the names."""
+PAUSE: Final = SECOND
+"""The least time between two readings of the names, however many questions there are."""
 _LONGEST: Final = 253
 _NAME: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)+")
 
@@ -50,7 +50,7 @@ class ServedHosts:
         if self._read_at is None:
             return True
         age = self._ctx.clock.now() - self._read_at
-        return not 0 <= age < (_PAUSE if self._has_changed else _KEPT)
+        return not 0 <= age < (PAUSE if self._has_changed else _KEPT)
 
     async def _read(self) -> None:
         now, self._has_changed = self._ctx.clock.now(), False
