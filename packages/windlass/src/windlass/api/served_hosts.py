@@ -29,7 +29,7 @@ class ServedHostRequests:
         return path == PATH
 
     async def answer(self, request: Request) -> HttpAnswer:
-        """200 if the name in `domain` is served here, 404 otherwise."""
+        """200 if the name in `domain` is one of a service here, 404 otherwise."""
         self._callers.exempt(request)  # one proxy asks for all visitors, and an answer costs nothing
         request.operation = "askServedHost"
         if request.method not in {"GET", "HEAD"}:
@@ -38,4 +38,4 @@ class ServedHostRequests:
         asked = parse_qs(query.decode("latin-1")).get("domain", [""]) if len(query) <= _LONGEST else [""]
         if len(asked) == 1 and await self._hosts.has(asked[0]):
             return HttpAnswer(200, b"{}")
-        raise Missing("Add the name as a domain of a service: none of this installation serves it")
+        raise Missing("Add the name itself as a domain of a service: none here has this name")

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 from windlass.base.clock import MINUTE, SECOND
 from windlass.control.context.context import Context
 from windlass.control.records.domains import DOMAIN
-from windlass.core.words.domains import ANY
 from windlass.store import DEAF, ROUTE
 
 _KEPT: Final = MINUTE
@@ -68,4 +67,6 @@ class ServedHosts:
             return True
         if rest == settings.public_domain.lower():
             return first in self._names
-        return any(f"{DOMAIN}{domain}" in self._names for domain in (name, f"{ANY}{rest}"))
+        # Not the names that only a domain with `*.` covers: a proxy would order a certificate for each one
+        # that a visitor invents, until its authority refuses those of others.
+        return f"{DOMAIN}{name}" in self._names
