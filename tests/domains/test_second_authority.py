@@ -59,6 +59,24 @@ async def test_a_name_that_cannot_be_proved_stays_with_its_authority(both):
     assert not second.asked
 
 
+@pytest.mark.parametrize("fault", ["provider", "name server"])
+async def test_a_record_that_cannot_be_made_is_no_failure_of_an_authority(database_url, fault, caplog):
+    settings = {"with_zone": True, "public_domain_certificates": True}
+    async with two(database_url, **settings) as (there, second):
+        key = there.dns.key
+        if fault == "provider":
+            there.dns.key = "another", b"key"
+        else:
+            there.dns.broken = {"_acme-challenge.apps.example.com"}
+        await there.pass_time(6 * HOUR, 300)
+        assert not second.asked
+        assert "another authority" not in caplog.text
+        there.dns.key, there.dns.broken = key, set()
+        await there.pass_time(HOUR + 60, 120)
+        assert "*.apps.example.com" in await there.held()
+        assert there.authority.asked["new-order"] == 1
+
+
 async def test_the_next_renewal_goes_to_the_first_authority(both):
     there, second = both
     there.authority.limit = 3 * HOUR

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from windlass.base.acme import AcmeChallenge, AcmeRefusal, AcmeUnavailable, Authorization
+from windlass.base.acme import AcmeChallenge, AcmeRefusal, Authorization
 from windlass.base.acme.documents import AcmeProblem
 from windlass.base.acme.signing import to_base64url
 from windlass.base.certificates import challenge_certificate
@@ -38,6 +38,10 @@ BLIND_WAIT: Final = MINUTE
 """The wait after which a record counts as visible, if no name server of its zone answers this machine."""
 
 
+class ProofUnavailable(Exception):
+    """The answer to a challenge cannot be published at present, which is no failure of the authority."""
+
+
 class ProofMethod(Protocol):
     @property
     def type(self) -> str:
@@ -53,7 +57,7 @@ class ProofMethod(Protocol):
 
     async def publish(self, ctx: Context, order: OrderRow) -> bool:
         """Publishes the answer, again if it is called again. Returns whether the authority may look at it
-        now. Raises AcmeUnavailable."""
+        now. Raises ProofUnavailable."""
         ...
 
     async def withdraw(self, ctx: Context, order: OrderRow) -> None:
@@ -72,7 +76,7 @@ class GatewayProof(ABC):
         try:
             await ctx.places.local.router.put_challenge(challenge_id(order.id), self.gateway_challenge(order))
         except RouteError as error:
-            raise AcmeUnavailable(f"The gateway cannot answer the authority: {error}") from error
+            raise ProofUnavailable(f"The gateway cannot answer the authority: {error}") from error
         return True
 
     async def withdraw(self, ctx: Context, order: OrderRow) -> None:
@@ -131,7 +135,7 @@ class DnsProof:
         except NoZone as error:
             raise AcmeRefusal(AcmeProblem(detail=f"{error}.")) from error
         except (ZoneFailure, DnsFailure) as error:
-            raise AcmeUnavailable(f"The record of the proof cannot be made: {error}.") from error
+            raise _without_record(error) from error
         if missing is None:
             return ctx.clock.now() - since >= BLIND_WAIT
         if missing and ctx.clock.now() - since > LONGEST_WAIT:
@@ -199,9 +203,16 @@ def choose_challenge(
 
 
 async def reason_against(ctx: Context, name: str, service: str) -> str:
-    """Returns why no method can prove a name at present, and what to do; empty if one can. Raises ZoneFailure
-    or DnsFailure."""
-    return await obstacle(ctx, name, service) if name.startswith(ANY) else ""
+    """Returns why no method can prove a name at present, and what to do; empty if one can. Raises
+    ProofUnavailable."""
+    try:
+        return await obstacle(ctx, name, service) if name.startswith(ANY) else ""
+    except (ZoneFailure, DnsFailure) as error:
+        raise _without_record(error) from error
+
+
+def _without_record(error: ZoneFailure | DnsFailure) -> ProofUnavailable:
+    return ProofUnavailable(f"The record of the proof cannot be made: {error}.")
 
 
 async def withdraw_challenge(ctx: Context, order: OrderRow | None) -> None:

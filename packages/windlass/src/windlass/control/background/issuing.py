@@ -25,11 +25,10 @@ from windlass.base.certificates import (
     renewal_id,
 )
 from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, stamp
-from windlass.base.dns import DnsFailure
 from windlass.base.log import log
-from windlass.base.zones.provider import ZoneFailure
 from windlass.control.background.challenges import (
     LONGEST_WAIT,
+    ProofUnavailable,
     choose_challenge,
     reason_against,
     withdraw_challenge,
@@ -127,6 +126,8 @@ class CertificateOrder:
                 return await self._move(str(error), pause, other)
             self.is_unanswered = True
             return await self._fail(str(error), pause)
+        except ProofUnavailable as error:
+            return await self._fail(str(error), await self._pause_of_proof())
         except AcmeRefusal as error:
             return await self._refused(error)
 
@@ -169,11 +170,7 @@ class CertificateOrder:
 
     async def _is_hindered(self, certificate: CertificateRow | None) -> bool:
         """Returns whether no proof for the name is possible at present, and notes the reason."""
-        try:
-            problem = await reason_against(self._ctx, self._name, self._certified.service)
-        except (ZoneFailure, DnsFailure) as error:
-            raise AcmeUnavailable(f"The record of the proof cannot be made: {error}.") from error
-        if problem:
+        if problem := await reason_against(self._ctx, self._name, self._certified.service):
             is_live = certificate is not None and certificate.name == self._name
             state: dict[str, object] = {} if is_live else {"certificate_state": "WAITING"}
             await self._note({**state, "problem": problem})
@@ -361,6 +358,13 @@ class CertificateOrder:
             if authorization.refusal:
                 return AcmeProblem(detail=authorization.refusal)
         return order.error or AcmeProblem(detail=f"The order is {order.status}.")
+
+    async def _pause_of_proof(self) -> int:
+        """Returns the age of the open order, at least a minute and at most an hour: the wait before it is
+        tried again to publish its proof."""
+        order = await self._ctx.store.reads.certificates.order(self._id)
+        age = self._ctx.clock.now() - order.since if order and order.url else HINDERED
+        return min(max(age, MINUTE), HOUR)
 
     async def _refused(self, error: AcmeRefusal) -> int:
         if error.problem.name == "accountDoesNotExist":
