@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import stat
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -100,6 +101,33 @@ async def test_names_outside_of_all_zones_cost_the_provider_one_list_a_minute():
         assert await zones.zone_of(f"_acme-challenge.shop{number}.example.org") == ""
     assert await zones.zone_of("www.zone119.example") == "zone119.example"
     assert fake.listed == 3
+
+
+async def test_a_provider_that_fails_is_asked_once_a_minute_and_has_not_no_zone(monkeypatch):
+    now = 10_000.0
+    monkeypatch.setattr("windlass.base.zones.provider.time", SimpleNamespace(monotonic=lambda: now))
+    fake, requests = FakeCloudflare("token", "example.com"), 0
+
+    class Counted:
+        async def send(self, *given, **options):
+            nonlocal requests
+            requests += 1
+            return await fake.send(*given, **options)
+
+    zones = open_provider("cloudflare", access(credentials="token", out=Counted()))
+    fake.problem = 10000, "Please wait"
+    for _ in range(5):
+        with pytest.raises(ZoneFailure, match="Please wait"):
+            await zones.zone_of(NAME)
+    assert requests == 1
+    fake.problem = None
+    now += 60
+    assert await zones.zone_of(NAME) == "example.com"
+    fake.problem = 10000, "Please wait"
+    now += 600
+    assert await zones.zone_of(NAME) == "example.com"
+    with pytest.raises(ZoneFailure, match="Please wait"):
+        await zones.zone_of("_acme-challenge.example.org")
 
 
 async def test_two_servers_that_change_one_name_at_route_53_lose_no_record():

@@ -77,24 +77,42 @@ class KnownZone(Struct, frozen=True):
 
 
 class ZoneList:
-    """The zones of a provider, which are read at most once a minute, however many names are asked for."""
+    """The zones of a provider, which are read at most once a minute, however many names are asked for, and
+    whether or not the provider answers."""
 
     def __init__(self, read: Callable[[], Awaitable[Sequence[KnownZone]]]) -> None:
         self._read = read
         self._zones: dict[str, KnownZone] = {}
         self._since = -LISTED
+        """When they were read."""
+        self._failure = ""
+        """Why they could not be read the last time; empty if they were."""
+        self._failed = 0.0
+        """When that was."""
         self._lock = asyncio.Lock()
 
     async def find(self, name: str) -> KnownZone | None:
-        """Returns the zone that a name belongs to. Raises ZoneFailure."""
+        """Returns the zone that a name belongs to, which may be known from before a failure. Raises
+        ZoneFailure."""
         async with self._lock:
             age = time.monotonic() - self._since
             found = self._known(name)
             if age >= LISTED or (found is None and age >= RELISTED):
-                self._since = time.monotonic()
-                self._zones = {zone.name: zone for zone in await self._read()}
+                await self._read_again()
                 found = self._known(name)
+                if found is None and self._failure:
+                    raise ZoneFailure(self._failure)
             return found
+
+    async def _read_again(self) -> None:
+        if self._failure and time.monotonic() - self._failed < RELISTED:
+            return
+        try:
+            self._zones = {zone.name: zone for zone in await self._read()}
+        except ZoneFailure as error:
+            self._failed, self._failure = time.monotonic(), str(error)
+        else:
+            self._since, self._failure = time.monotonic(), ""
 
     def _known(self, name: str) -> KnownZone | None:
         return next((self._zones[domain] for domain in domains_of(name) if domain in self._zones), None)
