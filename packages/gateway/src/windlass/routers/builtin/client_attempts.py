@@ -23,7 +23,7 @@ _NONE: Final = Attempts()
 
 
 class SendingClient(InstanceClient):
-    __slots__ = ("_backend", "_find", "_peer")
+    __slots__ = ("_backend", "_dials", "_find", "_peer")
 
     def __init__(self, shared: SharedState, find: Callable[[bytes], Paths | None], port: int) -> None:
         super().__init__(shared, port)
@@ -31,6 +31,9 @@ class SendingClient(InstanceClient):
         # The request in progress
         self._backend: Backend | None = None
         self._peer: Peer | None = None
+        self._dials = 0
+        """Number of connections to instances that were opened for this client. Only the last one may be for
+        the present attempt."""
 
     # Left to `client`
 
@@ -55,9 +58,12 @@ class SendingClient(InstanceClient):
                 self._carry_by(upstream)
                 return
         shared = self._shared
-        shared.dial(
-            peer, lambda: Upstream(shared, peer), self._take_connection, self._try_another, self.times.connect
-        )
+        self._dials = number = self._dials + 1
+
+        def refused(peer: Peer) -> None:
+            self._try_another(peer, number)
+
+        shared.dial(peer, lambda: Upstream(shared, peer), self._take_connection, refused, self.times.connect)
         self.choose_reading()
 
     def _take_connection(self, upstream: Upstream) -> None:
@@ -106,11 +112,13 @@ class SendingClient(InstanceClient):
 
     # Further attempts
 
-    def _try_another(self, peer: Peer) -> None:
-        """Called when an instance refuses the connection. Nothing was sent yet, so any request may go to
-        another instance."""
+    def _try_another(self, peer: Peer, number: int) -> None:
+        """Called when an instance refuses the connection with this number. Nothing was sent yet, so any
+        request may go to another instance. A connection may also fail when its request has ended, and a later
+        request is at the same instance: this one goes on."""
         peer.ended()
-        if self._phase is BUSY and peer is self._peer and self._backend is not None:
+        is_awaited = number == self._dials and self._upstream is None
+        if is_awaited and self._phase is BUSY and peer is self._peer and self._backend is not None:
             self._peer = None
             attempts = self.attempts = self.attempts or Attempts()
             attempts.tried.append(peer)
