@@ -130,6 +130,19 @@ async def test_a_provider_that_fails_is_asked_once_a_minute_and_has_not_no_zone(
         await zones.zone_of("_acme-challenge.example.org")
 
 
+async def test_a_name_server_that_also_answers_for_others_has_only_its_own_zones():
+    async with name_server() as server:
+        server.key = parse_key(KEY).name, parse_key(KEY).secret
+        for zone in ("example.com", "apps.example.com", "example.org"):
+            server.serve_zone(zone)
+        server.foreign = {"apps.example.com", "example.org"}
+        server.set("www.example.com", ("CNAME", "example.com"))
+        zones = open_provider("rfc2136", access(credentials=KEY, server=server.address))
+        assert await zones.zone_of("_acme-challenge.example.org") == ""
+        assert await zones.zone_of(NAME) == "example.com"
+        assert await zones.zone_of("www.example.com") == "example.com", "an alias of a zone is none"
+
+
 async def test_two_servers_that_change_one_name_at_route_53_lose_no_record():
     aws = FakeRoute53(AWS, "example.com")
     zones = open_provider("route53", access(credentials=f"{AWS.id}:{AWS.secret}", out=aws))

@@ -16,7 +16,7 @@ from typing import Any
 
 TYPES = {1: "A", 2: "NS", 5: "CNAME", 6: "SOA", 16: "TXT", 28: "AAAA", 257: "CAA"}
 NUMBERS = {name: number for number, name in TYPES.items()}
-CUT, DESIRED, CHECKING_DISABLED = 0x0200, 0x0100, 0x0010
+OWN, CUT, DESIRED, CHECKING_DISABLED = 0x0400, 0x0200, 0x0100, 0x0010
 UPDATE, ADDED, REMOVED, TSIG = 5, 1, 254, 250
 NOT_PRIMARY, BAD_SIGNATURE = 9, 16
 
@@ -32,6 +32,8 @@ class NameServer:
         """Names that it cannot find out about (SERVFAIL)."""
         self.unsigned: set[str] = set()
         """Names whose signatures are wrong: it answers only if they need not be checked."""
+        self.foreign: set[str] = set()
+        """Names of others, of which it knows what it has been told: its answers are not its own."""
         self.asked: list[tuple[str, str]] = []
         self.is_narrow = False
         """Whether answers do not fit into a datagram."""
@@ -83,7 +85,8 @@ class NameServer:
             return struct.pack("!HHHHHH", id, 0x8180 | CUT, 1, 0, 0, 0) + head
         found, known = self._find(name, TYPES.get(kind, ""))
         body = b"".join(_record(owner, kind_, value) for owner, kind_, value in found)
-        return struct.pack("!HHHHHH", id, 0x8180 | (0 if known else 3), 1, len(found), 0, 0) + head + body
+        code = (0 if known else 3) | (0 if name in self.foreign else OWN)
+        return struct.pack("!HHHHHH", id, 0x8180 | code, 1, len(found), 0, 0) + head + body
 
     def _update(self, message: bytes) -> bytes:
         """Makes the only change of an update, if its signature is right."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
@@ -99,6 +100,19 @@ class DnsClient:
         exists = answer.code == ResponseCode.OK or bool(aliases)
         return Records(exists, tuple(dict.fromkeys(values)), tuple(aliases))
 
+    async def has_zone(self, server: NameServer, name: str) -> bool:
+        """Returns whether a zone of this name is one of the server's own: it may know others as it also
+        answers for them. Raises DnsFailure if the server gives no usable answer."""
+        answer = await self._ask(server, name, RecordType.SOA, recursive=False)
+        if answer.code not in {ResponseCode.OK, ResponseCode.NO_SUCH_NAME}:
+            is_refusal = answer.code != ResponseCode.SERVER_FAILURE
+            raise DnsFailure(
+                f"{server} does not answer for {name} (code {answer.code})", is_refusal=is_refusal
+            )
+        return answer.is_authoritative and any(
+            (record.type, record.name) == (RecordType.SOA, name.lower()) for record in answer.records
+        )
+
     async def addresses(self, name: str, port: int) -> Sequence[Address]:
         """Returns the addresses of a name at the first server that answers. Raises DnsFailure."""
         failure = DnsFailure(f"no name server knows {name}")
@@ -122,14 +136,21 @@ class DnsClient:
         return DnsFailure(f"{server} cannot find out about {name}: its name servers do not answer (SERVFAIL)")
 
     async def _ask(
-        self, server: NameServer, name: str, type: RecordType, *, unchecked: bool = False
+        self,
+        server: NameServer,
+        name: str,
+        type: RecordType,
+        *,
+        unchecked: bool = False,
+        recursive: bool = True,
     ) -> DnsAnswer:
+        write = partial(write_question, name=name, type=type, unchecked=unchecked, recursive=recursive)
         try:
             for _ in range(TRIES):
                 async with self._room:
                     with contextlib.suppress(TimeoutError):
-                        answer = await self._ask_udp(server, name, type, unchecked)
-                        return await self._ask_tcp(server, name, type, unchecked) if answer.is_cut else answer
+                        answer = await self._ask_udp(server, name, type, write)
+                        return await self._ask_tcp(server, name, type, write) if answer.is_cut else answer
         except BadMessage as error:
             raise DnsFailure(f"{server} sends no readable answer for {name}: {error}") from error
         except ValueError as error:
@@ -138,10 +159,12 @@ class DnsClient:
             raise DnsFailure(f"{server} cannot be asked for {name}") from error
         raise DnsFailure(f"{server} does not answer")
 
-    async def _ask_udp(self, server: NameServer, name: str, type: RecordType, unchecked: bool) -> DnsAnswer:
+    async def _ask_udp(
+        self, server: NameServer, name: str, type: RecordType, write: Callable[[int], bytes]
+    ) -> DnsAnswer:
         id = secrets.randbits(16)
         answer: asyncio.Future[DnsAnswer] = asyncio.get_running_loop().create_future()
-        question = write_question(id, name, type, unchecked=unchecked)
+        question = write(id)
         transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
             lambda: _Question(question, id, name, type, answer), remote_addr=(server.address, server.port)
         )
@@ -151,9 +174,11 @@ class DnsClient:
         finally:
             transport.close()
 
-    async def _ask_tcp(self, server: NameServer, name: str, type: RecordType, unchecked: bool) -> DnsAnswer:
+    async def _ask_tcp(
+        self, server: NameServer, name: str, type: RecordType, write: Callable[[int], bytes]
+    ) -> DnsAnswer:
         id = secrets.randbits(16)
-        question = write_question(id, name, type, unchecked=unchecked)
+        question = write(id)
         async with asyncio.timeout(self._seconds):
             reader, writer = await asyncio.open_connection(server.address, server.port)
             try:

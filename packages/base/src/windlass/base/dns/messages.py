@@ -20,7 +20,7 @@ _HEADER: Final = struct.Struct("!HHHHHH")
 _RECORD: Final = struct.Struct("!HHIH")
 _INTERNET: Final = 1
 _RECURSION_DESIRED, _CHECKING_DISABLED = 0x0100, 0x0010
-_IS_ANSWER, _IS_CUT = 0x8000, 0x0200
+_IS_ANSWER, _IS_AUTHORITATIVE, _IS_CUT = 0x8000, 0x0400, 0x0200
 _POINTER: Final = 0xC0
 _SIZE_OPTION: Final = b"\0" + struct.pack("!HHIH", 41, 1232, 0, 0)
 """EDNS (RFC 6891): answers of up to 1232 bytes fit into one datagram on every path."""
@@ -63,12 +63,16 @@ class DnsAnswer(Struct, frozen=True):
     records: tuple[DnsRecord, ...]
     is_cut: bool
     """Whether records are missing, so that the question has to be repeated over TCP."""
+    is_authoritative: bool = False
+    """Whether the server answers for a zone of its own."""
 
 
-def write_question(id: int, name: str, type: RecordType, *, unchecked: bool = False) -> bytes:
+def write_question(
+    id: int, name: str, type: RecordType, *, unchecked: bool = False, recursive: bool = True
+) -> bytes:
     """Returns a question. `unchecked` asks the server not to validate signatures (DNSSEC), which shows
-    whether they are the reason for its failure."""
-    flags = _RECURSION_DESIRED | (_CHECKING_DISABLED if unchecked else 0)
+    whether they are the reason for its failure; `recursive`, to ask others."""
+    flags = (_RECURSION_DESIRED if recursive else 0) | (_CHECKING_DISABLED if unchecked else 0)
     return (
         _HEADER.pack(id, flags, 1, 0, 0, 1)
         + encode_name(name)
@@ -107,7 +111,7 @@ def _read_answer(message: bytes, id: int, name: str, type: RecordType) -> DnsAns
         if group == _INTERNET and (value := _read_value(message, kind, position, length)) is not None:
             records.append(DnsRecord(owner, kind, value))
         position += length
-    return DnsAnswer(flags & 0xF, tuple(records), is_cut)
+    return DnsAnswer(flags & 0xF, tuple(records), is_cut, bool(flags & _IS_AUTHORITATIVE))
 
 
 def _read_value(message: bytes, kind: int, start: int, length: int) -> str | None:

@@ -7,7 +7,7 @@ import secrets
 import time
 from typing import Final
 
-from windlass.base.dns import DnsClient, DnsFailure, NameServer, RecordType, parse_server
+from windlass.base.dns import DnsClient, DnsFailure, NameServer, parse_server
 from windlass.base.dns.messages import BadMessage
 from windlass.base.dns.updates import TsigKey, check_answer, parse_key, sign_message, write_update
 from windlass.base.zones.provider import (
@@ -34,7 +34,7 @@ class UpdatedServer:
     async def zone_of(self, name: str) -> str:
         for domain in domains_of(name):
             try:
-                if (await self._dns.ask(self._server, domain, RecordType.SOA)).values:
+                if await self._dns.has_zone(self._server, domain):
                     return domain
             except DnsFailure as error:
                 if not error.is_refusal:  # it refuses to answer for what is not its own
