@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.domains.scene import Scene, scene
@@ -38,7 +40,7 @@ async def test_names_of_services_share_one_certificate_that_is_there_before_them
 
 
 async def test_addresses_of_services_have_the_port_at_which_visitors_reach_https():
-    ports = {"https_port": 8443, "public_https_port": 443}
+    ports: dict[str, Any] = {"https_port": 8443, "public_https_port": 443}
     async with scene(with_zone=True, public_domain_certificates=True, **ports) as there:
         await there.pass_time(20)
         (url,) = await urls(there, await published(there.world))
