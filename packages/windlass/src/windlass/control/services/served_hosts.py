@@ -28,12 +28,15 @@ class ServedHosts:
         self._ctx = ctx
         self._names: frozenset[str] = frozenset()
         self._read_at: int | None = None
-        self._has_changed = True
+        self._changes = 1
+        """Counts the nudges that names have changed."""
+        self._changes_read = 0
+        """The count when the names were read last."""
         self._reading = asyncio.Lock()
         ctx.store.listen(self._note_nudge, ROUTE.rstrip(":"), DEAF)
 
     def _note_nudge(self, word: str) -> None:
-        self._has_changed = True
+        self._changes += 1
 
     async def has(self, host: str) -> bool:
         name = host.lower().removesuffix(".")
@@ -49,16 +52,12 @@ class ServedHosts:
         if self._read_at is None:
             return True
         age = self._ctx.clock.now() - self._read_at
-        return not 0 <= age < (PAUSE if self._has_changed else _KEPT)
+        return not 0 <= age < (PAUSE if self._changes != self._changes_read else _KEPT)
 
     async def _read(self) -> None:
-        now, self._has_changed = self._ctx.clock.now(), False
-        try:
-            self._names = frozenset(await self._ctx.store.reads.names.beginning(""))
-        except BaseException:
-            self._has_changed = True
-            raise
-        self._read_at = now
+        now, changes = self._ctx.clock.now(), self._changes
+        self._names = frozenset(await self._ctx.store.reads.names.beginning(""))
+        self._read_at, self._changes_read = now, changes
 
     def _is_served(self, name: str) -> bool:
         first, _, rest = name.partition(".")
