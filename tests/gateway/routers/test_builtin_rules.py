@@ -10,7 +10,8 @@ import tracemalloc
 
 import pytest
 
-from tests.gateway.routers.town import Heard, Instance, Town, make_town, reply, request
+from tests.gateway.routers.town import Heard, Instance, Town, make_town, reply, request, until
+from windlass.routers.builtin.client import ClientConnection
 from windlass.routers.rules import Login, RouteCors, RouteRules, digest_of
 
 ADA = Login("ada", "salt", digest_of("salt", b"engine"))
@@ -148,6 +149,23 @@ async def test_an_instance_that_does_not_begin_its_answer_in_time_is_given_up(to
     assert (await caller.ask(request("/"))).body == b"quick"
     await asyncio.sleep(1.2)
     assert (await caller.ask(request("/"))).status == 200
+
+
+async def test_no_time_limit_keeps_a_client_that_has_hung_up(town: Town) -> None:
+    async def wait(heard: Heard) -> None:
+        await asyncio.sleep(30)
+
+    instance = await shop(town, await town.instance("slow", wait), answer_seconds=86_400)
+    shared = town.router._shared
+    caller = await town.caller()
+    await caller.send(request("/"))
+    await until(lambda: instance.heard)
+    await caller.close()
+    await until(lambda: not shared.connections.members)
+    await asyncio.sleep(0)
+    gc.collect()
+    clients = (each for each in gc.get_objects() if isinstance(each, ClientConnection))
+    assert not [each for each in clients if each._shared is shared]
 
 
 async def test_headers_of_a_route_are_on_every_answer_in_place_of_those_of_the_instance(town: Town) -> None:

@@ -44,6 +44,8 @@ class ClientConnection(SendingClient):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        while isinstance(self.transport, RuledTransport):
+            self.transport.end()  # its timer would keep this object until the end of the time limit
         if isinstance(self.transport, CompressedBody):
             self.transport.release()
 
