@@ -42,6 +42,7 @@ class GatewaySocket(asyncio.Protocol):
         "_address",
         "_blocked",
         "_eof",
+        "_has_unsent",
         "_held",
         "_opened",
         "_paused",
@@ -72,6 +73,9 @@ class GatewaySocket(asyncio.Protocol):
         its answer."""
         self._blocked = False
         """Whether the write buffer is full, because the client does not read."""
+        self._has_unsent = False
+        """Whether a part of the last answer was unsent when the limits of a closing connection were last
+        checked."""
         self._paused = False
         """Whether reading from the client is paused."""
         self._waits_for_turn = False
@@ -275,8 +279,7 @@ class GatewaySocket(asyncio.Protocol):
             return
         bounds, age, busy = self._shared.bounds, now - self._since, self._phase is BUSY
         if self._phase is PARTING:
-            if age > bounds.parting_seconds:
-                self.transport.abort()
+            self._age_parting(age)
         elif busy and self._eof:
             if age > bounds.leaving_seconds:
                 self.transport.abort()
@@ -291,6 +294,21 @@ class GatewaySocket(asyncio.Protocol):
                 self._time_out("The head of the request did not arrive in time.")
         elif age > ((self.times.idle or bounds.idle_seconds) if self._served else bounds.head_seconds):
             self.transport.close()
+
+    def _age_parting(self, age: float) -> None:
+        """Ends a connection whose client does not take the rest of the last answer, or does not close after
+        it."""
+        bounds, had_unsent = self._shared.bounds, self._has_unsent
+        self._has_unsent = self.transport.get_write_buffer_size() > 0
+        if self._has_unsent:
+            limit = self.times.take_answer or bounds.stall_seconds
+        elif had_unsent:  # the client has just got it
+            self._since = self._shared.now
+            return
+        else:
+            limit = bounds.parting_seconds
+        if age > limit:
+            self.transport.abort()
 
     def _age_body(self, age: float) -> None:
         """Ends a request whose body does not arrive, or is not taken by its instance."""

@@ -339,9 +339,8 @@ class Greeting:
         if self._connection.fileno() < 0:
             return  # it was closed while it waited for its turn
         try:
-            tls = TlsLayer(
-                self._shared.loop, make(), client, self._end_handshake, self._shared.bounds.parting_seconds
-            )
+            shared = self._shared
+            tls = TlsLayer(shared.loop, make(), client, self._end_handshake, shared.bounds)
         except (LookupError, OSError, ValueError) as error:
             _log.error("a certificate cannot be served", extra={"reason": str(error)})
             self._alert(_INTERNAL_ERROR)

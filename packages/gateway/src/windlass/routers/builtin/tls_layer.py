@@ -12,6 +12,8 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
+from windlass.base.http_in.bounds import Bounds
+
 _RECORD: Final = 16 * 1024
 """Maximum size of the content of a TLS record. A read returns one record at most, and all of it."""
 
@@ -19,13 +21,13 @@ _RECORD: Final = 16 * 1024
 class TlsLayer(asyncio.Protocol):
     __slots__ = (
         "_begin",
+        "_bounds",
         "_ended",
         "_error",
         "_incoming",
         "_is_closing",
         "_loop",
         "_outgoing",
-        "_parting_seconds",
         "_protocol",
         "_raw",
         "_timer",
@@ -38,13 +40,13 @@ class TlsLayer(asyncio.Protocol):
         context: ssl.SSLContext,
         begin: Callable[[], asyncio.Protocol],
         ended: Callable[[str], None],
-        parting_seconds: float,
+        bounds: Bounds,
     ) -> None:
         """`begin` returns the protocol of the connection after its handshake. `ended` is called at the end of
         the handshake, with the reason if it has failed."""
         self._loop = loop
         self._begin, self._ended = begin, ended
-        self._parting_seconds = parting_seconds
+        self._bounds = bounds
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._protocol: Any = None
@@ -194,9 +196,22 @@ class TlsLayer(asyncio.Protocol):
         self._is_closing = True
         if self._raw.is_closing():
             return
-        self._timer = self._loop.call_later(self._parting_seconds, self._raw.abort)
+        self._await_end(self._bounds.stall_seconds)
         self._raw.resume_reading()
         self._part()
+
+    def _await_end(self, seconds: float) -> None:
+        """Waits a moment for the client to close, which it cannot do before it has taken what is left. It has
+        this many seconds to take it."""
+        is_sending = self.get_write_buffer_size() > 0
+        pause = self._bounds.parting_seconds
+        self._timer = self._loop.call_later(pause, self._check_end, is_sending, seconds - pause)
+
+    def _check_end(self, was_sending: bool, seconds: float) -> None:
+        if was_sending and (seconds > 0 or not self.get_write_buffer_size()):
+            self._await_end(seconds)
+        else:
+            self._raw.abort()
 
     def abort(self) -> None:
         self._is_closing = True
