@@ -90,11 +90,14 @@ async def test_a_record_is_made_where_an_alias_leads(there):
     assert {name for _, name, _ in there.dns.updates} == {"apps.acme.example.net"}
 
 
-async def test_a_provider_that_refuses_is_told_and_asked_again(there):
+async def test_a_provider_that_refuses_is_told_and_asked_again(there, caplog):
     key, there.dns.key = there.dns.key, ("another", b"key")
     app = await published(there.world)
     await there.pass_time(30)
-    assert "refuses the update" in await remarks(there, app)
+    told = await remarks(there, app)
+    assert "the provider of DNS fails" in told
+    assert there.dns.address not in told, "its words are for the operator"
+    assert any("refuses the update" in getattr(record, "why", "") for record in caplog.records)
     assert (await urls(there, app))[0].startswith("http://")
     there.dns.key = key
     await there.pass_time(300, 15)
@@ -153,6 +156,16 @@ async def test_a_domain_with_an_asterisk_in_a_zone_of_the_operator_needs_no_alia
     there.dns.serve_zone("shops.example.org")
     app, id = await wildcard(there)
     assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
+
+
+async def test_the_words_of_a_provider_are_in_no_finding(there, caplog):
+    app, id = await wildcard(there)
+    there.dns.broken = {"shops.example.org"}  # which is asked for its zone
+    check = await there.world.get(f"/application/{app}/customDomain/{id}/check")
+    (told,) = [each["message"] for each in check["findings"] if "cannot be made" in each["message"]]
+    assert "its operator" in told
+    assert there.dns.address not in told
+    assert any(there.dns.address in getattr(record, "why", "") for record in caplog.records)
 
 
 async def test_a_domain_that_is_deleted_during_its_order_leaves_no_record(there):

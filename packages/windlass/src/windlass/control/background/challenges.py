@@ -24,7 +24,13 @@ from windlass.base.zones.provider import ZoneFailure
 from windlass.control.background.challenge_records import note_record, remove_soon
 from windlass.control.context.context import Context
 from windlass.control.records.domains import challenge_id
-from windlass.control.services.dns_challenges import NoZone, find_place, obstacle, servers_without
+from windlass.control.services.dns_challenges import (
+    NoZone,
+    find_place,
+    obstacle,
+    servers_without,
+    tell_failure,
+)
 from windlass.core.words.domains import ANY
 from windlass.routers.router import Certificate, Challenge, RouteError
 from windlass.store import OrderRow
@@ -135,7 +141,7 @@ class DnsProof:
         except NoZone as error:
             raise AcmeRefusal(AcmeProblem(detail=f"{error}.")) from error
         except (ZoneFailure, DnsFailure) as error:
-            raise _without_record(error) from error
+            raise ProofUnavailable(tell_failure(error, order.name)) from error
         if missing is None:
             return ctx.clock.now() - since >= BLIND_WAIT
         if missing and ctx.clock.now() - since > LONGEST_WAIT:
@@ -208,11 +214,7 @@ async def reason_against(ctx: Context, name: str, service: str) -> str:
     try:
         return await obstacle(ctx, name, service) if name.startswith(ANY) else ""
     except (ZoneFailure, DnsFailure) as error:
-        raise _without_record(error) from error
-
-
-def _without_record(error: ZoneFailure | DnsFailure) -> ProofUnavailable:
-    return ProofUnavailable(f"The record of the proof cannot be made: {error}.")
+        raise ProofUnavailable(tell_failure(error, name)) from error
 
 
 async def withdraw_challenge(ctx: Context, order: OrderRow | None) -> None:

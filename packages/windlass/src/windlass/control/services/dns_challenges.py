@@ -9,7 +9,8 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.base.dns import DnsFailure, NameServer, Records, RecordType
-from windlass.base.zones.provider import domains_of
+from windlass.base.log import log
+from windlass.base.zones.provider import ZoneFailure, domains_of
 from windlass.control.context.context import Context
 from windlass.control.records.domains import delegation_domain
 from windlass.core.words.domains import ANY
@@ -19,6 +20,7 @@ _MOST_SERVERS: Final = 8
 """More name servers of a zone are not asked."""
 _SECONDS: Final = 20.0
 """Time limit for all questions about one record."""
+_log = log("certificates")
 
 
 class NoZone(Exception):
@@ -121,3 +123,16 @@ async def obstacle(ctx: Context, name: str, service: str) -> str:
     except NoZone as error:
         return f"{error}."
     return ""
+
+
+def tell_failure(error: ZoneFailure | DnsFailure, name: str) -> str:
+    """Returns for users why the record for a name cannot be made.
+
+    The words of a provider are for the operator alone, and go to the log: a command may print its
+    credentials, and an address may be an inner one.
+    """
+    why = str(error)
+    if isinstance(error, ZoneFailure):
+        _log.warning("the provider of DNS fails", extra={"domain": name, "why": why})
+        why = "the provider of DNS fails, and the log of Windlass tells its operator why"
+    return f"The record of the proof cannot be made: {why}."

@@ -21,7 +21,7 @@ from windlass.control.records.domains import (
     refuse_own_name,
 )
 from windlass.control.request.paths import target
-from windlass.control.services.dns_challenges import NoZone, find_place
+from windlass.control.services.dns_challenges import NoZone, find_place, tell_failure
 from windlass.control.services.domain_proxies import title_of
 from windlass.control.services.domain_records import (
     DomainRecords,
@@ -191,7 +191,7 @@ async def _findings_of_zone(ctx: Context, stored: StoredDomain, service: str) ->
     except NoZone as error:
         return [DomainFinding(good=False, message=f"{error}.")]
     except (ZoneFailure, DnsFailure) as error:
-        return [DomainFinding(good=False, message=f"The record of the proof cannot be made: {error}.")]
+        return [DomainFinding(good=False, message=tell_failure(error, stored.name))]
     return [DomainFinding(good=True, message=f"Its certificate is proved by a record of {place.name}.")]
 
 
