@@ -90,6 +90,22 @@ async def test_a_record_is_made_where_an_alias_leads(there):
     assert {name for _, name, _ in there.dns.updates} == {"apps.acme.example.net"}
 
 
+async def test_an_alias_of_all_names_hides_no_place(there):
+    """Of a load balancer that is known by name."""
+    there.dns.set("*.apps.example.com", ("CNAME", "lb.example.net"))
+    there.dns.set("lb.example.net", ("A", "203.0.113.10"))
+    await there.pass_time(20)
+    assert APPS in await there.held()
+    app, id = await wildcard(there)
+    target = (await read(there.world, app, id))["problem"].split()
+    there.dns.set(
+        "_acme-challenge.shops.example.org",
+        ("CNAME", next(word.rstrip(",") for word in target if word.startswith("acme-"))),
+    )
+    await there.pass_time(900, 15)
+    assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
+
+
 async def test_a_provider_that_refuses_is_told_and_asked_again(there, caplog):
     key, there.dns.key = there.dns.key, ("another", b"key")
     app = await published(there.world)

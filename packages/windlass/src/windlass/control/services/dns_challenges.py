@@ -54,6 +54,10 @@ async def find_place(ctx: Context, name: str, service: str) -> ChallengePlace:
     place = aliases[-1] if aliases else first
     if zone := await ctx.zones.zone_of(place):
         return ChallengePlace(place, zone)
+    # A CNAME record of `*.` answers for a name only until that has a record of its own.
+    hidden = own or first
+    if aliases and (zone := await ctx.zones.zone_of(hidden)):
+        return ChallengePlace(hidden, zone)
     if own and await ctx.zones.zone_of(own):
         raise NoZone(
             f"Make a CNAME record for {first} that points at {own}, and keep it: the proof for the "
