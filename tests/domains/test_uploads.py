@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -9,6 +11,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tests.domains.scene import scene
 from tests.domains.served import SHOP, add, hosts, published, read
 from windlass.base.certificates import read_certificate
+from windlass.base.uploaded_certificates import check_upload
+from windlass.control.services import domain_certificates
 
 DAY = 86_400
 
@@ -115,6 +119,19 @@ async def test_what_browsers_would_refuse_is_refused_with_the_reason(proved):
 
 async def test_a_key_that_takes_long_to_check_is_refused_before(proved):
     assert (await proved.upload(key=(None, "x" * 5000))).status == 400
+
+
+async def test_an_upload_is_checked_beside_the_event_loop(proved, monkeypatch):
+    threads = []
+
+    def check(*words):
+        threads.append(threading.current_thread())
+        return check_upload(*words)
+
+    monkeypatch.setattr(domain_certificates, "check_upload", check)
+    assert (await proved.upload()).status == 200
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 async def test_whoever_may_only_read_uploads_nothing(proved):

@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from windlass.base.acme.signing import new_private_key, to_base64url
 from windlass.base.clock import SECOND, instant
+from windlass.base.rsa_keys import is_usable
 
 MOST_CERTIFICATES: Final = 10
 _RSA_BITS: Final = range(2048, 8192 + 1)
@@ -88,10 +89,12 @@ def _read_chain(chain: str) -> Sequence[x509.Certificate]:
 
 def _read_key(key: bytes) -> rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey:
     try:
-        private = load_pem_private_key(key, None)
+        private = load_pem_private_key(key, None, unsafe_skip_rsa_key_validation=True)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise BadCertificate("send the private key in PEM, without a password") from error
     if isinstance(private, rsa.RSAPrivateKey) and private.key_size in _RSA_BITS:
+        if not is_usable(private):
+            raise BadCertificate("make another key: the numbers of this one do not belong together")
         return private
     if isinstance(private, ec.EllipticCurvePrivateKey) and isinstance(private.curve, _CURVES):
         return private

@@ -18,7 +18,7 @@ from windlass.base.clock import stamp
 MOST_CHAIN: Final = 64 * 1024
 """Maximum size of a chain in characters."""
 MOST_KEY: Final = 4096
-"""Maximum size of a key in characters: RSA of 4096 bits fits. A larger key takes seconds to be checked."""
+"""Maximum size of a key in characters: RSA of 4096 bits fits."""
 
 
 def check_upload(chain: str, key: str, name: str, now: int) -> ReadCertificate:

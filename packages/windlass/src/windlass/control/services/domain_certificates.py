@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from msgspec.structs import replace
@@ -56,7 +57,9 @@ async def check(ctx: Context, call: Call) -> None:
     row = await target(ctx.store.reads, call)
     sent, name = call.sent(CertificateUpload), row.read(StoredDomain).name
     try:
-        call.prepared[_READ] = check_upload(sent.chain, sent.key, name, ctx.clock.now())
+        call.prepared[_READ] = await asyncio.to_thread(
+            check_upload, sent.chain, sent.key, name, ctx.clock.now()
+        )
     except BadCertificate as error:
         raise Invalid(f"chain: {error}") from error
 
