@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from tests.domains.scene import scene
 from tests.domains.served import SHOP, add, hosts, published, read
@@ -132,6 +136,45 @@ async def test_an_upload_is_checked_beside_the_event_loop(proved, monkeypatch):
     assert (await proved.upload()).status == 200
     assert threads
     assert threading.main_thread() not in threads
+
+
+async def test_what_the_gateway_would_refuse_is_refused_with_the_reason_of_openssl(proved):
+    weak = rsa.generate_private_key(65537, 1024)  # OpenSSL wants 2048 bits of each key of a chain
+    answer = await proved.upload(chain_of(weak, proved.pem[0].public_key()))
+    assert answer.status == 400
+    assert "CA_KEY_TOO_SMALL" in answer.message
+    assert not await proved.there.held()
+
+
+async def test_a_certificate_with_an_unreadable_extension_is_refused(proved):
+    broken = x509.UnrecognizedExtension(x509.SubjectAlternativeName.oid, b"no DER")
+    answer = await proved.upload(chain_of(new_key()[0], proved.pem[0].public_key(), broken))
+    assert answer.status == 400
+    assert "cannot be read" in answer.message
+
+
+def chain_of(authority, public, names=None):
+    """The chain of a certificate for the shop, signed by this key."""
+    above = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Authority")])
+    now = datetime.datetime.now(datetime.UTC)
+
+    def signed(key, subject, what):
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(above)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=900))
+            .not_valid_after(now + datetime.timedelta(days=900))
+            .add_extension(what, critical=False)
+            .sign(authority, hashes.SHA256())
+        )
+        return made.public_bytes(Encoding.PEM).decode()
+
+    names = names or x509.SubjectAlternativeName([x509.DNSName(SHOP)])
+    root = signed(authority.public_key(), above, x509.BasicConstraints(ca=True, path_length=0))
+    return signed(public, x509.Name([]), names) + root
 
 
 async def test_whoever_may_only_read_uploads_nothing(proved):

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Final
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.x509.oid import AuthorityInformationAccessOID, ExtendedKeyUsageOID
 
 from windlass.base.certificates import BadCertificate, ReadCertificate, covers, read_certificate
@@ -20,9 +21,21 @@ MOST_CHAIN: Final = 64 * 1024
 MOST_KEY: Final = 4096
 """Maximum size of a key in characters: RSA of 4096 bits fits."""
 
+_UNREADABLE: Final = (x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType)
+"""What the library raises for certificates that break the rules of X.509."""
+
 
 def check_upload(chain: str, key: str, name: str, now: int) -> ReadCertificate:
     """Reads a certificate of a user for a name, with its chain and key. Raises BadCertificate."""
+    try:
+        return _check(chain, key, name, now)
+    except BadCertificate:
+        raise
+    except (ValueError, TypeError, UnsupportedAlgorithm, *_UNREADABLE) as error:
+        raise BadCertificate(f"have the certificate made anew: it cannot be read: {error}") from error
+
+
+def _check(chain: str, key: str, name: str, now: int) -> ReadCertificate:
     if len(chain) > MOST_CHAIN:
         raise BadCertificate("send the chain alone: it has at most 64 KiB")
     if len(key) > MOST_KEY:

@@ -28,6 +28,8 @@ from windlass.control.request.paths import target
 from windlass.control.request.reading import in_dialect
 from windlass.core.words.events import Event
 from windlass.families.domain import CertificateShown, CertificateUpload, domain
+from windlass.routers.builtin.tls_contexts import make_context
+from windlass.routers.router import Certificate
 from windlass.store import CERTIFICATE_KEY, CertificateRow, Row, Tx, route_topic
 
 _READ: Final = "certificate"
@@ -57,11 +59,22 @@ async def check(ctx: Context, call: Call) -> None:
     row = await target(ctx.store.reads, call)
     sent, name = call.sent(CertificateUpload), row.read(StoredDomain).name
     try:
-        call.prepared[_READ] = await asyncio.to_thread(
-            check_upload, sent.chain, sent.key, name, ctx.clock.now()
-        )
+        call.prepared[_READ] = await asyncio.to_thread(_read, sent, name, ctx.clock.now())
     except BadCertificate as error:
         raise Invalid(f"chain: {error}") from error
+
+
+def _read(sent: CertificateUpload, name: str, now: int) -> ReadCertificate:
+    """Reads a certificate that the gateway can serve. Raises BadCertificate."""
+    read = check_upload(sent.chain, sent.key, name, now)
+    try:
+        make_context(Certificate((name,), read.chain.encode(), read.key))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or str(error)
+        raise BadCertificate(
+            f"send another certificate: OpenSSL does not serve this one: {reason}"
+        ) from error
+    return read
 
 
 @writes("domain.uploadCertificate")
