@@ -83,3 +83,14 @@ def test_an_rsa_key_with_other_numbers_is_refused(change):
     pem = rsa_pem(0, n, e, *(given[name] for name in ("d", "p", "q", "dmp1", "dmq1", "iqmp")))
     with pytest.raises(BadCertificate, match="do not belong together"):
         read_certificate(self_signed(key), pem)
+
+
+@pytest.mark.parametrize(("bits", "is_taken"), [(1024, False), (3072, True), (3200, False)])
+def test_a_key_that_is_weak_or_slow_to_sign_with_is_refused(bits, is_taken):
+    key = rsa.generate_private_key(65537, bits)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    if is_taken:
+        assert read_certificate(self_signed(key), pem).key == pem
+        return
+    with pytest.raises(BadCertificate, match=r"such as ECDSA P-256 or RSA 2048: RSA of 2048 to 3072 bits"):
+        read_certificate(self_signed(key), pem)

@@ -27,7 +27,9 @@ from windlass.base.clock import SECOND, instant
 from windlass.base.rsa_keys import is_usable
 
 MOST_CERTIFICATES: Final = 10
-_RSA_BITS: Final = range(2048, 8192 + 1)
+_RSA_BITS: Final = range(2048, 3072 + 1)
+"""Lengths of RSA keys. A handshake with a longer one takes so long that a few hundred in a second would stop
+the gateway for all services."""
 _CURVES: Final = (ec.SECP256R1, ec.SECP384R1)
 _ACME_IDENTIFIER: Final = ObjectIdentifier("1.3.6.1.5.5.7.1.31")
 """The extension with the digest of the answer to a challenge by TLS (RFC 8737)."""
@@ -99,7 +101,8 @@ def _read_key(key: bytes) -> rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey:
     if isinstance(private, ec.EllipticCurvePrivateKey) and isinstance(private.curve, _CURVES):
         return private
     raise BadCertificate(
-        "use a key that browsers know: RSA of 2048 bits or more, or the curves P-256 and P-384"
+        "use a key that browsers know and that is quick to sign with, such as ECDSA P-256 or RSA 2048: RSA "
+        f"of {_RSA_BITS[0]} to {_RSA_BITS[-1]} bits, or the curves P-256 and P-384"
     )
 
 

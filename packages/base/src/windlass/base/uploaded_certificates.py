@@ -19,7 +19,7 @@ from windlass.base.clock import stamp
 MOST_CHAIN: Final = 64 * 1024
 """Maximum size of a chain in characters."""
 MOST_KEY: Final = 4096
-"""Maximum size of a key in characters: RSA of 4096 bits fits."""
+"""Maximum size of a key in characters."""
 
 _UNREADABLE: Final = (x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType)
 """What the library raises for certificates that break the rules of X.509."""
@@ -39,7 +39,7 @@ def _check(chain: str, key: str, name: str, now: int) -> ReadCertificate:
     if len(chain) > MOST_CHAIN:
         raise BadCertificate("send the chain alone: it has at most 64 KiB")
     if len(key) > MOST_KEY:
-        raise BadCertificate("use a smaller key: RSA of at most 4096 bits, or the curves P-256 and P-384")
+        raise BadCertificate("use a smaller key, such as ECDSA P-256 or RSA 2048")
     read = read_certificate(chain, key.encode())
     if not covers(read.names, name):
         names = ", ".join(read.names[:5]) or "no name"
