@@ -130,6 +130,7 @@ HARMLESS = {
     "overridden_secret": "which other one it overrides",
     "aliased_secret": "which other one it stands for",
     "secret_manager_accesses": "kept as it was sent, and answered",
+    "missing_secrets": "the keys of those that a fork does not get",
     "cloud_provider_credentials": "kept as it was sent, and answered",
 }
 

@@ -37,7 +37,7 @@ class ServiceSum(Struct):
         self.memory = max(self.memory, memory)
         self.instances = max(self.instances, instances)
 
-    def point(self) -> Point:
+    def as_point(self) -> Point:
         """Returns the mean of the CPU usage, and the highest memory and number of instances."""
         cpu = self.cpu / self.samples if self.samples else None
         return {CPU: cpu, MEMORY: self.memory, INSTANCES: float(self.instances)}
@@ -93,7 +93,7 @@ class LongUsage:
         while some := list(islice(services, _AT_A_TIME)):
             points: dict[str, Point] = {
                 service: {
-                    **(ended.sums[service].point() if service in ended.sums else {}),
+                    **(ended.sums[service].as_point() if service in ended.sums else {}),
                     **traffic.get(service, without_requests),
                 }
                 for service in some
