@@ -9,7 +9,7 @@ import pytest
 
 from tests.gateway.routers.exchanges import MUCH
 from tests.gateway.routers.town import SHOP, Heard, Town, make_town, reply, request, until
-from windlass.routers.rules import RouteRules, RouteTimes
+from windlass.routers.rules import RouteRetry, RouteRules, RouteTimes
 
 
 async def shop(town: Town, answer: Any = None, times: RouteTimes | None = None, **options: Any) -> Any:
@@ -100,6 +100,45 @@ async def test_an_answer_without_end_has_no_limit(town: Town) -> None:
     times = RouteTimes(take_request=0.05, take_answer=0.05, idle=0.05, connection=0.05)
     await shop(town, stream, times)
     assert (await town.ask(request())).body == b"xxxx"
+
+
+LIMITED = [
+    RouteRules(answer_seconds=cast(Any, 0.5)),
+    RouteRules(retry=RouteRetry(1, ("reset",), try_seconds=0.5)),
+]
+
+
+@pytest.mark.parametrize("rules", LIMITED, ids=["in all", "one try"])
+async def test_the_limit_for_an_answer_begins_when_the_request_has_arrived(
+    town: Town, rules: RouteRules
+) -> None:
+    async def answer(heard: Heard) -> None:
+        if heard.target == "/slow":
+            await asyncio.sleep(30)
+        heard.out.write(reply(heard.body))
+
+    await town.shop(await town.instance(answer=answer), rules=rules)
+    for target, status in (("/quick", 200), ("/slow", 504)):
+        caller = await town.caller()
+        await caller.send(request(target, "POST", SHOP, "Content-Length: 8"))
+        for _ in range(8):
+            await asyncio.sleep(0.1)
+            await caller.send(b"x")
+        assert (await caller.said()).status == status
+    await until(lambda: town.active() == 0)
+
+
+@pytest.mark.parametrize("rules", LIMITED, ids=["in all", "one try"])
+async def test_an_instance_that_takes_nothing_of_an_upload_is_late(town: Town, rules: RouteRules) -> None:
+    async def wait(heard: Heard) -> None:
+        await asyncio.sleep(30)
+
+    await town.shop(await town.instance(answer=wait, reads_bodies=False), rules=rules)
+    caller = await town.caller()
+    await caller.send(request("/", "POST", SHOP, f"Content-Length: {MUCH}"))
+    writing = asyncio.create_task(caller.send(b"x" * MUCH))
+    assert (await caller.said()).status == 504
+    writing.cancel()
 
 
 async def test_the_limit_for_connecting_is_that_of_the_route(town: Town, monkeypatch) -> None:

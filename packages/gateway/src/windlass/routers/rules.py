@@ -112,7 +112,7 @@ class RouteRules(Struct, frozen=True, kw_only=True):
     body_bytes: int = 0
     """Largest body of a request; 0 for no limit."""
     answer_seconds: int = 0
-    """Time limit until an instance begins its answer; 0 for no limit."""
+    """Time limit until an instance begins its answer, from the end of the request; 0 for no limit."""
     cors: RouteCors | None = None
     headers: tuple[tuple[str, str], ...] = ()
     """Headers of each answer, in place of those of the instance with the same names."""

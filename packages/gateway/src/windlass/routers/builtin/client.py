@@ -139,6 +139,9 @@ class ClientConnection(SendingClient):
 
         def end() -> None:
             if self.transport is awaiting and self._phase is BUSY:
+                if left := self._time_left(seconds):
+                    awaiting.wait(self._shared.loop.call_later(left, end))
+                    return
                 if self._upstream is not None:
                     self._upstream.abandon()
                 self._fail(rules.too_late())
@@ -157,10 +160,9 @@ class ClientConnection(SendingClient):
             return sticky.cookie_of(self._peer, is_secure=self.is_secure)
 
         seconds = rules.answer_seconds if is_passed else 0
-        timer = self._shared.loop.call_later(seconds, end) if seconds else None
-        awaiting = self.transport = RuledTransport(
-            self.transport, added, timer, give_back, cookie, compression
-        )
+        awaiting = self.transport = RuledTransport(self.transport, added, give_back, cookie, compression)
+        if seconds:
+            awaiting.wait(self._shared.loop.call_later(seconds, end))
 
     def _continue(self, whole: bool) -> None:
         """Handles the next request, or closes the connection. `whole`: the last request was received

@@ -206,10 +206,24 @@ class SendingClient(InstanceClient):
         attempts, upstream, backend = self.attempts, self._upstream, self._backend
         if attempts is None or upstream is None or backend is None:
             return
+        if left := self._time_left(attempts.try_seconds):
+            attempts.wait(self._shared.loop.call_later(left, self._end_attempt))
+            return
         upstream.abandon()
         if not self._repeat(AttemptFailure.RESET):
             self._fail(pages.too_late(backend.title, attempts.try_seconds))
             self._advance()
+
+    def _time_left(self, limit: float) -> float:
+        """Returns the seconds until a time limit for the beginning of an answer, which was set before the
+        whole request had arrived; 0 if there is none left. The limit begins anew with each piece of the body
+        that the instance takes."""
+        if self._body is None or not self._fields.length:
+            return 0.0  # the request came in one piece
+        if not self.whole and not (self._upstream is not None and self._upstream.blocked):
+            return limit  # the client is late, not the instance
+        shared = self._shared  # `_since` is by a clock that may be late by one tick
+        return max(0.0, self._since + shared.bounds.tick_seconds + limit - shared.loop.time())
 
     def _end_attempts(self, attempts: Attempts) -> None:
         """Called at the end of a request that has further attempts."""

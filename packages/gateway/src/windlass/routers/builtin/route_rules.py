@@ -254,14 +254,18 @@ class RuledTransport:
         self,
         transport: Any,
         added: dict[bytes, bytes],
-        timer: TimerHandle | None,
         done: Callable[[Any], None],
         cookie: Callable[[], bytes],
         compression: AnswerCompression | None,
     ) -> None:
         """`cookie` returns a further header line for the answer."""
-        self._transport, self._added, self._timer, self._done = transport, added, timer, done
+        self._transport, self._added, self._done = transport, added, done
         self._cookie, self._compression = cookie, compression
+        self._timer: TimerHandle | None = None
+
+    def wait(self, timer: TimerHandle) -> None:
+        """Sets the timer of the answer, which is cancelled when the answer begins."""
+        self._timer = timer
 
     def write(self, data: bytes) -> None:
         if _INTERIM.match(data) and not data.startswith((b"HTTP/1.1 101", b"HTTP/1.0 101")):

@@ -40,6 +40,7 @@ _OLD_BUILDER: Final = (
 _AT_END: Final = "The list is shortened when a run ends"
 _NOT_TCP: Final = "Has no effect on public ports of the protocol TCP"
 _NOT_SWITCHED: Final = "Has no effect on websockets and on public ports of the protocol TCP"
+_ANSWER_LIMIT: Final = "The limit begins when the request has arrived, and ends where the answer begins"
 _KUBERNETES: Final = Effect.KUBERNETES
 TABLE: Final = (
     _row(
@@ -197,7 +198,7 @@ TABLE: Final = (
     _row(
         "network.ingress.proxy_read_timeout_seconds", _ROUTED, _Seconds, 0,
         "Seconds until an instance has to begin its answer; 0 is no limit", Effect.AT_ONCE, unit="seconds",
-        note="The limit ends where the answer begins",
+        note=_ANSWER_LIMIT,
     ),
     _row(
         "network.ingress.proxy_buffering", _ROUTED, Literal["on", "off"], "on",
@@ -246,7 +247,7 @@ TABLE: Final = (
     _row(
         "network.gateway_api.http_request_timeout_seconds", _ROUTED, _Seconds | None, None,
         "Seconds that a request may take in all", Effect.AT_ONCE, unit="seconds",
-        note="The limit ends where the answer begins",
+        note=_ANSWER_LIMIT,
     ),
     _row(
         "network.gateway_api.http_connection_idle_timeout_seconds", _ROUTED, _Seconds | None, None,
@@ -279,7 +280,7 @@ TABLE: Final = (
     _row(
         "network.gateway_api.retry.per_try_timeout_seconds", _ROUTED, _FromOne | None, None,
         "Seconds until an instance has to begin its answer in one try", Effect.AT_ONCE, unit="seconds",
-        note="Acts only together with network.gateway_api.retry.num_retries",
+        note=f"{_ANSWER_LIMIT}. Acts only together with network.gateway_api.retry.num_retries",
     ),
     _row(
         "windlass.rate_limit.requests_per_minute", "AC", _Rate, 0,
