@@ -96,6 +96,14 @@ def test_each_file_names_both_names_both_addresses_and_the_settings(proxy: str) 
         assert f"#     {setting}\n" in text
 
 
+def test_only_haproxy_itself_opens_the_socket_at_which_it_believes_addresses() -> None:
+    lines = printed("--for", "haproxy", *NAMES, https_port="8090").stdout.splitlines()
+    believing = [line.split() for line in lines if "accept-proxy" in line.split()]
+    assert [line[:2] for line in believing] == [["bind", "/var/lib/haproxy/windlass.sock"]]
+    assert " ".join(believing[0][2:6]) == "user haproxy mode 600"
+    assert not [line for line in lines if "abns@" in line]
+
+
 def test_haproxy_needs_the_https_port_of_the_gateway() -> None:
     result = printed("--for", "haproxy", *NAMES)
     assert "set https_port" in str(result.exception or "") + result.output

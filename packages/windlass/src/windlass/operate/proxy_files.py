@@ -209,6 +209,9 @@ _HAPROXY: Final = """\
 #     proxy_protocol_from = ["127.0.0.1"]
 # Both addresses are those of HAProxy. Where services of the process engine share the network of the machine,
 # let HAProxy connect from another one: `windlass doctor` says so.
+# HAProxy reaches itself by a file that only its user may open. Others could invent addresses of clients.
+# The file is in its `chroot`, as Debian and Ubuntu have it. With another `chroot` or `user`, change the line
+# with `accept-proxy`; without `chroot`, write the whole path in the line `server decrypted`.
 defaults windlass
     mode http
     timeout connect 2s
@@ -227,7 +230,7 @@ frontend windlass_https from windlass
     use_backend windlass_own_name if {{ req.ssl_sni -i {name} }}
     default_backend windlass_gateway_https
 frontend windlass_decrypted from windlass
-    bind abns@windlass accept-proxy ssl crt /etc/haproxy/windlass.pem
+    bind /var/lib/haproxy/windlass.sock user haproxy mode 600 accept-proxy ssl crt /etc/haproxy/windlass.pem
     http-request set-header X-Forwarded-For %[src]
     http-request set-header X-Forwarded-Proto https
     default_backend windlass_api
@@ -238,7 +241,7 @@ backend windlass_gateway_https from windlass
     server gateway {https} send-proxy-v2
 backend windlass_own_name from windlass
     mode tcp
-    server decrypted abns@windlass send-proxy-v2
+    server decrypted /windlass.sock send-proxy-v2
 backend windlass_api from windlass
     server api {api}
 """
