@@ -12,8 +12,10 @@ from tests.docker.builds.benches import Bench
 from tests.engines.dockers import BOX
 from tests.engines.small_registry import SmallRegistry
 from windlass.base.ids import new_id
+from windlass.builders.builder import BuildError
 from windlass.docker.client import Docker, pulled_images
 from windlass.docker.client.images import ask_registry, image, pull
+from windlass.docker.client.pulled_images import ImageUser
 from windlass.docker.engine import DockerEngine
 from windlass.engines.workload import Artifact
 
@@ -141,6 +143,20 @@ async def test_a_tag_stays_while_another_service_runs_its_digest(engine, bench, 
     await bench.builder.discard(shop)
     await bench.builder.sweep([bench.service])
     assert await image(raw, ref) is None
+
+
+@pytest.mark.parametrize("buildkit", [True, False])
+async def test_a_base_image_that_is_refused_has_no_note_of_the_service(host, tmp_path, raw, buildkit):
+    """With the note, the next build of the service would remove the image of another organization."""
+    bench, id = Bench(host, tmp_path, buildkit=buildkit), (await image(raw, BOX) or {})["Id"]
+    try:
+        pulled = bench.builder._pulled
+        await pulled.note_pull(ImageUser("of-another", "another"), "another.example/shop:1", id)
+        with pytest.raises(BuildError, match="cannot be named by its id"):
+            await bench.build(f"FROM {id.removeprefix('sha256:')[:12]}\nENV A=1\n")
+        assert await pulled.services() == {"of-another"}
+    finally:
+        await bench.builder.stop()
 
 
 async def test_a_pulled_image_without_a_usage_note_is_never_removed(engine, bench, raw, images):

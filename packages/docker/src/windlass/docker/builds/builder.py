@@ -264,7 +264,7 @@ class DockerBuilder:
         has_own_ignore = (files.folder / f"{files.dockerfile}{DOCKERIGNORE}").exists()
         if has_own_ignore or not read.guarded.is_plain:
             return None
-        bases = [await self._base(ref, order, say) for ref in read.guarded.images]
+        bases = [await self._base(ref, order, read.around, say) for ref in read.guarded.images]
         return read if all(map(is_plain_image, bases)) else None
 
     async def _checked(
@@ -272,10 +272,9 @@ class DockerBuilder:
     ) -> tuple[ChosenDockerfile, Mapping[str, str]]:
         """Checks the base images. Returns the Dockerfile to send, with image names pinned to the checked
         digests, and the build arguments."""
-        platform, digests, bases = read.around.platform["TARGETPLATFORM"], {}, []
+        digests, bases = {}, []
         for ref in read.guarded.images:
-            base = await self._base(ref, order, say)
-            check_image(ref, base, order.service, SERVICE, platform)
+            base = await self._base(ref, order, read.around, say)
             digests[ref] = by_digest(ref, base)
             bases.append(base)
         around = replace(read.around, digests=digests, inherited=inherited(bases))
@@ -395,18 +394,26 @@ class DockerBuilder:
         named = f"{self._installation}/{order.service}/{order.cache_secret}"
         return hashlib.sha256(named.encode()).hexdigest()[:32]
 
-    async def _base(self, ref: str, order: Order, say: Say) -> dict[str, Any]:
-        """Returns the metadata of a base image, after pulling it if necessary.
+    async def _base(self, ref: str, order: Order, around: Around, say: Say) -> dict[str, Any]:
+        """Returns the metadata of a base image that the service may use, after pulling it if necessary.
+
+        The use is noted only now: a name that is refused may be the id of another organization's image, which
+        would be removed with the note."""
+        user = ImageUser(order.service, order.org, "build")
+        metadata = await self._found(ref, user, say)
+        check_image(ref, metadata, order.service, SERVICE, around.platform["TARGETPLATFORM"])
+        await self._pulled.note_use(user, ref, str(metadata["Id"]))
+        return metadata
+
+    async def _found(self, ref: str, user: ImageUser, say: Say) -> dict[str, Any]:
+        """Returns the metadata of an image, after pulling it if necessary.
 
         The engine pulls the image, not BuildKit: BuildKit could not log in here, and its error messages are
         less clear. If an image is referenced by digest, it may be on the engine because another organization
         has pulled it with credentials. The registry is therefore asked each time whether this organization
         may pull it. If the registry is unavailable, an image that it has served to the organization before is
         used."""
-        org, user = order.org, ImageUser(order.service, order.org, "build")
-        metadata = await image(self._docker, ref)
-        if metadata:
-            await self._pulled.note_use(user, ref, str(metadata["Id"]))
+        org, metadata = user.org, await image(self._docker, ref)
         if metadata and not has_digest(ref):
             return metadata
         say(f"Pulling {ref}")

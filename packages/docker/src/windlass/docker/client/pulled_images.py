@@ -24,7 +24,7 @@ from windlass.base.subprocesses import in_thread
 from windlass.docker.client.answers import EngineRefused
 from windlass.docker.client.client import Docker
 from windlass.docker.client.images import image
-from windlass.engines.image_names import spelled_out
+from windlass.engines.image_names import is_named_by_id, spelled_out
 from windlass.engines.registries import parse_ref
 
 PULLED: Final = "pulled"
@@ -98,6 +98,8 @@ class PulledImages:
         await in_thread(_unlink, path)
 
     async def _is_removed(self, noted: PulledImage, others: Collection[PulledImage]) -> bool:
+        if is_named_by_id(noted.ref, noted.id):
+            return True  # the image has another name, and goes with the note of that name
         has_tag = bool(parse_ref(noted.ref).tag)
         if has_tag and any(other.id == noted.id for other in others):
             return False  # removing a repository's last tag would also remove its digest references
