@@ -99,6 +99,14 @@ REFUSED = [
     ("an image of a layout", "FROM oci-layout://windlass/x"),
     ("a line that goes on in some engines", "RUN echo \\\\\nADD x /y"),
     ("an instruction that is none", "FRUM x"),
+    ("the scope of the cache", f"ARG {MARK}=x"),
+    ("the scope without a value", f"arg {MARK}"),
+    ("the scope in quotes", f'ARG A=1 "{MARK}"=x'),
+    ("the scope as a variable", f"ENV A=1 {MARK}=x"),
+    ("the scope in the old form", f"ENV {MARK} x"),
+    ("the scope over lines", f"ENV A=1 \\\n {MARK}=x"),
+    ("the scope in ONBUILD", f"ONBUILD ARG {MARK}=x"),
+    ("the scope as a variable in ONBUILD", f"ONBUILD ENV {MARK}=x"),
 ]
 
 
@@ -231,6 +239,11 @@ def test_a_backtick_escape_directive_is_kept_and_continued_lines_are_joined():
     ]
 
 
+def test_the_scope_of_the_cache_is_not_declared_before_the_first_stage():
+    with pytest.raises(BuildError, match=rf"line 1: choose another name than {MARK}"):
+        of(f"ARG {MARK}=x\nFROM a\n")
+
+
 def test_a_heredoc_is_refused_for_an_engine_without_heredoc_support():
     with pytest.raises(BuildError, match="line 2: <<EOF: add a script to the repository"):
         of("FROM a\nCOPY <<EOF /a\nhello\nEOF\n", heredocs=False)
@@ -356,10 +369,13 @@ OURS = {"Os": "linux", "Architecture": "amd64"}
     [
         ({"Id": "sha256:abc123", "Config": None}, "by its id"),
         ({"Id": "sha256:f", "Config": {"Labels": {"service": "other"}}}, "another service"),
+        ({"Id": "sha256:f", "Config": {"Env": ["PATH=/bin", f"{MARK}=x"]}}, f"it sets {MARK}"),
         ({"Id": "sha256:f", "Config": {"OnBuild": ["ADD . /x"]}}, "ONBUILD ADD"),
         ({"Id": "sha256:f", "Config": {"OnBuild": ["RUN make"]}}, "ONBUILD RUN"),
         ({"Id": "sha256:f", "Config": {"OnBuild": ["COPY --from=x /a /a"]}}, "ONBUILD COPY"),
         ({"Id": "sha256:f", "Config": {"OnBuild": ["nonsense"]}}, "ONBUILD nonsense"),
+        ({"Id": "sha256:f", "Config": {"OnBuild": [f"ARG {MARK}=x"]}}, "ONBUILD ARG"),
+        ({"Id": "sha256:f", "Config": {"OnBuild": [f"ENV A=1 {MARK}=x"]}}, "ONBUILD ENV"),
         ({"Id": "sha256:f", "Config": {"OnBuild": ["COPY <<A /a\na\nA"]}}, "ONBUILD COPY"),
     ],
 )

@@ -223,7 +223,8 @@ class DockerBuilder:
             say(line)
         chosen, arguments = await self._checked(order, read, say)
         order = replace(order, arguments=arguments)
-        progress, scope = BuildProgress(say), self._scope(order)
+        scope = self._scope(order)
+        progress = BuildProgress(say, scope)
         async with self._step_network(order, kit, say) as network, AsyncExitStack() as undo:
             undo.push_async_callback(lambda: asyncio.shield(self._clean(progress, scope)))
             options = self._build_options(order, chosen, kit, is_limited=is_limited)

@@ -149,15 +149,17 @@ def is_plain_image(image: Mapping[str, Any]) -> bool:
 
 
 def check_image(ref: str, image: Mapping[str, Any], service: str, label: str, platform: str) -> None:
-    """Raises BuildError for an image that was built for another service, is referenced by its id, or is for
-    another platform than the engine's: BuildKit would pull a different, unchecked image from the registry.
-    """
+    """Raises BuildError for an image that was built for another service, is referenced by its id, sets the
+    scope of the cache, or is for another platform than the engine's: BuildKit would pull a different,
+    unchecked image from the registry."""
     named = ref.lower().removeprefix("sha256:")
     if str(image.get("Id", "")).removeprefix("sha256:").startswith(named):
         raise BuildError(f"Name the image {ref} by its name and tag: an image cannot be named by its id")
     config = image.get("Config") or {}
     if (config.get("Labels") or {}).get(label, service) != service:
         raise BuildError(f"Use another image than {ref}: it was built for another service")
+    if any(str(variable).partition("=")[0] == MARK for variable in config.get("Env") or ()):
+        raise BuildError(f"Use another image than {ref}: it sets {MARK}, which Windlass sets")
     made_for = "/".join(str(image.get(part) or "") for part in ("Os", "Architecture", "Variant")).rstrip("/")
     if not _is_platform(made_for, platform):
         raise BuildError(
@@ -205,6 +207,7 @@ def _check_triggers(ref: str, triggers: Sequence[str]) -> None:
             or read[0].name in _NOT_AS_TRIGGER
             or (read[0].flags and read[0].name != "HEALTHCHECK")
             or read[0].heredocs
+            or MARK in trigger
         ):
             raise BuildError(
                 f"Use another image than {ref}, and write its step into the Dockerfile: ONBUILD "
@@ -223,6 +226,7 @@ class _DockerfileWriter:
         if self._read.escape != "\\":
             yield f"# escape={self._read.escape}"
         for argument in self._read.arguments:
+            _check_name(argument.line, argument.name)
             default = "" if argument.default is None else f"={argument.default}"
             yield self._line(argument.line, f"ARG {argument.name}{default}")
         for stage, start in zip(self._read.stages, self._read.starts, strict=True):
@@ -320,6 +324,8 @@ class _DockerfileWriter:
                     for name, value in instruction.flags
                 ]
                 return f"COPY {_flags(flags)}{instruction.text}"
+            case "ARG" | "ENV":
+                _check_names(instruction, self._read.escape)
             case "RUN":
                 flags = [self._run_flag(stage, instruction.line, *flag) for flag in instruction.flags]
                 return f"RUN {_flags(flags)}{instruction.text}"
@@ -472,6 +478,22 @@ class _DockerfileWriter:
             )
         yield from content
         yield heredoc.name
+
+
+def _check_names(instruction: Instruction, escape: str) -> None:
+    if instruction.name == "ENV":
+        names = [name for name, _ in instructions.pairs(instruction, escape)]
+    else:
+        names = [argument.name for argument in instructions.arguments(instruction, escape)]
+    for name in names:
+        _check_name(instruction.line, name)
+
+
+def _check_name(line: int, name: str) -> None:
+    """Raises BuildRefused for the variable of the scope: with the scope of another service, steps of this
+    Dockerfile could become cached steps of that service."""
+    if name == MARK:
+        raise BuildRefused(line, f"choose another name than {MARK}, which Windlass sets")
 
 
 def _check_heredocs(instruction: Instruction, line: str) -> None:

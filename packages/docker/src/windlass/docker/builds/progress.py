@@ -21,6 +21,7 @@ MOST_NAMED: Final = 500
 """Maximum number of recorded layers of a build; more than a build has steps."""
 SHOWN: Final = 200
 """Maximum length of a step in an error message, in characters."""
+MASK: Final = "••••"
 _HIDDEN: Final = ("[internal]", "copy /context")
 # The colour codes with which the classic builder marks stderr.
 _COLOUR = re.compile(rb"\x1b\[(?:91|0)m")
@@ -61,8 +62,9 @@ class LineSplitter:
 
 
 class BuildProgress:
-    def __init__(self, say: Say) -> None:
-        self._say = say
+    def __init__(self, say: Say, scope: str = "") -> None:
+        """`scope`: the secret value of the service (`guard.Around.scope`), which is masked in all lines."""
+        self._scope, self._shown = scope, say
         self._last: deque[str] = deque(maxlen=KEPT)
         """The last output lines of the current or the failed step."""
         self._outputs: dict[str, deque[str]] = {}
@@ -93,10 +95,19 @@ class BuildProgress:
         for lines in self._lines.values():
             lines.close()
 
+    def _say(self, line: str) -> None:
+        self._shown(self._masked(line))
+
+    def _masked(self, text: str) -> str:
+        return text.replace(self._scope, MASK) if self._scope else text
+
     @property
     def failure(self) -> str:
         """Returns an error message with a remedy and the reason of the failure, in terms of the
         Dockerfile."""
+        return self._masked(self._reason())
+
+    def _reason(self) -> str:
         code = _CODE.search(self.error)
         why = f"it exited with code {code[1]}" if code else self.error
         if code and (line := error_line(self._last)):
