@@ -21,9 +21,7 @@ from windlass.store import Row, Store, Tx
 from windlass.store.sqlite import SqliteStore
 
 BULKY = b"x" * 100_000
-CHANGES = 150
-LOG = 4096 * 1000
-"""From this size on, SQLite copies its log into the file, and starts the log again."""
+CHANGES = 300
 
 
 @pytest.fixture
@@ -62,7 +60,8 @@ async def test_the_wal_does_not_grow_while_there_are_always_readers(embedded: St
         one.cancel()
     await asyncio.gather(*reading, return_exceptions=True)
     assert len(await names(embedded)) == CHANGES
-    assert log_of(tmp_path) < 2 * LOG
+    # SQLite copies a log of 4 MB into the file and starts it again: later on a busy machine.
+    assert log_of(tmp_path) < CHANGES * len(BULKY) / 2
 
 
 async def test_the_wal_grows_if_a_reader_keeps_its_transaction_open(embedded: Store, tmp_path: Path):
