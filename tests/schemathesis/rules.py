@@ -55,7 +55,8 @@ def what_is_imported_is_for_a_level_here(operation: Operation, body: Body) -> No
 @rule
 def a_domain_is_a_name_that_dns_may_have(operation: Operation, body: Body) -> None:
     """Which names those are is a table of Unicode; addresses and names of one label are none."""
-    if isinstance(name := body.get("domain"), str) and "generate_certificate" in body:
+    is_checked = operation.handler.endswith(".checkDomain")
+    if isinstance(name := body.get("domain"), str) and ("generate_certificate" in body or is_checked):
         body["domain"] = f"d{zlib.crc32(name.encode('utf-8', 'surrogatepass'))}.example.com"
 
 
@@ -322,6 +323,13 @@ def texts_of_settings_have_their_form(operation: Operation, body: Body) -> None:
         for ending, text in _TEXTS_OF_SETTINGS.items():
             if name.endswith(ending) and isinstance(value, str):
                 body[name] = text
+
+
+@rule
+def a_preview_is_of_a_branch_or_of_a_pull_request(operation: Operation, body: Body) -> None:
+    if operation.handler == "preview.create" and bool(body.get("branch")) == bool(body.get("pull_request")):
+        body["pull_request"] = None
+        body["branch"] = "main"
 
 
 @rule

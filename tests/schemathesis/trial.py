@@ -83,13 +83,21 @@ class Report:
             response = recorder.interactions[id].response
             assert response is not None
             self.answers[recorder.cases[id].value.operation.label][response.status_code] += 1
+            label = recorder.cases[id].value.operation.label
             for check in checks:
-                if check.failure_info:
+                if check.failure_info and not _refuses_a_certificate(check.name, label, response.text):
                     self.failed[check.name] += 1
                     self.complaints.append(
                         f"{check.name}: {check.failure_info.failure}\n{check.failure_info.code_sample}\n"
                         f"→ {response.status_code} {response.text[:1000]}"
                     )
+
+
+def _refuses_a_certificate(check: str, label: str, answer: str) -> bool:
+    """Returns whether a text that is no certificate was refused: a schema does not say what one is."""
+    if check != "positive_data_acceptance" or not label.endswith("/uploadCertificate"):
+        return False
+    return any(f'"message":"{field}: ' in answer for field in ("chain", "key"))
 
 
 class Trial:
