@@ -64,6 +64,8 @@ class Windlass(Server):
             "WINDLASS_DATABASE_URL": database_url,
             "WINDLASS_GATEWAY_PORT": "0",
             "WINDLASS_ENGINE": "process",
+            # Documents contain it: with the address of a port that changes, each start would rewrite them.
+            "WINDLASS_PUBLIC_URL": "http://127.0.0.1:8080",
             **(settings or {}),
         }
         command = [sys.executable, "-m", "windlass", "serve", "--port", str(port), "--data-dir", str(folder)]

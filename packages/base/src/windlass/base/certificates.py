@@ -6,32 +6,34 @@ import hashlib
 import ssl
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-)
-from cryptography.x509.oid import NameOID, ObjectIdentifier
 from msgspec import Struct
 
 from windlass.base.acme.signing import new_private_key, to_base64url
 from windlass.base.clock import SECOND, instant
+from windlass.base.lazy import lazy_module
 from windlass.base.rsa_keys import is_usable
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+    from cryptography.x509 import oid
+else:  # 8 MB and 35 ms, unneeded by many installations
+    x509 = lazy_module("cryptography.x509")
+    oid = lazy_module("cryptography.x509.oid")
+    hashes = lazy_module("cryptography.hazmat.primitives.hashes")
+    serialization = lazy_module("cryptography.hazmat.primitives.serialization")
+    ec = lazy_module("cryptography.hazmat.primitives.asymmetric.ec")
+    rsa = lazy_module("cryptography.hazmat.primitives.asymmetric.rsa")
 
 MOST_CERTIFICATES: Final = 10
 _RSA_BITS: Final = range(2048, 3072 + 1)
 """Lengths of RSA keys. A handshake with a longer one takes so long that a few hundred in a second would stop
 the gateway for all services."""
-_CURVES: Final = (ec.SECP256R1, ec.SECP384R1)
-_ACME_IDENTIFIER: Final = ObjectIdentifier("1.3.6.1.5.5.7.1.31")
+_ACME_IDENTIFIER: Final = "1.3.6.1.5.5.7.1.31"
 """The extension with the digest of the answer to a challenge by TLS (RFC 8737)."""
 _OCTET_STRING: Final = b"\x04\x20"
 """The type and length of a digest of 32 bytes in DER."""
@@ -57,7 +59,7 @@ def read_certificate(chain: str, key: bytes) -> ReadCertificate:
     certificates = _read_chain(chain)
     leaf = certificates[0]
     private = _read_key(key)
-    encodings = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    encodings = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     if leaf.public_key().public_bytes(*encodings) != private.public_key().public_bytes(*encodings):
         raise BadCertificate("send the private key of the first certificate: this one is of another")
     for above, below in zip(certificates[1:], certificates, strict=False):
@@ -68,8 +70,12 @@ def read_certificate(chain: str, key: bytes) -> ReadCertificate:
                 "put the certificates in order: each has to be signed by the one that follows it"
             ) from error
     return ReadCertificate(
-        "".join(certificate.public_bytes(Encoding.PEM).decode() for certificate in certificates),
-        private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+        "".join(
+            certificate.public_bytes(serialization.Encoding.PEM).decode() for certificate in certificates
+        ),
+        private.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        ),
         _names_of(leaf),
         leaf.fingerprint(hashes.SHA256()).hex(),
         instant(leaf.not_valid_before_utc),
@@ -91,14 +97,16 @@ def _read_chain(chain: str) -> Sequence[x509.Certificate]:
 
 def _read_key(key: bytes) -> rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey:
     try:
-        private = load_pem_private_key(key, None, unsafe_skip_rsa_key_validation=True)
+        private = serialization.load_pem_private_key(key, None, unsafe_skip_rsa_key_validation=True)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise BadCertificate("send the private key in PEM, without a password") from error
     if isinstance(private, rsa.RSAPrivateKey) and private.key_size in _RSA_BITS:
         if not is_usable(private):
             raise BadCertificate("make another key: the numbers of this one do not belong together")
         return private
-    if isinstance(private, ec.EllipticCurvePrivateKey) and isinstance(private.curve, _CURVES):
+    if isinstance(private, ec.EllipticCurvePrivateKey) and isinstance(
+        private.curve, ec.SECP256R1 | ec.SECP384R1
+    ):
         return private
     raise BadCertificate(
         "use a key that browsers know and that is quick to sign with, such as ECDSA P-256 or RSA 2048: RSA "
@@ -113,14 +121,14 @@ def covers(names: Collection[str], name: str) -> bool:
 
 def certificate_request(name: str, key: bytes) -> str:
     """Returns a request (CSR) for a certificate with one name, in Base64url."""
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)] if len(name) <= 64 else [])
+    subject = x509.Name([x509.NameAttribute(oid.NameOID.COMMON_NAME, name)] if len(name) <= 64 else [])
     request = (
         x509.CertificateSigningRequestBuilder()
         .subject_name(subject)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
         .sign(_read_key(key), hashes.SHA256())
     )
-    return to_base64url(request.public_bytes(Encoding.DER))
+    return to_base64url(request.public_bytes(serialization.Encoding.DER))
 
 
 def challenge_certificate(name: str, answer: bytes, now: int) -> tuple[str, bytes]:
@@ -128,7 +136,8 @@ def challenge_certificate(name: str, answer: bytes, now: int) -> tuple[str, byte
     proves who made it."""
     key = _read_key(pem := new_private_key())
     digest = hashlib.sha256(answer).digest()
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ACME challenge")])
+    subject = x509.Name([x509.NameAttribute(oid.NameOID.COMMON_NAME, "ACME challenge")])
+    identifier = x509.ObjectIdentifier(_ACME_IDENTIFIER)
     moment = datetime.fromtimestamp(now / SECOND, UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -139,10 +148,10 @@ def challenge_certificate(name: str, answer: bytes, now: int) -> tuple[str, byte
         .not_valid_before(moment - timedelta(days=1))
         .not_valid_after(moment + timedelta(days=7))
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .add_extension(x509.UnrecognizedExtension(_ACME_IDENTIFIER, _OCTET_STRING + digest), critical=True)
+        .add_extension(x509.UnrecognizedExtension(identifier, _OCTET_STRING + digest), critical=True)
         .sign(key, hashes.SHA256())
     )
-    return certificate.public_bytes(Encoding.PEM).decode(), pem
+    return certificate.public_bytes(serialization.Encoding.PEM).decode(), pem
 
 
 def renewal_id(chain: str) -> str:

@@ -6,11 +6,18 @@ meanwhile. Here, a signature shows that the key works, and its numbers that it c
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cryptography.exceptions import InternalError, InvalidSignature
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from windlass.base.lazy import lazy_module
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import padding, rsa
+else:  # as in `certificates`
+    hashes = lazy_module("cryptography.hazmat.primitives.hashes")
+    padding = lazy_module("cryptography.hazmat.primitives.asymmetric.padding")
 
 _TEXT: Final = b"a text to be signed"
 _UNEVEN: Final = 64

@@ -7,22 +7,25 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.x509.oid import AuthorityInformationAccessOID, ExtendedKeyUsageOID
 
 from windlass.base.certificates import BadCertificate, ReadCertificate, covers, read_certificate
 from windlass.base.clock import stamp
+from windlass.base.lazy import lazy_module
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.x509 import oid
+else:  # as in `certificates`
+    x509 = lazy_module("cryptography.x509")
+    oid = lazy_module("cryptography.x509.oid")
 
 MOST_CHAIN: Final = 64 * 1024
 """Maximum size of a chain in characters."""
 MOST_KEY: Final = 4096
 """Maximum size of a key in characters."""
-
-_UNREADABLE: Final = (x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType)
-"""What the library raises for certificates that break the rules of X.509."""
 
 
 def check_upload(chain: str, key: str, name: str, now: int) -> ReadCertificate:
@@ -31,7 +34,14 @@ def check_upload(chain: str, key: str, name: str, now: int) -> ReadCertificate:
         return _check(chain, key, name, now)
     except BadCertificate:
         raise
-    except (ValueError, TypeError, UnsupportedAlgorithm, *_UNREADABLE) as error:
+    except (
+        ValueError,
+        TypeError,
+        UnsupportedAlgorithm,
+        x509.DuplicateExtension,
+        x509.InvalidVersion,
+        x509.UnsupportedGeneralNameType,
+    ) as error:  # what the library raises for certificates that break the rules of X.509
         raise BadCertificate(f"have the certificate made anew: it cannot be read: {error}") from error
 
 
@@ -67,7 +77,10 @@ def _is_for_servers(certificate: x509.Certificate) -> bool:
         uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:
         return True
-    return ExtendedKeyUsageOID.SERVER_AUTH in uses or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in uses
+    return not {
+        oid.ExtendedKeyUsageOID.SERVER_AUTH,
+        oid.ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,
+    }.isdisjoint(uses)
 
 
 def _lacks_issuer(certificates: Sequence[x509.Certificate]) -> bool:
@@ -88,7 +101,7 @@ def _names_issuer(certificate: x509.Certificate) -> bool:
         access = certificate.extensions.get_extension_for_class(x509.AuthorityInformationAccess).value
     except x509.ExtensionNotFound:
         return False
-    return any(each.access_method == AuthorityInformationAccessOID.CA_ISSUERS for each in access)
+    return any(each.access_method == oid.AuthorityInformationAccessOID.CA_ISSUERS for each in access)
 
 
 @cache

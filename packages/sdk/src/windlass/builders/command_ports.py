@@ -13,24 +13,25 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from windlass.base.lazy import lazy_pattern
 from windlass.builders.dockerfile_hints import Command, ExecForm, Shell, text_of
 from windlass.detect import Recipe
 
-_PORT: Final = re.compile(
+_PORT: Final = lazy_pattern(
     r"(?<![\w.:'$-])(?P<flag>(?:-b|--[a-z]+)=)?(?P<before>0\.0\.0\.0:|:|--(?:[a-z]+[.-])?port[= ]|-[pl] )"
     r"(?P<port>\d{2,5})(?![\w.:])"
 )
-_SERVER: Final = re.compile(
+_SERVER: Final = lazy_pattern(
     r"(?:^|[\s/&;'\"])(?:gunicorn|uvicorn|hypercorn|daphne|granian|waitress-serve|fastapi (?:run|dev)"
     r"|streamlit run|flask (?:\S+ ){0,3}run|manage\.py runserver|http\.server|puma|rackup|unicorn"
     r"|thin start|rails s(?:erver)?|php -S|next start|http-server)(?:\s|$)"
 )
-_FILE: Final = re.compile(r"(?:^|[\s/])(?P<stem>\w[\w-]*)\.(?:py|[cm]?js|rb)(?:\s|$)")
+_FILE: Final = lazy_pattern(r"(?:^|[\s/])(?P<stem>\w[\w-]*)\.(?:py|[cm]?js|rb)(?:\s|$)")
 USUAL: Final = 8000
 """The assumed port of a server whose command contains no port. If the server is found to listen on another
 port, that port is used."""
-_ASKS_FOR_PORT: Final = re.compile(r"\$(?:PORT\b|\{PORT\b)")
-_WORKER: Final = re.compile(
+_ASKS_FOR_PORT: Final = lazy_pattern(r"\$(?:PORT\b|\{PORT\b)")
+_WORKER: Final = lazy_pattern(
     r"(?<![\w-])(?:workers?|celery|sidekiq|resque|rq|dramatiq|huey|beat|scheduler|queue:work|good_job|bot)(?![\w-])"
 )
 _BEFORE: Final = frozenset(

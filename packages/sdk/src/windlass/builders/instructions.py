@@ -14,24 +14,25 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from windlass.base.lazy import lazy_pattern
 from windlass.builders.substitution import words
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 _EXPANDED_VARIABLE: Final = rf"\$\{{{_NAME}(?::?[-+][A-Za-z0-9_./:,=@-]*)?\}}|\$(?!\{{)"
-_PIECE: Final = re.compile(
+_PIECE: Final = lazy_pattern(
     rf"""[^\s'"\\$]+|\\.|{_EXPANDED_VARIABLE}|'[^']*'|"(?:[^"\\$]|\\.|{_EXPANDED_VARIABLE})*\"""",
     re.DOTALL,
 )
 """Matches a part of a word. The pattern has no possessive group around alternatives, because Python up to
 3.11.4 has a bug there (gh-106052)."""
-_OPENING: Final = re.compile(
+_OPENING: Final = lazy_pattern(
     r"[0-9]*<<(?P<dash>-?)(?P<quote>['\"]?)(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]*)(?P=quote)"
 )
-_NO_OPENING: Final = re.compile(r"[0-9]*(?:<<-?\Z|<<<|<[^<$\\'\"]|[^0-9<$\\]|\$\()")
+_NO_OPENING: Final = lazy_pattern(r"[0-9]*(?:<<-?\Z|<<<|<[^<$\\'\"]|[^0-9<$\\]|\$\()")
 """Matches the beginning of words that are never heredocs. In any other word with `<<`, an escape or a
 variable before it could expand to nothing."""
-_HERE_STRING: Final = re.compile("<{3,}")
-_JOINED: Final = re.compile(r"""<[<\\$}'"]""")
+_HERE_STRING: Final = lazy_pattern("<{3,}")
+_JOINED: Final = lazy_pattern(r"""<[<\\$}'"]""")
 """Pairs of characters that could form a heredoc after escapes, variables and quotes are removed."""
 
 UNCERTAIN: Final = (
@@ -101,10 +102,10 @@ EMPTY_ALLOWED: Final = frozenset({"CMD", "ENTRYPOINT"})
 FLAGGED: Final = frozenset({"ADD", "COPY", "FROM", "HEALTHCHECK", "RUN"})
 WITH_HEREDOCS: Final = frozenset({"ADD", "COPY", "ONBUILD", "RUN"})
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LIKE_JSON = re.compile(r"\[\s*[\"\]]")
+_VARIABLE = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
+_LIKE_JSON = lazy_pattern(r"\[\s*[\"\]]")
 """Matches the beginning of a list, which BuildKit parses as JSON whatever follows."""
-_FLAG = re.compile(r"--([a-z-]+)(?:=(\S*))?(?=\s|\Z)")
+_FLAG = lazy_pattern(r"--([a-z-]+)(?:=(\S*))?(?=\s|\Z)")
 
 
 class DockerfileError(Exception):

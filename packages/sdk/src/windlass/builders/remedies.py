@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from windlass.base.lazy import lazy_pattern
 from windlass.builders.builder import FULL
 from windlass.detect import python_modules
 from windlass.detect.node_scripts import package_of_program
@@ -137,7 +138,7 @@ _NO_SPACE: Final = (
 message."""
 
 _RULES: Final = tuple(
-    (re.compile(pattern, re.MULTILINE), words)
+    (lazy_pattern(pattern, re.MULTILINE), words)
     for pattern, words in (
         (r"Disk quota exceeded", FULL),
         (r"No space left on device|ENOSPC|no space left", _NO_SPACE),
@@ -325,18 +326,18 @@ _RULES: Final = tuple(
     )
 )
 _KILLED: Final = 137
-_BLAMES: Final = re.compile(
+_BLAMES: Final = lazy_pattern(
     r"^(\[\w*(?:ERROR|Error|Exception)\]|npm ERR!|(npm error|error|fatal)\b):?\s*", re.IGNORECASE
 )
-_USAGE: Final = re.compile(
+_USAGE: Final = lazy_pattern(
     r"\[--\w|^\s*$|^\s*at \S|^\s*Stack trace:$|^Node\.js v\d"
     r"|^\s*(?:error: subprocess-exited|note: |[×│╰]|\[end of output\])"
 )
 """Lines that follow the reason of a failure: usage texts, stack traces, and pip's box-drawing frame."""
-_ERROR: Final = re.compile(r"^\s*(?:Uncaught )?(?:\w+\.)*\w*(?:Error|Exception)(?: \[\w+\])?: \S")
-_VERSIONS: Final = re.compile(r"\(from versions: [^()]{80,}((?:, [^,()]+){3})\)")
+_ERROR: Final = lazy_pattern(r"^\s*(?:Uncaught )?(?:\w+\.)*\w*(?:Error|Exception)(?: \[\w+\])?: \S")
+_VERSIONS: Final = lazy_pattern(r"\(from versions: [^()]{80,}((?:, [^,()]+){3})\)")
 """Matches pip's list of all versions, and captures the last three."""
-_EMPTY_BLAMES: Final = re.compile(
+_EMPTY_BLAMES: Final = lazy_pattern(
     r"A complete log of this run|_logs/\S{1,200}\.log$"
     r"|code E?[A-Z0-9]+$|^\W*$|exit code|^errno -?\d+$|^Exit status \d+$"
     r"|^subprocess-exited-with-error$"

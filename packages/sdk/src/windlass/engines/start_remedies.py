@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from windlass.base.lazy import lazy_pattern
 from windlass.detect import python_modules
 from windlass.detect.node_scripts import package_of_program
 
@@ -68,7 +69,7 @@ _DATABASE: Final = (
     "Create a database, such as main-db, and set the variable {0} to its address with "
     "`windlass env set {0}={{{{MAIN_DB_URL}}}}`: {name} needs it to start"
 )
-_ADDRESS: Final = re.compile(r"(?:DATABASE|DB|POSTGRES(?:QL)?|MYSQL|MONGO(?:DB)?|REDIS)_UR[LI]")
+_ADDRESS: Final = lazy_pattern(r"(?:DATABASE|DB|POSTGRES(?:QL)?|MYSQL|MONGO(?:DB)?|REDIS)_UR[LI]")
 """Matches names of variables with a database address."""
 _ELSEWHERE: Final = (
     "Create a database, such as main-db, and set the variable that {name} reads, such as DATABASE_URL, to "
@@ -177,7 +178,7 @@ _OBJECT: Final = (
 )
 
 _RULES: Final = tuple(
-    (re.compile(pattern, re.MULTILINE), words)
+    (lazy_pattern(pattern, re.MULTILINE), words)
     for pattern, words in (
         # Must precede the rules about variables, which "SSL was required" resembles.
         (
@@ -362,28 +363,28 @@ _RULES: Final = tuple(
         ),
     )
 )
-_SETTINGS: Final = re.compile(
+_SETTINGS: Final = lazy_pattern(
     r"\bvalidation errors? for \w*(?:[Ss]ettings|[Cc]onfig|Env)\w*|\bpydantic_settings/main\.py\b"
 )
-_REQUIRED: Final = re.compile(r"^([A-Za-z]\w{1,60})\n[ \t]++[Ff]ield required", re.MULTILINE)
+_REQUIRED: Final = lazy_pattern(r"^([A-Za-z]\w{1,60})\n[ \t]++[Ff]ield required", re.MULTILINE)
 _FIX: Final = "Fix what "
-_KILLED_FOR_MEMORY: Final = re.compile(r"out of memory|used more than its memory")
+_KILLED_FOR_MEMORY: Final = lazy_pattern(r"out of memory|used more than its memory")
 _ENDED_FOR: Final = (
     (
-        re.compile(r"the command was not found"),
+        lazy_pattern(r"the command was not found"),
         "Correct the start command, or install its program with the dependencies: it was not found",
     ),
     (
-        re.compile(r"the command cannot be (?:run|executed)"),
+        lazy_pattern(r"the command cannot be (?:run|executed)"),
         "Make the program of the start command executable: with `git update-index --chmod=+x FILE` "
         "and a commit, or with `chmod +x FILE` in the build command if the build makes it",
     ),
-    (re.compile(r"\bport \d[^:]* of this machine is taken"), _OWN_PORT),
-    (re.compile(r"\bwas killed by SIGKILL"), _KILLED),
+    (lazy_pattern(r"\bport \d[^:]* of this machine is taken"), _OWN_PORT),
+    (lazy_pattern(r"\bwas killed by SIGKILL"), _KILLED),
 )
 """Remedies by the engine's description of the end. They are used if the program's output does not match a
 more specific rule."""
-_EXCEPTION: Final = re.compile(
+_EXCEPTION: Final = lazy_pattern(
     r"^(?:\S+ )?(?:Caused by: |Uncaught |Exception in thread \S+ |Unhandled exception[.:] )?"
     r"(?:[\w$]+[.:]+)*[A-Z]\w*(?:Error|Exception|Exit|Missing|NotFound|Failure|Misconfigured|Configured)\b"
     r"(?: \[\w+\])?(?:: .*)?$"

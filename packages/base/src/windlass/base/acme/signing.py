@@ -7,17 +7,20 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
 from msgspec import Struct
+
+from windlass.base.lazy import lazy_module
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, utils
+else:  # as in `certificates`
+    hashes = lazy_module("cryptography.hazmat.primitives.hashes")
+    serialization = lazy_module("cryptography.hazmat.primitives.serialization")
+    ec = lazy_module("cryptography.hazmat.primitives.asymmetric.ec")
+    utils = lazy_module("cryptography.hazmat.primitives.asymmetric.utils")
 
 
 def to_base64url(data: bytes) -> str:
@@ -27,7 +30,9 @@ def to_base64url(data: bytes) -> str:
 def new_private_key() -> bytes:
     """Returns a new key on the curve P-256, in PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
 
 
 class ExternalAccount(Struct, frozen=True):
@@ -40,7 +45,7 @@ class ExternalAccount(Struct, frozen=True):
 
 class AccountKey:
     def __init__(self, pem: bytes) -> None:
-        key = load_pem_private_key(pem, None)
+        key = serialization.load_pem_private_key(pem, None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise TypeError("an account key is on the curve P-256")
         self._key = key
@@ -76,7 +81,7 @@ class AccountKey:
         who: dict[str, object] = {"kid": account} if account else {"jwk": self.public}
         protected = to_base64url(json.dumps({"alg": "ES256", "nonce": nonce, "url": url, **who}).encode())
         body = "" if payload is None else to_base64url(json.dumps(payload).encode())
-        first, second = decode_dss_signature(
+        first, second = utils.decode_dss_signature(
             self._key.sign(f"{protected}.{body}".encode(), ec.ECDSA(hashes.SHA256()))
         )
         signature = to_base64url(first.to_bytes(32, "big") + second.to_bytes(32, "big"))

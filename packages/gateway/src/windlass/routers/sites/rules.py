@@ -6,13 +6,13 @@ untrusted, so that their size and number of rules are limited.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
 
 from windlass.base.http_in.own_headers import GATEWAY_HEADERS
+from windlass.base.lazy import lazy_pattern
 from windlass.routers.sites.patterns import PathPattern
 
 MOST_BYTES_OF_RULES: Final = 256 * 1024
@@ -21,13 +21,13 @@ MOST_HEADER_RULES, MOST_FIELDS = 200, 50
 MOST_PROBLEMS: Final = 10
 _LONGEST_LINE: Final = 2000
 _STATUSES: Final = frozenset({200, 301, 302, 303, 307, 308, 404, 410})
-_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-_TARGET: Final = re.compile(r"(?:/|https?://[^/?#]+)[^\x00-\x20\x7f]*")
-_HOST: Final = re.compile(r"https?://[^/?#:@]+(?::[0-9]+)?(?=[/?#]|\Z)")
+_NAME: Final = lazy_pattern(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_VALUE: Final = lazy_pattern(r"[\t\x20-\x7e\x80-\xff]*")
+_TARGET: Final = lazy_pattern(r"(?:/|https?://[^/?#]+)[^\x00-\x20\x7f]*")
+_HOST: Final = lazy_pattern(r"https?://[^/?#:@]+(?::[0-9]+)?(?=[/?#]|\Z)")
 """A target host without placeholders. With a placeholder, the request could choose the host (an open
 redirect)."""
-_PATH: Final = re.compile(r"/[^\x00-\x20\x7f]*")
+_PATH: Final = lazy_pattern(r"/[^\x00-\x20\x7f]*")
 
 
 class HeaderRule(Struct, frozen=True, array_like=True):

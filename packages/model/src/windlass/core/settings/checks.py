@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any, Final
 
 import msgspec
 
+from windlass.base.lazy import lazy_pattern
 from windlass.core.declare.resource import clash
 
-_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}\Z")
-_VALUE: Final = re.compile(r"[\t -~\x80-\U0010ffff]{0,4000}\Z")
-_ENVIRONMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}\Z")
-_STATUSES: Final = re.compile(r"[1-5][0-9][0-9]\Z")
+_HEADER: Final = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}\Z")
+_VALUE: Final = lazy_pattern(r"[\t -~\x80-\U0010ffff]{0,4000}\Z")
+_ENVIRONMENT: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}\Z")
+_STATUSES: Final = lazy_pattern(r"[1-5][0-9][0-9]\Z")
 _FRAMING: Final = frozenset(
     {
         "connection",

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from windlass.base.lazy import lazy_pattern
+
 _BILLING: Final = "Windlass runs on your own machines, and bills nothing"
 _SIGN_UP: Final = "Windlass has no vendor to sign up with: an administrator invites members"
 _AGENTS: Final = (
@@ -133,7 +135,7 @@ def _pattern(operation: str) -> str:
 
 
 _REFUSED: Final = [
-    (reason, re.compile("|".join(map(_pattern, operations)))) for reason, operations in NOT_OFFERED.items()
+    (reason, lazy_pattern("|".join(map(_pattern, operations)))) for reason, operations in NOT_OFFERED.items()
 ]
 
 

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from cryptography import x509
 from msgspec import Struct
 
 from windlass.base.clock import MINUTE, SECOND
 from windlass.base.errors import Unavailable
+from windlass.base.lazy import lazy_module
 from windlass.base.metrics import Metric, MetricType, Sample, gauge
 from windlass.control.context.context import Context
 from windlass.control.context.place import EngineAccess, Place
@@ -31,6 +31,11 @@ from windlass.engines.engine import EngineError
 from windlass.engines.workload import Instance, Phase
 from windlass.store import Queue, work_class
 from windlass.store.tables.figures import Figure
+
+if TYPE_CHECKING:
+    from cryptography import x509
+else:  # 8 MB and 35 ms, unneeded by many installations
+    x509 = lazy_module("cryptography.x509")
 
 KEPT: Final = MINUTE
 """Milliseconds for which a count is cached."""

@@ -15,25 +15,26 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.base.addresses import Address, BadHost, host
+from windlass.base.lazy import lazy_pattern
 
 LONGEST: Final = 2048
 DEEPEST: Final = 100
 
 _PORTS: Final = {"https": 443, "http": 80, "ssh": 22}
 _USER = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
-_URL = re.compile(
+_URL = lazy_pattern(
     rf"(?P<scheme>https|http|ssh)://((?P<user>{_USER})?(?P<password>:[^@/]*)?@)?"
     r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]/:@\\?#%\s]+)(:(?P<port>[0-9]{1,5}))?(?P<path>/.*)",
     re.IGNORECASE | re.DOTALL,
 )
-_SCP = re.compile(rf"(?P<user>{_USER})@(?P<host>[^\[\]/:@\\?#%\s]+):(?P<path>[^:-].*)", re.DOTALL)
-_LOCAL = re.compile(r"file://(localhost)?(?P<path>/.*)", re.IGNORECASE | re.DOTALL)
+_SCP = lazy_pattern(rf"(?P<user>{_USER})@(?P<host>[^\[\]/:@\\?#%\s]+):(?P<path>[^:-].*)", re.DOTALL)
+_LOCAL = lazy_pattern(r"file://(localhost)?(?P<path>/.*)", re.IGNORECASE | re.DOTALL)
 
-_PATH = re.compile(r"([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})+")
-_CONTROL = re.compile(rb"[\x00-\x20\x7f]")
-_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_PATH = lazy_pattern(r"([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})+")
+_CONTROL = lazy_pattern(rb"[\x00-\x20\x7f]")
+_COMMIT = lazy_pattern(r"[0-9a-f]{7,64}")
 # Branch names that git check-ref-format refuses.
-_NOT_IN_BRANCH = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)|\.$|/$|^[-/.]|^@$")
+_NOT_IN_BRANCH = lazy_pattern(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)|\.$|/$|^[-/.]|^@$")
 
 
 class GitError(Exception):

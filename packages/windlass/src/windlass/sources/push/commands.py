@@ -5,11 +5,12 @@ See gitprotocol-pack(5): a packet begins with its length in four hexadecimal dig
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
+
+from windlass.base.lazy import lazy_pattern
 
 ZERO: Final = "0" * 40
 """The commit id of a ref that does not exist."""
@@ -22,7 +23,7 @@ _LARGEST: Final = 65_515
 """The number of bytes that one packet of a band carries."""
 _MOST_BYTES: Final = 512 * 1024
 _MOST_REFS: Final = 1000
-_UPDATE: Final = re.compile(r"([0-9a-f]{40}) ([0-9a-f]{40}) (refs/[\x21-\x7e\x80-\U0010ffff]{1,500})")
+_UPDATE: Final = lazy_pattern(r"([0-9a-f]{40}) ([0-9a-f]{40}) (refs/[\x21-\x7e\x80-\U0010ffff]{1,500})")
 _OFFERED: Final = (
     "report-status",
     "delete-refs",
