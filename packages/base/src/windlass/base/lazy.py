@@ -32,7 +32,7 @@ def lazy_module(name: str) -> Any:
 
 
 class _UncompiledPattern:
-    def __init__(self, text: str | bytes, flags: int) -> None:
+    def __init__(self, text: Any, flags: int) -> None:
         self._source = (text, flags)
 
     def __getattr__(self, attribute: str) -> Any:
