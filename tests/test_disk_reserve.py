@@ -386,7 +386,7 @@ async def test_readyz_tells_whether_the_disk_is_short(monkeypatch, free: int, di
 
 @pytest.mark.parametrize(("most", "is_hidden"), [(2, True), (100_000, False)])
 def test_too_many_open_files_to_check_are_reported_as_hidden(tmp_path, monkeypatch, most, is_hidden):
-    monkeypatch.setattr(process_memory, "MOST_OPEN_FILES", most)
+    monkeypatch.setattr(process_memory, "MAX_OPEN_FILES", most)
     assert unlinked(lambda: [os.getpid()], tmp_path).is_hidden is is_hidden
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.name_server import name_server
 from windlass.base.dns import DnsClient, DnsFailure, NameServer, RecordType, machine_servers, parse_server
-from windlass.base.dns.client import MOST_AT_ONCE
+from windlass.base.dns.client import MAX_CONCURRENT_QUESTIONS
 from windlass.base.dns.messages import BadMessage, read_answer, write_question
 
 NAME = "shop.example.com"
@@ -86,12 +86,14 @@ async def test_more_questions_than_sockets_wait_for_each_other():
         server.is_silent = True
         client = DnsClient((NameServer("127.0.0.1", server.port),), seconds=0.05)
         before, most = open_files(), 0
-        asking = [asyncio.create_task(ask(client, NAME, RecordType.A)) for _ in range(3 * MOST_AT_ONCE)]
+        asking = [
+            asyncio.create_task(ask(client, NAME, RecordType.A)) for _ in range(3 * MAX_CONCURRENT_QUESTIONS)
+        ]
         await asyncio.sleep(0)
         while not all(task.done() for task in asking):
             most = max(most, open_files() - before)
             await asyncio.sleep(0.01)
-        assert MOST_AT_ONCE // 2 < most < 2 * MOST_AT_ONCE
+        assert MAX_CONCURRENT_QUESTIONS // 2 < most < 2 * MAX_CONCURRENT_QUESTIONS
         assert all(isinstance(task.exception(), DnsFailure) for task in asking)
 
 

@@ -138,7 +138,7 @@ def test_all_files_in_a_socket_message_are_found_beside_other_control_messages(h
 
 def test_truncated_control_messages_are_reported_as_hidden_files(hold, monkeypatch):
     """As all were, where only the descriptors themselves had room."""
-    monkeypatch.setattr(message_files, "_ROOM", socket.CMSG_SPACE(MOST * 4))
+    monkeypatch.setattr(message_files, "_CONTROL_BUFFER_BYTES", socket.CMSG_SPACE(MOST * 4))
     assert SIZE in sizes(hold(lambda: send((), MOST)))
     with pytest.raises(UnseenFiles):
         sizes(hold(lambda: send((PASS_CREDENTIALS,), MOST)))
@@ -209,7 +209,7 @@ def test_a_program_that_reads_its_messages_meanwhile_is_not_reported_as_hiding_f
     hold, monkeypatch, disturbed, expected
 ):
     """Unless it reads during one attempt more than are made."""
-    real, attempts = message_files._peek, iter(range(message_files._TRIES + disturbed))
+    real, attempts = message_files._peek, iter(range(message_files._MAX_FAILED_ATTEMPTS + disturbed))
 
     @contextmanager
     def peek(sock: socket.socket) -> Iterator[tuple[int, list[int]]]:
@@ -219,8 +219,8 @@ def test_a_program_that_reads_its_messages_meanwhile_is_not_reported_as_hiding_f
             yield found
 
     monkeypatch.setattr(message_files, "_peek", peek)
-    monkeypatch.setattr(message_files, "_PAUSE", 0)
-    pids = hold(lambda: send(messages=message_files._TRIES + 2))
+    monkeypatch.setattr(message_files, "_RETRY_PAUSE", 0)
+    pids = hold(lambda: send(messages=message_files._MAX_FAILED_ATTEMPTS + 2))
     with expected:
         assert SIZE in sizes(pids)
 

@@ -84,7 +84,7 @@ async def test_connections_of_one_cell_do_not_use_up_those_of_another_cell_of_th
 
 
 async def test_a_cells_connection_limit_shrinks_as_the_total_fills(tmp_path, port, monkeypatch):
-    monkeypatch.setattr(unix_forwarder, "_MOST", 128)
+    monkeypatch.setattr(unix_forwarder, "_MAX_CONNECTIONS", 128)
     path = tmp_path / "socket"
     forwarder = UnixForwarder(path, "127.0.0.1", port)
     await forwarder.open()

@@ -165,7 +165,7 @@ async def test_an_answer_that_is_no_answer_of_a_provider_is_a_failure(provider):
 
 
 async def test_a_hook_that_does_not_end_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr(hook, "SECONDS", 0.3)
+    monkeypatch.setattr(hook, "CALL_TIMEOUT", 0.3)
     zones = open_provider("hook", access(command="/bin/sh -c 'sleep 60 & sleep 60'"))
     with pytest.raises(ZoneFailure, match="does not end"):
         await zones.add(NAME, VALUE)

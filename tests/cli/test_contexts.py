@@ -9,7 +9,7 @@ import pytest
 
 from tests.tables import rows
 from windlass.cli.client import Api
-from windlass.cli.connection import USUAL, ServerAccess, choose_access
+from windlass.cli.connection import DEFAULT_URL, ServerAccess, choose_access
 from windlass.cli.contexts import FILE, ContextFile, Contexts, SavedContext, normal_url
 from windlass.cli.everyday.login import _with_scheme
 from windlass.terminal.command_errors import CommandFailed, InvalidUsage
@@ -25,7 +25,7 @@ def saved(current: str = "prod") -> Contexts:
 
 
 TABLE = [
-    ("nothing is given", NONE, NONE, "", "", Contexts(), ServerAccess(USUAL)),
+    ("nothing is given", NONE, NONE, "", "", Contexts(), ServerAccess(DEFAULT_URL)),
     ("the current context", NONE, NONE, "", "", saved(), ServerAccess(PROD.url, PROD.token)),
     ("a named context", NONE, NONE, "here", "", saved(), ServerAccess(HERE.url, HERE.token)),
     ("a linked folder", NONE, NONE, "", HERE.url, saved(), ServerAccess(HERE.url, HERE.token)),
@@ -49,7 +49,15 @@ TABLE = [
         ServerAccess(HERE.url, HERE.token),
     ),
     ("an address that was not saved", NONE, ServerAccess(STRANGE), "", "", saved(), ServerAccess(STRANGE)),
-    ("a token of a variable", NONE, ServerAccess("", "t"), "", STRANGE, saved(), ServerAccess(USUAL, "t")),
+    (
+        "a token of a variable",
+        NONE,
+        ServerAccess("", "t"),
+        "",
+        STRANGE,
+        saved(),
+        ServerAccess(DEFAULT_URL, "t"),
+    ),
     (
         "options win",
         ServerAccess(STRANGE, "o"),

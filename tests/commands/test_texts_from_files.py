@@ -8,7 +8,7 @@ from tests.commands.test_stories import shop
 from tests.running.clusters import KEY, PEM, TLS
 from windlass.cli.derived_commands import commands_of
 from windlass.cli.fields import Field
-from windlass.cli.option_files import MOST
+from windlass.cli.option_files import MAX_VALUE_BYTES
 from windlass.cli.options import options_of
 from windlass.families import registry
 
@@ -53,7 +53,7 @@ async def test_a_doubled_at_sign_escapes_a_value_that_begins_with_one(project):
         (None, "check the name of the file: there is no file"),
         ("folder", "is a folder"),
         (b"\xff\xfe", "is not UTF-8 at byte 0"),
-        (b"x" * (MOST + 1), "choose a smaller file"),
+        (b"x" * (MAX_VALUE_BYTES + 1), "choose a smaller file"),
     ],
     ids=["missing", "a folder", "not text", "too large"],
 )

@@ -93,7 +93,7 @@ async def test_an_unchanged_folder_is_not_sent_again(windlass, folder):
 
 
 async def test_up_resumes_an_upload_that_ctrl_c_interrupted(windlass, folder, monkeypatch):
-    monkeypatch.setattr(uploading, "PART", 10_000)
+    monkeypatch.setattr(uploading, "PART_BYTES", 10_000)
     (folder / "data").write_bytes(random.Random(1).randbytes(50_000))
     with monkeypatch.context() as patch:
         send = uploading.FolderUpload._send_part
@@ -113,7 +113,7 @@ async def test_up_resumes_an_upload_that_ctrl_c_interrupted(windlass, folder, mo
 
 
 async def test_an_upload_outlives_a_server_that_is_away(windlass, folder, monkeypatch):
-    monkeypatch.setattr(uploading, "PART", 10_000)
+    monkeypatch.setattr(uploading, "PART_BYTES", 10_000)
     (folder / "data").write_bytes(random.Random(1).randbytes(50_000))
     async with counted(windlass) as app:
         app.refusals["/content"] = [503]

@@ -100,7 +100,7 @@ ROWS: Final = {
     ),
     "connections and descriptors of public ports": SharedResource(
         "addresses of visitors",
-        "windlass.base.http_in.bounds:ROOM",
+        "windlass.base.http_in.bounds:READ_AHEAD_BYTES",
         "hostile/test_connections.py::test_one_address_may_use_only_half_of_all_connections",
     ),
     "connections of services to public ports": SharedResource(
@@ -110,7 +110,7 @@ ROWS: Final = {
     ),
     "memory for answers that nobody reads": SharedResource(
         "addresses of visitors",
-        "windlass.base.http_in.bounds:ROOM",
+        "windlass.base.http_in.bounds:READ_AHEAD_BYTES",
         "hostile/test_connections.py::test_unread_answers_are_limited_in_total_size",
     ),
     "requests": SharedResource(

@@ -15,10 +15,10 @@ from tests.detect.trees import FLASK, package, tree_of
 from tests.tables import rows
 from windlass.base.file_names import file_names, read_beginning
 from windlass.detect import Tree, detect
-from windlass.detect.detect import MOST_READ
-from windlass.detect.known_files import LARGEST
-from windlass.detect.procfile import MOST_PROCESSES
-from windlass.detect.recipe import LONGEST, Recipe
+from windlass.detect.detect import MAX_READ_BYTES
+from windlass.detect.known_files import MAX_FILE_BYTES
+from windlass.detect.procfile import MAX_PROCESSES
+from windlass.detect.recipe import MAX_LENGTH, Recipe
 
 NAMES = sorted({path for row in ROWS for path in row.files})
 CONTENTS = sorted({text for row in ROWS for text in row.files.values() if isinstance(text, str)})
@@ -41,11 +41,11 @@ def test_no_file_content_makes_detection_raise(files):
 def test_a_procfile_of_many_lines_names_few_processes():
     lines = [f"p{number}: run" for number in range(50_000)]
     named = detect(tree_of({"Procfile": "\n".join(["n" * 61 + ": run", *lines])})).processes
-    assert len(named) == MOST_PROCESSES
-    assert {process.name for process in named} == {f"p{number}" for number in range(MOST_PROCESSES)}
+    assert len(named) == MAX_PROCESSES
+    assert {process.name for process in named} == {f"p{number}" for number in range(MAX_PROCESSES)}
 
 
-MANY = [f"p{number}" for number in range(MOST_PROCESSES + 1)]
+MANY = [f"p{number}" for number in range(MAX_PROCESSES + 1)]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ MANY = [f"p{number}" for number in range(MOST_PROCESSES + 1)]
     ],
 )
 def test_too_many_processes_are_a_problem(file, lines):
-    assert f"Name at most {MOST_PROCESSES} processes in " in " ".join(
+    assert f"Name at most {MAX_PROCESSES} processes in " in " ".join(
         detect(tree_of({file: "\n".join(lines)})).problems
     )
     fewer = detect(tree_of({file: "\n".join(lines[:-1])}))
@@ -128,7 +128,7 @@ def test_a_huge_file_is_read_only_at_its_beginning(tmp_path):
 
     recipe = detect(Tree(file_names(tmp_path), read))
     assert recipe.problems[0] == "Shorten package.json: it is larger than 1 MiB, and was not read."
-    assert max(asked) == LARGEST + 1
+    assert max(asked) == MAX_FILE_BYTES + 1
 
 
 def test_lock_files_are_not_read_by_detection():
@@ -143,8 +143,8 @@ def test_lock_files_are_not_read_by_detection():
 @rows(
     ("file", "text"),
     [
-        ("app.py", "x" * LARGEST),
-        ("app.py", "app" + " " * (LARGEST - 10) + "="),
+        ("app.py", "x" * MAX_FILE_BYTES),
+        ("app.py", "app" + " " * (MAX_FILE_BYTES - 10) + "="),
         ("app.py", "app = " + "a." * 400_000),
         ("app.py", "a = b(\n" * 100_000),
         ("app.py", "app: " + "x" * 900_000),
@@ -232,13 +232,13 @@ def test_a_command_that_is_too_long_is_a_problem_and_not_a_part_of_itself(files,
     """The first part of a command may do anything."""
     recipe = detect(tree_of({**files, "main.py": ""}))
     assert (
-        f"Shorten {named} to {LONGEST} characters, such as by a script in the repository"
+        f"Shorten {named} to {MAX_LENGTH} characters, such as by a script in the repository"
         in recipe.problems[0]
     )
     assert not any("x" * 100 in value for _, value, _ in recipe.values)
     shorter = {name: text.replace("xx", "x", 1) for name, text in files.items()}
     values = detect(tree_of({**shorter, "main.py": ""})).values
-    assert any("x" * LONGEST in value for _, value, _ in values)  # negative control
+    assert any("x" * MAX_LENGTH in value for _, value, _ in values)  # negative control
 
 
 def test_detection_follows_no_symlink_and_opens_no_fifo(tmp_path):
@@ -288,7 +288,7 @@ def test_folders_of_large_files_are_not_all_read(name):
 
     folders = [f"f{number:04}/{name}" for number in range(1000)]
     detect(Tree(folders, contents_of(large)))
-    assert read[0] < MOST_READ + 4 * LARGEST
+    assert read[0] < MAX_READ_BYTES + 4 * MAX_FILE_BYTES
     read[0] = 0
     detect(Tree(folders, contents_of(small)))  # the control: those of an ordinary size are all looked at
     assert read[0] >= 1000 * len(small)

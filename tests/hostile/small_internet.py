@@ -28,7 +28,7 @@ from tests.process.hostile import neighbours
 from windlass.base.isolation import calls, netlink, network
 from windlass.base.isolation.instance_connections import open_connection
 from windlass.base.isolation.isolation import Isolation, NetworkRules
-from windlass.base.isolation.namespace_holder import LOOK_EVERY
+from windlass.base.isolation.namespace_holder import CHECK_INTERVAL
 from windlass.base.isolation.network import NamespaceHolder
 from windlass.base.isolation.step_launcher import StepLauncher
 from windlass.process.builds.cells import BuildStep, Cells
@@ -275,7 +275,7 @@ async def change(folder: Path, *, renews: bool) -> dict[str, Any]:
             await until(partial(reaches, station, opened if renews else OPENED))
             found[opened] = (await station.one(service.service)).restarts
             if opened == PRIVATE:
-                await asyncio.sleep(0 if renews else 2 * LOOK_EVERY)
+                await asyncio.sleep(0 if renews else 2 * CHECK_INTERVAL)
                 found["last"] = station.said[-1]
                 await station.engine.sweep(await station.engine.services())
     return found

@@ -7,7 +7,7 @@ The limit of time is the negative control: an expression that backtracks takes h
 import pytest
 
 from tests.tables import rows
-from windlass.base.toml import LONGEST, parse_toml
+from windlass.base.toml import MAX_LENGTH, parse_toml
 from windlass.builders import dockerfile
 from windlass.builders.dockerfile_hints import Shell
 from windlass.core.words.webhook_payload import matches_pattern
@@ -16,7 +16,7 @@ from windlass.process.builds.start import by_procfile
 from windlass.routers.builtin.access_log import LoggedHead, RequestEntry, RouterAccessLog, count_bytes
 
 LONG = 900_000
-LONG_TOML = LONGEST - 100
+LONG_TOML = MAX_LENGTH - 100
 AROUND = Around(service="org", scope="scope", arguments={}, platform={}, heredocs=True)
 
 
@@ -70,8 +70,8 @@ def test_toml_with_a_long_word_is_read(text):
 
 def test_toml_above_its_limit_is_refused():
     with pytest.raises(ValueError, match="longer than 256 KiB"):
-        parse_toml("#" * (LONGEST + 1))
-    parse_toml("#" * LONGEST)  # negative control
+        parse_toml("#" * (MAX_LENGTH + 1))
+    parse_toml("#" * MAX_LENGTH)  # negative control
 
 
 @pytest.mark.timeout(20)

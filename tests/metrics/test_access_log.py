@@ -98,7 +98,7 @@ async def test_the_access_log_contains_no_tokens_and_no_query_strings(world: Wor
 
 async def test_a_long_path_is_truncated_in_the_access_log(world: World, file: Path):
     await world.get("/" + "a" * 10_000)
-    assert len((await lines(world, file))[-1]["path"]) == line_log.LONGEST_TEXT
+    assert len((await lines(world, file))[-1]["path"]) == line_log.MAX_TEXT_LENGTH
 
 
 async def test_a_path_with_line_breaks_is_still_one_line(world: World, file: Path):
@@ -125,7 +125,7 @@ async def test_an_invented_method_is_truncated_and_tokens_in_it_are_masked(world
     await world.call("A" * 10_000, "/organization")
     await world.call(f"GET-{token}", "/organization")
     long, masked = [line["method"] for line in await lines(world, file)][-2:]
-    assert (len(long), masked) == (line_log.LONGEST_TEXT, "GET-***")
+    assert (len(long), masked) == (line_log.MAX_TEXT_LENGTH, "GET-***")
     assert token not in file.read_text()
 
 
@@ -184,7 +184,7 @@ async def test_lines_that_a_disk_does_not_take_are_dropped_and_counted(tmp_path:
 
 
 async def test_the_number_of_unwritten_access_log_lines_is_bounded(file: Path, monkeypatch):
-    monkeypatch.setattr(line_log, "MOST_WAITING", 3)
+    monkeypatch.setattr(line_log, "MAX_WAITING_LINES", 3)
     async with make_world(access_log=True, access_log_file=str(file)) as world:
         log = world.installation.app.access_log
         assert isinstance(log, AccessLog)

@@ -22,7 +22,7 @@ from tests.hostile.test_whole_server import serving
 from tests.marks import nightly
 from tests.needs import needs, needs_root, ordinary_user
 from windlass.base.isolation import netlink, network
-from windlass.base.isolation.namespace_holder import LOOK_EVERY
+from windlass.base.isolation.namespace_holder import CHECK_INTERVAL
 from windlass.base.isolation.network import NamespaceHolder
 
 pytestmark = [pytest.mark.slow, needs_root]
@@ -129,7 +129,7 @@ def test_stop_all_leaves_no_process_network_or_gateway_of_the_installation(user,
             elif server == "killed":
                 os.kill(served.pid, signal.SIGKILL)
         if server != "running":
-            time.sleep(LOOK_EVERY + 0.5)
+            time.sleep(CHECK_INTERVAL + 0.5)
             assert {holder.pid for holder in held.values()} < {each.pid for each in left(folder, before)}
             stop_all(folder, as_user)
         until = time.monotonic() + WITHIN

@@ -30,7 +30,7 @@ from windlass.process import inspection, networks
 from windlass.process.builds.cells import BuildStep, Cells
 
 PORT = 8000
-LONGER_THAN_A_LOOK = namespace_holder.LOOK_EVERY + 0.5
+LONGER_THAN_A_LOOK = namespace_holder.CHECK_INTERVAL + 0.5
 OF_USERS = Path(__file__).with_name("networks_of_users.py")
 
 

@@ -425,7 +425,7 @@ def test_a_large_commit_is_compared():
 
 def test_many_watch_path_patterns_are_compiled_once():
     """Each is an expression, and more of them than are kept would be read again for each path."""
-    patterns = dockerignore.read("\n".join(f"x{number}*/**/y" for number in range(dockerignore.MOST)))
+    patterns = dockerignore.read("\n".join(f"x{number}*/**/y" for number in range(dockerignore.MAX_PATTERNS)))
     assert not any(patterns(PurePosixPath(f"{number}/y")) for number in range(50))
     assert patterns(PurePosixPath("x7a/b/y"))
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from windlass.base.http_out import MOST_READ, HttpResult, NoAnswer
+from windlass.base.http_out import MAX_BODY_BYTES, HttpResult, NoAnswer
 
 SECRET = "a secret of the tests"
 
@@ -61,7 +61,7 @@ class Receivers:
         headers: Mapping[str, str] | None = None,
         *,
         seconds: float = 15.0,
-        most: int = MOST_READ,
+        most: int = MAX_BODY_BYTES,
     ) -> HttpResult:
         if method == "HEAD":
             self.looks[url] += 1

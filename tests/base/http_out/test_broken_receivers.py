@@ -10,7 +10,7 @@ import pytest
 
 from tests.base.http_out.failures import failure
 from tests.loopback import receiver
-from windlass.base.http_out import MOST_READ, HttpSender, NoAnswer
+from windlass.base.http_out import MAX_BODY_BYTES, HttpSender, NoAnswer
 
 SOON = 0.3
 """Seconds that are given to receivers that never end."""
@@ -108,7 +108,7 @@ async def test_only_the_beginning_of_an_answer_of_a_gigabyte_is_read(free, name)
             used = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-        assert (answer.cut, len(answer.body)) == (True, MOST_READ)
+        assert (answer.cut, len(answer.body)) == (True, MAX_BODY_BYTES)
         assert there.connections == 2
     assert used < 4 * 1024 * 1024
 
@@ -122,10 +122,10 @@ async def test_an_unrequested_change_of_protocol_ends_the_connection(free):
 
 
 async def test_an_answer_of_exactly_the_size_limit_is_not_truncated(free):
-    said = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % MOST_READ + b"a" * MOST_READ
+    said = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % MAX_BODY_BYTES + b"a" * MAX_BODY_BYTES
     async with receiver(said) as there:
         answer = await free.send("POST", there.url())
-        assert (answer.cut, len(answer.body)) == (False, MOST_READ)
+        assert (answer.cut, len(answer.body)) == (False, MAX_BODY_BYTES)
 
 
 async def test_a_receiver_that_reads_no_request_body_causes_a_timeout(free):

@@ -14,7 +14,7 @@ from tests.tables import rows
 from windlass.detect import detect
 from windlass.detect.dockerfile import dockerfile
 from windlass.detect.python_pins import minors_of
-from windlass.detect.wheel_table import NEWEST, WHEELS
+from windlass.detect.wheel_table import NEWEST_MINOR, WHEELS
 from windlass.process.builds.python_versions import wanted_in
 
 
@@ -116,9 +116,9 @@ def test_the_wheel_table_is_sorted_and_used_by_pins():
         matches = [match for match in rows if match]
         versions = [tuple(map(int, match[1].split("."))) for match in matches]
         assert versions == sorted(set(versions)), package
-        assert all(int(match[3]) in range(NEWEST + 1) for match in matches), package
+        assert all(int(match[3]) in range(NEWEST_MINOR + 1) for match in matches), package
     assert minors_of("numpy", "1.24.0") == (8, 11)
-    assert minors_of("numpy", "0.1") == minors_of("flask", "1.0") == (0, NEWEST)
+    assert minors_of("numpy", "0.1") == minors_of("flask", "1.0") == (0, NEWEST_MINOR)
 
 
 def generator():

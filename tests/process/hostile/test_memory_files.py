@@ -189,7 +189,7 @@ async def test_an_instance_with_fewer_mounts_is_not_ended(tmp_path):
 async def test_an_instance_with_more_open_files_than_can_be_scanned_is_ended(
     tmp_path, monkeypatch, most, is_ended
 ):
-    monkeypatch.setattr(process_memory, "MOST_OPEN_FILES", most)
+    monkeypatch.setattr(process_memory, "MAX_OPEN_FILES", most)
     others_have_much(monkeypatch)
     async with Station(ProcessRig(tmp_path, has_groups=False)) as station:
         it = wanted(await station.rig.artifact(OPENS_300))

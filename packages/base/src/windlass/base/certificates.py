@@ -29,7 +29,7 @@ else:  # 8 MB and 35 ms, unneeded by many installations
     ec = lazy_module("cryptography.hazmat.primitives.asymmetric.ec")
     rsa = lazy_module("cryptography.hazmat.primitives.asymmetric.rsa")
 
-MOST_CERTIFICATES: Final = 10
+MAX_CERTIFICATES: Final = 10
 _RSA_BITS: Final = range(2048, 3072 + 1)
 """Lengths of RSA keys. A handshake with a longer one takes so long that a few hundred in a second would stop
 the gateway for all services."""
@@ -90,8 +90,8 @@ def _read_chain(chain: str) -> Sequence[x509.Certificate]:
         raise BadCertificate(
             "send certificates in PEM, which begin with -----BEGIN CERTIFICATE-----"
         ) from error
-    if len(certificates) > MOST_CERTIFICATES:
-        raise BadCertificate(f"send the chain alone: at most {MOST_CERTIFICATES} certificates")
+    if len(certificates) > MAX_CERTIFICATES:
+        raise BadCertificate(f"send the chain alone: at most {MAX_CERTIFICATES} certificates")
     return certificates
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from windlass.base.isolation.isolation import MOST_PROCESSES
+from windlass.base.isolation.isolation import MAX_PROCESSES
 from windlass.base.log import log
 
 _log = log("base.cgroups")
@@ -92,7 +92,7 @@ class Cgroups:
             return (self._make_v2(self._base / of_service, name, cpu, memory, together),)
         _make_v1(of_service, self._v1, together)
         parents = {controller: base / of_service for controller, base in self._v1.items()}
-        return _make_v1(name, parents, memory, MOST_PROCESSES)
+        return _make_v1(name, parents, memory, MAX_PROCESSES)
 
     def _make_v2(self, of_service: Path, name: str, cpu: int, memory: int, together: int) -> str:
         group = of_service / name
@@ -106,7 +106,7 @@ class Cgroups:
                 _write_if_there(limited / "memory.swap.max", "0")
             _write_if_there(group / "memory.oom.group", "1")
         if "pids" in self.controllers:
-            (group / "pids.max").write_text(str(MOST_PROCESSES))
+            (group / "pids.max").write_text(str(MAX_PROCESSES))
         if "cpu" in self.controllers:
             (group / "cpu.max").write_text(f"{max(cpu, 10) * _PERIOD // 1000} {_PERIOD}")
         return str(group)

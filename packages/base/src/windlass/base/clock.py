@@ -29,7 +29,7 @@ _TOLERANCE: Final = 500
 _PACE: Final = 9, 10
 """The pace of a clock that is ahead, as a fraction. It loses six minutes in an hour, and a job that is due
 each minute keeps running."""
-_WORTH_TELLING: Final = 5 * SECOND
+_MIN_REPORTED_DIFFERENCE: Final = 5 * SECOND
 _log = log("clock")
 
 
@@ -80,7 +80,7 @@ class SystemClock:
     def _go_slowly(self, read: int) -> int:
         if self._set_back is None:
             self._set_back = self._last, uptime()
-            if (behind := self._last - read) > _WORTH_TELLING:
+            if (behind := self._last - read) > _MIN_REPORTED_DIFFERENCE:
                 _log.warning(
                     "restart the server if the clock is right now: it was set back, and the server goes on "
                     "from where it was, at nine tenths of the pace",

@@ -16,13 +16,13 @@ FILE: Final = "commit.txt"
 UNKNOWN: Final = "unknown"
 _PACKAGE: Final = Path(__file__).parent
 _HASH: Final = re.compile(r"[0-9a-f]{40,64}")
-_SHOWN: Final = 12
+_SHOWN_DIGITS: Final = 12
 
 
 @cache
 def commit() -> str:
     """Returns the first digits of the commit, or `unknown`. Reads it once and caches it."""
-    return (_text(_PACKAGE / FILE) or commit_of(_PACKAGE.parents[4]))[:_SHOWN] or UNKNOWN
+    return (_text(_PACKAGE / FILE) or commit_of(_PACKAGE.parents[4]))[:_SHOWN_DIGITS] or UNKNOWN
 
 
 def commit_of(checkout: Path) -> str:

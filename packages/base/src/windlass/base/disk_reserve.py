@@ -23,22 +23,22 @@ from windlass.base.process_memory import have_too_many_files
 from windlass.base.repeated_measurement import MeasurementInterval, measure_until_stable
 from windlass.base.unnamed_files import mapped_files, unnamed_files
 
-LARGEST_PART: Final = 1 / 20
+MAX_RESERVE_FRACTION: Final = 1 / 20
 """The maximum reserve, as a fraction of the disk, so that small disks can be used."""
-_LAST: Final = 8
+_MIN_START_SPACE_DIVISOR: Final = 8
 """The minimum free space to start an instance or build: the reserve divided by this number."""
-_WORTH: Final = 16
+_MIN_USAGE_DIVISOR: Final = 16
 """The minimum usage of an instance to be ended: the free space divided by this number; see `_MIN_USAGE`."""
 _MIN_USAGE: Final = {"bytes": 16 << 20, "files": 1000}
 """The minimum usage of an instance to be ended, whatever the free space."""
-_REASON: Final = 8
+_MIN_CAUSE_DIVISOR: Final = 8
 """The minimum part of an instance that is a cause of a shortage: the shortage, without the parts of all other
 instances, divided by this number."""
-_MUCH: Final = 10
+_AMPLE_SPACE_DIVISOR: Final = 10
 """The minimum free space of a disk that is not full: its size divided by this number."""
-_MINUTE: Final = 60
-_BLOCK: Final = 512
-_MOMENT: Final = 1.0
+_SECONDS_PER_MINUTE: Final = 60
+_BLOCK_BYTES: Final = 512
+_CLOCK_TOLERANCE_SECONDS: Final = 1.0
 """The seconds by which the time of a file's change may lag behind the clock."""
 
 K = TypeVar("K")
@@ -141,7 +141,7 @@ def disk_spaces(folder: Path, wanted: int) -> list[DiskSpace]:
     """
     facts = os.statvfs(folder)
     whole = facts.f_blocks * facts.f_frsize
-    part = min(wanted / whole, LARGEST_PART) if whole else 0.0
+    part = min(wanted / whole, MAX_RESERVE_FRACTION) if whole else 0.0
     counted = [("bytes", facts.f_bavail * facts.f_frsize, whole), ("files", facts.f_favail, facts.f_files)]
     return [DiskSpace(unit, free, whole, int(whole * part)) for unit, free, whole in counted if whole]
 
@@ -153,7 +153,9 @@ def bytes_per_file(present: Collection[DiskSpace]) -> int:
 
 
 def has_room_to_start(folder: Path, wanted: int) -> bool:
-    return all(space.free >= space.reserve // _LAST for space in disk_spaces(folder, wanted))
+    return all(
+        space.free >= space.reserve // _MIN_START_SPACE_DIVISOR for space in disk_spaces(folder, wanted)
+    )
 
 
 def is_short(folder: Path, wanted: int, times: int = 1) -> bool:
@@ -163,7 +165,7 @@ def is_short(folder: Path, wanted: int, times: int = 1) -> bool:
 
 def has_little(folder: Path) -> bool:
     """Returns whether the disk is so full that a write may have failed, even if space was freed since."""
-    return any(space.free * _MUCH < space.whole for space in disk_spaces(folder, 0))
+    return any(space.free * _AMPLE_SPACE_DIVISOR < space.whole for space in disk_spaces(folder, 0))
 
 
 class DiskWatch:
@@ -172,8 +174,8 @@ class DiskWatch:
     def __init__(self, folder: Path, wanted: int) -> None:
         self._folder, self._wanted = folder, wanted
         self._pace = MeasurementInterval()
-        self._seconds: deque[dict[str, int]] = deque(maxlen=_MINUTE)
-        self._minutes: deque[dict[str, tuple[int, float]]] = deque(maxlen=_MINUTE)
+        self._seconds: deque[dict[str, int]] = deque(maxlen=_SECONDS_PER_MINUTE)
+        self._minutes: deque[dict[str, tuple[int, float]]] = deque(maxlen=_SECONDS_PER_MINUTE)
         """The maximum of free space in each of the last minutes, with its time, by unit."""
         self._minute_began = 0.0
 
@@ -192,7 +194,7 @@ class DiskWatch:
     def _note(self, present: Iterable[DiskSpace], now: float) -> None:
         self._seconds.append({space.unit: space.free for space in present})
         free = {space.unit: (space.free, now) for space in present}
-        if self._minutes and now - self._minute_began < _MINUTE:
+        if self._minutes and now - self._minute_began < _SECONDS_PER_MINUTE:
             before = self._minutes.pop()
             free = {unit: max(seen, before.get(unit, seen)) for unit, seen in free.items()}
         else:
@@ -282,7 +284,7 @@ def _causes_of_shortage(
     sizes: Mapping[K, int],
 ) -> list[K]:
     """Returns the candidates that are a cause of the shortage and large enough to be ended."""
-    least = max(_MIN_USAGE[space.unit], space.free // _WORTH)
+    least = max(_MIN_USAGE[space.unit], space.free // _MIN_USAGE_DIVISOR)
     all_own = sum(use.own.size(space) for use in all_uses.values())
     all_new = sum(use.own.new(space) for use in all_uses.values())
 
@@ -290,8 +292,10 @@ def _causes_of_shortage(
         # Volumes of others are left out, because a database changes large files without consuming space.
         reserve = space.reserve - (all_own - use.own.size(space))
         lost = space.hour_lost - (all_new - use.own.new(space))
-        has_much = use.whole(space) * _REASON >= reserve
-        return has_much and (use.new(space) * _REASON >= lost or use.whole(space) >= space.hour_lost)
+        has_much = use.whole(space) * _MIN_CAUSE_DIVISOR >= reserve
+        return has_much and (
+            use.new(space) * _MIN_CAUSE_DIVISOR >= lost or use.whole(space) >= space.hour_lost
+        )
 
     return [key for key, use in candidates.items() if sizes[key] >= least and is_reason(use)]
 
@@ -329,11 +333,11 @@ class _UsageCounter:
     """Adds up the sizes of files."""
 
     def __init__(self, since: float, new_since: float) -> None:
-        self._since, self._new_since = since, new_since - _MOMENT
+        self._since, self._new_since = since, new_since - _CLOCK_TOLERANCE_SECONDS
         self._bytes = self._files = self._new_bytes = self._new_files = self.all_bytes = 0
 
     def add(self, facts: os.stat_result) -> None:
-        size = facts.st_blocks * _BLOCK
+        size = facts.st_blocks * _BLOCK_BYTES
         self.all_bytes += size
         if facts.st_ctime >= self._since:
             self._bytes += size

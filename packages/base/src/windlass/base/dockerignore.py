@@ -12,9 +12,9 @@ from typing import Final
 from msgspec import Struct
 
 DOCKERIGNORE: Final = ".dockerignore"
-MOST: Final = 1000
+MAX_PATTERNS: Final = 1000
 """The maximum number of patterns in a file."""
-LONGEST: Final = 256 * 1024
+MAX_FILE_BYTES: Final = 256 * 1024
 """The maximum size of a file, in bytes."""
 
 
@@ -76,12 +76,12 @@ def read_for_dockerfile(root: Path, dockerfile: PurePosixPath | None = None) -> 
 
 def _read_file(file: Path, name: str) -> Ignore:
     with file.open("rb") as opened:
-        content = opened.read(LONGEST + 1)
+        content = opened.read(MAX_FILE_BYTES + 1)
     ignore = read(content.decode(errors="replace"))
-    if len(content) > LONGEST:
-        raise TooLong(f"Shorten {name} to {LONGEST // 1024} KiB: it is longer")
-    if len(ignore.patterns) > MOST:
-        raise TooLong(f"Shorten {name} to {MOST} patterns: it has {len(ignore.patterns)}")
+    if len(content) > MAX_FILE_BYTES:
+        raise TooLong(f"Shorten {name} to {MAX_FILE_BYTES // 1024} KiB: it is longer")
+    if len(ignore.patterns) > MAX_PATTERNS:
+        raise TooLong(f"Shorten {name} to {MAX_PATTERNS} patterns: it has {len(ignore.patterns)}")
     return ignore
 
 
@@ -139,7 +139,7 @@ def _past_stars(here: list[int], pattern: Sequence[Part]) -> Collection[int]:
     return places
 
 
-@lru_cache(maxsize=MOST)
+@lru_cache(maxsize=MAX_PATTERNS)
 def _compile_glob(pattern: str) -> re.Pattern[str]:
     # fnmatch has no escapes, and writes `[!a]` for `[^a]`. Its expressions never backtrack over a star.
     plain = re.sub(r"\\(.)", lambda match: f"[{match[1]}]", pattern.replace("[^", "[!"))

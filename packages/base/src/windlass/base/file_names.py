@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-MOST: Final = 200_000
-DEEPEST: Final = 30
+MAX_NAMES: Final = 200_000
+MAX_DEPTH: Final = 30
 _NOT_ENTERED: Final = frozenset(
     [".git", ".hg", ".svn", "node_modules", ".venv", "venv", "__pycache__", ".next", ".tox", ".mypy_cache"]
 )
@@ -26,9 +26,9 @@ def file_names(top: Path) -> Iterator[str]:
             if not is_folder:
                 count += 1
                 yield path
-            elif deep < DEEPEST and name not in _NOT_ENTERED:
+            elif deep < MAX_DEPTH and name not in _NOT_ENTERED:
                 ahead.append((path, deep + 1))
-            if count >= MOST:
+            if count >= MAX_NAMES:
                 return
 
 
@@ -36,7 +36,7 @@ def folder_names(top: Path) -> Iterator[str]:
     """Yields the relative paths of the folders below a folder, the folders near the top first."""
     ahead = [("", 0)]
     for folder, deep in ahead:
-        for name, is_folder in sorted(_entries(top / folder)) if deep < DEEPEST else ():
+        for name, is_folder in sorted(_entries(top / folder)) if deep < MAX_DEPTH else ():
             if is_folder and name not in _NOT_ENTERED:
                 path = f"{folder}/{name}" if folder else name
                 yield path

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-_TRIES: Final = 50
-_PAUSE: Final = 0.02
+_MAX_ATTEMPTS: Final = 50
+_RETRY_PAUSE: Final = 0.02
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -19,7 +19,7 @@ def erase(path: Path) -> None:
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
         return
-    for attempt in range(1, _TRIES + 1):
+    for attempt in range(1, _MAX_ATTEMPTS + 1):
         try:
             _erase_tree(path)
             return
@@ -28,9 +28,9 @@ def erase(path: Path) -> None:
                 return
         except OSError as error:
             # A program that is ending may have created one more file.
-            if error.errno != errno.ENOTEMPTY or attempt == _TRIES:
+            if error.errno != errno.ENOTEMPTY or attempt == _MAX_ATTEMPTS:
                 raise
-            time.sleep(_PAUSE)
+            time.sleep(_RETRY_PAUSE)
 
 
 def _erase_tree(path: Path) -> None:

@@ -24,8 +24,8 @@ Now = Callable[[], float]
 
 MAX_DOCUMENT: Final = 1024 * 1024
 MAX_KEYS: Final = 200  # a document has room for thousands, whose parsing would delay other clients
-FRESH: Final = 3600.0  # older keys are fetched again before use
-USABLE: Final = 24 * 3600.0  # the maximum age of cached keys while the issuer is unreachable
+MAX_FRESH_SECONDS: Final = 3600.0  # older keys are fetched again before use
+MAX_KEY_AGE_SECONDS: Final = 24 * 3600.0  # the maximum age of cached keys while the issuer is unreachable
 
 # The key type of each accepted algorithm. "none" and HS* are left out, because with them, verifiers can
 # forge tokens.
@@ -99,7 +99,7 @@ class FetchedKeys:
         self._failure: Exception | None = None
 
     async def find(self, alg: str, kid: str | None) -> IssuerKey:
-        if not self._is_within(FRESH, self._fetched):
+        if not self._is_within(MAX_FRESH_SECONDS, self._fetched):
             await self._refetch()
         try:
             return _select(self._usable_keys(), alg, kid)
@@ -108,7 +108,7 @@ class FetchedKeys:
             return _select(self._usable_keys(), alg, kid)
 
     def _usable_keys(self) -> list[IssuerKey]:
-        if self._now() - self._fetched >= USABLE:
+        if self._now() - self._fetched >= MAX_KEY_AGE_SECONDS:
             raise IssuerUnreachable(
                 "the issuer of the token cannot be reached, try again later"
             ) from self._failure

@@ -16,15 +16,15 @@ from msgspec import Struct
 from windlass.base.isolation.calls import mount_path
 from windlass.base.live_thread import has_ended, live_thread
 from windlass.base.process_memory import resident
-from windlass.base.repeated_measurement import MOST_LOOKS, newest_first
+from windlass.base.repeated_measurement import MAX_SCANS, newest_first
 
 TICK: Final = 1000 // os.sysconf("SC_CLK_TCK")
 """The length of a clock tick, the unit of processor time in /proc, in milliseconds."""
 _OF_THE_KERNEL: Final = 0x200000
 """The flag PF_KTHREAD of kernel threads, which never run a program."""
-_MARKED: Final = 64 << 10
+_MAX_ENVIRON_BYTES: Final = 64 << 10
 """The number of bytes of an environment that are searched for variables of Windlass."""
-_MOUNTS: Final = 256 << 10
+_MAX_MOUNTINFO_BYTES: Final = 256 << 10
 """The number of bytes of a mount table that are read. A cell's own mounts are at its beginning."""
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -101,7 +101,7 @@ def new_processes(seen: set[int]) -> Iterator[Stat]:
 
     Lists the processes again if one ended before it was read, because it may have started a child meanwhile.
     """
-    for _ in range(MOST_LOOKS):
+    for _ in range(MAX_SCANS):
         has_lost = False
         for pid in newest_first():
             if pid in seen:
@@ -210,7 +210,7 @@ def marks(pid: int, names: Iterable[str]) -> dict[str, bytes] | None:
 
     Does not read the rest, which may be megabytes. Returns None if the environment cannot be read.
     """
-    start = _read_environ(pid, _MARKED)
+    start = _read_environ(pid, _MAX_ENVIRON_BYTES)
     if not start:
         return None
     found = {}
@@ -231,7 +231,7 @@ def _read_environ(pid: int, most: int) -> bytes:
 def mount_points(pid: int) -> Iterator[Path]:
     """Yields the first mount points of a process's mount namespace; none if they cannot be read."""
     with suppress(OSError), open(f"/proc/{pid}/mountinfo", "rb") as file:  # noqa: PTH123 (as above)
-        for line in file.readlines(_MOUNTS):
+        for line in file.readlines(_MAX_MOUNTINFO_BYTES):
             yield Path(os.fsdecode(mount_path(line)))
 
 

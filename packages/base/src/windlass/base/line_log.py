@@ -20,11 +20,11 @@ from windlass.base.log import log
 from windlass.base.subprocesses import in_thread
 from windlass.base.trace import start_untraced
 
-WRITTEN_EVERY: Final = 0.2
+WRITE_INTERVAL: Final = 0.2
 """The interval between writes, in seconds."""
-MOST_WAITING: Final = 20_000
+MAX_WAITING_LINES: Final = 20_000
 """The maximum number of lines in memory while the disk or the pipe does not accept data."""
-LONGEST_TEXT: Final = 512
+MAX_TEXT_LENGTH: Final = 512
 # Clients may put anything into a path or a user agent, including a token.
 _SECRETS: Final = re.compile(r"wdl_\w+|eyJ[\w-]+(\.[\w-]*)*")
 _COMMANDS: Final = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -60,7 +60,7 @@ class LineLog:
         """Returns whether a line can be added. If the queue is full, counts the line as dropped."""
         if self._is_closed:
             return False
-        if len(self._lines) < MOST_WAITING:
+        if len(self._lines) < MAX_WAITING_LINES:
             return True
         self._count_dropped(1)
         return False
@@ -87,7 +87,7 @@ class LineLog:
     async def _write_all(self) -> None:
         """Writes lines until the queue is empty."""
         while self._lines:
-            await asyncio.sleep(WRITTEN_EVERY)
+            await asyncio.sleep(WRITE_INTERVAL)
             await asyncio.shield(self.write())
         self._writing = None
 
@@ -155,4 +155,4 @@ def clean_text(text: str) -> str:
         text = _SECRETS.sub("***", text)
     if not text.isprintable():
         text = _COMMANDS.sub("\ufffd", text)
-    return text[:LONGEST_TEXT]
+    return text[:MAX_TEXT_LENGTH]

@@ -10,13 +10,13 @@ from typing import Final
 from windlass.base.errors import DatabaseUnavailable
 from windlass.base.log import log
 
-PAUSE: Final = 1.0
+RESTART_PAUSE: Final = 1.0
 """The seconds until a failed loop restarts."""
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _log = log("loops")
 
 
-async def keep_running(loop: Callable[[], Awaitable[None]], pause: float = PAUSE) -> None:
+async def keep_running(loop: Callable[[], Awaitable[None]], pause: float = RESTART_PAUSE) -> None:
     """Runs a loop until it returns, and restarts it after each failure. Without a restart, the loop would end
     unnoticed."""
     while True:

@@ -23,8 +23,8 @@ _OF_INSTANCES: Final = 1 << 36
 _WINDOWS: Final = (*[range(-1, 6)] * 7, range(-8, 24))
 """The offsets from the newest pid at which to look for a process. Small windows catch fast programs; every
 eighth window is wide."""
-_CALM: Final = 0.2
-_LONGEST_CHASE: Final = 60.0
+_QUIET_SECONDS: Final = 0.2
+_MAX_CHASE_SECONDS: Final = 60.0
 """The maximum duration of a chase, in seconds."""
 
 
@@ -59,7 +59,7 @@ def kill_fast_forkers(mark: int) -> None:
     with open("/proc/loadavg", "rb", buffering=0) as numbers:  # noqa: PTH123 (unbuffered)
         for window in cycle(_WINDOWS):
             now = time.monotonic()
-            if now > min(seen + _CALM, start + _LONGEST_CHASE):
+            if now > min(seen + _QUIET_SECONDS, start + _MAX_CHASE_SECONDS):
                 return
             newest = _read_newest_pid(numbers.fileno())
             for pid in window:

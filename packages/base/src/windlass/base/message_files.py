@@ -25,17 +25,17 @@ _SO_PEEK_OFF: Final = 42
 _SCM_PIDFD: Final = 4
 """The type of a control message with a pidfd of the sender, which a program may request."""
 _COUNT: Final = re.compile(rb"^scm_fds:\s*(\d+)", re.MULTILINE)
-_ROOM: Final = 16 << 10
+_CONTROL_BUFFER_BYTES: Final = 16 << 10
 """The buffer size for control data: at most 253 files, a pidfd, credentials and a security label."""
-_DATA: Final = 1 << 20
+_DATA_BUFFER_BYTES: Final = 1 << 20
 """The buffer size for a message's data. The default socket buffers are smaller than half of it."""
 _MAX_MESSAGES: Final = 10_000
 """The maximum number of messages read from a socket. The default socket buffers have room for some 600."""
 _MAX_SOCKETS: Final = 500
 """The maximum number of open copies of sockets that were found inside messages."""
-_TRIES: Final = 20
+_MAX_FAILED_ATTEMPTS: Final = 20
 """The maximum number of failed attempts for all sockets. Programs that use a socket disturb its copying."""
-_PAUSE: Final = 0.02
+_RETRY_PAUSE: Final = 0.02
 
 
 class UnseenFiles(Exception):
@@ -52,7 +52,7 @@ def files_in_messages(pids: Collection[int]) -> Iterator[os.stat_result]:
     Includes files in the messages of sockets that are themselves inside messages. May raise UnseenFiles.
     """
     seen: set[int] = set()
-    tries = iter(range(_TRIES))
+    tries = iter(range(_MAX_FAILED_ATTEMPTS))
     for pid in pids:
         for copy in _sockets(pid, seen):
             waiting = [copy]
@@ -102,7 +102,7 @@ def _files_in_messages(waiting: list[int], seen: set[int], tries: Iterator[int])
             except _Disturbed:
                 if next(tries, None) is None:
                     raise UnseenFiles from None
-            time.sleep(_PAUSE)
+            time.sleep(_RETRY_PAUSE)
 
 
 def _peek_all(sock: socket.socket) -> Iterator[int]:
@@ -119,7 +119,7 @@ def _peek_all(sock: socket.socket) -> Iterator[int]:
                 with _peek(sock) as (length, files):
                     yield from files
                 found += len(files)
-                if length == _DATA or _peek_offset(sock) != at + length:
+                if length == _DATA_BUFFER_BYTES or _peek_offset(sock) != at + length:
                     raise _Disturbed
                 if not length and not files:
                     break
@@ -136,7 +136,7 @@ def _peek(sock: socket.socket) -> Iterator[tuple[int, list[int]]]:
     """Yields the data length and the file descriptors of the next message; 0 and no files without one."""
     flags = socket.MSG_PEEK | socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
     try:
-        data, parts, marks, _ = sock.recvmsg(_DATA, _ROOM, flags)
+        data, parts, marks, _ = sock.recvmsg(_DATA_BUFFER_BYTES, _CONTROL_BUFFER_BYTES, flags)
     except BlockingIOError:
         yield 0, []
         return

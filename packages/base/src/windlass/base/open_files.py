@@ -16,7 +16,7 @@ from windlass.base.live_thread import live_thread
 
 _KCMP: Final = {"x86_64": 312}
 _KCMP_ELSEWHERE: Final = 272
-_PARTS: Final = 8
+_MAX_MAPPINGS: Final = 8
 """The maximum number of mappings of one open file; a library has about five."""
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -41,7 +41,7 @@ def mapped_files(process: int) -> int:
             words = line.split(None, 5)
             if words[4] != b"0":
                 parts[words[3] + words[4]] += 1
-    return sum(count if count > _PARTS else 1 for count in parts.values())
+    return sum(count if count > _MAX_MAPPINGS else 1 for count in parts.values())
 
 
 def inherited_files(process: int, parent: int) -> int:

@@ -16,12 +16,12 @@ from windlass.base.open_files import open_files
 from windlass.base.repeated_measurement import measure_until_stable, newest_first
 from windlass.base.unnamed_files import unnamed_files
 
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-_BLOCK: Final = 512
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_BLOCK_BYTES: Final = 512
 _IN_MEMORY: Final = b"tmpfs"
 FindSizes = Callable[[], Mapping[int, int]]
 """A function that lists processes: their pids, each with its resident bytes."""
-MOST_OPEN_FILES: Final = 500_000
+MAX_OPEN_FILES: Final = 500_000
 """The maximum number of open files that are inspected."""
 _MAX_MOUNTINFO_BYTES: Final = 8 << 20
 """The maximum size of all mount tables of an instance that are read, in bytes: some 80,000 mounts. Reading
@@ -60,7 +60,7 @@ def with_descendants(roots: Collection[int]) -> Collection[int]:
 
 def have_too_many_files(pids: Collection[int]) -> bool:
     """Returns whether these processes have more open files than can be inspected within a second or two."""
-    return sum(map(open_files, pids)) > MOST_OPEN_FILES
+    return sum(map(open_files, pids)) > MAX_OPEN_FILES
 
 
 def hidden_memory() -> int:
@@ -138,7 +138,7 @@ def _measure_memory_files(pids: Collection[int]) -> int:
     try:
         for found in unnamed_files(pids):
             if found.st_dev == in_memory:
-                files[found.st_ino] = found.st_blocks * _BLOCK
+                files[found.st_ino] = found.st_blocks * _BLOCK_BYTES
     except UnseenFiles as error:
         raise HiddenFiles from error
     for pid in map(live_thread, pids):
@@ -214,7 +214,7 @@ def _read_proportional_set_size(pid: int) -> tuple[int, int]:
 def resident(pid: int) -> int:
     """Returns the resident bytes of a process, including shared memory."""
     with suppress(OSError, ValueError):
-        return int(Path(f"/proc/{live_thread(pid)}/statm").read_text().split()[1]) * _PAGE
+        return int(Path(f"/proc/{live_thread(pid)}/statm").read_text().split()[1]) * _PAGE_BYTES
     return 0
 
 
@@ -235,7 +235,7 @@ def _sizes_below(roots: Collection[int]) -> dict[int, int]:
             words = file.read(2048).rpartition(b")")[2].split()
             children.setdefault(int(words[1]), []).append(pid)
             lost_first = has_ended(words) and int(words[17]) > 1
-            sizes[pid] = resident(pid) if lost_first else int(words[21]) * _PAGE
+            sizes[pid] = resident(pid) if lost_first else int(words[21]) * _PAGE_BYTES
     ahead = [pid for pid in roots if pid in sizes]
     for pid in ahead:
         ahead += children.get(pid, [])

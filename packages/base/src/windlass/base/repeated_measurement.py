@@ -15,8 +15,8 @@ from typing import Final, TypeVar
 from windlass.base.live_thread import is_alive
 from windlass.base.marks import newest_number
 
-_WORTH: Final = 16
-_IDLE: Final = 20
+_USED_SPACE_DIVISOR: Final = 16
+_PAUSE_FACTOR: Final = 20
 
 
 class MeasurementInterval:
@@ -25,15 +25,15 @@ class MeasurementInterval:
 
     def is_due(self, free: int) -> bool:
         """Returns whether the pause is over, or a sixteenth of the free space was used meanwhile."""
-        return time.monotonic() >= self._next or free < self._free - self._free // _WORTH
+        return time.monotonic() >= self._next or free < self._free - self._free // _USED_SPACE_DIVISOR
 
     def postpone(self, free: int, took: float) -> None:
         """Schedules the next measurement after one that found no instance to end. The pause limits
         measurements to a twentieth of the time, however long the shortage lasts."""
-        self._next, self._free = time.monotonic() + _IDLE * took, free
+        self._next, self._free = time.monotonic() + _PAUSE_FACTOR * took, free
 
 
-MOST_LOOKS: Final = 10
+MAX_SCANS: Final = 10
 _MAX_PID: Final = 1 << 22
 """The kernel's upper bound for the number of pids."""
 
@@ -49,7 +49,7 @@ def newest_first() -> list[int]:
 
 def measure_until_stable(find: Callable[[], Pids]) -> Iterator[Pids]:
     """Yields the processes that `find` returns, and repeats this while one of them has ended meanwhile."""
-    for _ in range(MOST_LOOKS):
+    for _ in range(MAX_SCANS):
         pids = find()
         yield pids
         if all(map(is_alive, pids)):

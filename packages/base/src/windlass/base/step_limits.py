@@ -18,13 +18,13 @@ from weakref import finalize
 
 from windlass.base import cgroups
 from windlass.base.child_process import ChildProcess
-from windlass.base.isolation.isolation import MOST_PROCESSES
+from windlass.base.isolation.isolation import MAX_PROCESSES
 from windlass.base.log import log
 from windlass.base.process_memory import is_tree_above
 from windlass.base.subprocesses import in_thread
 
 _log = log("builds")
-_EVERY: Final = 1.0
+_CHECK_INTERVAL: Final = 1.0
 """The seconds between two measurements of the memory of build steps."""
 _MIN_MEMORY_MIB: Final = 2048
 _PARTS: Final = 8
@@ -38,7 +38,7 @@ def usual_memory() -> int:
 
 class StepLimits:
     def __init__(
-        self, folder: Path, memory: int = 0, processes: int = MOST_PROCESSES, *, has_groups: bool = True
+        self, folder: Path, memory: int = 0, processes: int = MAX_PROCESSES, *, has_groups: bool = True
     ) -> None:
         """Sets the limits of an environment: `memory` in MiB and the number of `processes`.
 
@@ -72,7 +72,7 @@ class StepLimits:
                     del self._organizations[org]
                 self._remove(org, environment, steps)
                 # A killed process may still be in the groups, so they are removed again a moment later.
-                asyncio.get_running_loop().call_later(_EVERY, self._remove, org, environment, steps)
+                asyncio.get_running_loop().call_later(_CHECK_INTERVAL, self._remove, org, environment, steps)
 
     def sweep(self) -> None:
         """Removes control groups that a killed server has left behind."""
@@ -106,7 +106,7 @@ class OrganizationSteps:
 
     async def _measure_memory(self) -> None:
         while True:
-            await asyncio.sleep(_EVERY)
+            await asyncio.sleep(_CHECK_INTERVAL)
             pids = {steps: steps.pids for steps in self.environments.values() if steps.pids}
             try:
                 heavy = await in_thread(self._find_heavy, pids)

@@ -19,17 +19,17 @@ T = TypeVar("T")
 in_background: ContextVar[bool] = ContextVar("in_background", default=False)
 """Whether the current task is background work, or was started by background work."""
 
-_SECONDS: Final = 0.001
-_FADES: Final = 0.98
+_TURN_SECONDS: Final = 0.001
+_DECAY: Final = 0.98
 """The decay of the expected longest step after each shorter step."""
 
 
 class TurnBudget:
     """The time that background work may compute in one iteration of the event loop."""
 
-    def __init__(self, seconds: float = _SECONDS) -> None:
+    def __init__(self, seconds: float = _TURN_SECONDS) -> None:
         self._seconds = self._left = seconds
-        self._long_step = _SECONDS
+        self._long_step = _TURN_SECONDS
         """The recent duration of long steps, in seconds."""
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_renewed = False
@@ -46,7 +46,7 @@ class TurnBudget:
 
     def book(self, took: float) -> None:
         self._left -= took
-        self._long_step = max(took, self._long_step * _FADES)
+        self._long_step = max(took, self._long_step * _DECAY)
         self._renew_next()
 
     def wait(self) -> asyncio.Future[None]:

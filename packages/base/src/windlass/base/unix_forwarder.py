@@ -14,9 +14,9 @@ from typing import Final
 
 from windlass.base import kernel
 
-_MOST, _MOST_OF_CELL = 512, 8
+_MAX_CONNECTIONS, _MAX_CONNECTIONS_OF_CELL = 512, 8
 """The maximum numbers of connections: in total, and of one cell. A further connection is closed at once."""
-_SHARES: Final = 32
+_FREE_CONNECTIONS_DIVISOR: Final = 32
 """The maximum of a cell: the connections that other cells leave free, divided by this number."""
 _PEER: Final = Struct("3i")
 _PIECE: Final = 64 * 1024
@@ -57,9 +57,9 @@ class UnixForwarder:
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         cell, total = _identify_client(writer), self._open.total()
-        left_by_others = _MOST - total + self._open[cell]
-        most = min(max(left_by_others // _SHARES, 1), _MOST_OF_CELL)
-        if total >= _MOST or self._open[cell] >= most:
+        left_by_others = _MAX_CONNECTIONS - total + self._open[cell]
+        most = min(max(left_by_others // _FREE_CONNECTIONS_DIVISOR, 1), _MAX_CONNECTIONS_OF_CELL)
+        if total >= _MAX_CONNECTIONS or self._open[cell] >= most:
             writer.close()
             return
         self._open[cell] += 1

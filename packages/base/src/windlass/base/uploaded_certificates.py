@@ -22,9 +22,9 @@ else:  # as in `certificates`
     x509 = lazy_module("cryptography.x509")
     oid = lazy_module("cryptography.x509.oid")
 
-MOST_CHAIN: Final = 64 * 1024
+MAX_CHAIN_LENGTH: Final = 64 * 1024
 """Maximum size of a chain in characters."""
-MOST_KEY: Final = 4096
+MAX_KEY_LENGTH: Final = 4096
 """Maximum size of a key in characters."""
 
 
@@ -46,9 +46,9 @@ def check_upload(chain: str, key: str, name: str, now: int) -> ReadCertificate:
 
 
 def _check(chain: str, key: str, name: str, now: int) -> ReadCertificate:
-    if len(chain) > MOST_CHAIN:
+    if len(chain) > MAX_CHAIN_LENGTH:
         raise BadCertificate("send the chain alone: it has at most 64 KiB")
-    if len(key) > MOST_KEY:
+    if len(key) > MAX_KEY_LENGTH:
         raise BadCertificate("use a smaller key, such as ECDSA P-256 or RSA 2048")
     read = read_certificate(chain, key.encode())
     if not covers(read.names, name):

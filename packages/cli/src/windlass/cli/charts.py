@@ -9,12 +9,12 @@ from typing import Any, Final
 import click
 from msgspec import Struct
 
-from windlass.terminal.tables import GAP, room, table
+from windlass.terminal.tables import COLUMN_GAP, room, table
 
 _TITLES: Final = ("METRIC", "NOW", "HIGHEST")
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
 _WIDEST, _NARROWEST = 60, 9
-_MOST_HOURS: Final = 48
+_MAX_HOURS: Final = 48
 """Hours up to which a time is told in hours."""
 _PERCENTILES: Final = ("p50", "p90", "p99")
 
@@ -42,7 +42,7 @@ def show_metrics(metrics: Mapping[str, Any]) -> None:
         return
     rows = [*_rows_of(metrics)]
     widths = [max(map(len, column)) for column in zip(_TITLES, *(row.cells for row in rows), strict=True)]
-    left = min(_WIDEST, max(_NARROWEST, room() - sum(widths) - GAP * (len(widths) + 1)))
+    left = min(_WIDEST, max(_NARROWEST, room() - sum(widths) - COLUMN_GAP * (len(widths) + 1)))
     cells = [(*row.cells, course(row.numbers, left)) for row in rows]
     table((*_TITLES, _chart_title(metrics)), (*widths, left), cells)
 
@@ -53,7 +53,7 @@ def _chart_title(metrics: Mapping[str, Any]) -> str:
         return "LAST HOUR"
     hours = round((last - first).total_seconds() / 3600) or 1
     return (
-        f"LAST {hours} HOUR{'S' * (hours > 1)}" if hours <= _MOST_HOURS else f"LAST {round(hours / 24)} DAYS"
+        f"LAST {hours} HOUR{'S' * (hours > 1)}" if hours <= _MAX_HOURS else f"LAST {round(hours / 24)} DAYS"
     )
 
 

@@ -25,11 +25,11 @@ from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 from windlass.terminal.tables import plain
 
 EVENTS = "text/event-stream"
-PATIENT = 60
+TIMEOUT = 60
 """The timeout in seconds without a byte from the server. During a stream, the server sends a comment four
 times in this interval."""
-_PAGE = 1000
-_PIECE = 1 << 16
+_PAGE_SIZE = 1000
+_CHUNK_BYTES = 1 << 16
 
 
 class ServerUnreachable(CommandFailed):
@@ -58,7 +58,7 @@ class ResponseStream:
     def pieces(self) -> Generator[bytes, None, None]:
         """Yields the pieces. Raises OSError or HTTPException if the connection breaks."""
         with self._line, self._reply:
-            while piece := self._reply.read1(_PIECE):
+            while piece := self._reply.read1(_CHUNK_BYTES):
                 yield piece
 
     def hang_up(self) -> None:
@@ -91,7 +91,7 @@ class ApiAnswer(Struct, frozen=True):
 class Api:
     """An API client: the server's address, and the token that is sent with each request."""
 
-    def __init__(self, url: str, token: str, *, seconds: float = PATIENT) -> None:
+    def __init__(self, url: str, token: str, *, seconds: float = TIMEOUT) -> None:
         """`seconds`: the timeout without a byte, after which the server is considered unreachable."""
         self._url = _check_url(url)
         self._token = token
@@ -127,7 +127,7 @@ class Api:
         items: list[Any] = []
         page = 1
         while True:
-            answer = self.get(path, page=page, page_size=_PAGE, **query)
+            answer = self.get(path, page=page, page_size=_PAGE_SIZE, **query)
             items += answer["results"]
             if page >= answer.get("pagination", {}).get("total_pages", 1):
                 return items

@@ -38,7 +38,7 @@ from windlass.families import registry
 from windlass.families.environment import EnvironmentStatuses
 from windlass.terminal.command_errors import ended_by_user
 from windlass.terminal.sections import Command
-from windlass.terminal.tables import FORM, plain, print_json, wants_json
+from windlass.terminal.tables import FORMAT_PARAMETER, plain, print_json, wants_json
 
 
 def link_of_folder(
@@ -140,7 +140,7 @@ def _run_command(derived: DerivedCommand, options: CommandOptions, **arguments: 
         services = Invocation(derived, options, arguments, api).services()
         arguments = arguments | {"subject_0": only_service(derived.group.replace("-", " "), services)}
     invocation = Invocation(derived, options, arguments, api)
-    as_json, wide = wants_json(arguments.get(FORM)), bool(arguments.get("wide"))
+    as_json, wide = wants_json(arguments.get(FORMAT_PARAMETER)), bool(arguments.get("wide"))
     if derived.lists_services and invocation.is_overview(as_json=as_json):
         return _show_services(invocation, as_json=as_json, wide=wide)
     operation = invocation.operation

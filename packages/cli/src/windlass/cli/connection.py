@@ -13,14 +13,14 @@ import click
 from click.core import ParameterSource
 from msgspec import Struct
 
-from windlass.cli.client import PATIENT, Api
+from windlass.cli.client import TIMEOUT, Api
 from windlass.cli.contexts import ContextFile, Contexts
 from windlass.cli.user_folders import settings_folder
 from windlass.terminal.command_errors import InvalidUsage
 from windlass.terminal.sections import Option
-from windlass.terminal.tables import FORM
+from windlass.terminal.tables import FORMAT_PARAMETER
 
-USUAL: Final = "http://127.0.0.1:8080"
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
 """The address of a server on this machine with default settings."""
 _CALL: Final = "The call"
 
@@ -49,15 +49,15 @@ def choose_access(
         return ServerAccess(saved.url, options.token or saved.token)
     url = options.url or environment.url
     if options.token:
-        return ServerAccess(url or contexts().current_url or USUAL, options.token)
+        return ServerAccess(url or contexts().current_url or DEFAULT_URL, options.token)
     if environment.token:
-        return ServerAccess(url or USUAL, environment.token)
-    url = url or linked or contexts().current_url or USUAL
+        return ServerAccess(url or DEFAULT_URL, environment.token)
+    url = url or linked or contexts().current_url or DEFAULT_URL
     return ServerAccess(url, contexts().token_for(url))
 
 
 def connect(
-    options: Mapping[str, Any], *, linked: str = "", usual: str = "", seconds: float = PATIENT
+    options: Mapping[str, Any], *, linked: str = "", usual: str = "", seconds: float = TIMEOUT
 ) -> Api:
     """Returns a client for the server that is chosen by options of the command or of `windlass`, environment
     variables, the linked folder, or the current context.
@@ -94,7 +94,7 @@ def call_options() -> list[click.Option]:
         Option(["url", "--url"], help="Address of the server.", section=_CALL),
         Option(["token", "--token"], help="API token.", section=_CALL),
         Option(
-            [FORM, "--json/--text"],
+            [FORMAT_PARAMETER, "--json/--text"],
             default=None,
             help="As JSON, which is usual in pipes, or as text, which is usual on a terminal.",
             section=_CALL,

@@ -24,7 +24,7 @@ from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 
 FILE: Final = "contexts.json"
 _MAX_FILE_SIZE: Final = 1024 * 1024
-_USUAL_PORTS: Final = {"http": 80, "https": 443}
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 class SavedContext(Struct, frozen=True):
@@ -136,10 +136,10 @@ def normal_url(url: str) -> str:
         host, port = (parts.hostname or "").lower(), parts.port
     except ValueError:
         parts, host, port = urlsplit(""), "", None
-    if parts.scheme not in _USUAL_PORTS or not host or parts.query or parts.fragment:
+    if parts.scheme not in _DEFAULT_PORTS or not host or parts.query or parts.fragment:
         raise InvalidUsage(f"give an address like http://127.0.0.1:8080, and not {url!r}")
     if parts.username is not None:
         raise InvalidUsage("give the address without a user and a password before the @")
     shown = f"[{host}]" if ":" in host else host
-    shown += "" if port in (None, _USUAL_PORTS[parts.scheme]) else f":{port}"
+    shown += "" if port in (None, _DEFAULT_PORTS[parts.scheme]) else f":{port}"
     return f"{parts.scheme}://{shown}{parts.path.rstrip('/')}"

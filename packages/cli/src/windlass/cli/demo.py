@@ -20,13 +20,13 @@ from windlass.cli.waiting import DeploymentWait
 from windlass.demo import BRANCH, URL
 from windlass.terminal.command_errors import CommandFailed
 from windlass.terminal.sections import Command, Option
-from windlass.terminal.tables import FORM, print_json, wants_json
+from windlass.terminal.tables import FORMAT_PARAMETER, print_json, wants_json
 
-MADE: Final = "Made by `windlass demo`, and removed by `windlass demo --remove`."
+PROJECT_DESCRIPTION: Final = "Made by `windlass demo`, and removed by `windlass demo --remove`."
 """The description that identifies the demonstration's project, even if it was renamed."""
 
 _TIMEOUT: Final = 120.0
-_PAUSE: Final = 0.5
+_CHECK_INTERVAL: Final = 0.5
 """Seconds between two checks. Each check counts against the quota of a thousand requests per hour."""
 
 ENVIRONMENT: Final = {"name": "production", "mode": "PRODUCTION"}
@@ -88,7 +88,7 @@ def _demo(remove: bool, yes: bool, project: str, version: str, patience: int, **
         demo.remove(sure=yes or not (sys.stdin.isatty() and sys.stdout.isatty()))
         return
     address = demo.deploy(version, docs=f"{demo.api.url}/docs")
-    if wants_json(options.get(FORM)):
+    if wants_json(options.get(FORMAT_PARAMETER)):
         print_json(address)
     else:
         click.echo(f"\nOpen {click.style(address['url'], bold=True)}\n")
@@ -137,7 +137,7 @@ class Demo:
                     "call this again later; `windlass application list` and `windlass database list` show "
                     f"what it waits for: the project {project['name']} is still being deleted"
                 )
-            time.sleep(_PAUSE)
+            time.sleep(_CHECK_INTERVAL)
         say(f"Deleted the project {project['name']}, with all that was in it.")
 
     # Existing parts
@@ -147,11 +147,11 @@ class Demo:
         return f"/organization/{self.api.get('/organization')['id']}/project"
 
     def _project_body(self) -> dict[str, str]:
-        return {"name": self._project, "description": MADE}
+        return {"name": self._project, "description": PROJECT_DESCRIPTION}
 
     def _own_project(self) -> Any:
         project = self._find(self._projects, self._project)
-        if project is not None and project.get("description") != MADE:
+        if project is not None and project.get("description") != PROJECT_DESCRIPTION:
             raise CommandFailed(
                 f"choose another name with --project: there is a project {project['name']!r} that is not the "
                 "demonstration, and it is left as it is"

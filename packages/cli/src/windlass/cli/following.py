@@ -27,14 +27,14 @@ LINE: Final = "message"
 """The default type of an event."""
 END: Final = "end"
 """The type of the last event in a stream."""
-PATIENCE: Final = 600.0
+OUTAGE_TIMEOUT: Final = 600.0
 """Seconds for which a server may be unavailable before the command gives up."""
 _SOONEST, _LATEST = 0.5, 10.0
 _RETRY_STATUSES: Final = frozenset({429, 502, 503, 504})
 """Statuses of a server or a proxy that are worth a retry."""
 _MAX_RETRY_AFTER = 3600.0
 
-_LONG_PAUSE: Final = 5.0
+_MIN_ANNOUNCED_PAUSE: Final = 5.0
 """A longer pause in seconds is announced to the user."""
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class StreamEvent(Struct, frozen=True):
 class RetryTimer:
     """Decides whether and when to retry, and prints a message when an outage begins and ends."""
 
-    def __init__(self, seconds: float = PATIENCE, *, quiet: bool = False) -> None:
+    def __init__(self, seconds: float = OUTAGE_TIMEOUT, *, quiet: bool = False) -> None:
         self._seconds = seconds
         self._quiet = quiet
         self._until = 0.0
@@ -221,7 +221,7 @@ def _is_temporary(problem: Exception) -> bool:
 
 def announcement(seconds: float) -> str:
     """Returns a message about the pause before the next attempt."""
-    if seconds < _LONG_PAUSE:
+    if seconds < _MIN_ANNOUNCED_PAUSE:
         return "Trying again…"
     until = datetime.now() + timedelta(seconds=seconds)  # noqa: DTZ005 (as the clock on the wall shows it)
     long = f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} seconds"

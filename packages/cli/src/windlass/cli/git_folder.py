@@ -15,7 +15,7 @@ from windlass.base.environment import for_tools
 from windlass.cli.ignored_files import is_never_uploaded
 from windlass.cli.linked_folder import FILE as LINK
 
-_SECONDS: Final = 30
+_TIMEOUT: Final = 30
 _RUNS_NOTHING: Final = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false")
 """Options that disable repository settings which would run programs."""
 _SCP: Final = re.compile(r"(?:[^@/\s]+@)?(?P<host>[^:/\s@]+):(?P<path>[^\s].*)")
@@ -148,7 +148,7 @@ def _run(folder: Path, *words: str) -> str | None:
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=_SECONDS,
+            timeout=_TIMEOUT,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -15,13 +15,13 @@ from msgspec import Struct
 
 from windlass.base.dockerignore import DOCKERIGNORE, Ignore
 
-NEVER: Final = frozenset(
+NEVER_UPLOADED: Final = frozenset(
     [".git", ".hg", ".svn", "node_modules", ".venv", "__pycache__", ".DS_Store", ".env", ".env.local"]
 )
 """Names that are never uploaded: version histories, installed packages, and secrets of this machine."""
 _LOCAL_SECRETS: Final = re.compile(r"\.env\..+\.local")
 _FOLDERS: Final = "(?:[^/]+/)*"
-_KEPT_FOR_DOCKER: Final = ("Dockerfile", DOCKERIGNORE)
+_UPLOADED_FOR_DOCKER: Final = ("Dockerfile", DOCKERIGNORE)
 
 
 class IgnoreRule(Struct, frozen=True):
@@ -50,11 +50,11 @@ def is_ignored(rules: Sequence[IgnoreRule], path: str, is_folder: bool) -> bool:
 def is_ignored_for_docker(ignore: Ignore, path: PurePosixPath) -> bool:
     """Returns whether a .dockerignore excludes a file. Dockerfiles and .dockerignore files are never
     excluded."""
-    return not path.name.startswith(_KEPT_FOR_DOCKER) and ignore(path)
+    return not path.name.startswith(_UPLOADED_FOR_DOCKER) and ignore(path)
 
 
 def is_never_uploaded(name: str) -> bool:
-    return name in NEVER or _LOCAL_SECRETS.fullmatch(name) is not None
+    return name in NEVER_UPLOADED or _LOCAL_SECRETS.fullmatch(name) is not None
 
 
 def _git_rule(line: str, folder: str) -> IgnoreRule | None:

@@ -21,7 +21,7 @@ from windlass.core.declare.audit_query import OrganizationEvent
 from windlass.core.declare.fields import WITHOUT_EFFECT
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.traits import Deployment, Status
-from windlass.terminal.tables import GAP, plain, room, table, wrap_indented
+from windlass.terminal.tables import COLUMN_GAP, plain, room, table, wrap_indented
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
 _LAST_COLUMNS: Final = ("created_at", "updated_at")
@@ -228,10 +228,10 @@ def _fitting_columns(rows: Sequence[Any], first: Sequence[str], names: Sequence[
     """Returns the first columns and as many other columns as fit, with their widths: the first columns
     without addresses if they do not fit with them. Empty if they do not fit then either."""
     widths = {name: _width(rows, name, most=_NO_LIMIT) for name in first}
-    left = room() - sum(width + GAP for width in widths.values()) + GAP
+    left = room() - sum(width + COLUMN_GAP for width in widths.values()) + COLUMN_GAP
     if left < 0:  # addresses are printed below the table
         widths = {name: width for name, width in widths.items() if name not in _ADDRESSES}
-        left = room() - sum(width + GAP for width in widths.values()) + GAP
+        left = room() - sum(width + COLUMN_GAP for width in widths.values()) + COLUMN_GAP
         if left < 0 or not widths:
             return {}
     for name in names:
@@ -242,11 +242,11 @@ def _fitting_columns(rows: Sequence[Any], first: Sequence[str], names: Sequence[
         ):
             continue
         width = _width(rows, name)
-        if name in _REASONS and left - GAP >= _NARROWEST:
+        if name in _REASONS and left - COLUMN_GAP >= _NARROWEST:
             longest = max(len(short_cell(row.get(name))) for row in rows)
-            width = min(width, left - GAP) if longest <= _MAX_LINES * (left - GAP) else room()
-        if width + GAP <= left:
-            left -= width + GAP
+            width = min(width, left - COLUMN_GAP) if longest <= _MAX_LINES * (left - COLUMN_GAP) else room()
+        if width + COLUMN_GAP <= left:
+            left -= width + COLUMN_GAP
             widths[name] = width
     return widths
 
@@ -258,7 +258,7 @@ def _show_wide(rows: Sequence[Any], names: Sequence[str]) -> None:
         name: max(len(_title(name)), *(len(row[place]) for row in cells)) for place, name in enumerate(names)
     }
     is_flat = all(_is_flat(row.get(name)) for row in rows for name in names)
-    if is_flat and sum(width + GAP for width in widths.values()) <= room():
+    if is_flat and sum(width + COLUMN_GAP for width in widths.values()) <= room():
         _table(widths, cells)
     else:
         show_apart([{name: row[name] for name in names if name in row} for row in rows])

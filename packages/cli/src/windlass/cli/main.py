@@ -16,7 +16,7 @@ import click
 
 from windlass.base.environment import wants_no_colour
 from windlass.base.version import VERSION
-from windlass.terminal.tables import FORM
+from windlass.terminal.tables import FORMAT_PARAMETER
 
 if TYPE_CHECKING:
     from windlass.cli.command_table import CommandTable
@@ -189,7 +189,9 @@ def _show_version(ctx: click.Context, option: click.Parameter, asked: bool) -> N
 @click.option("--url", envvar="WINDLASS_URL", help="Address of the server.")
 @click.option("--token", envvar="WINDLASS_TOKEN", help="API token; better in WINDLASS_TOKEN than here.")
 @click.option("--context", help="A server of `windlass context list`.")
-@click.option("--json/--text", FORM, default=None, help="Output as JSON, the default in pipes, or as text.")
+@click.option(
+    "--json/--text", FORMAT_PARAMETER, default=None, help="Output as JSON, the default in pipes, or as text."
+)
 @click.pass_context
 def main(ctx: click.Context, /, **options: Any) -> None:
     """Windlass: a self-hosted control plane for infrastructure.

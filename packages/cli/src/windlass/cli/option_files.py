@@ -12,7 +12,7 @@ from typing import Final
 
 from windlass.terminal.command_errors import InvalidUsage
 
-MOST: Final = 1024 * 1024
+MAX_VALUE_BYTES: Final = 1024 * 1024
 """Maximum bytes of a value, equal to the largest request body that the API accepts."""
 STDIN: Final = "-"
 
@@ -26,7 +26,7 @@ def read_texts(option: str, values: Sequence[str], taken: set[str]) -> list[str]
 def read_file(name: str) -> str:
     """Returns the text of a file argument; `-` stands for standard input."""
     if name == STDIN:
-        return _decode("FILE", "the standard input", sys.stdin.buffer.read(MOST + 1))
+        return _decode("FILE", "the standard input", sys.stdin.buffer.read(MAX_VALUE_BYTES + 1))
     return _content("FILE", name, "")
 
 
@@ -37,7 +37,7 @@ def _text(option: str, value: str, taken: set[str]) -> str:
                 f"{option}: name a file, as @FILE: {min(taken)} reads the standard input already"
             )
         taken.add(option)
-        return _decode(option, "the standard input", sys.stdin.buffer.read(MOST + 1))
+        return _decode(option, "the standard input", sys.stdin.buffer.read(MAX_VALUE_BYTES + 1))
     if value.startswith("@@"):
         return value[1:]
     if value.startswith("@"):
@@ -50,7 +50,7 @@ def _content(option: str, name: str, hint: str) -> str:
         raise InvalidUsage(f"{option}: name a file after the @{hint}")
     try:
         with Path(name).open("rb") as file:
-            content = file.read(MOST + 1)
+            content = file.read(MAX_VALUE_BYTES + 1)
     except FileNotFoundError as error:
         raise InvalidUsage(f"{option}: check the name of the file: there is no file {name}{hint}") from error
     except IsADirectoryError as error:
@@ -65,8 +65,10 @@ def _content(option: str, name: str, hint: str) -> str:
 
 def _decode(option: str, name: str, content: bytes) -> str:
     """Decodes a text and removes the line end of its last line, which editors and `echo` add."""
-    if len(content) > MOST:
-        raise InvalidUsage(f"{option}: choose a smaller file: {name} has more than {MOST // 1024} KiB")
+    if len(content) > MAX_VALUE_BYTES:
+        raise InvalidUsage(
+            f"{option}: choose a smaller file: {name} has more than {MAX_VALUE_BYTES // 1024} KiB"
+        )
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

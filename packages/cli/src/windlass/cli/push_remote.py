@@ -16,15 +16,15 @@ from windlass.cli.git_folder import GitFolder
 from windlass.terminal.command_errors import CommandFailed
 
 REMOTE: Final = "windlass"
-PUSHED: Final = "windlass://push"
+PUSHED_REPOSITORY: Final = "windlass://push"
 """The address of a repository that stands for what is pushed to the application."""
-USUAL_BRANCH: Final = "main"
+DEFAULT_BRANCH: Final = "main"
 _OF_APPLICATION: Final = re.compile(r"/git/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.git$")
-_SECONDS: Final = 30
+_TIMEOUT: Final = 30
 
 
 def takes_pushes(application: Mapping[str, Any]) -> bool:
-    return str((application.get("git_repository") or {}).get("url") or "") == PUSHED
+    return str((application.get("git_repository") or {}).get("url") or "") == PUSHED_REPOSITORY
 
 
 def is_push_address(url: str) -> bool:
@@ -34,7 +34,7 @@ def is_push_address(url: str) -> bool:
 
 def branch_to_push(git: GitFolder) -> str:
     """Returns the branch that is checked out."""
-    return git.current or USUAL_BRANCH
+    return git.current or DEFAULT_BRANCH
 
 
 def set_remote(git: GitFolder, application: Mapping[str, Any]) -> str:
@@ -68,7 +68,7 @@ def _git(top: Path, *words: str) -> str | None:
             env=for_tools() | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=_SECONDS,
+            timeout=_TIMEOUT,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -116,7 +116,7 @@ _OF_COLON: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
 _SAVING: Final = frozenset({"backup", "backups", "dump", "restore", "snapshot"})
 _READING: Final = frozenset({"get", "show"})
 # Users who name no resource usually mean an application.
-_USUAL: Final = "application"
+_DEFAULT_GROUP: Final = "application"
 _MAX_SUGGESTIONS: Final = 3
 _MIN_SIMILARITY: Final = 0.7
 
@@ -146,11 +146,12 @@ def _commands(name: str, groups: Mapping[str, Collection[str]]) -> list[str]:
         return [_GROUPS[name]]
     verb = _VERBS.get(name, name)
     with_verb = sorted(
-        (group for group in groups if verb in groups[group]), key=lambda group: (group != _USUAL, group)
+        (group for group in groups if verb in groups[group]),
+        key=lambda group: (group != _DEFAULT_GROUP, group),
     )
     if name in _VERBS:
         return [f"{group} {verb}" for group in with_verb[:1]]
-    is_clear = len(with_verb) <= _MAX_SUGGESTIONS or with_verb[0] == _USUAL
+    is_clear = len(with_verb) <= _MAX_SUGGESTIONS or with_verb[0] == _DEFAULT_GROUP
     return [f"{group} {verb}" for group in with_verb[:_MAX_SUGGESTIONS]] if is_clear else []
 
 

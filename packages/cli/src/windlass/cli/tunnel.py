@@ -14,8 +14,8 @@ from windlass.cli.websocket import CloseFrame, CommandSocket
 from windlass.terminal.command_errors import CommandFailed
 from windlass.terminal.tables import plain
 
-_PIECE: Final = 32_768
-_MAX_WAITING: Final = 262_144
+_CHUNK_BYTES: Final = 32_768
+_MAX_WAITING_BYTES: Final = 262_144
 """Maximum bytes waiting to be sent to the server. Above this limit, the client is not read."""
 
 
@@ -76,7 +76,7 @@ def _relay(client: socket.socket, server: CommandSocket) -> None:
                 elif isinstance(message, CloseFrame):
                     return
         if client in ready:
-            if data := client.recv(_PIECE):
+            if data := client.recv(_CHUNK_BYTES):
                 server.send_bytes(data)
             else:
                 reads_client = False
@@ -85,6 +85,6 @@ def _relay(client: socket.socket, server: CommandSocket) -> None:
         with selectors.DefaultSelector() as selector:
             waits = selectors.EVENT_WRITE if server.waiting else 0
             selector.register(server, selectors.EVENT_READ | waits)
-            if reads_client and server.waiting < _MAX_WAITING:
+            if reads_client and server.waiting < _MAX_WAITING_BYTES:
                 selector.register(client, selectors.EVENT_READ)
             ready = {key.fileobj for key, _ in selector.select()}

@@ -17,7 +17,7 @@ from windlass.cli.folder_archive import FolderArchive, archive_folder
 from windlass.cli.following import RetryTimer, retry_until_done
 from windlass.terminal.command_errors import CommandFailed, InvalidUsage, in_sentence
 
-PART: Final = 8 * 1024 * 1024
+PART_BYTES: Final = 8 * 1024 * 1024
 """Bytes per request."""
 _READY: Final = "READY"
 _OFFSET: Final = "upload-offset"
@@ -71,7 +71,7 @@ class FolderUpload:
     def _send_part(self, offset: int, path: str) -> int:
         """Sends one part. Returns the offset at which to continue, which may be smaller than before."""
         self._archive.file.seek(offset)
-        part = self._archive.file.read(PART)
+        part = self._archive.file.read(PART_BYTES)
         try:
             answer = self._api.call("PUT", path, part, query={"offset": offset}, headers=_BYTES)
             self._patience.over()

@@ -81,7 +81,7 @@ def print_follow_hint(run: Mapping[str, Any], job: str) -> None:
     say(f"Follow it with: windlass job-run log {run['number']} --job {quote(plain(job))} --follow")
 
 
-_PARTING: Final = 3.0
+_LAST_LINES_TIMEOUT: Final = 3.0
 """Seconds to wait for the last lines of a build log after the deployment has ended."""
 _MAX_LINES: Final = 10_000
 _REASON: Final = "Failed: "
@@ -241,7 +241,7 @@ class _StreamReader:
 
     def close(self) -> None:
         self._following.hang_up()
-        self.thread.join(_PARTING)
+        self.thread.join(_LAST_LINES_TIMEOUT)
 
 
 class BuildLog:
@@ -272,7 +272,7 @@ class BuildLog:
         if self._reader.problem is not None:
             show_below(f"The log of the build could not be read. {self._reader.problem}")
             return
-        until = time.monotonic() + _PARTING
+        until = time.monotonic() + _LAST_LINES_TIMEOUT
         with contextlib.suppress(queue.Empty):
             while (left := until - time.monotonic()) > 0:
                 received = self._news.get(timeout=left)

@@ -29,8 +29,8 @@ from windlass.base.cleanup import on_failure
 from windlass.cli.client import Api, ApiAnswer, ServerUnreachable
 from windlass.terminal.command_errors import CommandFailed
 
-_SECONDS: Final = 60
-_PIECE: Final = 65_536
+_TIMEOUT: Final = 60
+_CHUNK_BYTES: Final = 65_536
 _MAX_MESSAGE_BYTES: Final = 32_768
 """Maximum bytes of a message, half of the server's limit."""
 _WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -125,7 +125,7 @@ class CommandSocket:
     def _read(self) -> bytes | None:
         """Returns the received bytes: empty at the end of the connection, None if nothing has arrived."""
         try:
-            return self._socket.recv(_PIECE)
+            return self._socket.recv(_CHUNK_BYTES)
         except _WOULD_BLOCK:
             return None
         except OSError as error:
@@ -138,7 +138,7 @@ class CommandSocket:
         secure = parts.scheme == "https"
         host = parts.hostname or ""
         try:
-            connection = socket.create_connection((host, parts.port or (443 if secure else 80)), _SECONDS)
+            connection = socket.create_connection((host, parts.port or (443 if secure else 80)), _TIMEOUT)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if secure:
                 return ssl.create_default_context().wrap_socket(connection, server_hostname=host)
@@ -165,7 +165,7 @@ class CommandSocket:
         refusal: RejectConnection | None = None
         body = b""
         while True:
-            self._protocol.receive_data(self._socket.recv(_PIECE) or None)
+            self._protocol.receive_data(self._socket.recv(_CHUNK_BYTES) or None)
             events = [*self._protocol.events()]
             for index, event in enumerate(events):
                 match event:

@@ -18,10 +18,10 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-GAP: Final = 2
+COLUMN_GAP: Final = 2
 """Blanks between columns."""
 
-FORM = "as_json"
+FORMAT_PARAMETER = "as_json"
 """The parameter name of `--json/--text`, both of commands and of `windlass` itself."""
 
 _SEQUENCES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -43,7 +43,7 @@ def is_output_format_chosen(as_json: bool | None) -> bool:
 
 
 def _chosen_of_root() -> bool | None:
-    chosen: bool | None = click.get_current_context().find_root().params.get(FORM)
+    chosen: bool | None = click.get_current_context().find_root().params.get(FORMAT_PARAMETER)
     return chosen
 
 
@@ -102,7 +102,7 @@ def table(
     from rich.table import Table  # noqa: PLC0415 (a server must not wait for it)
     from rich.text import Text  # noqa: PLC0415
 
-    grid = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    grid = Table(box=None, pad_edge=False, padding=(0, COLUMN_GAP, 0, 0), header_style="bold")
     for title, wide in zip(titles, widths, strict=True):
         grid.add_column(title, overflow="fold", vertical="top", width=wide)
     for row in rows:
@@ -110,7 +110,7 @@ def table(
         cells = zip(row, colours, strict=True)
         grid.add_row(*(Text(plain(cell), style=colour or "") for cell, colour in cells))
     # May be wider than the terminal, so that ids are not broken.
-    screen = console(sum(widths) + GAP * len(widths))
+    screen = console(sum(widths) + COLUMN_GAP * len(widths))
     with screen.capture() as drawn:
         screen.print(grid)
     for line in drawn.get().splitlines():
@@ -124,7 +124,7 @@ def pairs(rows: Iterable[tuple[str, str, str]], states: Callable[[str], bool] = 
     `states`: returns whether the value with this name is coloured as a state.
     """
     cells = list(rows)
-    wide = max(len(plain(name)) for name, _, _ in cells) + GAP
+    wide = max(len(plain(name)) for name, _, _ in cells) + COLUMN_GAP
     for name, value, remark in cells:
         label = click.style(plain(name), bold=True) + " " * (wide - len(plain(name)))
         shown = wrap_indented(value, wide)

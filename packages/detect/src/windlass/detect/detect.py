@@ -14,11 +14,11 @@ from windlass.detect.languages import languages
 from windlass.detect.recipe import WEB, Candidate, ProcessType, Recipe
 from windlass.detect.tree import Tree
 
-DEEPEST: Final = 3
-MOST_CANDIDATES: Final = 30
-MOST_FOLDERS: Final = 2000
-MOST_PROBLEMS: Final = 20
-MOST_READ: Final = 16 << 20
+MAX_DEPTH: Final = 3
+MAX_CANDIDATES: Final = 30
+MAX_FOLDERS: Final = 2000
+MAX_PROBLEMS: Final = 20
+MAX_READ_BYTES: Final = 16 << 20
 """Maximum bytes to read before the search for further applications ends. Parsing a megabyte takes a
 second."""
 _NOT_APPLICATIONS: Final = frozenset(
@@ -112,7 +112,7 @@ def _fill(language: Language | None, tree: Tree) -> Recipe:
         recipe.choose(recipe.reasons["start"], processes=[ProcessType(WEB, recipe.start)])
     if recipe.build == recipe.install:
         recipe.forget("build")
-    recipe.problems = [*files.problems[:MOST_PROBLEMS], *recipe.problems[:MOST_PROBLEMS]]
+    recipe.problems = [*files.problems[:MAX_PROBLEMS], *recipe.problems[:MAX_PROBLEMS]]
     return recipe
 
 
@@ -125,7 +125,7 @@ def _candidates(tree: Tree, *, is_one: bool) -> list[Candidate]:
     application."""
     candidates: list[Candidate] = []
     outer = ""
-    for folder in sorted(filter(_may_hold_one, tree.folders()))[:MOST_FOLDERS]:
+    for folder in sorted(filter(_may_hold_one, tree.folders()))[:MAX_FOLDERS]:
         is_filled_in = not _OF_TEMPLATES.isdisjoint(folder.split("/"))
         is_inside = is_one or bool(outer and folder.startswith(outer)) or is_filled_in
         if not any(language.marker(tree, folder, manifests_only=is_inside) for language in languages()):
@@ -134,13 +134,13 @@ def _candidates(tree: Tree, *, is_one: bool) -> list[Candidate]:
         if recipe.is_application:
             candidates.append(Candidate(f"/{folder}", recipe.language, recipe.framework))
             outer = outer if outer and folder.startswith(outer) else f"{folder}/"
-        if len(candidates) == MOST_CANDIDATES or tree.bytes_read > MOST_READ:
+        if len(candidates) == MAX_CANDIDATES or tree.bytes_read > MAX_READ_BYTES:
             break
     return candidates
 
 
 def _may_hold_one(folder: str) -> bool:
     parts = folder.split("/")
-    return len(parts) <= DEEPEST and not any(
+    return len(parts) <= MAX_DEPTH and not any(
         part.startswith(".") or part.lower() in _NOT_APPLICATIONS for part in parts
     )

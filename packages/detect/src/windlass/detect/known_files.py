@@ -10,7 +10,7 @@ from typing import Any, Final
 from windlass.base.toml import parse_toml
 from windlass.detect.tree import Tree
 
-LARGEST: Final = 1 << 20
+MAX_FILE_BYTES: Final = 1 << 20
 """Maximum size in bytes of a file that is read as a whole. Lock files may be larger; only their existence or
 beginning matters."""
 
@@ -55,9 +55,11 @@ class KnownFiles:
         return self._document(path, _toml)
 
     def _read(self, path: str) -> str:
-        content = self._bytes(path, LARGEST + 1)
-        if len(content) > LARGEST:
-            self.problems.append(f"Shorten {path}: it is larger than {LARGEST >> 20} MiB, and was not read.")
+        content = self._bytes(path, MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            self.problems.append(
+                f"Shorten {path}: it is larger than {MAX_FILE_BYTES >> 20} MiB, and was not read."
+            )
             return ""
         return content.decode("utf-8-sig", errors="replace").replace("\0", "")
 

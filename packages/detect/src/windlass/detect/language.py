@@ -14,7 +14,7 @@ from windlass.detect.recipe import Recipe
 from windlass.detect.toolchain import Toolchain
 from windlass.detect.tree import Tree
 
-LAST: Final = 100
+LAST_PRECEDENCE: Final = 100
 _MAX_MANIFESTS: Final = 20
 _OUTSIDE: Final = re.compile(r"(?<![\w.*/\\-])\.\.[/\\]")
 """Matches a relative path that leads out of the folder."""

@@ -12,7 +12,7 @@ _SCRIPTS: Final = ("dev", "start:dev", "develop", "development", "watch", "serve
 _PROGRAMS: Final = ("node", "nodemon", "tsx", "ts-node", "ts-node-dev", "tsnd", "babel-node")
 _SCRIPT: Final = (".js", ".mjs", ".cjs")
 _TYPED: Final = (".ts", ".mts", ".cts")
-_USUAL: Final = tuple(
+_ENTRY_FILES: Final = tuple(
     f"{folder}{name}.ts" for folder in ("src/", "") for name in ("main", "server", "index", "app")
 )
 _RUNNERS: Final[Mapping[str, str]] = {
@@ -36,7 +36,7 @@ def watched_program(
     for path in _files_run(text_in(files.json("nodemon.json"), "exec")) if files.has("nodemon.json") else ():
         if files.has(path) and (command := _command_for(path, needed)):
             return command, f"nodemon.json runs {path}."
-    path = files.has(*_USUAL)
+    path = files.has(*_ENTRY_FILES)
     command = _command_for(path, needed) if path else ""
     return (command, f"{path} is there.") if command else ("", "")
 

@@ -14,7 +14,7 @@ from windlass.detect.known_files import KnownFiles, table, text_in
 Finder = Callable[[KnownFiles, dict[str, Any]], str]
 """Returns a folder or a command; empty if the framework has none."""
 
-_USUAL_CACHE: Final = "node_modules/.cache"
+_DEFAULT_CACHE: Final = "node_modules/.cache"
 _ENDS: Final = (".js", ".mjs", ".ts", ".cjs", ".mts")
 _EXPORTS: Final = re.compile(r"\boutput\b['\"]?[ \t]*+:[ \t]*+['\"]export['\"]")
 _OUT_DIR: Final = re.compile(r"\boutDir\b['\"]?[ \t]*+:[ \t]*+['\"]([\w./-]{1,200}+)['\"]")
@@ -39,7 +39,7 @@ class NodeFramework(Struct, frozen=True, kw_only=True):
     own_server: str = "\n"
     """A command in start scripts that runs the framework's own server, which cannot serve static files. The
     default matches no script."""
-    build_cache: str = _USUAL_CACHE
+    build_cache: str = _DEFAULT_CACHE
     """The folder that is cached between builds."""
     build_variables: Finder = _find_nothing
     """Returns environment variables of the build, in the form of arguments of `env`."""
@@ -216,7 +216,7 @@ def build_cache_of(framework: str) -> str:
     """Returns the folder that is cached between builds. Applications without a framework have a default
     folder."""
     caches = (entry.build_cache for entry in FRAMEWORKS if entry.name == framework)
-    return next(caches, _USUAL_CACHE)
+    return next(caches, _DEFAULT_CACHE)
 
 
 BROWSER_ROUTERS: Final = (

@@ -14,7 +14,7 @@ LOCKS: Final = (
     ("npm-shrinkwrap.json", "npm"),
 )
 """Lock files and their package managers. The first existing file decides."""
-BEGINNING: Final = 4096
+MAX_LOCK_BYTES: Final = 4096
 """Maximum bytes of a lock file that are read. The format version is at the beginning, and the rest may be
 large."""
 NEWEST_PNPM: Final = "10"

@@ -8,14 +8,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from windlass.detect.recipe import LONGEST
+from windlass.detect.recipe import MAX_LENGTH
 
 _PARTS: Final = re.compile(r"&&|\|\||[;&|\n]")
 _END: Final = re.compile(r"[\s=&|;()'\"]+")
 _PACKAGE: Final = re.compile(r"(?:@[\w.-]++/)?[\w.-]++")
 _MANAGERS: Final = frozenset(["npm", "pnpm", "yarn", "bun"])
 _RUN: Final = frozenset(["run", "run-script"])
-_SEVERAL: Final = frozenset(["run-s", "run-p", "npm-run-all", "npm-run-all2", "concurrently"])
+_MULTI_SCRIPT_RUNNERS: Final = frozenset(["run-s", "run-p", "npm-run-all", "npm-run-all2", "concurrently"])
 _RUNNERS: Final = frozenset(["turbo", "nx", "lerna", "wireit"])
 """Programs that run scripts of the packages of a workspace."""
 _WRAPPERS: Final = frozenset(["npx", "exec", "env", "cross-env", "sh", "bash", "-c", "-lc", "dotenv", "--"])
@@ -118,7 +118,7 @@ def needs_development(
     if runs_build(scripts, *commands):
         return True
     words = (
-        word for command in reached_commands(scripts, *commands) for word in _END.split(command[:LONGEST])
+        word for command in reached_commands(scripts, *commands) for word in _END.split(command[:MAX_LENGTH])
     )
     names = (match[0] for word in words if (match := _PACKAGE.match(word)))
     return any(package in development for name in names for package in (name, *_PROGRAMS.get(name, ())))
@@ -148,7 +148,7 @@ def _scripts_run(text: str, scripts: Mapping[str, str]) -> Iterator[str]:
                 yield name
             case [manager, name, *_] if manager in _MANAGERS - {"npm"} and name in scripts:
                 yield name
-            case [program, *rest] if program in _SEVERAL:
+            case [program, *rest] if program in _MULTI_SCRIPT_RUNNERS:
                 yield from _of_several(rest, scripts)
             case ["node", "--run", name, *_]:
                 yield name
@@ -167,7 +167,7 @@ def _of_several(words: Iterable[str], scripts: Mapping[str, str]) -> Iterator[st
 
 def _words_of(text: str) -> Iterator[list[str]]:
     """Yields the words of each command in a command line, without options, assignments and `npx`."""
-    for part in _PARTS.split(text[:LONGEST]):
+    for part in _PARTS.split(text[:MAX_LENGTH]):
         words = part.replace('"', " ").replace("'", " ").split()
         while words and (words[0] in _WRAPPERS or "=" in words[0]):
             words.pop(0)

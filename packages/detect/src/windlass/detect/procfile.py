@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from windlass.detect.recipe import WEB
 
 PROCFILE: Final = "Procfile"
-MOST_PROCESSES: Final = 100
+MAX_PROCESSES: Final = 100
 _RELEASE: Final = "release"
 _LINE: Final = re.compile(r"([A-Za-z0-9_-]{1,60}+)[ \t]*+:[ \t]*+(\S.*)")
 
@@ -55,10 +55,10 @@ def processes_of(pairs: Iterable[tuple[str, str]], file: str) -> Processes:
     for name, command in pairs:
         commands.setdefault(name, command)
     release = commands.pop(_RELEASE, "")
-    if len(commands) <= MOST_PROCESSES:
+    if len(commands) <= MAX_PROCESSES:
         return Processes(commands, release)
-    problem = f"Name at most {MOST_PROCESSES} processes in {file}: it names {len(commands)}."
-    return Processes(dict(islice(commands.items(), MOST_PROCESSES)), release, problem)
+    problem = f"Name at most {MAX_PROCESSES} processes in {file}: it names {len(commands)}."
+    return Processes(dict(islice(commands.items(), MAX_PROCESSES)), release, problem)
 
 
 def main_process(names: Collection[str], usual: str = WEB) -> str:

@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from windlass.detect.known_files import KnownFiles
 
-MOST_FILES: Final = 60
-MOST_OF_CODE: Final = 4 << 20
+MAX_FILES: Final = 60
+MAX_CODE_LENGTH: Final = 4 << 20
 """Maximum characters of all files together. Hand-written applications are far smaller."""
-_USUAL: Final = (
+_ENTRY_FILES: Final = (
     "main.py", "app.py", "application.py", "wsgi.py", "asgi.py", "server.py", "api.py", "web.py", "run.py",
     "__init__.py", "streamlit_app.py", "Home.py", "demo.py", "index.py", "hello.py",
 )  # fmt: skip
@@ -40,7 +40,7 @@ _PORT: Final = re.compile(
     r"(\d{2,5}+)\b|['\"]PORT['\"]\s*+,\s*+(?:default\s*+=\s*+)?['\"]?(\d{2,5}+)\b",
     re.IGNORECASE,
 )
-_USUAL_PORT: Final = 8000
+_DEFAULT_PORT: Final = 8000
 _OWN_PORTS: Final = {"flask": 5000, "quart": 5000, "bottle": 8080, "dash": 8050}
 """Ports on which the own server of a framework listens if the program names none, by its module."""
 _DELIBERATE: Final = re.compile(r"0\.0\.0\.0|\bport\b\s*+=\s*+\w|PORT")
@@ -138,7 +138,7 @@ class PythonFile(Struct, frozen=True):
         """The first port in the text, or the default port of its framework. If the program listens on another
         port, that port is detected when it runs."""
         numbers = (int(match[1] or match[2]) for match in _PORT.finditer(self.text))
-        usual = next((port for module, port in _OWN_PORTS.items() if self.imports(module)), _USUAL_PORT)
+        usual = next((port for module, port in _OWN_PORTS.items() if self.imports(module)), _DEFAULT_PORT)
         return next((number for number in numbers if 0 < number < 2**16), usual)
 
 
@@ -151,7 +151,7 @@ def python_files(files: KnownFiles, needed: Collection[str]) -> list[PythonFile]
         if files.text(path):
             modules.append(python_file(files, path, needed))
             size += len(modules[-1].text)
-        if len(modules) == MOST_FILES or size > MOST_OF_CODE:
+        if len(modules) == MAX_FILES or size > MAX_CODE_LENGTH:
             break
     return modules
 
@@ -191,8 +191,8 @@ def _contains_module(files: KnownFiles, folder: str, modules: Collection[str]) -
 def _paths(files: KnownFiles) -> Iterator[str]:
     for folder in ("", *_packages(files)):
         names = files.tree.names(folder)
-        usual = [name for name in _USUAL if name in names]
-        others = sorted(name for name in names if name.endswith(".py") and name not in _USUAL)
+        usual = [name for name in _ENTRY_FILES if name in names]
+        others = sorted(name for name in names if name.endswith(".py") and name not in _ENTRY_FILES)
         for name in (*usual, *(others if folder in ("", "src") else ())):
             if not name.startswith(("test_", "setup.py", "conftest.py", "manage.py")):
                 yield f"{folder}/{name}".strip("/")

@@ -16,7 +16,7 @@ _PLAIN: Final = re.compile(r"[\w][\w-]*+(?:/[\w][\w-]*+)?")
 """Matches a folder at most two levels deep that needs no quotes in a shell."""
 _NOT_PROJECTS: Final = frozenset({"tests", "test", "docs", "examples", "example", "node_modules", "scripts"})
 _OWN_PACKAGES: Final = ("requirements.txt", "pyproject.toml", "Pipfile", "setup.py")
-_MOST_PROJECTS: Final = 10
+_MAX_PROJECTS: Final = 10
 
 
 def choose_django(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> bool:
@@ -74,7 +74,7 @@ def _folders(files: KnownFiles) -> list[str]:
         and files.has(f"{folder}/manage.py")
         and not files.has(*(f"{folder}/{name}" for name in _OWN_PACKAGES))
     ]
-    return sorted(found)[:_MOST_PROJECTS]
+    return sorted(found)[:_MAX_PROJECTS]
 
 
 def _made_in(folder: str, files: KnownFiles, needed: dict[str, str]) -> Recipe | None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-REMOVED: Final = "imp|asyncore|smtpd|cgi|crypt|telnetlib|pipes"
+REMOVED_MODULES: Final = "imp|asyncore|smtpd|cgi|crypt|telnetlib|pipes"
 LAST_WITH_REMOVED: Final = "3.11"
 """The newest Python that contains all removed modules."""
-OF_OLD_SETUPTOOLS: Final = "pkg_resources|distutils"
+SETUPTOOLS_MODULES: Final = "pkg_resources|distutils"
 ADD_SETUPTOOLS: Final = "Add setuptools<81 to the dependencies"
-STANDARD: Final = "|".join(sorted(sys.stdlib_module_names))
+STANDARD_MODULES: Final = "|".join(sorted(sys.stdlib_module_names))
 _PACKAGES: Final = {
     "bs4": "beautifulsoup4",
     "corsheaders": "django-cors-headers",
@@ -39,7 +39,7 @@ _PACKAGES: Final = {
     "sklearn": "scikit-learn",
     "yaml": "PyYAML",
 }
-_KNOWN: Final = frozenset({
+_WELL_KNOWN_MODULES: Final = frozenset({
     "aiofiles", "aiohttp", "alembic", "altair", "anthropic", "apscheduler", "asyncpg", "authlib",
     "bcrypt", "boto3", "celery", "cryptography", "django", "duckdb", "email_validator", "faker",
     "fastapi", "flask", "flask_admin", "flask_babel", "flask_bcrypt", "flask_caching", "flask_cors",
@@ -60,7 +60,7 @@ anybody may publish a package under another name."""
 
 def known_package_of(module: str) -> str:
     """Returns the package of a well-known module; empty for any other module."""
-    return package_of(module).replace("_", "-") if module in _KNOWN else ""
+    return package_of(module).replace("_", "-") if module in _WELL_KNOWN_MODULES else ""
 
 
 def package_of(module: str) -> str:

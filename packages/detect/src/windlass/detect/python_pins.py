@@ -14,9 +14,9 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.detect.known_files import KnownFiles, table, text_in, texts
-from windlass.detect.wheel_table import NEWEST, WHEELS
+from windlass.detect.wheel_table import NEWEST_MINOR, WHEELS
 
-MOST_FILES: Final = 20
+MAX_FILES: Final = 20
 REQUIREMENTS: Final = (
     "requirements.txt",
     *(
@@ -61,7 +61,7 @@ def requirements_files(files: KnownFiles) -> Iterator[str]:
         for line in files.text(path).splitlines():
             if included := _INCLUDE.fullmatch(line.strip()):
                 inner = f"{folder}/{included[1].removeprefix('./')}".strip("/")
-                if inner not in ahead and len(ahead) < MOST_FILES:
+                if inner not in ahead and len(ahead) < MAX_FILES:
                     ahead.append(inner)
 
 
@@ -96,11 +96,11 @@ def version_numbers(version: str) -> tuple[int, ...]:
 LOCKS: Final = ("uv.lock", "poetry.lock", "pdm.lock")
 PINNING_FILES: Final = (*LOCKS, *REQUIREMENTS, "Pipfile.lock", "pyproject.toml")
 _PIPFILE: Final = "Pipfile.lock"
-MOST_OF_LOCK: Final = 8 << 20
+MAX_LOCK_BYTES: Final = 8 << 20
 """Maximum bytes of a lock file that are read."""
-_OLDEST: Final = 8
+_OLDEST_MINOR: Final = 8
 """The oldest minor version that a range can begin with."""
-_ELSEWHERE: Final = re.compile(
+_OLDER_PYTHON_MARKER: Final = re.compile(
     r"python(?:_full)?_version[ \t]*+(?:<=?|==)[ \t]*+['\"]3"
     r"|(?:sys_platform|platform_system|os_name)[ \t]*+==[ \t]*+['\"](?!linux|Linux|posix)"
 )
@@ -139,9 +139,9 @@ def python_of_pins(files: KnownFiles) -> PinnedPython | None:
     oldest = max(oldest for oldest, _ in minors.values())
     package = min(minors, key=lambda name: minors[name][1])
     newest = minors[package][1]
-    if newest >= NEWEST or oldest > newest:
+    if newest >= NEWEST_MINOR or oldest > newest:
         return None
-    first = max(oldest, _OLDEST)
+    first = max(oldest, _OLDEST_MINOR)
     version = f">=3.{first},<=3.{newest}" if first < newest else f"3.{newest}"
     pin = pins[package]
     return PinnedPython(version, f"{pin.name} {pin.version}", pin.file)
@@ -161,13 +161,13 @@ def _minors_by_package(files: KnownFiles) -> Mapping[str, tuple[int, int]]:
 def minors_of(package: str, version: str) -> tuple[int, int]:
     """Returns the oldest and the newest CPython minor version with a wheel. Unlimited if the package is
     unknown."""
-    numbers, limits = version_numbers(version), (0, NEWEST)
+    numbers, limits = version_numbers(version), (0, NEWEST_MINOR)
     for row in WHEELS.get(package, "").split():
         first, _, minors = row.partition("=")
         if version_numbers(first) > _without_zeros(numbers):
             break
         oldest, _, newest = minors.partition("-")
-        limits = int(oldest), int(newest) or NEWEST
+        limits = int(oldest), int(newest) or NEWEST_MINOR
     return limits
 
 
@@ -180,12 +180,12 @@ def _without_zeros(numbers: tuple[int, ...]) -> tuple[int, ...]:
 def _pins(files: KnownFiles) -> Iterator[_Pin]:
     """Yields the pins in the file with the highest precedence."""
     if lock := files.has(*LOCKS):
-        yield from _pins_in(files.beginning(lock, MOST_OF_LOCK), lock)
+        yield from _pins_in(files.beginning(lock, MAX_LOCK_BYTES), lock)
     elif files.has(*REQUIREMENTS):
         for path in requirements_files(files):
             yield from _pins_in(files.text(path), path)
     elif files.has(_PIPFILE):
-        yield from _pins_of_pipfile(files.beginning(_PIPFILE, MOST_OF_LOCK))
+        yield from _pins_of_pipfile(files.beginning(_PIPFILE, MAX_LOCK_BYTES))
     elif files.has("pyproject.toml"):
         listed = texts(files.toml("pyproject.toml"), "project", "dependencies")
         yield from _pins_in("\n".join(listed), "pyproject.toml")
@@ -194,7 +194,7 @@ def _pins(files: KnownFiles) -> Iterator[_Pin]:
 def _pins_in(text: str, file: str) -> Iterator[_Pin]:
     for match in PIN.finditer(text):
         marker = text[match.end() : match.end() + 500].partition("\n")[0]
-        if not _ELSEWHERE.search(marker):
+        if not _OLDER_PYTHON_MARKER.search(marker):
             yield _Pin(match["name"], match["version"], file)
 
 
@@ -205,5 +205,5 @@ def _pins_of_pipfile(text: str) -> Iterator[_Pin]:
         return
     for name in packages:
         version = text_in(packages, name, "version")
-        if version.startswith("==") and not _ELSEWHERE.search(text_in(packages, name, "markers")):
+        if version.startswith("==") and not _OLDER_PYTHON_MARKER.search(text_in(packages, name, "markers")):
             yield from _pins_in(f"{name}{version}", _PIPFILE)

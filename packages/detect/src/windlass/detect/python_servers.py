@@ -15,7 +15,7 @@ from msgspec import Struct
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.python_code import PythonFile
 
-MOST_FILES: Final = 40
+MAX_FILES: Final = 40
 _COMMENT: Final = re.compile(r"^[ \t]*+#.*$", re.MULTILINE)
 _IMPORT: Final = re.compile(
     r"^[ \t]*+(?:from[ \t]++(?P<dots>\.*+)(?P<module>[\w.]*+)[ \t]++import[ \t]++"
@@ -84,7 +84,7 @@ def _program(files: KnownFiles, path: str) -> Iterator[PythonFile]:
         yield file
         for module in dict.fromkeys(_imports(file)):
             inner = program_file(files, module)
-            if inner and inner not in ahead and len(ahead) < MOST_FILES:
+            if inner and inner not in ahead and len(ahead) < MAX_FILES:
                 ahead.append(inner)
 
 

@@ -10,7 +10,7 @@ WEB: Final = "web"
 """The process type that serves requests."""
 SITE: Final = "/site"
 """The folder that contains the static site in an image."""
-LONGEST: Final = 2000
+MAX_LENGTH: Final = 2000
 """Maximum length of a value, command or reason in characters."""
 
 
@@ -84,7 +84,7 @@ class Recipe(Struct, kw_only=True):
         for name, value in values.items():
             if not getattr(self, name) and (plain := self._clean_value(name, value)):
                 setattr(self, name, plain)
-                self.reasons[name] = _line(reason)[:LONGEST]
+                self.reasons[name] = _line(reason)[:MAX_LENGTH]
 
     def forget(self, *names: str) -> None:
         """Clears fields and their reasons."""
@@ -108,9 +108,9 @@ class Recipe(Struct, kw_only=True):
         return value
 
     def _shortened(self, name: str, text: str) -> str:
-        if len(text) <= LONGEST:
+        if len(text) <= MAX_LENGTH:
             return text
-        problem = f"Shorten {name} to {LONGEST} characters, such as by a script in the repository: it has "
+        problem = f"Shorten {name} to {MAX_LENGTH} characters, such as by a script in the repository: it has "
         self.problems.append(f"{problem}{len(text)}.")
         return ""
 

@@ -13,7 +13,7 @@ from typing import Final
 _COMPARATOR: Final = re.compile(
     r"(\^|~=|~>|~|===|==|!=|>=|<=|>|<|=)?[ \t]*+[vV]?(\d++)(?:\.(\d++|[xX*]))?(?:\.(\d++|[xX*]))?[\w.*+-]*+"
 )
-LONGEST: Final = 200
+MAX_RANGE_LENGTH: Final = 200
 """Maximum characters of a range that are parsed."""
 _BETWEEN: Final = re.compile(r"(\S++)[ \t]++-[ \t]++(\S++)")
 _NAMES: Final = {"hydrogen": "18", "iron": "20", "jod": "22", "krypton": "24"}
@@ -25,13 +25,13 @@ Numbers = tuple[int, ...]
 def is_in_range(version: str, wanted: str) -> bool:
     """Returns whether a version, such as 20.11.1, is in the range."""
     present = _pad(_numbers(version))
-    return any(_satisfies(present, alternative) for alternative in wanted[:LONGEST].split("||"))
+    return any(_satisfies(present, alternative) for alternative in wanted[:MAX_RANGE_LENGTH].split("||"))
 
 
 def plain_version(wanted: str) -> str:
     """Returns the numbers of a range that consists of one version or version prefix, such as `v20.11`. Empty
     for other ranges."""
-    match = _COMPARATOR.fullmatch(without_name(wanted[:LONGEST]))
+    match = _COMPARATOR.fullmatch(without_name(wanted[:MAX_RANGE_LENGTH]))
     return (
         ".".join(map(str, _numbers_before_wildcard(match)))
         if match and match[1] in (None, "=", "==", "===")

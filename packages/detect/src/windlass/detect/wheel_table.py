@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-NEWEST: Final = 15
+NEWEST_MINOR: Final = 15
 """The newest minor version of CPython that any of these packages has a wheel for."""
 
 WHEELS: Final[dict[str, str]] = {

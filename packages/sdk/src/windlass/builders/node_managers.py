@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.builders.small_files import read_small_text
-from windlass.detect.node_locks import BEGINNING, LOCKS, version_by_lock
+from windlass.detect.node_locks import LOCKS, MAX_LOCK_BYTES, version_by_lock
 
 _PACKAGE_MANAGER: Final = re.compile(
     r"(npm|pnpm|yarn|bun)@(\d++(?:\.\d++){0,2}(?:-[\w.]{1,40}+)?)(?:\+[\w.]++)?"
@@ -121,7 +121,7 @@ def manager_of(folder: Path, named: str) -> PackageManager:
 
 def _version_by_lock(folder: Path, lock: str) -> str:
     with (folder / lock).open("rb") as opened:
-        return version_by_lock(lock, opened.read(BEGINNING).decode(errors="replace"))
+        return version_by_lock(lock, opened.read(MAX_LOCK_BYTES).decode(errors="replace"))
 
 
 def registry_of(environment: Mapping[str, str]) -> str:

@@ -20,7 +20,7 @@ from windlass.builders.command_ports import asks_for_port, fixed_port, names_wor
 from windlass.builders.dockerfile_hints import Command, Hints, is_below, read_hints, text_of
 from windlass.builders.instructions import DockerfileError
 from windlass.detect import Recipe, Tree, advice_for, apply_settings, detect
-from windlass.detect.known_files import LARGEST, KnownFiles
+from windlass.detect.known_files import MAX_FILE_BYTES, KnownFiles
 from windlass.detect.node_scripts import runs_build, scripts_of, scripts_of_installation
 from windlass.detect.procfile import PROCFILE, Processes, exists_only_at_heroku, read_procfile
 from windlass.detect.recipe import WEB, ProcessType
@@ -97,7 +97,7 @@ def _is_followed(procfile: Processes) -> bool:
 
 
 def _hints(files: KnownFiles, name: str, choice: DockerfileChoice) -> Hints:
-    read = dockerfile.read(choice.text or files.beginning(name, LARGEST))
+    read = dockerfile.read(choice.text or files.beginning(name, MAX_FILE_BYTES))
     stage = read.stage(choice.stage)
     if stage is None:
         raise DockerfileError(1, f"there is no stage {choice.stage} in it")

@@ -184,7 +184,7 @@ _RULES: Final = tuple(
         # Must precede the next rules: without a network, pip reports that no such version exists.
         (r"connection broken by[\s\S]*?\(from versions: none\)", _NETWORK.format("one")),
         (
-            rf"No matching distribution found for ({python_modules.STANDARD})$",
+            rf"No matching distribution found for ({python_modules.STANDARD_MODULES})$",
             "Remove {0} from the dependencies: it is a part of Python, and no package has its name.",
         ),
         (
@@ -310,12 +310,12 @@ _RULES: Final = tuple(
             "Add {0} to the dependencies: the build imports it.",
         ),
         (
-            rf"^ModuleNotFoundError: No module named '({python_modules.REMOVED})'",
+            rf"^ModuleNotFoundError: No module named '({python_modules.REMOVED_MODULES})'",
             f"Set language_version to an older Python, such as {python_modules.LAST_WITH_REMOVED}, or update "
             "the dependencies: the build imports {0}, which this Python no longer has.",
         ),
         (
-            rf"^ModuleNotFoundError: No module named '({python_modules.OF_OLD_SETUPTOOLS})'",
+            rf"^ModuleNotFoundError: No module named '({python_modules.SETUPTOOLS_MODULES})'",
             f"{python_modules.ADD_SETUPTOOLS}: the build imports its module {{0}}.",
         ),
         (

@@ -269,9 +269,9 @@ _RULES: Final = tuple(
         # Modules that are missing
         (r"Failed to find attribute '(\w+)' in '([\w.]+)'", _OBJECT),
         (r"Attribute \"(\w+)\" not found in module \"([\w.]+)\"", _OBJECT),
-        (rf"^ModuleNotFoundError: No module named '?({python_modules.OF_OLD_SETUPTOOLS})'?", _SETUPTOOLS),
+        (rf"^ModuleNotFoundError: No module named '?({python_modules.SETUPTOOLS_MODULES})'?", _SETUPTOOLS),
         (
-            rf"^ModuleNotFoundError: No module named '({python_modules.REMOVED})'",
+            rf"^ModuleNotFoundError: No module named '({python_modules.REMOVED_MODULES})'",
             _OLDER_PYTHON.replace("{version}", python_modules.LAST_WITH_REMOVED).replace(
                 "{what}", "the module {0}"
             ),

@@ -20,14 +20,16 @@ from windlass.operate.one_line_errors import one_line_errors
 from windlass.operate.settings import USUAL_ADDRESS, example, flags, settings_from, to_text
 from windlass.terminal.command_errors import CommandFailed, InvalidUsage, ended_by_user
 from windlass.terminal.sections import Command
-from windlass.terminal.tables import FORM, pairs, print_json, wants_json, wrap_indented
+from windlass.terminal.tables import FORMAT_PARAMETER, pairs, print_json, wants_json, wrap_indented
 
 if TYPE_CHECKING:
     from windlass.engines.findings import Finding
     from windlass.operate.archive import Manifest
     from windlass.operate.audit import Verdict
 
-_AS = click.option("--json/--text", FORM, default=None, help="JSON (the default in pipes), or text.")
+_AS = click.option(
+    "--json/--text", FORMAT_PARAMETER, default=None, help="JSON (the default in pipes), or text."
+)
 
 
 @click.command("serve", cls=Command, params=flags())
@@ -62,7 +64,9 @@ def serve(adopt: bool, **options: Any) -> None:
 @click.option("--token", help="API token.")
 @click.option("--all", "everything", is_flag=True, help="Every service of the installation.")
 @click.option("-y", "--yes", is_flag=True, help="Stop without asking.")
-@click.option("--json/--text", FORM, default=False, help="The number of services as JSON, or as text.")
+@click.option(
+    "--json/--text", FORMAT_PARAMETER, default=False, help="The number of services as JSON, or as text."
+)
 def stop(everything: bool, yes: bool, as_json: bool, **options: Any) -> None:
     """Stop every service that this installation runs. Data, settings and history stay.
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.base.disk_reserve import LARGEST_PART, is_short
+from windlass.base.disk_reserve import MAX_RESERVE_FRACTION, is_short
 from windlass.engines.findings import SECONDS, Finding, fail, ok, warn
 
 MIB: Final = 1 << 20
@@ -65,7 +65,7 @@ def disk(folder: Path, nearest: Path, reserve: int, uploads: int = 0) -> Finding
     if files < _ENOUGH_FILES:
         space += f", and {files} more files"
     short = is_short(nearest, reserve)
-    refuses_uploads = free < uploads + min(reserve, int(whole * LARGEST_PART))
+    refuses_uploads = free < uploads + min(reserve, int(whole * MAX_RESERVE_FRACTION))
     if refuses_uploads:
         space += f"; uploads are refused, as they leave {uploads / GIB:.1f} GiB free (upload_reserve_bytes)"
     if free >= _ENOUGH and files >= _ENOUGH_FILES and not short and not refuses_uploads:

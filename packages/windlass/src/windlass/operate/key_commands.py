@@ -11,7 +11,7 @@ import msgspec
 from windlass.operate.one_line_errors import one_line_errors
 from windlass.operate.settings import flags, settings_from
 from windlass.terminal.sections import Command
-from windlass.terminal.tables import FORM, pairs, print_json, wants_json
+from windlass.terminal.tables import FORMAT_PARAMETER, pairs, print_json, wants_json
 
 
 @click.group("key")
@@ -20,7 +20,7 @@ def key() -> None:
 
 
 @key.command("list", cls=Command, params=flags("data_dir"))
-@click.option("--json/--text", FORM, default=None, help="JSON (the default in pipes), or text.")
+@click.option("--json/--text", FORMAT_PARAMETER, default=None, help="JSON (the default in pipes), or text.")
 def list_keys(as_json: bool | None, **options: Any) -> None:
     """Show all keys: their ids, since when they seal, and how many values each has sealed.
 

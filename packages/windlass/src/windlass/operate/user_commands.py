@@ -12,9 +12,11 @@ import msgspec
 from windlass.operate.one_line_errors import one_line_errors
 from windlass.operate.settings import flags, settings_from
 from windlass.terminal.sections import Command
-from windlass.terminal.tables import FORM, plain, print_json, table, wants_json
+from windlass.terminal.tables import FORMAT_PARAMETER, plain, print_json, table, wants_json
 
-_AS = click.option("--json/--text", FORM, default=None, help="JSON (the default in pipes), or text.")
+_AS = click.option(
+    "--json/--text", FORMAT_PARAMETER, default=None, help="JSON (the default in pipes), or text."
+)
 
 
 @click.group("user")

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr
 
 from windlass.api.answers import failure_response
-from windlass.base.http_in.bounds import ROOM
+from windlass.base.http_in.bounds import READ_AHEAD_BYTES
 from windlass.base.http_in.connections import Admission, network_of
 from windlass.base.http_in.wire import HeadBuffer
 from windlass.serve.answering import CorkedTransport
@@ -175,7 +175,7 @@ class ClientSocket(asyncio.Protocol):
         """Pauses reading while many received bytes wait, and resumes it when they have been processed."""
         flow = self.flow
         full = flow.full
-        flow.full = len(self._held.held) > ROOM and not self._closing
+        flow.full = len(self._held.held) > READ_AHEAD_BYTES and not self._closing
         if flow.full:
             flow.pause_reading()
         elif full:

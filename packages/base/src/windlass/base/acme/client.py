@@ -26,10 +26,10 @@ from windlass.base.http_out import AddressRefused, HttpResult, HttpTransport, No
 
 T = TypeVar("T")
 
-TRIES: Final = 5
+MAX_NONCE_ATTEMPTS: Final = 5
 """How often a request is sent whose nonce is refused."""
-_MOST_CHAIN: Final = 256 * 1024
-_MOST_WAIT: Final = 86_400.0
+_MAX_CHAIN_BYTES: Final = 256 * 1024
+_MAX_RETRY_AFTER_SECONDS: Final = 86_400.0
 _JOSE: Final = "application/jose+json"
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 
@@ -113,7 +113,7 @@ class AcmeClient:
 
     async def chain(self, order: AcmeOrder) -> str:
         """Returns the certificate and its chain in PEM."""
-        answer = await self._post(order.certificate, None, most=_MOST_CHAIN)
+        answer = await self._post(order.certificate, None, most=_MAX_CHAIN_BYTES)
         return answer.body.decode("ascii", "replace")
 
     async def renewal_info(self, id: str) -> RenewalInfo | None:
@@ -133,15 +133,15 @@ class AcmeClient:
         return self._directory
 
     async def _post(self, url: str, payload: Mapping[str, object] | None, *, most: int = 0) -> HttpResult:
-        for attempt in range(TRIES):
+        for attempt in range(MAX_NONCE_ATTEMPTS):
             body = self.key.sign(url, await self._nonce(), payload, self.account)
             answer = await self._send("POST", url, body, most=most)
-            if (nonce := answer.headers.get("replay-nonce")) and len(self._nonces) < TRIES:
+            if (nonce := answer.headers.get("replay-nonce")) and len(self._nonces) < MAX_NONCE_ATTEMPTS:
                 self._nonces.append(nonce)
             try:
                 return _checked(answer)
             except AcmeRefusal as refusal:
-                if refusal.problem.name != "badNonce" or attempt == TRIES - 1:
+                if refusal.problem.name != "badNonce" or attempt == MAX_NONCE_ATTEMPTS - 1:
                     raise
         raise AssertionError  # the last attempt returns or raises
 
@@ -194,4 +194,4 @@ def _address(answer: HttpResult) -> str:
 def _retry_after(answer: HttpResult) -> float:
     """Returns the seconds that the authority asks to wait; 0 without such a header. Dates are not read."""
     text = answer.headers.get("retry-after", "").strip()
-    return min(float(text), _MOST_WAIT) if _SECONDS.fullmatch(text) else 0.0
+    return min(float(text), _MAX_RETRY_AFTER_SECONDS) if _SECONDS.fullmatch(text) else 0.0

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-LONGEST: Final = 1000
+MAX_REFUSAL_LENGTH: Final = 1000
 """The most characters of a refusal that are kept and shown."""
 
 
@@ -27,7 +27,7 @@ class AcmeProblem(Struct, frozen=True):
         """The detail and those of its parts, cut to what is shown."""
         details = [self.detail, *(part.detail for part in self.subproblems)]
         words = " ".join(dict.fromkeys(text.strip() for text in details if text.strip())) or self.name
-        return words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
+        return words if len(words) <= MAX_REFUSAL_LENGTH else f"{words[: MAX_REFUSAL_LENGTH - 1]}…"
 
 
 class DirectoryTerms(Struct, frozen=True):

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
-from windlass.base.http_out import MOST_READ, AddressRefused, HttpResult, HttpSender
+from windlass.base.http_out import MAX_BODY_BYTES, AddressRefused, HttpResult, HttpSender
 
 _ANYWHERE = ("0.0.0.0/0", "::/0")
 
@@ -38,7 +38,7 @@ class AuthorityHttp:
         headers: Mapping[str, str] = {},
         *,
         seconds: float = 20.0,
-        most: int = MOST_READ,
+        most: int = MAX_BODY_BYTES,
     ) -> HttpResult:
         origin = _origin_of(url)
         if origin == self._origin:

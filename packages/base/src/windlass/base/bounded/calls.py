@@ -29,7 +29,7 @@ from windlass.base.isolation.launcher_client import SOURCES
 from windlass.base.subprocesses import close_all
 
 T = TypeVar("T")
-_WALL: Final = 3
+_WALL_TIME_FACTOR: Final = 3
 """The maximum duration of a call, as a multiple of its processor time, because the machine may be busy."""
 _PROGRAM: Final = (
     "import sys; sys.path[:0] = sys.argv[1].split(':'); from windlass.base.bounded.child import main; "
@@ -89,7 +89,7 @@ class BoundedCalls:
             close_all(reply, errors)
         try:
             process.listen(read_reply, read_errors)
-            async with asyncio.timeout(limits.seconds * _WALL):
+            async with asyncio.timeout(limits.seconds * _WALL_TIME_FACTOR):
                 written = await process.stdout.read()
                 code = await process.wait()
         except TimeoutError:

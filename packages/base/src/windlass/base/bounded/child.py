@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 from windlass.base.isolation import calls
 from windlass.base.oom_score import STEPS, raise_own_score
 
-LARGEST_REPLY: Final = 16 << 20
+MAX_REPLY_BYTES: Final = 16 << 20
 _NICENESS: Final = 5
 """The niceness of calls, which gives a call a third of the server's processor time if both are busy."""
 
@@ -87,7 +87,7 @@ def _serve(descriptors: list[int], server: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         reply = _encode(CallReply(call.function(*call.arguments)))
-        if len(reply) > LARGEST_REPLY:
+        if len(reply) > MAX_REPLY_BYTES:
             raise MemoryError
     except MemoryError:
         reply = pickle.dumps(CallReply(error=MemoryError()))

@@ -27,14 +27,14 @@ from windlass.base.dns.messages import (
     write_question,
 )
 
-SECONDS: Final = 3.0
+ATTEMPT_TIMEOUT: Final = 3.0
 """Time limit for one attempt."""
-TRIES: Final = 2
-MOST_AT_ONCE: Final = 64
+MAX_ATTEMPTS: Final = 2
+MAX_CONCURRENT_QUESTIONS: Final = 64
 """Further questions wait, because each has a socket of its own."""
-MOST_READ: Final = 16 * 1024
+MAX_ANSWER_BYTES: Final = 16 * 1024
 """Longer answers over TCP are refused."""
-MOST_ALIASES: Final = 10
+MAX_ALIASES: Final = 10
 """The longest chain of aliases that is followed."""
 _RESOLVERS: Final = Path("/etc/resolv.conf")
 _PORT: Final = 53
@@ -73,13 +73,13 @@ class Records(Struct, frozen=True):
 class DnsClient:
     """Asks name servers. Keeps nothing between two questions."""
 
-    def __init__(self, servers: Sequence[NameServer] = (), *, seconds: float = SECONDS) -> None:
+    def __init__(self, servers: Sequence[NameServer] = (), *, seconds: float = ATTEMPT_TIMEOUT) -> None:
         """Without `servers`, asks those of the machine, as they are configured at that time."""
         self._servers = tuple(servers)
         self.zone_port = _PORT
         """The port of the name servers that zones name."""
         self._seconds = seconds
-        self._room = asyncio.Semaphore(MOST_AT_ONCE)
+        self._room = asyncio.Semaphore(MAX_CONCURRENT_QUESTIONS)
 
     @property
     def servers(self) -> Sequence[NameServer]:
@@ -146,7 +146,7 @@ class DnsClient:
     ) -> DnsAnswer:
         write = partial(write_question, name=name, type=type, unchecked=unchecked, recursive=recursive)
         try:
-            for _ in range(TRIES):
+            for _ in range(MAX_ATTEMPTS):
                 async with self._room:
                     with contextlib.suppress(TimeoutError):
                         answer = await self._ask_udp(server, name, type, write)
@@ -184,7 +184,7 @@ class DnsClient:
             try:
                 writer.write(len(question).to_bytes(2, "big") + question)
                 length = int.from_bytes(await reader.readexactly(2), "big")
-                if length > MOST_READ:
+                if length > MAX_ANSWER_BYTES:
                     raise BadMessage(f"it has {length} bytes")
                 return read_answer(await reader.readexactly(length), id, name, type)
             finally:
@@ -219,7 +219,7 @@ def _aliases(answer: DnsAnswer, name: str) -> list[str]:
     targets = {record.name: record.value for record in answer.records if record.type == RecordType.CNAME}
     aliases: list[str] = []
     current = name.lower()
-    while (target := targets.get(current)) and target not in aliases and len(aliases) < MOST_ALIASES:
+    while (target := targets.get(current)) and target not in aliases and len(aliases) < MAX_ALIASES:
         aliases.append(target)
         current = target
     return aliases

@@ -12,9 +12,9 @@ from typing import Final
 
 from msgspec import Struct
 
-LONGEST_NAME: Final = 253
-_LONGEST_LABEL: Final = 63
-_MOST_RECORDS: Final = 200
+MAX_NAME_LENGTH: Final = 253
+_MAX_LABEL_LENGTH: Final = 63
+_MAX_RECORDS: Final = 200
 """More records of one answer are not read."""
 _HEADER: Final = struct.Struct("!HHHHHH")
 _RECORD: Final = struct.Struct("!HHIH")
@@ -100,7 +100,7 @@ def _read_answer(message: bytes, id: int, name: str, type: RecordType) -> DnsAns
     position += 4
     records: list[DnsRecord] = []
     is_cut = bool(flags & _IS_CUT)
-    for _ in range(min(answers, _MOST_RECORDS)):
+    for _ in range(min(answers, _MAX_RECORDS)):
         if is_cut and position >= len(message):
             break
         owner, position = read_name(message, position)
@@ -152,7 +152,7 @@ def _read_texts(data: bytes) -> str:
 def encode_name(name: str) -> bytes:
     """Returns a name as it is sent. Raises ValueError."""
     labels = name.rstrip(".").split(".")
-    if len(name) > LONGEST_NAME or not all(0 < len(label) <= _LONGEST_LABEL for label in labels):
+    if len(name) > MAX_NAME_LENGTH or not all(0 < len(label) <= _MAX_LABEL_LENGTH for label in labels):
         raise ValueError(f"{name} is no name that can be asked for")
     return b"".join(bytes([len(label)]) + label.encode("ascii") for label in labels) + b"\0"
 
@@ -169,11 +169,11 @@ def read_name(message: bytes, position: int) -> tuple[str, int]:
                 raise BadMessage("a name of the answer points forwards")
             position = limit = target
             continue
-        if size > _LONGEST_LABEL:
+        if size > _MAX_LABEL_LENGTH:
             raise BadMessage("a name of the answer has an unknown form")
         label = message[position + 1 : position + 1 + size]
         length += size + 1
-        if len(label) < size or length > LONGEST_NAME + 1:
+        if len(label) < size or length > MAX_NAME_LENGTH + 1:
             raise BadMessage("a name of the answer breaks off, or is too long")
         labels.append(label.decode("ascii", "backslashreplace").lower())
         position += size + 1

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-ROOM: Final = 64 * 1024
+READ_AHEAD_BYTES: Final = 64 * 1024
 """The number of bytes that a client may send ahead before the port stops reading from its connection."""
 
 

@@ -14,7 +14,7 @@ _MAX_LINE_BYTES: Final = 4096
 _MAX_EXCESS_BYTES: Final = 16 * 1024
 """The framing bytes allowed in addition to those of reasonably large chunks. Chunk extensions could otherwise
 carry a second body."""
-_USUAL_FRAMING: Final = 16
+_NORMAL_FRAMING_BYTES: Final = 16
 # A server that merges trailers into the header fields would accept these trailers as its own header fields.
 _FRAMING: Final = re.compile(
     rb"\r\n(?:content[-_]length|transfer[-_]encoding|host|connection|upgrade|forwarded|x[-_]forwarded[^:]*):",
@@ -127,7 +127,7 @@ class Chunks:
         if not size_line:
             raise Bad(400, "The size of a chunk is not given properly.")
         self._left = int(size_line[1], 16)
-        self._excess = max(0, self._excess + end - at - _USUAL_FRAMING - 2 * self._left)
+        self._excess = max(0, self._excess + end - at - _NORMAL_FRAMING_BYTES - 2 * self._left)
         if self._excess > _MAX_EXCESS_BYTES:
             raise Bad(400, "The body is more framing than content.")
         if self._left:

@@ -13,17 +13,17 @@ from typing import Final
 from windlass.base.log import log
 
 _log = log("files")
-_DUTIES: Final = 4
+_FILES_PER_CLIENT: Final = 4
 
 
 def connections_within(files: int, wanted: int) -> int:
     """Returns the maximum number of clients of a port in a process that may open `files` files."""
-    return max(1, min(wanted, files // _DUTIES))
+    return max(1, min(wanted, files // _FILES_PER_CLIENT))
 
 
 def allow_connections(wanted: int) -> int:
     """Raises the limit of open files as far as needed. Returns the maximum number of clients of a port."""
-    files = raise_limit(_DUTIES * wanted)
+    files = raise_limit(_FILES_PER_CLIENT * wanted)
     allowed = connections_within(files, wanted)
     if allowed < wanted // 2:
         _log.warning(
@@ -37,7 +37,11 @@ def allow_connections(wanted: int) -> int:
 def useful_files(wanted: int) -> int:
     """Returns how many files this process may open, but at most the number that `wanted` clients need."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _DUTIES * wanted if hard == resource.RLIM_INFINITY else min(hard, _DUTIES * wanted)
+    return (
+        _FILES_PER_CLIENT * wanted
+        if hard == resource.RLIM_INFINITY
+        else min(hard, _FILES_PER_CLIENT * wanted)
+    )
 
 
 def raise_limit(wanted: int) -> int:

@@ -23,7 +23,7 @@ _LONE_FEED: Final = re.compile(rb"(?<!\r)\n")
 END: Final = b"\r\n\r\n"
 _AROUND_TARGET: Final = 96
 """The length of the longest method and the version."""
-_MOST_EMPTY: Final = 16
+_MAX_EMPTY_LINES: Final = 16
 
 
 class Bad(Exception):
@@ -74,7 +74,7 @@ class HeadBuffer:
             del held[:2]  # empty lines before a request are ignored (RFC 9112, 2.2)
             self._seen = 0
             self._empty += 1
-            if self._empty > _MOST_EMPTY:
+            if self._empty > _MAX_EMPTY_LINES:
                 raise Bad(400, "There are too many empty lines before the request.")
         begin = max(0, self._seen - 3)
         end = held.find(END, begin, self._most)

@@ -1,6 +1,6 @@
 """Sends outgoing HTTP requests to allowed addresses only, with limits on time and size."""
 
-from windlass.base.http_out.answers import MOST_READ as MOST_READ
+from windlass.base.http_out.answers import MAX_BODY_BYTES as MAX_BODY_BYTES
 from windlass.base.http_out.answers import AddressRefused as AddressRefused
 from windlass.base.http_out.answers import HttpResult as HttpResult
 from windlass.base.http_out.answers import NoAnswer as NoAnswer

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-MOST_READ: Final = 64 * 1024
+MAX_BODY_BYTES: Final = 64 * 1024
 _REASONS_BY_ERRNO: Final = {
     errno.ECONNREFUSED: "refuses connections",
     errno.ECONNRESET: "broke the connection off",
@@ -27,7 +27,7 @@ class HttpResult(Struct, frozen=True):
     headers: Mapping[str, str]
     """The response headers by lower-case name. Values of repeated headers are joined by commas."""
     body: bytes
-    """The beginning of the body as sent: up to `MOST_READ` bytes, or the maximum that the caller set."""
+    """The beginning of the body as sent: up to `MAX_BODY_BYTES` bytes, or the maximum that the caller set."""
     cut: bool
     """Whether the body was longer. The rest was not read."""
     milliseconds: int

@@ -22,7 +22,7 @@ from yarl import URL
 
 from windlass.base.addresses import Reach, Resolve
 from windlass.base.http_out.answers import (
-    MOST_READ,
+    MAX_BODY_BYTES,
     AddressRefused,
     HttpResult,
     NoAnswer,
@@ -34,17 +34,17 @@ from windlass.base.http_out.url import Url, no_public_address
 from windlass.base.trace import trace_headers
 from windlass.base.version import VERSION
 
-IDLE: Final = 30.0
-AT_ONCE: Final = 100
-MOST_ADDRESSES: Final = 8
-LINE: Final = 8190
-MOST_HEADERS: Final = 100
+IDLE_TIMEOUT: Final = 30.0
+MAX_CONNECTIONS_PER_HOST: Final = 100
+MAX_ADDRESSES: Final = 8
+MAX_LINE_BYTES: Final = 8190
+MAX_HEADERS: Final = 100
 
-DOCUMENT: Final = 1024 * 1024
-DOCUMENT_SECONDS: Final = 10.0
+MAX_DOCUMENT_BYTES: Final = 1024 * 1024
+DOCUMENT_TIMEOUT: Final = 10.0
 
 EVERYWHERE: Final = ("0.0.0.0/0", "::/0")
-STUCK: Final = 60_000
+UNACKNOWLEDGED_TIMEOUT_MS: Final = 60_000
 """The time in milliseconds after which the kernel closes a connection with unacknowledged data."""
 
 _HEADERS: Final = {"User-Agent": f"Windlass/{VERSION}", "Accept-Encoding": "identity"}
@@ -63,9 +63,9 @@ class HttpClient:
                 resolver=guard,
                 socket_factory=guard.opened,
                 use_dns_cache=False,
-                keepalive_timeout=IDLE,
+                keepalive_timeout=IDLE_TIMEOUT,
                 limit=0,  # no limit: a dead receiver must not use up the slots; callers limit themselves
-                limit_per_host=AT_ONCE,
+                limit_per_host=MAX_CONNECTIONS_PER_HOST,
             ),
             proxy=proxy or None,
             headers=_HEADERS,
@@ -74,10 +74,10 @@ class HttpClient:
             trace_configs=[_trace_reuse()],
             auto_decompress=False,
             trust_env=False,
-            read_bufsize=MOST_READ,
-            max_line_size=LINE,
-            max_field_size=LINE,
-            max_headers=MOST_HEADERS,
+            read_bufsize=MAX_BODY_BYTES,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
+            max_headers=MAX_HEADERS,
         )
 
     async def send(
@@ -139,7 +139,7 @@ class Guard(AbstractResolver):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         connection = socket.socket(family, kind, protocol)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STUCK)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_TIMEOUT_MS)
         return connection
 
     async def resolve(
@@ -161,7 +161,7 @@ class Guard(AbstractResolver):
                 proto=0,
                 flags=0,
             )
-            for address in addresses[:MOST_ADDRESSES]
+            for address in addresses[:MAX_ADDRESSES]
         ]
 
     async def close(self) -> None:
@@ -265,17 +265,17 @@ async def document(url: str) -> bytes:
     try:
         async with (
             aiohttp.ClientSession(
-                timeout=aiohttp.ClientTimeout(total=DOCUMENT_SECONDS), headers=_HEADERS, trust_env=True
+                timeout=aiohttp.ClientTimeout(total=DOCUMENT_TIMEOUT), headers=_HEADERS, trust_env=True
             ) as session,
             session.get(url, allow_redirects=False) as answer,
         ):
             if answer.status != 200:
                 raise NoAnswer(f"{url} answered {answer.status}")
-            body = await _read_beginning(answer.content, DOCUMENT + 1)
+            body = await _read_beginning(answer.content, MAX_DOCUMENT_BYTES + 1)
     except TimeoutError as error:
-        raise NoAnswer(f"{url} did not answer within {DOCUMENT_SECONDS:g} seconds") from error
+        raise NoAnswer(f"{url} did not answer within {DOCUMENT_TIMEOUT:g} seconds") from error
     except aiohttp.ClientError as error:
         raise NoAnswer(f"{url} cannot be fetched: {error}") from error
-    if len(body) > DOCUMENT:
-        raise NoAnswer(f"{url} answered more than {DOCUMENT} bytes")
+    if len(body) > MAX_DOCUMENT_BYTES:
+        raise NoAnswer(f"{url} answered more than {MAX_DOCUMENT_BYTES} bytes")
     return body

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from windlass.base import addresses
 from windlass.base.addresses import Reach, Resolve
-from windlass.base.http_out.answers import MOST_READ, HttpResult, NoAnswer
+from windlass.base.http_out.answers import MAX_BODY_BYTES, HttpResult, NoAnswer
 from windlass.base.http_out.url import check_url, parse_url
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class HttpSender:
         headers: Mapping[str, str] = {},
         *,
         seconds: float = 15.0,
-        most: int = MOST_READ,
+        most: int = MAX_BODY_BYTES,
     ) -> HttpResult:
         """Sends a request and returns the response with any status, and with up to `most` bytes of its body.
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from windlass.base.addresses import Address, BadHost, Reach, host
 from windlass.base.http_out.answers import AddressRefused
 
-LONGEST: Final = 4096
+MAX_URL_LENGTH: Final = 4096
 
 _PORTS: Final = {"https": 443, "http": 80}
 _URL = re.compile(
@@ -41,8 +41,8 @@ class Url(Struct, frozen=True):
 
 @lru_cache(maxsize=1024)  # the same receivers are called again and again
 def parse_url(url: str) -> Url:
-    if len(url) > LONGEST:
-        raise AddressRefused(f"The URL is longer than {LONGEST} characters.")
+    if len(url) > MAX_URL_LENGTH:
+        raise AddressRefused(f"The URL is longer than {MAX_URL_LENGTH} characters.")
     if not url.isprintable() or " " in url or "\\" in url:
         raise AddressRefused("The URL holds a blank, a backslash or something that is no character.")
     if _URL_WITH_USER.match(url):

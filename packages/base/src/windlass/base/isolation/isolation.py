@@ -30,7 +30,7 @@ from windlass.base.isolation.users import NAME, Users, range_of
 
 Mode = Literal["required", "auto", "off"]
 USERS: Final = "1900000000-1999999999"
-MOST_PROCESSES: Final = 4096
+MAX_PROCESSES: Final = 4096
 """The maximum number of processes of a cell. Threads count as processes, and some programs have hundreds."""
 _NOBODY: Final = 65_534
 _INSTALL_PASTA: Final = "install pasta (package passt), then restart Windlass"
@@ -327,7 +327,7 @@ class Isolation:
 
 
 def _most_processes(findings: Findings) -> int:
-    return min(MOST_PROCESSES, user_limits.share_of_processes()) if findings["identity"] != "none" else 0
+    return min(MAX_PROCESSES, user_limits.share_of_processes()) if findings["identity"] != "none" else 0
 
 
 def _advice(part: str, why: str, findings: Findings) -> str:

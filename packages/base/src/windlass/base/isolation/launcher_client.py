@@ -30,7 +30,7 @@ _PROGRAM: Final = (
 )
 
 
-PATIENCE: Final = 30.0
+PHASE_TIMEOUT: Final = 30.0
 """The time limit for one phase of a start, in seconds. Processes of a cell can stop a program that joins the
 cell, and all other starts wait meanwhile."""
 
@@ -167,7 +167,7 @@ def go(started: StartedProgram) -> None:
     """Lets a program run. Returns when the program has been executed. May raise a TimeoutError."""
     with suppress(BrokenPipeError):  # the process was killed; its watcher will notice
         os.write(started.go_pipe, GO)
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + PHASE_TIMEOUT
     while started.answers.next(until) is not None:
         continue
 
@@ -214,7 +214,7 @@ def _write_request(request: LaunchRequest | StepRequest) -> int:
 def _read_answers(answers: Answers, *, ready: bool) -> tuple[LaunchAnswer, TimeoutError | None]:
     """Reads answers until the pid is known and, if wanted, the process is ready; or until it has ended."""
     answer: LaunchAnswer = {}
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + PHASE_TIMEOUT
     try:
         while piece := answers.next(until):
             answer.update(piece)

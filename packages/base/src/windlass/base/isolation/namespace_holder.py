@@ -28,7 +28,7 @@ from windlass.base.isolation.pasta import has_pasta_interface, pasta_command
 from windlass.base.isolation.socket_server import SocketServer
 from windlass.base.oom_score import set_oom_score
 
-LOOK_EVERY: Final = 2.0
+CHECK_INTERVAL: Final = 2.0
 SERVERS: Final = "servers"
 """The name of the lock file, beside the files of the holders, that each server of the networks locks."""
 _INNER_INTERFACES: Final = {"hub": re.compile(r"\s*i\d+:"), "trunk": re.compile(r"\s*h\d+:")}
@@ -40,9 +40,9 @@ _MAX_FDS: Final = 1024
 _TRUNK_CAPABILITIES: Final = 1 << 12 | 1 << 21
 """The capabilities NET_ADMIN and SYS_ADMIN. A trunk needs them to remove its interface and rules from the
 machine, to open sockets in networks, and to update the rules that protect the machine."""
-_LED_OUT_WITHIN: Final = 3.0
-_LOOK_OFTEN: Final = 0.005
-_PAUSES: Final = (0.5, 30.0)
+_PASTA_START_TIMEOUT: Final = 3.0
+_SHORT_CHECK_INTERVAL: Final = 0.005
+_RESTART_PAUSES: Final = (0.5, 30.0)
 """The shortest and the longest pause before pasta is restarted, in seconds."""
 
 
@@ -164,7 +164,7 @@ def _sleep(file: str, held: CellNetwork, machine: int | None) -> None:
     while _is_needed(file, held):
         if machine is not None:
             held = _follow_rules(file, held, machine)
-        time.sleep(LOOK_EVERY)
+        time.sleep(CHECK_INTERVAL)
     if machine is not None:
         with network.inside(machine):
             network.close_trunk(interface)
@@ -175,12 +175,12 @@ def _serve_sockets(file: str, trunk: CellNetwork, routes: Netlink, socket_server
     look_at, is_guarded = 0.0, True
     while time.monotonic() < look_at or _is_needed(file, trunk):
         if time.monotonic() >= look_at:
-            look_at = time.monotonic() + LOOK_EVERY
+            look_at = time.monotonic() + CHECK_INTERVAL
             before, trunk = trunk, _follow_rules(file, trunk, None)
             is_guarded = is_guarded and trunk == before
         if not is_guarded:
             is_guarded = _close_own_addresses(trunk, routes)
-        if socket_server.serve(LOOK_EVERY):
+        if socket_server.serve(CHECK_INTERVAL):
             is_guarded = False
 
 
@@ -203,21 +203,25 @@ def _run_pasta(file: str, held: CellNetwork) -> None:
     """
     holder = NamespaceHolder.read(held["outer"])
     pasta = _start_pasta(held["program"], holder.pid)
-    until = time.monotonic() + _LED_OUT_WITHIN
+    until = time.monotonic() + _PASTA_START_TIMEOUT
     while not has_pasta_interface(holder.pid) and not _has_ended(pasta) and time.monotonic() < until:
-        time.sleep(_LOOK_OFTEN)
+        time.sleep(_SHORT_CHECK_INTERVAL)
     _close_other_files()
     trunk = os.pidfd_open(holder.pid)
     if network.start_of(holder.pid) != holder.start:
         return
-    pause, began = _PAUSES[0], time.monotonic()
+    pause, began = _RESTART_PAUSES[0], time.monotonic()
     while not _wait_for_any([trunk], 0):
         with suppress(OSError):  # the machine has no files or processes left: try again later
             pasta = pasta or _start_pasta(held["program"], holder.pid)
             if not _wait_for_pasta(pasta, file, trunk):
                 break
             pasta = 0
-        pause = _PAUSES[0] if time.monotonic() - began > _PAUSES[1] else min(pause * 2, _PAUSES[1])
+        pause = (
+            _RESTART_PAUSES[0]
+            if time.monotonic() - began > _RESTART_PAUSES[1]
+            else min(pause * 2, _RESTART_PAUSES[1])
+        )
         _wait_for_any([trunk], pause)
         began = time.monotonic()
     if pasta:
@@ -247,7 +251,7 @@ def _wait_for_pasta(pasta: int, file: str, trunk: int) -> bool:
     ended = os.pidfd_open(pasta)
     try:
         while _is_own_file(file):
-            if ready := _wait_for_any([trunk, ended], LOOK_EVERY):
+            if ready := _wait_for_any([trunk, ended], CHECK_INTERVAL):
                 if trunk in ready:
                     return False
                 os.waitpid(pasta, 0)

@@ -36,7 +36,13 @@ from typing import Final, NamedTuple
 
 from windlass.base.isolation import calls
 
-_ALLOWED: Final = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, socket.AF_PACKET)
+_ALLOWED_FAMILIES: Final = (
+    socket.AF_UNIX,
+    socket.AF_INET,
+    socket.AF_INET6,
+    socket.AF_NETLINK,
+    socket.AF_PACKET,
+)
 """The allowed families, whose sockets belong to a network namespace or to a file."""
 _IO_URING: Final = 425
 _MEMFD_SECRET: Final = 447
@@ -62,9 +68,9 @@ _NUMBER, _ARCHITECTURE, _FIRST_WORD, _SECOND_WORD, _THIRD_WORD = 0, 4, 16, 24, 3
 """The offsets of a system call's number, architecture and arguments 1 to 3 in `struct seccomp_data`."""
 _HIGHER: Final = 4
 """The offset of an argument's upper half."""
-_LARGEST_SET: Final = 32
+_MAX_SEMAPHORES: Final = 32
 """The maximum number of semaphores in a set. With the kernel's 32,000 sets, a cell uses up to 70 MB."""
-_LARGEST_SEGMENT: Final = 16 << 10
+_MAX_SEGMENT_BYTES: Final = 16 << 10
 """The maximum size of a System V memory segment, in bytes. With the kernel's limit of 4,096 segments, a cell
 uses up to 64 MB."""
 _SUCCESS: Final = 0
@@ -190,7 +196,7 @@ def _program(interfaces: tuple[_Interface, ...], has_limits: bool, sees_others: 
     """Returns the filter as BPF code. It does not check other architectures, which the machine cannot run."""
     refused, missing = _return(_REFUSE | errno.EAFNOSUPPORT), _return(_REFUSE | errno.ENOSYS)
     forbidden, unsupported = _return(_REFUSE | errno.EPERM), _return(_REFUSE | errno.EINVAL)
-    usual = b"".join(_if_equal(family, _return(_ALLOW)) for family in _ALLOWED)
+    usual = b"".join(_if_equal(family, _return(_ALLOW)) for family in _ALLOWED_FAMILIES)
     opened = _step(_LOAD, _FIRST_WORD) + usual + refused
     unshared = _NAMESPACES | _TIME_NAMESPACE | _FILES
     no_own_files = _step(_AND, _THREAD | _FILES) + _if_equal(_THREAD, forbidden) + _return(_ALLOW)
@@ -247,9 +253,9 @@ def _own_scheduling(architecture: int, forbidden: bytes) -> bytes:
 
 def _small_sharing(architecture: int, missing: bytes, unsupported: bytes) -> bytes:
     sets, messages, memory = _IPC_CALLS[architecture]
-    small_set = _up_to(_SECOND_WORD, _LARGEST_SET, unsupported) + _return(_ALLOW)
+    small_set = _up_to(_SECOND_WORD, _MAX_SEMAPHORES, unsupported) + _return(_ALLOW)
     small_segment = _up_to(_SECOND_WORD + _HIGHER, 0, unsupported)
-    small_segment += _up_to(_SECOND_WORD, _LARGEST_SEGMENT, unsupported) + _return(_ALLOW)
+    small_segment += _up_to(_SECOND_WORD, _MAX_SEGMENT_BYTES, unsupported) + _return(_ALLOW)
     refused = (messages, *_COMBINED_IPC_CALLS.get(architecture, ()))
     block = b"".join(_if_equal(number, missing) for number in refused)
     return block + _if_equal(sets, small_set) + _if_equal(memory, small_segment)

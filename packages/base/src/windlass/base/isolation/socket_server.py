@@ -40,7 +40,7 @@ _KINDS: Final = frozenset({TCP, TCP_6, LISTENERS})
 _TIMEOUT: Final = 0.5
 """The time limit of a blocking request, in seconds."""
 _LONG_TIMEOUT: Final = 3.0
-_LATER: Final = 0.01
+_RETRY_PAUSE: Final = 0.01
 """The seconds until the socket server retries to accept a connection."""
 _BACKLOG: Final = 4096
 _MAX_MESSAGE_BYTES: Final = 512
@@ -86,7 +86,7 @@ class SocketServer:
                 try:
                     client, _ = self._listening.accept()
                 except OSError:  # for example, the machine has too many open files
-                    time.sleep(_LATER)
+                    time.sleep(_RETRY_PAUSE)
                     continue
                 client.setblocking(False)
                 self._clients[client.fileno()] = client

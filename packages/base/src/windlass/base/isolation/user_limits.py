@@ -15,7 +15,7 @@ from typing import Final
 _SHARES: Final = 8
 """The number of shares into which the user's limits of processes and inotify are divided. A service gets one
 share, and one share is reserved for the server."""
-_FEWEST: Final = 64
+_MIN_PROCESSES: Final = 64
 _MEMORY_FOR_A_FILE: Final = 10 * 1024
 _NAMESPACES: Final = ("user", "ipc", "net", "mnt", "pid", "uts", "cgroup", "time")
 _MAX_NAMESPACES: Final = dict.fromkeys(_NAMESPACES, 64) | {"ipc": 0}
@@ -25,7 +25,7 @@ _INOTIFY: Final = ("instances", "watches")
 
 def share_of_processes() -> int:
     """Returns the maximum number of processes and threads of one service."""
-    return max(_max_user_processes() // _SHARES, _FEWEST)
+    return max(_max_user_processes() // _SHARES, _MIN_PROCESSES)
 
 
 def _max_user_processes() -> int:

@@ -18,7 +18,7 @@ from msgspec import UNSET, Struct, UnsetType
 from windlass.base import ids
 from windlass.base.clock import stamp
 
-LATEST: Final = 253_402_300_799_999
+MAX_TIME: Final = 253_402_300_799_999
 """The last millisecond that a time stamp can express."""
 
 
@@ -100,7 +100,7 @@ def instant(text: str) -> int:
 
 def moment(text: str) -> int:
     """Converts a client's time to milliseconds. It is a time stamp or a number of milliseconds."""
-    return min(int(text), LATEST) if text.isdecimal() else instant(text)
+    return min(int(text), MAX_TIME) if text.isdecimal() else instant(text)
 
 
 def split(chunk: bytes) -> list[bytes]:
@@ -166,8 +166,8 @@ def line_filter(
         until,
         contains,
         msgspec.json.encode(contains)[1:-1],
-        b"" if since is None else stamp(min(max(since, 0), LATEST)).encode(),
-        b"" if until is None else stamp(min(max(until, 0), LATEST)).encode(),
+        b"" if since is None else stamp(min(max(since, 0), MAX_TIME)).encode(),
+        b"" if until is None else stamp(min(max(until, 0), MAX_TIME)).encode(),
         b'"version":%b}' % msgspec.json.encode(version) if version else b"",
     )
 

@@ -29,14 +29,14 @@ from windlass.base.segments.files import Gone
 from windlass.base.segments.lines import EVERYTHING, LineFilter, LogMessage, instant, time_of
 from windlass.base.segments.writer import SegmentLocked, SegmentWriter, WriteIncomplete
 
-_PARTS: Final = 16
+_MAX_SEGMENTS: Final = 16
 """The maximum number of segments of a stream. Removing one segment thus removes only a small part."""
 _MIN_SEGMENT_BYTES: Final = 4096
-_STRANGER: Final = 1.0
+_FOREIGN_CHECK_INTERVAL: Final = 1.0
 """The seconds between checks for new lines of a stream that only other processes write to."""
-_TWIN: Final = 10.0
+_OWN_CHECK_INTERVAL: Final = 10.0
 """The seconds between these checks if this process writes to the stream, too."""
-_REST: Final = 1.0
+_RETRY_PAUSE: Final = 1.0
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,200}(/(?!\.)[A-Za-z0-9._-]{1,200})*")
 _log = log("segments")
@@ -74,7 +74,7 @@ class Segments:
     ) -> None:
         self._root = str(root)
         self._most = most
-        self._size = size or max(_MIN_SEGMENT_BYTES, most // _PARTS)
+        self._size = size or max(_MIN_SEGMENT_BYTES, most // _MAX_SEGMENTS)
         self._voice = voice
         self._most_open = most_open
         self._writers: OrderedDict[str, SegmentWriter] = OrderedDict()
@@ -134,7 +134,7 @@ class Segments:
         loss = self._losses.setdefault(stream, Loss())
         loss.lines += lines
         loss.reason = reason
-        loss.rests_until = time.monotonic() + _REST if isinstance(error, SegmentLocked) else 0.0
+        loss.rests_until = time.monotonic() + _RETRY_PAUSE if isinstance(error, SegmentLocked) else 0.0
 
     def _writer(self, stream: str) -> SegmentWriter:
         writer = self._writers.get(stream)
@@ -199,7 +199,9 @@ class Segments:
         """Waits until this process has written to the stream. Polls for lines of other processes, which do
         not notify this one."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_TWIN if stream in self._writers else _STRANGER):
+            async with asyncio.timeout(
+                _OWN_CHECK_INTERVAL if stream in self._writers else _FOREIGN_CHECK_INTERVAL
+            ):
                 await follower.woken.wait()
 
     @contextlib.contextmanager

@@ -21,12 +21,12 @@ from windlass.base.cleanup import on_failure
 from windlass.base.clock import stamp
 from windlass.base.private import private_folder
 from windlass.base.segments.files import Times, last_line_end, name_of, segments_of, times_of
-from windlass.base.segments.lines import LATEST, LogMessage, StoredLine, id_at, new_prefix
+from windlass.base.segments.lines import MAX_TIME, LogMessage, StoredLine, id_at, new_prefix
 
-_OURS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-_SEALED: Final = 0o400
-_TRIES: Final = 20
-_PAUSE: Final = 0.001
+_OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+_SEALED_MODE: Final = 0o400
+_MAX_ATTEMPTS: Final = 20
+_RETRY_PAUSE: Final = 0.001
 _encode_into = msgspec.json.Encoder().encode_into
 
 
@@ -115,7 +115,7 @@ class SegmentWriter:
     # Segments
 
     def _open_last(self) -> None:
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             self.close()
             try:
                 return self._try_to_open_last()
@@ -134,11 +134,11 @@ class SegmentWriter:
             self._size, self._knows_times = os.fstat(self._fd).st_size, False
             self._follow_up()
         else:
-            self._fd, self._size = os.open(path, _OURS, 0o600), -1
+            self._fd, self._size = os.open(path, _OPEN_FLAGS, 0o600), -1
 
     def _move_to_next_segment(self) -> None:
         """Seals the current segment, creates and locks the next segment, and removes excess segments."""
-        os.fchmod(self._fd, _SEALED)
+        os.fchmod(self._fd, _SEALED_MODE)
         self._follow_up()
         self._lock()
         self._trim()
@@ -147,7 +147,7 @@ class SegmentWriter:
         """Creates the next segment and makes it the current one."""
         times = self._times if self._knows_times else times_of(self._fd, self._size)
         base = self._base + self._size
-        descriptor = os.open(f"{self._folder}/{name_of(base, times or (0, LATEST))}", _OURS, 0o600)
+        descriptor = os.open(f"{self._folder}/{name_of(base, times or (0, MAX_TIME))}", _OPEN_FLAGS, 0o600)
         self.close()
         self._fd, self._base, self._size = descriptor, base, -1
 
@@ -184,7 +184,7 @@ class SegmentWriter:
         """Encodes a batch. Returns its bytes, its times, and the index of the first line after the batch."""
         batch = bytearray()
         here, room = self._base + self._size, self._most - self._size
-        least, greatest, moment, shown = LATEST, 0, -1, ""
+        least, greatest, moment, shown = MAX_TIME, 0, -1, ""
         number = begin
         for number in range(begin, len(lines)):
             place = len(batch)
@@ -219,7 +219,7 @@ class SegmentWriter:
             batch += b"\n"
         else:
             number = len(lines)
-        return batch, (max(least, 0), min(greatest, LATEST)), number
+        return batch, (max(least, 0), min(greatest, MAX_TIME)), number
 
 
 def is_open(path: str) -> bool:
@@ -228,15 +228,15 @@ def is_open(path: str) -> bool:
 
 
 def _lock(fd: int) -> None:
-    for _ in range(_TRIES):
+    for _ in range(_MAX_ATTEMPTS):
         if filelock.try_lock(fd):
             return
-        time.sleep(_PAUSE)
+        time.sleep(_RETRY_PAUSE)
     raise SegmentLocked("another process is writing to this log and does not end")
 
 
 def _stamp(at: int) -> str:
-    return stamp(min(max(at, 0), LATEST))
+    return stamp(min(max(at, 0), MAX_TIME))
 
 
 def _clean(text: str) -> str:

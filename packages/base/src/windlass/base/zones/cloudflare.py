@@ -12,7 +12,7 @@ from msgspec import Struct
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.base.http_out import AddressRefused, HttpTransport, NoAnswer
 from windlass.base.zones.provider import (
-    MOST_PAGES,
+    MAX_PAGES,
     TTL,
     BadZoneSetting,
     KnownZone,
@@ -26,8 +26,8 @@ from windlass.base.zones.provider import (
 _API: Final = "https://api.cloudflare.com/client/v4"
 _IS_THERE: Final = frozenset({81057, 81058})
 """The codes of the refusal of a record that exists already."""
-_MOST: Final = 100
-_ZONES: Final = 50
+_MAX_RECORDS: Final = 100
+_ZONES_PER_PAGE: Final = 50
 """The zones on one page, which Cloudflare permits."""
 
 
@@ -86,18 +86,18 @@ class Cloudflare:
 
     async def _read_zones(self) -> Sequence[KnownZone]:
         zones: list[KnownZone] = []
-        for page in range(1, MOST_PAGES + 1):
-            answer = await self._send("GET", f"/zones?per_page={_ZONES}&page={page}")
+        for page in range(1, MAX_PAGES + 1):
+            answer = await self._send("GET", f"/zones?per_page={_ZONES_PER_PAGE}&page={page}")
             if not answer.success:
                 raise _refusal(answer)
             zones += [KnownZone(zone.id, zone.name) for zone in answer.entries]
-            if len(answer.entries) < _ZONES:
+            if len(answer.entries) < _ZONES_PER_PAGE:
                 break
         return zones
 
     async def _records(self, zone: KnownZone, name: str, value: str) -> list[_Entry]:
         """Returns the TXT records of a name with this text."""
-        query = f"type=TXT&name={quote(name, safe='')}&per_page={_MOST}"
+        query = f"type=TXT&name={quote(name, safe='')}&per_page={_MAX_RECORDS}"
         answer = await self._send("GET", f"/zones/{zone.id}/dns_records?{query}")
         if not answer.success:
             raise _refusal(answer)

@@ -13,9 +13,9 @@ from windlass.base.environment import for_tools
 from windlass.base.subprocesses import pump, running
 from windlass.base.zones.provider import BadZoneSetting, ZoneAccess, ZoneFailure, ZoneProvider, shown
 
-SECONDS: Final = 60.0
+CALL_TIMEOUT: Final = 60.0
 """Time limit of one call. It is killed then, with all that it has started."""
-_PASSED: Final = ("HOME", "LANG", "PATH")
+_PASSED_VARIABLES: Final = ("HOME", "LANG", "PATH")
 """The variables of the server that the command gets."""
 _CREDENTIALS: Final = "DNS_CREDENTIALS"
 
@@ -36,13 +36,13 @@ class Hook:
         await self._run("remove", name, value)
 
     async def _run(self, *words: str) -> None:
-        environment = {name: value for name, value in for_tools().items() if name in _PASSED}
+        environment = {name: value for name, value in for_tools().items() if name in _PASSED_VARIABLES}
         if self._credentials:
             environment[_CREDENTIALS] = self._credentials
         said: deque[bytes] = deque(maxlen=1)
         try:
             async with (
-                asyncio.timeout(SECONDS),
+                asyncio.timeout(CALL_TIMEOUT),
                 running([*self._command, *words], cwd=Path("/"), env=environment) as process,
             ):
                 await asyncio.gather(
@@ -50,7 +50,9 @@ class Hook:
                 )
                 code = await process.wait()
         except TimeoutError as error:
-            raise ZoneFailure(f"The command of dns_hook does not end within {SECONDS:.0f} seconds") from error
+            raise ZoneFailure(
+                f"The command of dns_hook does not end within {CALL_TIMEOUT:.0f} seconds"
+            ) from error
         except OSError as error:
             raise ZoneFailure(f"The command of dns_hook cannot be started: {error.strerror}") from error
         if code:

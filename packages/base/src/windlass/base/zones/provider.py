@@ -18,12 +18,12 @@ from windlass.base.http_out import HttpTransport
 
 TTL: Final = 60
 """Seconds for which name servers keep a record."""
-MOST_SHOWN: Final = 300
-LISTED: Final = 600.0
+MAX_SHOWN_LENGTH: Final = 300
+ZONES_LIFETIME_SECONDS: Final = 600.0
 """Seconds after which the zones of a provider are read again."""
-RELISTED: Final = 60.0
+MISSING_ZONE_LIFETIME_SECONDS: Final = 60.0
 """The same, if a name belongs to none of them."""
-MOST_PAGES: Final = 20
+MAX_PAGES: Final = 20
 """More pages of zones are not read."""
 
 
@@ -83,7 +83,7 @@ class ZoneList:
     def __init__(self, read: Callable[[], Awaitable[Sequence[KnownZone]]]) -> None:
         self._read = read
         self._zones: dict[str, KnownZone] = {}
-        self._since = -LISTED
+        self._since = -ZONES_LIFETIME_SECONDS
         """When they were read."""
         self._failure = ""
         """Why they could not be read the last time; empty if they were."""
@@ -97,7 +97,7 @@ class ZoneList:
         async with self._lock:
             age = time.monotonic() - self._since
             found = self._known(name)
-            if age >= LISTED or (found is None and age >= RELISTED):
+            if age >= ZONES_LIFETIME_SECONDS or (found is None and age >= MISSING_ZONE_LIFETIME_SECONDS):
                 await self._read_again()
                 found = self._known(name)
                 if found is None and self._failure:
@@ -105,7 +105,7 @@ class ZoneList:
             return found
 
     async def _read_again(self) -> None:
-        if self._failure and time.monotonic() - self._failed < RELISTED:
+        if self._failure and time.monotonic() - self._failed < MISSING_ZONE_LIFETIME_SECONDS:
             return
         try:
             self._zones = {zone.name: zone for zone in await self._read()}
@@ -134,7 +134,7 @@ def domains_of(name: str) -> Iterator[str]:
 def shown(text: str) -> str:
     """Returns words of a provider in one line, cut to what is shown."""
     line = " ".join(text.split())
-    return line if len(line) <= MOST_SHOWN else f"{line[: MOST_SHOWN - 1]}…"
+    return line if len(line) <= MAX_SHOWN_LENGTH else f"{line[: MAX_SHOWN_LENGTH - 1]}…"
 
 
 def words_of(texts: Sequence[str], status: int) -> str:

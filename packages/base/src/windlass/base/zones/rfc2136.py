@@ -19,8 +19,8 @@ from windlass.base.zones.provider import (
     domains_of,
 )
 
-_SECONDS: Final = 10.0
-_MOST_READ: Final = 16 * 1024
+_TIMEOUT: Final = 10.0
+_MAX_ANSWER_BYTES: Final = 16 * 1024
 
 
 class UpdatedServer:
@@ -63,12 +63,12 @@ class UpdatedServer:
             raise ZoneFailure(f"The name server {self._server} refuses the update of {zone}: {refusal}")
 
     async def _exchange(self, message: bytes) -> bytes:
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(_TIMEOUT):
             reader, writer = await asyncio.open_connection(self._server.address, self._server.port)
             try:
                 writer.write(len(message).to_bytes(2, "big") + message)
                 length = int.from_bytes(await reader.readexactly(2), "big")
-                if length > _MOST_READ:
+                if length > _MAX_ANSWER_BYTES:
                     raise BadMessage(f"it has {length} bytes")
                 return await reader.readexactly(length)
             finally:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from windlass.base.aws_signing import AccessKeys, encode_query, sign
 from windlass.base.http_out import AddressRefused, HttpResult, HttpTransport, NoAnswer
 from windlass.base.zones.provider import (
-    MOST_PAGES,
+    MAX_PAGES,
     TTL,
     BadZoneSetting,
     KnownZone,
@@ -32,7 +32,7 @@ _HOST: Final = "route53.amazonaws.com"
 _VERSION: Final = "2013-04-01"
 _NAMESPACE: Final = f"https://{_HOST}/doc/{_VERSION}/"
 _REGION: Final = "us-east-1"
-_TRIES: Final = 5
+_MAX_ATTEMPTS: Final = 5
 _CHANGED: Final = "InvalidChangeBatch"
 
 
@@ -63,7 +63,7 @@ class Route53:
         zone = await self._zones.find(name)
         if zone is None:
             raise ZoneFailure(f"The access key of AWS (dns_credentials) has no public zone of {name}")
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             present = await self._records(zone, name)
             if (text in present.values) is is_there:
                 return
@@ -80,7 +80,7 @@ class Route53:
     async def _read_zones(self) -> Sequence[KnownZone]:
         zones: list[KnownZone] = []
         query = {"maxitems": "100"}
-        for _ in range(MOST_PAGES):
+        for _ in range(MAX_PAGES):
             answer = await self._send("GET", f"/{_VERSION}/hostedzone", query=query)
             if answer.status != 200:
                 raise _refusal(answer)

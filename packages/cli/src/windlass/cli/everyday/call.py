@@ -22,12 +22,12 @@ from windlass.cli.linked_folder import LinkedFolder, current_folder, find_linked
 from windlass.cli.overviews import path_of_service, services_in
 from windlass.terminal.command_errors import InvalidUsage
 from windlass.terminal.sections import Command, Option
-from windlass.terminal.tables import FORM, is_output_format_chosen, plain, wants_json
+from windlass.terminal.tables import FORMAT_PARAMETER, is_output_format_chosen, plain, wants_json
 
 C = TypeVar("C", bound=Callable[..., Any])
 _WHERE: Final = "Where"
 _CALL: Final = "The call"
-_MAX_NAMED: Final = 20
+_MAX_NAMED_SERVICES: Final = 20
 _SERVICE: Final = "name"
 """The parameter of commands with the name of the service."""
 _SAME_SERVICE: Final = "same_service"
@@ -58,8 +58,8 @@ class EverydayCall:
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
         self.linked: LinkedFolder | None = find_linked_folder(current_folder())
-        self.as_json = wants_json(options.get(FORM))
-        self.is_output_format_chosen = is_output_format_chosen(options.get(FORM))
+        self.as_json = wants_json(options.get(FORMAT_PARAMETER))
+        self.is_output_format_chosen = is_output_format_chosen(options.get(FORMAT_PARAMETER))
 
     @cached_property
     def api(self) -> Api:
@@ -218,5 +218,5 @@ def _is_named(row: Mapping[str, Any], wanted: str) -> bool:
 
 def _join_names(rows: Sequence[Mapping[str, Any]]) -> str:
     names = [plain(f"{row['project_name']}/{row['environment_name']}/{row['name']}") for row in rows]
-    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-    return ", ".join(names[:_MAX_NAMED]) + more
+    more = f" and {len(names) - _MAX_NAMED_SERVICES} more" if len(names) > _MAX_NAMED_SERVICES else ""
+    return ", ".join(names[:_MAX_NAMED_SERVICES]) + more

@@ -30,14 +30,14 @@ from windlass.terminal.sections import Option
 from windlass.terminal.tables import plain, print_json
 
 _PORTS: Final = re.compile(r"(?:(?P<here>[0-9]{1,5}):)?(?P<there>[0-9]{1,5})")
-_HIGHEST: Final = 65_535
+_MAX_PORT: Final = 65_535
 
 
 @everyday(
     "connect",
     service_argument(),
     Option(
-        ["port", "--port"], type=click.IntRange(0, _HIGHEST), default=0, help="The port here.  [a free one]"
+        ["port", "--port"], type=click.IntRange(0, _MAX_PORT), default=0, help="The port here.  [a free one]"
     ),
 )
 def connect(name: str | None, port: int, **options: Any) -> None:
@@ -66,8 +66,8 @@ def proxy(words: Sequence[str], name: str | None, **options: Any) -> None:
     if len(ports) > 1 or len(names) > 1 or (names and name and names[0] != name):
         raise InvalidUsage("give one service and one port, such as: windlass proxy web 9000:8080")
     here, there = (int(ports[0]["here"] or 0), int(ports[0]["there"])) if ports else (0, 0)
-    if max(here, there) > _HIGHEST:
-        raise InvalidUsage(f"give a port up to {_HIGHEST}")
+    if max(here, there) > _MAX_PORT:
+        raise InvalidUsage(f"give a port up to {_MAX_PORT}")
     call = EverydayCall(options)
     _serve(call, call.service(name or next(iter(names), None)), here=here, there=there)
 

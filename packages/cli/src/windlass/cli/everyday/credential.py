@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from windlass.cli.connection import USUAL, access_candidates
+from windlass.cli.connection import DEFAULT_URL, access_candidates
 from windlass.cli.contexts import ContextFile, normal_url
 from windlass.cli.user_folders import settings_folder
 from windlass.terminal.sections import Command
@@ -33,7 +33,7 @@ def _token_for(protocol: str, host: str) -> str:
     """Returns the token that belongs to exactly this server; empty if there is none."""
     _, environment, _ = access_candidates({})
     wanted = _origin(f"{protocol}://{host}")
-    if environment.token and _origin(environment.url or USUAL) == wanted:
+    if environment.token and _origin(environment.url or DEFAULT_URL) == wanted:
         return environment.token
     contexts = ContextFile(settings_folder()).read()
     saved = [(name, each) for name, each in contexts.contexts.items() if _origin(each.url) == wanted]

@@ -15,12 +15,12 @@ from windlass.detect import detect as recipe_without_dockerfile
 from windlass.detect.dockerfile import dockerfile
 from windlass.detect.recipe import WEB, ProcessType
 from windlass.terminal.sections import Command
-from windlass.terminal.tables import FORM, pairs, plain, print_json, wants_json
+from windlass.terminal.tables import FORMAT_PARAMETER, pairs, plain, print_json, wants_json
 
 
 @click.command("detect", cls=Command)
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
-@click.option("--json/--text", FORM, default=None, help="JSON (the default in pipes), or text.")
+@click.option("--json/--text", FORMAT_PARAMETER, default=None, help="JSON (the default in pipes), or text.")
 @click.option("--dockerfile", "wants_dockerfile", is_flag=True, help="Print the Dockerfile of the recipe.")
 @click.pass_context
 def detect(ctx: click.Context, folder: Path, as_json: bool | None, wants_dockerfile: bool) -> None:

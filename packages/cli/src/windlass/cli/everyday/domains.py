@@ -19,7 +19,7 @@ from windlass.cli.options import options_of
 from windlass.cli.show import show
 from windlass.core.declare.operations import Operation
 from windlass.families import registry
-from windlass.terminal.tables import FORM, print_json, wants_json
+from windlass.terminal.tables import FORMAT_PARAMETER, print_json, wants_json
 
 _ABOVE: Final = "above_"
 
@@ -63,7 +63,7 @@ def _check_name(operation: Operation, arguments: dict[str, Any]) -> None:
     path = path_of(operation.path, {operation.itself.param: service})
     body = msgspec.json.encode({"domain": arguments["subject_0"]})
     answer = api.call(operation.method, path, body).json
-    if wants_json(arguments.get(FORM)):
+    if wants_json(arguments.get(FORMAT_PARAMETER)):
         print_json(answer)
     else:
         show(operation, answer)

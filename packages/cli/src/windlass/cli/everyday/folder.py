@@ -33,7 +33,13 @@ from windlass.cli.linked_folder import (
     remove_link,
     write_link,
 )
-from windlass.cli.push_remote import PUSHED, branch_to_push, is_push_address, set_remote, takes_pushes
+from windlass.cli.push_remote import (
+    PUSHED_REPOSITORY,
+    branch_to_push,
+    is_push_address,
+    set_remote,
+    takes_pushes,
+)
 from windlass.detect import Recipe, Tree
 from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 from windlass.terminal.sections import Command, Option
@@ -54,7 +60,7 @@ def source_of(
     remotes = [url for url in git.remotes if not is_push_address(url)] if git else []
     url = repository or (remotes[0] if remotes else "")
     if git and whole_folder(folder, git) == git.top and not repository and (push or not url):
-        return {"git_repository": {"url": PUSHED, "branch": branch_to_push(git), **inner}}
+        return {"git_repository": {"url": PUSHED_REPOSITORY, "branch": branch_to_push(git), **inner}}
     if not url:
         say("The files are uploaded by `windlass up`: the folder has no remote that a server can reach.")
         return uploaded
@@ -136,7 +142,7 @@ def _manifest_variables(text: str) -> Iterator[str]:
             yield name
 
 
-_USUAL_PORT: Final = 8080
+_DEFAULT_PORT: Final = 8080
 _MAX_SHOWN_PROCESSES: Final = 5
 """Maximum number of other processes that are shown with their commands."""
 _MAX_SHOWN_FOLDERS: Final = 5
@@ -377,7 +383,7 @@ def _ports(answers: InitAnswers) -> dict[str, Any]:
 def _port_of(recipe: Recipe) -> str:
     """Returns the port to propose: of the web process or static site, or `none` if there are only workers."""
     if recipe.static_folder or (recipe.start and (recipe.port or _has_web(recipe))):
-        return str(recipe.port or _USUAL_PORT)
+        return str(recipe.port or _DEFAULT_PORT)
     return _NONE if recipe.processes and not _has_web(recipe) else _AUTO
 
 

@@ -10,18 +10,18 @@ from urllib.parse import urlsplit
 import click
 
 from windlass.cli.client import Api, ApiRefused, is_this_machine
-from windlass.cli.connection import USUAL, ServerAccess, access_candidates
+from windlass.cli.connection import DEFAULT_URL, ServerAccess, access_candidates
 from windlass.cli.contexts import ContextFile, Contexts, SavedContext, normal_url
 from windlass.cli.deployments import say
 from windlass.cli.suggestions import Verbs
 from windlass.cli.user_folders import settings_folder
 from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 from windlass.terminal.sections import Command, Option
-from windlass.terminal.tables import FORM, plain, print_json, table, wants_json
+from windlass.terminal.tables import FORMAT_PARAMETER, plain, print_json, table, wants_json
 
 _MAX_TOKEN_LENGTH: Final = 16_384
 """Maximum characters of a token. Tokens of an OpenID Connect issuer can have several thousand."""
-_FORM: Final = partial(Option, [FORM, "--json/--text"], default=None, help="As JSON, or as text.")
+_FORM: Final = partial(Option, [FORMAT_PARAMETER, "--json/--text"], default=None, help="As JSON, or as text.")
 
 
 @click.command(
@@ -134,7 +134,7 @@ def _with_scheme(url: str) -> str:
 
 
 def _present_context(by_option: ServerAccess, environment: ServerAccess, contexts: Contexts) -> str:
-    return by_option.url or environment.url or contexts.current_url or USUAL
+    return by_option.url or environment.url or contexts.current_url or DEFAULT_URL
 
 
 def _warn_of_plain_http(address: str) -> None:

@@ -24,7 +24,7 @@ from windlass.terminal.command_errors import CommandFailed
 
 _FRESH_SECONDS: Final = 30.0
 """Seconds for which names are cached, because completion runs at each key press."""
-_SECONDS: Final = 2.0
+_TIMEOUT: Final = 2.0
 """The timeout of a request for completion in seconds."""
 
 
@@ -82,7 +82,7 @@ def _names(ctx: click.Context) -> list[tuple[str, str, str, str]]:
     messages."""
     with ctx, suppress(CommandFailed, OSError, msgspec.MsgspecError, KeyError, TypeError):
         folder = find_linked_folder(current_folder())
-        api = connect(ctx.params, linked=folder.link.url if folder else "", seconds=_SECONDS)
+        api = connect(ctx.params, linked=folder.link.url if folder else "", seconds=_TIMEOUT)
         kept = cache_folder() / f"names-{api.digest[:24]}.json"
         return (_read_cache(kept) or _fetch_names(api, kept)).services
     return []

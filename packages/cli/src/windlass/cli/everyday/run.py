@@ -18,7 +18,7 @@ from windlass.cli.following import LINE, RetryTimer, StreamFollower, retry_until
 from windlass.cli.outcomes import start
 from windlass.core.deploy.states import Progress
 from windlass.terminal.command_errors import INTERRUPTED, CommandFailed, in_sentence
-from windlass.terminal.tables import FORM, plain, print_json
+from windlass.terminal.tables import FORMAT_PARAMETER, plain, print_json
 
 _MAX_LINES: Final = 10_000
 
@@ -41,7 +41,7 @@ def run(command: Sequence[str], name: str | None, detach: bool, **options: Any) 
     begun = start(call.api, service.path, service.name, "run", {"command": [*command]})
     assert begun is not None, "a run is always started"
     started, answer = begun
-    wants_json = options.get(FORM) is True
+    wants_json = options.get(FORMAT_PARAMETER) is True
     if detach:
         _show_begun(started, answer, as_json=wants_json)
         return

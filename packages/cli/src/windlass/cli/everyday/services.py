@@ -28,7 +28,7 @@ from windlass.core.words.naming import kebab
 from windlass.families import registry
 from windlass.terminal.command_errors import CommandFailed, ended_by_user
 from windlass.terminal.sections import Command, Option
-from windlass.terminal.tables import FORM, plain, print_json, wants_json
+from windlass.terminal.tables import FORMAT_PARAMETER, plain, print_json, wants_json
 
 
 def browse(url: str) -> None:
@@ -47,7 +47,7 @@ def browse(url: str) -> None:
     cls=Command,
     params=[
         Option(["only_print", "--print"], is_flag=True, help="Only print the link."),
-        Option([FORM, "--json/--text"], default=None, help="As JSON, or as text."),
+        Option([FORMAT_PARAMETER, "--json/--text"], default=None, help="As JSON, or as text."),
     ],
 )
 def console(only_print: bool, as_json: bool | None) -> None:
@@ -72,13 +72,13 @@ def console(only_print: bool, as_json: bool | None) -> None:
 
 
 _LINES: Final = 100
-_RECENT: Final = 20
+_MAX_SEARCHED_DEPLOYMENTS: Final = 20
 """Number of deployments among which the newest that is no one-off run is looked for."""
 _PLACE: Final = frozenset({"environment_name", "project_name"})
-_WIDE: Final = "Show every field, ids too."
+_WIDE_HELP: Final = "Show every field, ids too."
 
 
-@everyday("ps", service_argument(), Option(["wide", "--wide"], is_flag=True, help=_WIDE))
+@everyday("ps", service_argument(), Option(["wide", "--wide"], is_flag=True, help=_WIDE_HELP))
 def ps(name: str | None, wide: bool, **options: Any) -> None:
     """List the services of the environment, or the one that is named: state, address, version, instances.
 
@@ -178,7 +178,7 @@ def _without_place(row: Mapping[str, Any]) -> dict[str, Any]:
 def _path_of_log(api: Api, service: FoundService, *, of_build: bool) -> str:
     if not of_build:
         return f"{service.path}/log"
-    newest = api.get(f"{service.path}/deployment", page_size=_RECENT)["results"]
+    newest = api.get(f"{service.path}/deployment", page_size=_MAX_SEARCHED_DEPLOYMENTS)["results"]
     builds = [deployment for deployment in newest if not deployment.get("command")] or newest
     if not builds:
         raise CommandFailed(f"deploy {service.name} first, with `windlass deploy`: it has no deployment yet")

@@ -24,8 +24,8 @@ from windlass.terminal.tables import plain
 
 NOT_FOUND: Final = (126, 127)
 """The exit codes of a shell if the program is missing or not executable."""
-_PIECE: Final = 32_768
-_MAX_WAITING: Final = 262_144
+_CHUNK_BYTES: Final = 32_768
+_MAX_WAITING_BYTES: Final = 262_144
 """Maximum bytes of input waiting to be sent. Above this limit, standard input is not read."""
 
 
@@ -157,14 +157,14 @@ class TerminalRelay:
             waits = selectors.EVENT_WRITE if self._connection.waiting else 0
             selector.register(self._connection, selectors.EVENT_READ | waits)
             selector.register(self._waker, selectors.EVENT_READ)
-            if self._reads_input and self._connection.waiting < _MAX_WAITING:
+            if self._reads_input and self._connection.waiting < _MAX_WAITING_BYTES:
                 selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
             return [key.fileobj for key, _ in selector.select()]
 
     def _serve(self, source: Any) -> CloseFrame | None:
         """Handles available input or output. Returns the close frame if the connection was closed."""
         if source == self._waker:
-            os.read(self._waker, _PIECE)
+            os.read(self._waker, _CHUNK_BYTES)
             size = _size()
             self._connection.send_json({"columns": size.columns, "rows": size.lines})
         elif source is not self._connection:
@@ -178,7 +178,7 @@ class TerminalRelay:
         return None
 
     def _pass_input(self) -> None:
-        data = os.read(sys.stdin.fileno(), _PIECE)
+        data = os.read(sys.stdin.fileno(), _CHUNK_BYTES)
         if data:
             self._connection.send_bytes(data)
         else:

@@ -13,7 +13,7 @@ from windlass.cli.everyday.changes import change, detach_option
 from windlass.cli.everyday.folder import whole_folder
 from windlass.cli.following import wait_for_budget
 from windlass.cli.git_folder import GitFolder, git_folder, is_same_repository
-from windlass.cli.push_remote import PUSHED
+from windlass.cli.push_remote import PUSHED_REPOSITORY
 from windlass.cli.uploading import FolderUpload, packed
 from windlass.core.declare.resource import Family
 from windlass.families import registry
@@ -21,8 +21,8 @@ from windlass.terminal.command_errors import InvalidUsage, ended_by_user
 from windlass.terminal.sections import Option
 from windlass.terminal.tables import plain
 
-_SHORT: Final = 7
-_RESUMED: Final = "The folder is not uploaded yet: `windlass up` resumes it."
+_SHORT_COMMIT_LENGTH: Final = 7
+_RESUME_HINT: Final = "The folder is not uploaded yet: `windlass up` resumes it."
 
 
 @everyday(
@@ -67,7 +67,7 @@ def up(name: str | None, only_git: bool, only_upload: bool, detach: bool, yes: b
             say(f"The folder is uploaded. To deploy from git, {reason}.")
         version = {"upload_id": _upload(call, service, folder_to_upload(call.linked.folder, git, settings))}
     else:
-        say(f"Deploying the commit {git.commit[:_SHORT]}: {plain(git.subject)}")
+        say(f"Deploying the commit {git.commit[:_SHORT_COMMIT_LENGTH]}: {plain(git.subject)}")
         version = {"git_commit_id": git.commit}
     change(call, service, "deploy", version, detach=detach, command=call.command_line("up", name))
 
@@ -80,7 +80,7 @@ def _git_obstacle(git: GitFolder | None, settings: Mapping[str, Any]) -> str:
     """Returns what the user has to do before the server can fetch the files from git; empty if the server
     can."""
     url = str((settings.get("git_repository") or {}).get("url") or "")
-    if url == PUSHED:
+    if url == PUSHED_REPOSITORY:
         url = str(settings.get("push_url") or "")
     if not url:
         return "name a git_repository of the application: it has none"
@@ -89,7 +89,7 @@ def _git_obstacle(git: GitFolder | None, settings: Mapping[str, Any]) -> str:
     if not any(is_same_repository(remote, url) for remote in git.remotes):
         return f"push this folder to {plain(url)}: none of its remotes is the repository of the service"
     if not git.is_pushed:
-        return f"push the commit {git.commit[:_SHORT]}, with `git push`: no remote has it"
+        return f"push the commit {git.commit[:_SHORT_COMMIT_LENGTH]}, with `git push`: no remote has it"
     if git.has_changes:
         return "commit the changed files, and push them"
     return ""
@@ -113,6 +113,6 @@ def folder_to_upload(folder: Path, git: GitFolder | None, settings: Mapping[str,
 
 def _upload(call: EverydayCall, service: FoundService, folder: Path) -> str:
     call.api.enable_retries(wait_for_budget)
-    with ended_by_user(_RESUMED), packed(folder) as archive:
+    with ended_by_user(_RESUME_HINT), packed(folder) as archive:
         return FolderUpload(call.api, service.path, archive, say).send()
     raise AssertionError("ended by hand")

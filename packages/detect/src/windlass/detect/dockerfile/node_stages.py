@@ -19,7 +19,7 @@ from windlass.detect.dockerfile.stages import (
 )
 from windlass.detect.known_files import KnownFiles, table, text_in
 from windlass.detect.node_frameworks import build_cache_of
-from windlass.detect.node_locks import BEGINNING, NEWEST_PNPM, version_by_lock
+from windlass.detect.node_locks import MAX_LOCK_BYTES, NEWEST_PNPM, version_by_lock
 from windlass.detect.node_scripts import OWN_SCRIPTS, needs_development, scripts_of, scripts_of_installation
 from windlass.detect.recipe import Recipe
 
@@ -159,7 +159,7 @@ def _tools(
 
 def _version(manager: str, files: KnownFiles) -> str:
     lock = _LOCKS.get(manager, "")
-    if lock and files.has(lock) and (version := version_by_lock(lock, files.beginning(lock, BEGINNING))):
+    if lock and files.has(lock) and (version := version_by_lock(lock, files.beginning(lock, MAX_LOCK_BYTES))):
         return version
     match manager:
         case "pnpm":

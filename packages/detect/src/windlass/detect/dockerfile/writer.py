@@ -85,7 +85,7 @@ OPENING: Final = "# Written by Windlass from the recipe of this folder."
 
 _WEB: Final = ("web", "app")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+", re.ASCII)
-_NOT_GIVEN: Final = frozenset(
+_WITHHELD_VARIABLES: Final = frozenset(
     [
         *(
             "PATH",
@@ -161,7 +161,9 @@ def _build_stage(
         yield instructions.env(stage.environment)
     yield from _steps(stage.tools, options)
     yield f"WORKDIR {APP}"
-    arguments = [name for name in options.variables if _VARIABLE.fullmatch(name) and name not in _NOT_GIVEN]
+    arguments = [
+        name for name in options.variables if _VARIABLE.fullmatch(name) and name not in _WITHHELD_VARIABLES
+    ]
     yield from (f"ARG {name}" for name in arguments if reaches_installation(name))
     if stage.manifests and not options.works_below:
         yield from instructions.copy(stage.manifests)

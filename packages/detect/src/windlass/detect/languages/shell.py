@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windlass.detect.known_files import KnownFiles
-from windlass.detect.language import LAST, Language
+from windlass.detect.language import LAST_PRECEDENCE, Language
 from windlass.detect.recipe import Recipe
 
 _SCRIPTS = ("start.sh", "run.sh")
@@ -15,4 +15,4 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
         recipe.choose(f"{script} is there.", start=f"{shell} {script}")
 
 
-shell = Language(name="Shell", manifests=(), code=_SCRIPTS, rank=LAST, fill=fill)
+shell = Language(name="Shell", manifests=(), code=_SCRIPTS, rank=LAST_PRECEDENCE, fill=fill)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windlass.detect.known_files import KnownFiles
-from windlass.detect.language import LAST, Language
+from windlass.detect.language import LAST_PRECEDENCE, Language
 from windlass.detect.recipe import Recipe
 
 _FOLDERS = ("public", "dist", "site", "www", "html")
@@ -21,6 +21,6 @@ static = Language(
     name="HTML",
     manifests=(),
     code=("index.html", *(f"{folder}/index.html" for folder in _FOLDERS)),
-    rank=LAST - 20,
+    rank=LAST_PRECEDENCE - 20,
     fill=fill,
 )

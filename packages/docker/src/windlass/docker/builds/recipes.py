@@ -27,7 +27,7 @@ from windlass.detect.dockerfile import DockerfileOptions, argv, dockerfile, is_s
 from windlass.detect.dockerfile.instructions import is_plain_path
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.procfile import PROCFILE, read_procfile
-from windlass.detect.recipe import LONGEST
+from windlass.detect.recipe import MAX_LENGTH
 from windlass.docker.builds.context import OUTSIDE, BuildContext, dockerfile_of, folder_of
 from windlass.docker.builds.files import files_of
 from windlass.docker.builds.image_metadata import ImageNotes
@@ -160,7 +160,7 @@ def _notes_of_procfile(folder: Path) -> ImageNotes:
     ignored: images that were built before may already run it themselves."""
     procfile = read_procfile(KnownFiles(Tree([PROCFILE], partial(read_beginning, folder))).text(PROCFILE))
     return ImageNotes(
-        {name: argv(command) for name, command in procfile.commands.items() if len(command) <= LONGEST}
+        {name: argv(command) for name, command in procfile.commands.items() if len(command) <= MAX_LENGTH}
     )
 
 

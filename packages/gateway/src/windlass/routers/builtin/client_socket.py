@@ -11,7 +11,7 @@ import os
 from enum import Enum
 from typing import Any, ClassVar, Final
 
-from windlass.base.http_in.bounds import ROOM
+from windlass.base.http_in.bounds import READ_AHEAD_BYTES
 from windlass.base.http_in.connections import Admission, network_of
 from windlass.base.http_in.wire import HeadBuffer
 from windlass.routers.builtin import pages
@@ -205,7 +205,7 @@ class GatewaySocket(asyncio.Protocol):
         if self._phase is BUSY and not self.whole:
             pause = upstream is None or upstream.blocked or self._waits_for_turn
         else:
-            pause = len(self._held.held) > ROOM
+            pause = len(self._held.held) > READ_AHEAD_BYTES
         if pause is self._paused:
             return
         if not pause:

@@ -7,7 +7,7 @@ import socket
 from contextlib import suppress
 from typing import Any, Final
 
-from windlass.base.http_in.bounds import CHUNKS_AT_ONCE, ROOM
+from windlass.base.http_in.bounds import CHUNKS_AT_ONCE, READ_AHEAD_BYTES
 from windlass.base.http_in.chunks import Chunks
 from windlass.base.http_in.wire import Bad, HeadBuffer
 from windlass.routers.builtin.answers import CHUNKED, UNTIL_CLOSE, AnswerHead, with_lines
@@ -108,7 +108,7 @@ class Upstream(asyncio.Protocol):
         """The client whose request is in progress."""
         self.lost = self.paused = self.blocked = False
         self.since = shared.now
-        self._held = HeadBuffer(ROOM, ROOM)
+        self._held = HeadBuffer(READ_AHEAD_BYTES, READ_AHEAD_BYTES)
         self._answer: AnswerHead | None = None
         """The last parsed head. It is reused if the next answer begins with the same bytes."""
         self._left = _BEFORE_HEAD

@@ -24,7 +24,7 @@ from windlass.base import environment, filelock, subprocesses
 from windlass.base.atomic_files import move
 from windlass.base.bounded import BoundedCalls
 from windlass.base.disk_reserve import Amount, DiskWatch
-from windlass.base.isolation.isolation import MOST_PROCESSES, Isolation
+from windlass.base.isolation.isolation import MAX_PROCESSES, Isolation
 from windlass.base.isolation.step_launcher import NetworkOfSteps, StepLauncher, no_network
 from windlass.base.step_limits import StepLimits
 from windlass.builders.builder import FILES, FULL, BuildError, BuilderUnavailable, Order, Say
@@ -84,7 +84,7 @@ class NativeBuilder:
         network: NetworkOfSteps = no_network,
         calls: BoundedCalls | None = None,
         build_memory: int = 0,
-        build_processes: int = MOST_PROCESSES,
+        build_processes: int = MAX_PROCESSES,
         disk_reserve: int = 0,
     ) -> None:
         """Sets up the builder.

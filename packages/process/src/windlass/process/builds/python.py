@@ -23,7 +23,7 @@ from windlass.builders.builder import BuildError, Say
 from windlass.detect import Tree
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.python_pins import (
-    MOST_OF_LOCK,
+    MAX_LOCK_BYTES,
     REQUIREMENTS,
     SETUPTOOLS,
     missing_requirements,
@@ -144,7 +144,7 @@ def dependencies_of(
 def _lock_text(needed: PythonDependencies) -> str:
     """Returns the beginning of the lock file, or an empty string if there is none or it cannot be read."""
     try:
-        lock = read_beginning(needed.cwd, needed.manager.lock, MOST_OF_LOCK) if needed.manager else b""
+        lock = read_beginning(needed.cwd, needed.manager.lock, MAX_LOCK_BYTES) if needed.manager else b""
     except OSError:
         return ""
     return lock.decode(errors="replace")

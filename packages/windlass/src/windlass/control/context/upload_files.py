@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from windlass.base import filelock
-from windlass.base.disk_reserve import LARGEST_PART
+from windlass.base.disk_reserve import MAX_RESERVE_FRACTION
 from windlass.base.errors import Conflict, Unavailable
 from windlass.base.ids import is_id
 from windlass.builders.builder import FULL
@@ -110,7 +110,7 @@ class UploadFiles:
         self._check_room(os.statvfs(self._folder), size)
 
     def _check_room(self, disk: os.statvfs_result, size: int) -> None:
-        of_disk = min(self._disk_reserve, int(disk.f_blocks * disk.f_frsize * LARGEST_PART))
+        of_disk = min(self._disk_reserve, int(disk.f_blocks * disk.f_frsize * MAX_RESERVE_FRACTION))
         if disk.f_bavail * disk.f_frsize - size < self._reserve + of_disk:
             raise Unavailable(_NO_ROOM)
 

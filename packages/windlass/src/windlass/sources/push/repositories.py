@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from windlass.base import subprocesses
 from windlass.base.atomic_files import write_whole
-from windlass.base.disk_reserve import LARGEST_PART
+from windlass.base.disk_reserve import MAX_RESERVE_FRACTION
 from windlass.base.errors import Unavailable
 from windlass.base.ids import is_id
 from windlass.base.locks import Locks
@@ -157,7 +157,7 @@ class PushedRepositories:
 
     def _check_room(self, disk: os.statvfs_result, size: int) -> None:
         """Raises Unavailable if the disk has too little room for so many bytes."""
-        of_disk = min(self._disk_reserve, int(disk.f_blocks * disk.f_frsize * LARGEST_PART))
+        of_disk = min(self._disk_reserve, int(disk.f_blocks * disk.f_frsize * MAX_RESERVE_FRACTION))
         if disk.f_bavail * disk.f_frsize - size < self._reserve + of_disk:
             raise Unavailable(
                 "Ask the operator to free disk space, or to set upload_reserve_bytes lower: uploads and "
