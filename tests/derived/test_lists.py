@@ -18,7 +18,7 @@ from tests.derived.stage import Stage
 from tests.derived.things import Subject
 from tests.marks import examples
 from tests.world import Answer
-from windlass.core.declare.registry import MOST_PER_PAGE, PAGE, Operation
+from windlass.core.declare.registry import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, Operation
 from windlass.core.declare.resource import Verb
 from windlass.core.declare.traits import has_variables
 from windlass.families import registry
@@ -105,7 +105,7 @@ async def test_pages_for_a_limited_token_contain_exactly_the_resources_in_its_li
 @every_paged_list
 async def test_the_pages_of_every_list_make_up_the_whole(stage: Stage, operation: Operation):
     subject = await populated(stage, operation)
-    whole = (await asked(stage, subject, f"page_size={MOST_PER_PAGE}"))["results"]
+    whole = (await asked(stage, subject, f"page_size={MAX_PAGE_SIZE}"))["results"]
     assert whole
     for size in (1, 2, 3, len(whole)):
         pages = -(-len(whole) // size)
@@ -129,10 +129,10 @@ async def test_a_deleted_resource_is_not_listed(stage: Stage, operation: Operati
     assert operation.family is not None
     thing = await stage.plot.fresh(operation.family, operation.parent)
     subject = await stage.plot.subject(operation)
-    before = ids(await asked(stage, subject, f"page_size={MOST_PER_PAGE}"))
+    before = ids(await asked(stage, subject, f"page_size={MAX_PAGE_SIZE}"))
     deletion = operation_of("delete", operation.family, operation.parent)
     assert (await stage.call(deletion, thing.ids, None, subject.tenant.admin)).status == 204
-    after = ids(await asked(stage, subject, f"page_size={MOST_PER_PAGE}"))
+    after = ids(await asked(stage, subject, f"page_size={MAX_PAGE_SIZE}"))
     assert thing.id in before
     assert after == [id for id in before if id != thing.id]
 
@@ -143,23 +143,23 @@ async def test_without_parameters_a_list_is_its_first_page_but_complete_under_co
 ):
     subject = await populated(stage, operation)
     answer, complete = await asked(stage, subject, ""), await asked(stage, subject, "", base="/compat")
-    whole = await asked(stage, subject, f"page_size={MOST_PER_PAGE}", base="/compat")
+    whole = await asked(stage, subject, f"page_size={MAX_PAGE_SIZE}", base="/compat")
     # Under compat, lists of variables also have those that Windlass makes.
     shown_to_all = [one for one in whole["results"] if one.get("scope") != "BUILT_IN"]
-    assert answer["pagination"] == pagination(1, PAGE, len(shown_to_all))
+    assert answer["pagination"] == pagination(1, DEFAULT_PAGE_SIZE, len(shown_to_all))
     assert complete["results"] == whole["results"]
     assert len((await asked(stage, subject, "page_size=1", base="/compat"))["results"]) == 1
 
 
 async def test_a_list_of_more_than_a_page_is_complete_under_compat_only(stage: Stage):
     org, admin = await stage.world.organization()
-    made = await after(stage, org, admin, [(CREATE, 0)] * (PAGE + 5))
+    made = await after(stage, org, admin, [(CREATE, 0)] * (DEFAULT_PAGE_SIZE + 5))
     limited = await stage.token(org, admin, limited_to=made)
     for token in (admin, limited):
-        assert ids(await listed(stage, org, token, "")) == made[:PAGE]
+        assert ids(await listed(stage, org, token, "")) == made[:DEFAULT_PAGE_SIZE]
         assert ids(await listed(stage, org, token, "", base="/compat")) == made
-        assert ids(await listed(stage, org, token, "page=2")) == made[PAGE:]
-        assert ids(await listed(stage, org, token, "page=2", base="/compat")) == made[PAGE:]
+        assert ids(await listed(stage, org, token, "page=2")) == made[DEFAULT_PAGE_SIZE:]
+        assert ids(await listed(stage, org, token, "page=2", base="/compat")) == made[DEFAULT_PAGE_SIZE:]
 
 
 # In the store: long lists with holes
@@ -220,12 +220,12 @@ async def test_a_slice_of_a_list_without_deletions_is_correct(
 
 
 @many
-@given(skip=st.integers(0, LONG + 10), most=st.integers(1, MOST_PER_PAGE))
+@given(skip=st.integers(0, LONG + 10), most=st.integers(1, MAX_PAGE_SIZE))
 @example(skip=0, most=1)
 @example(skip=256, most=1)
 @example(skip=257, most=1)
 @example(skip=2000, most=2**31 - 1)
-@example(skip=2**31 * MOST_PER_PAGE, most=1)
+@example(skip=2**31 * MAX_PAGE_SIZE, most=1)
 async def test_a_slice_of_a_list_with_deletions_is_correct(
     stage: Stage, broken: list[int], skip: int, most: int
 ):

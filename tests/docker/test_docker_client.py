@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from windlass.docker.client import Away, Docker, EngineRefused
-from windlass.docker.client.answers import LONGEST_REASON
+from windlass.docker.client.answers import MAX_REASON_BYTES
 from windlass.docker.follow import NewOutput
 from windlass.docker.position import Position
 
@@ -56,7 +56,7 @@ async def test_an_endless_refusal_is_read_as_far_as_a_reason_goes(tmp_path: Path
     async with engine(tmp_path, b"500 Internal Server Error", b"x" * 4096, 0) as docker:
         with pytest.raises(EngineRefused) as refused:
             await docker.raw("GET", "/info")
-    assert 0 < len(str(refused.value)) <= LONGEST_REASON + 100
+    assert 0 < len(str(refused.value)) <= MAX_REASON_BYTES + 100
 
 
 async def test_an_engine_that_fails_to_report_its_version_is_not_reported_as_too_old(tmp_path: Path) -> None:

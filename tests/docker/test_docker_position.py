@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.docker.follow import NewOutput
-from windlass.docker.position import _ROOM, Position, Positions
+from windlass.docker.position import _POSITION_BYTES, Position, Positions
 
 
 def stamp(milliseconds: int) -> str:
@@ -67,7 +67,7 @@ def test_a_log_position_survives_a_restart_and_a_truncated_one_is_ignored(tmp_pa
     position = Position(anchor=stamp(0), count=random.randrange(2**62), latest=stamp(1))
     positions.save("one", position)
     assert Positions(tmp_path / "read").load("one") == position
-    assert (tmp_path / "read" / "one").stat().st_size == _ROOM
+    assert (tmp_path / "read" / "one").stat().st_size == _POSITION_BYTES
     (tmp_path / "read" / "two").write_bytes(b"")
     assert positions.load("two") == Position()
     positions.forget_others(set())

@@ -16,7 +16,7 @@ from windlass.docker.watch import EventWatcher
 @pytest.fixture
 async def watched(tmp_path: Path, monkeypatch) -> AsyncIterator[EventWatcher]:
     """A watcher of an engine that is away, so that nothing is read."""
-    monkeypatch.setattr(watch, "MOST_FOLLOWED", 8)
+    monkeypatch.setattr(watch, "MAX_FOLLOWED_CONTAINERS", 8)
 
     async def nothing(*_: object) -> None:
         """Is not called."""

@@ -74,7 +74,7 @@ async def test_a_host_port_in_use_by_another_program_is_skipped(engine, monkeypa
         taken.listen()
         numbers = [each.getsockname()[1] for each in (taken, free)]
         free.close()
-        monkeypatch.setattr(host_ports, "RANGE", numbers)
+        monkeypatch.setattr(host_ports, "PORT_RANGE", numbers)
         for _ in range(3):  # either is chosen first
             it = serving()
             assert (await engine.run(it, 0)).ports == {8080: numbers[1]}
@@ -114,9 +114,9 @@ async def test_a_host_port_conflict_between_two_servers_makes_the_second_choose_
 
 
 def test_one_organization_may_use_at_most_half_of_the_free_host_ports():
-    half = len(host_ports.RANGE) // 2
-    taken = set(host_ports.RANGE[:half])
-    assert len(choose_ports(20, half - 20, taken - set(host_ports.RANGE[:20]))) == 20
+    half = len(host_ports.PORT_RANGE) // 2
+    taken = set(host_ports.PORT_RANGE[:half])
+    assert len(choose_ports(20, half - 20, taken - set(host_ports.PORT_RANGE[:20]))) == 20
     with pytest.raises(EngineError, match="Run fewer instances, or declare fewer ports"):
         choose_ports(1, half, taken)
     assert not set(choose_ports(half, 0, taken)) & taken  # another one

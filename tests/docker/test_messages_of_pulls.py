@@ -132,7 +132,7 @@ class SlowRegistry(SilentRegistry):
 
 async def test_a_registry_that_sends_too_slowly_ends_the_pull(monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine loads a few layers at a time for all organizations."""
-    monkeypatch.setattr(pulls, "MEASURED", 0.2)
+    monkeypatch.setattr(pulls, "SPEED_PERIOD_SECONDS", 0.2)
     slow: Any = SlowRegistry(piece=4, pieces=10_000)
     with pytest.raises(EngineRefused, match=pulls.TOO_SLOW) as raised:
         await pulls.pull(slow, REF)
@@ -141,7 +141,7 @@ async def test_a_registry_that_sends_too_slowly_ends_the_pull(monkeypatch: pytes
     usual: Any = SlowRegistry(piece=64 * 1024 * 10, pieces=60)
     await pulls.pull(usual, REF)
     assert usual.sent == 60
-    monkeypatch.setattr(pulls, "LEAST", 0)  # the control: each message gave it more time
+    monkeypatch.setattr(pulls, "MIN_PULL_BYTES_PER_SECOND", 0)  # the control: each message gave it more time
     patient: Any = SlowRegistry(piece=4, pieces=60)
     await pulls.pull(patient, REF)
 
@@ -149,10 +149,10 @@ async def test_a_registry_that_sends_too_slowly_ends_the_pull(monkeypatch: pytes
 async def test_a_registry_that_never_answers_ends_the_deployment_and_not_the_engine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(pulls, "LOOKING", 0.01)
+    monkeypatch.setattr(pulls, "RESOLVE_TIMEOUT", 0.01)
     engine: Any = SilentRegistry()
     with pytest.raises(EngineError, match=f"Check the host of {REF}.*its registry does not answer"):
         await images.DockerImages(engine, PulledImages(engine, tmp_path)).resolve(PullRequest(REF), print)
-    monkeypatch.setattr(pulls, "SILENT", 0.01)
+    monkeypatch.setattr(pulls, "REGISTRY_SILENCE_TIMEOUT", 0.01)
     with pytest.raises(EngineError, match=f"Check the host of {REF}.*its registry does not answer"):
         await images.DockerImages(engine, PulledImages(engine, tmp_path)).have(REF)

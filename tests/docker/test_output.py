@@ -72,8 +72,8 @@ class TestOutput:
         assert watched.said()[count:] == ["up"]
 
     async def test_the_last_lines_of_a_flood_are_read_when_the_container_ends(self, watched, monkeypatch):
-        monkeypatch.setattr(output_budget, "BURST", 200_000)
-        monkeypatch.setattr(output_budget, "SHARED", 1)  # a pause of days
+        monkeypatch.setattr(output_budget, "BURST_BYTES", 200_000)
+        monkeypatch.setattr(output_budget, "SHARED_BYTES_PER_SECOND", 1)  # a pause of days
         it = wanted("trap 'kill %1; wait; echo bye; exit 0' TERM; yes & wait", cpu=1000)
         await watched.engine.run(it, 0)
         follower = next(iter(watched.engine._watch._followers.values()))

@@ -110,7 +110,7 @@ async def test_an_image_of_a_container_stays_until_the_container_is_gone(engine,
 
 
 async def test_an_organization_keeps_a_bounded_number_of_pulled_images(engine, raw, images, monkeypatch):
-    monkeypatch.setattr(pulled_images, "MOST", 2)
+    monkeypatch.setattr(pulled_images, "MAX_IMAGES_OF_ORG", 2)
     other, *own = [await images.publish() for _ in range(5)]
     await use(engine, other, new_id(), org="another")
     for ref in own[:2]:

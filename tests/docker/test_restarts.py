@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from windlass.docker.restarts import FIRST_PAUSE, LONGEST_PAUSE, SETTLED, Restarts
+from windlass.docker.restarts import FIRST_PAUSE, MAX_PAUSE, STABLE_SECONDS, Restarts
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ async def run(made: Restarts, start: float, end: float) -> None:
 async def test_restart_pauses_double_up_to_a_limit_and_reset_after_a_long_run(made, pauses, started):
     for number in range(12):
         await run(made, number, number + 0.5)
-    await run(made, 100, 100 + SETTLED)
+    await run(made, 100, 100 + STABLE_SECONDS)
     grown = [FIRST_PAUSE * 2**number for number in range(10)]
-    assert pauses == [*grown, LONGEST_PAUSE, LONGEST_PAUSE, FIRST_PAUSE]
+    assert pauses == [*grown, MAX_PAUSE, MAX_PAUSE, FIRST_PAUSE]
     assert len(started) == made.count("c") + 1 == 13
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from windlass.docker.client import EngineRefused
-from windlass.docker.start_files import LARGEST, examine
+from windlass.docker.start_files import MAX_FILE_BYTES, examine
 from windlass.engines.engine import EngineError
 
 FOLDER, LINK, FIFO, DEVICE = 1 << 31, 1 << 27, 1 << 25, 1 << 26
@@ -39,7 +39,7 @@ def link(target: str) -> dict[str, Any]:
         ({}, ()),
         ({"/etc": {"mode": FOLDER}}, ()),
         (USUAL, ("/data", "/etc/app")),
-        ({**USUAL, "/etc/group": {"mode": 0o644, "size": LARGEST}}, ()),
+        ({**USUAL, "/etc/group": {"mode": 0o644, "size": MAX_FILE_BYTES}}, ()),
         ({**USUAL, "/etc/group": link("../a/group"), "/a": {"mode": FOLDER}, "/a/group": {"mode": 0}}, ()),
         ({**USUAL, "/etc/group": link("gone")}, ()),
     ],
@@ -55,7 +55,7 @@ async def test_short_regular_files_and_symlinks_to_them_are_accepted(files, moun
     [
         ({**USUAL, "/etc/group": {"mode": FIFO}}, (), "Make /etc/group of the image a plain file"),
         ({**USUAL, "/etc/passwd": {"mode": DEVICE}}, (), "Make /etc/passwd of the image a plain file"),
-        ({**USUAL, "/etc/group": {"mode": 0, "size": LARGEST + 1}}, (), "at most 1 MiB"),
+        ({**USUAL, "/etc/group": {"mode": 0, "size": MAX_FILE_BYTES + 1}}, (), "at most 1 MiB"),
         ({**USUAL, "/etc/group": link("/p"), "/p": {"mode": FIFO}}, (), "Make /etc/group of the image"),
         ({**USUAL, "/etc/group": link("group")}, (), "a chain of links"),
         ({"/etc": link("/a"), "/a": {"mode": FOLDER}}, (), "Make /etc of the image a folder"),

@@ -58,8 +58,8 @@ async def test_a_hanging_engine_is_unavailable_until_it_answers_a_ping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(watch, "AWAY_AFTER", 0.0)
-    monkeypatch.setattr(watch, "CHECK_EVERY", 0.01)
-    monkeypatch.setattr(client, "CONNECTING", 0.2)
+    monkeypatch.setattr(watch, "CHECK_INTERVAL", 0.01)
+    monkeypatch.setattr(client, "CONNECT_TIMEOUT", 0.2)
     async with engine_at(tmp_path) as (engine, hostile):
         answered = len(hostile.asked)
         await until(lambda: hostile.asked[answered:].count("GET /_ping") > 5)

@@ -43,7 +43,7 @@ async def long_engine(tmp_path):
 
 
 async def test_a_container_list_may_exceed_the_limit_of_other_answers(long_engine):
-    assert len(LONG) > client.MOST
+    assert len(LONG) > client.MAX_ANSWER_BYTES
     (container,) = await long_engine.read_list("/containers/json", ContainerList)
     assert container == {"Id": "a", "Names": None, "Labels": {}, "State": "running"}
 
@@ -51,7 +51,7 @@ async def test_a_container_list_may_exceed_the_limit_of_other_answers(long_engin
 async def test_with_the_limit_of_other_answers_a_long_list_is_refused_with_what_to_do(
     long_engine, monkeypatch
 ):
-    monkeypatch.setattr(client, "LONGEST_LIST", client.MOST)
+    monkeypatch.setattr(client, "MAX_LIST_BYTES", client.MAX_ANSWER_BYTES)
     with pytest.raises(EngineRefused, match="remove containers and images with many ports or long labels"):
         await long_engine.read_list("/containers/json", ContainerList)
 
@@ -79,7 +79,7 @@ async def test_a_server_starts_although_the_engines_container_list_exceeds_the_l
         finally:
             await installation.stop()
 
-    monkeypatch.setattr(client, "LONGEST_LIST", 1)
+    monkeypatch.setattr(client, "MAX_LIST_BYTES", 1)
     if goes_on:
         await begin()
         assert "remove containers and images with many ports or long labels" in caplog.text + str(

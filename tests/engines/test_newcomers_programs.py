@@ -121,7 +121,7 @@ async def there(request):
 @pytest.fixture
 def sure_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that listens elsewhere is given up as soon as that is told."""
-    monkeypatch.setattr(readiness, "GIVEN_UP_AFTER", 0.0)
+    monkeypatch.setattr(readiness, "WRONG_PORT_TIMEOUT", 0.0)
 
 
 def in_python(code: str) -> dict[str, str]:

@@ -17,14 +17,14 @@ from windlass.control.background.housekeeping import TIDY
 from windlass.control.records.branch_watches import watch_branch
 from windlass.control.records.deployments import RECONCILE, particulars
 from windlass.control.records.runs import TIMETABLES
-from windlass.core.deploy.progress import TOLD
+from windlass.core.deploy.progress import DEPLOYMENT_EVENTS
 from windlass.core.deploy.states import OPEN, WORDS, Do, Progress, State
 from windlass.store import DeploymentRow, EventRow, Reads, StatusRow, Tx
 from windlass.store.postgres import PostgresSession
 from windlass.store.sqlite import SqliteSession, connect
 
 UNFINISHED = "SELECT id FROM work WHERE lease > 0 OR due <= $1 ORDER BY id"
-FINAL = {kind for told in TOLD.values() for kind in told.ended.values()}
+FINAL = {kind for told in DEPLOYMENT_EVENTS.values() for kind in told.ended.values()}
 
 
 class Books:
@@ -143,7 +143,9 @@ def mistold(events: list[EventRow], deployments: list[DeploymentRow]) -> list[st
     for event in events:
         if event.kind in FINAL:
             told[msgspec.json.decode(event.body)["deployment_id"], event.kind] += 1
-    ends = {(one.id, str(TOLD[Do(one.action)].ended[Progress(one.status)])) for one in deployments}
+    ends = {
+        (one.id, str(DEPLOYMENT_EVENTS[Do(one.action)].ended[Progress(one.status)])) for one in deployments
+    }
     return [
         *(f"{kind} of {id} was told {count} times" for (id, kind), count in told.items() if count > 1),
         *(f"{kind} of {id} was not told" for id, kind in sorted(ends - told.keys())),

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.gateway.gateway_town import GatewayTown, processes_of
 from tests.gateway.routers.town import SHOP, Heard, request, until
 from windlass.gateway.files import LOG
-from windlass.gateway.starting import LARGEST, LogFile
+from windlass.gateway.starting import MAX_LOG_BYTES, LogFile
 
 
 def outputs(process: int) -> list[str]:
@@ -17,14 +17,14 @@ def outputs(process: int) -> list[str]:
 
 def fill(log: Path) -> None:
     """Makes the log longer than it may be, without writing that much."""
-    os.truncate(log, LARGEST + 1)
+    os.truncate(log, MAX_LOG_BYTES + 1)
 
 
 async def test_a_long_log_is_set_aside_while_the_gateway_runs(town: GatewayTown):
     log, process = town.folder / LOG, await town.process()
     for _ in range(2):
         fill(log)
-        await until(lambda: outputs(process) == [str(log)] * 2 and log.stat().st_size < LARGEST)
+        await until(lambda: outputs(process) == [str(log)] * 2 and log.stat().st_size < MAX_LOG_BYTES)
     assert sorted(file.name for file in town.folder.glob(f"{LOG}*")) == [LOG, f"{LOG}.1"]
     await town.replace()
     assert "the gateway serves" in log.read_text()
@@ -53,4 +53,4 @@ def test_an_output_that_is_not_the_log_file_is_not_redirected(tmp_path: Path):
     before = os.fstat(2)
     LogFile(log).look()
     assert os.path.samestat(os.fstat(2), before)
-    assert log.stat().st_size > LARGEST
+    assert log.stat().st_size > MAX_LOG_BYTES

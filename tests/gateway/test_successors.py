@@ -29,7 +29,7 @@ async def no_elders(endpoints: Sequence[Endpoint], patience: float) -> None:
 async def test_a_silent_successor_does_not_block_route_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(handover, "_LONGEST_CHANGE", 0.05)
+    monkeypatch.setattr(handover, "_SUCCESSOR_TIMEOUT", 0.05)
     changing, relieved = asyncio.Lock(), asyncio.Event()
     listening = listen_at(tmp_path, HANDOVER, socket.SOCK_SEQPACKET)
     doors = Doors(Journal(tmp_path / JOURNAL), tmp_path)

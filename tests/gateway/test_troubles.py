@@ -23,7 +23,7 @@ from windlass.routers.router import Listen, RouteError
 async def test_a_gateway_whose_port_was_taken_opens_the_port_when_it_is_free_again(
     town: GatewayTown, monkeypatch
 ):
-    monkeypatch.setattr(link, "_AGAIN", 0.05)
+    monkeypatch.setattr(link, "_RESEND_SECONDS", 0.05)
     await town.shop(await town.instance("one"))
     port = town.router.port
     os.kill(await town.process(), signal.SIGSTOP)
@@ -43,7 +43,7 @@ async def test_a_gateway_whose_port_was_taken_opens_the_port_when_it_is_free_aga
 
 async def test_a_hanging_gateway_is_reported_with_the_command_that_kills_it(town: GatewayTown, monkeypatch):
     process = await town.process()
-    monkeypatch.setattr(link, "_PATIENCE", 0.2)
+    monkeypatch.setattr(link, "_ANSWER_TIMEOUT", 0.2)
     os.kill(process, signal.SIGSTOP)
     try:
         with pytest.raises(RouteError, match=f"^end the gateway with `kill -9 {process}`"):
@@ -110,7 +110,7 @@ async def test_a_service_whose_external_port_was_taken_is_still_reached_by_host_
 async def test_a_taken_service_port_is_reopened_when_it_is_free_also_by_a_server_that_did_not_reserve_it(
     town: GatewayTown, free_port: int, monkeypatch, caplog
 ):
-    monkeypatch.setattr(link, "_AGAIN", 0.05)
+    monkeypatch.setattr(link, "_RESEND_SECONDS", 0.05)
     one = await town.instance("one")
     await town.router.reserve("shop", [Listen(free_port)])
     await town.new_server()
@@ -133,7 +133,7 @@ async def test_a_taken_service_port_is_reopened_when_it_is_free_also_by_a_server
 async def test_the_reason_why_services_are_unreachable_is_logged_once(
     town: GatewayTown, free_port: int, monkeypatch, caplog
 ):
-    monkeypatch.setattr(link, "_AGAIN", 0.01)
+    monkeypatch.setattr(link, "_RESEND_SECONDS", 0.01)
     await town.router.reserve("base", [Listen(free_port)])
     (town.folder / JOURNAL).write_bytes(b"")
     tries = []

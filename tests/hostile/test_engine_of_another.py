@@ -18,7 +18,7 @@ from tests.hostile.engines import ID, HostileEngine, event, hostile_engine, says
 from windlass.control.context.place import Place
 from windlass.docker import names, position, watch
 from windlass.docker.client import EngineRefused
-from windlass.docker.client.answers import LONGEST_EVENT
+from windlass.docker.client.answers import MAX_EVENT_BYTES
 from windlass.docker.engine import DockerEngine
 from windlass.engines.engine import EngineError
 
@@ -111,7 +111,7 @@ async def followed(folder: Path) -> int:
 async def test_an_engine_that_reports_ever_more_containers_gets_a_bounded_number_of_connections(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(watch, "MOST_FOLLOWED", 5)
+    monkeypatch.setattr(watch, "MAX_FOLLOWED_CONTAINERS", 5)
     assert await followed(tmp_path) == 5
 
 
@@ -134,7 +134,7 @@ async def test_end_events_of_unknown_containers_are_not_stored(tmp_path):
         assert not watched._short_of_memory
 
 
-LONG = {"note": "x" * LONGEST_EVENT}
+LONG = {"note": "x" * MAX_EVENT_BYTES}
 
 
 @pytest.mark.parametrize(

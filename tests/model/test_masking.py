@@ -15,7 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tables import rows
-from windlass.core.words.masking import CUT, MASK, MOST, Mask, PatternSearch, is_trivial
+from windlass.core.words.masking import (
+    MASK,
+    MAX_PATTERNS,
+    MIN_CUT_MESSAGE_BYTES,
+    Mask,
+    PatternSearch,
+    is_trivial,
+)
 
 SECRET = 's3cret"val/ue+1'
 
@@ -97,10 +104,19 @@ def test_the_password_in_an_address_is_hidden_by_itself():
     assert mask.text("p@ss-word1 and p%40ss-word1") == f"{MASK} and {MASK}"
 
 
-@pytest.mark.parametrize("at", [CUT - 4, CUT, CUT + 8 - len(SECRET), CUT + 7, 2 * (CUT + 8) - 5])
+@pytest.mark.parametrize(
+    "at",
+    [
+        MIN_CUT_MESSAGE_BYTES - 4,
+        MIN_CUT_MESSAGE_BYTES,
+        MIN_CUT_MESSAGE_BYTES + 8 - len(SECRET),
+        MIN_CUT_MESSAGE_BYTES + 7,
+        2 * (MIN_CUT_MESSAGE_BYTES + 8) - 5,
+    ],
+)
 @pytest.mark.parametrize("together", [True, False])
 def test_a_secret_that_crosses_the_cut_of_a_long_line_is_masked(at, together):
-    size = CUT + 8
+    size = MIN_CUT_MESSAGE_BYTES + 8
     line = ("." * at + SECRET).ljust(3 * size - 100, ".")
     parts = [line[start : start + size] for start in range(0, len(line), size)]
     mask, shown, before = Mask([SECRET]), [], ""
@@ -114,17 +130,17 @@ def test_a_secret_that_crosses_the_cut_of_a_long_line_is_masked(at, together):
 
 
 def test_a_cut_line_without_a_value_loses_nothing():
-    parts = ["." * (CUT + 8), "." * (CUT + 8), "end"]
+    parts = ["." * (MIN_CUT_MESSAGE_BYTES + 8), "." * (MIN_CUT_MESSAGE_BYTES + 8), "end"]
     assert Mask([SECRET]).messages(parts) == (parts, "")
 
 
 @pytest.mark.parametrize("guess", [SECRET[:1], SECRET[:5], SECRET[:-1], "x" * len(SECRET)])
 def test_the_cut_of_a_line_does_not_reveal_how_a_secret_begins(guess):
-    line = guess.rjust(CUT + 8, ".")
+    line = guess.rjust(MIN_CUT_MESSAGE_BYTES + 8, ".")
     mask = Mask([SECRET])
     [shown], rest = mask.messages([line])
     assert shown + rest == line
-    assert len(rest) == len(mask.messages(["." * (CUT + 8)])[1])
+    assert len(rest) == len(mask.messages(["." * (MIN_CUT_MESSAGE_BYTES + 8)])[1])
     assert mask.messages(["end"], rest) == ([rest + "end"], "")
 
 
@@ -141,7 +157,7 @@ class Counting(dict[str, int]):
         return super().get(key, default)
 
 
-NEAR = "a" * (CUT + 8)
+NEAR = "a" * (MIN_CUT_MESSAGE_BYTES + 8)
 ALMOST = [f"{'a' * length}b" for length in range(6, 64)]
 
 
@@ -174,7 +190,7 @@ def test_the_longest_matching_secret_is_masked_at_each_position(values, between)
 def test_a_secret_of_50000_lines_has_a_bounded_number_of_patterns():
     lines = [f"line-{number}-{'x' * 20}" for number in range(50_000)]
     mask = Mask(["\n".join(lines)])
-    assert len(mask.patterns) == MOST
+    assert len(mask.patterns) == MAX_PATTERNS
     assert mask.text(lines[7]) == MASK
 
 

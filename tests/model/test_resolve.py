@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.marks import examples
 from tests.tables import rows
 from windlass.core.words.variables import (
-    DEEPEST,
-    MOST_OF_A_FILE,
-    MOST_OF_ALL,
-    MOST_OF_ALL_FILES,
-    MOST_OF_ONE,
+    MAX_FILE_BYTES,
+    MAX_FILES_BYTES,
+    MAX_REFERENCE_DEPTH,
+    MAX_VARIABLE_BYTES,
+    MAX_VARIABLES_BYTES,
     DeclaredVariable,
     ResolvedVariables,
     UnresolvableVariable,
@@ -247,9 +247,9 @@ def chain(length: int) -> list[DeclaredVariable]:
 
 
 def test_nested_references_are_followed_to_a_limited_depth():
-    assert of(chain(DEEPEST))["K0"] == "end"
+    assert of(chain(MAX_REFERENCE_DEPTH))["K0"] == "end"
     with pytest.raises(UnresolvableVariable, match=r"^K0: mentions names that mention names"):
-        resolve([chain(DEEPEST + 1)])
+        resolve([chain(MAX_REFERENCE_DEPTH + 1)])
 
 
 # Sizes
@@ -262,16 +262,16 @@ def test_exponentially_growing_references_are_refused_before_expansion():
 
 
 def test_a_variable_may_be_as_long_as_the_kernel_allows_for_one_environment_entry():
-    longest = "x" * (MOST_OF_ONE - 1)
+    longest = "x" * (MAX_VARIABLE_BYTES - 1)
     assert of([said("A", longest)])["A"] == longest
     with pytest.raises(UnresolvableVariable, match=r"^A: is longer than"):
         resolve([[said("A", longest + "x")]])
     with pytest.raises(UnresolvableVariable, match=r"^A: is longer than"):
-        resolve([[said("A", "ü" * (MOST_OF_ONE // 2 + 1))]])
+        resolve([[said("A", "ü" * (MAX_VARIABLE_BYTES // 2 + 1))]])
 
 
 def test_all_variables_together_have_a_limit_and_the_longest_is_named():
-    many_ = [said(f"K{n}", "x" * 60_000) for n in range(MOST_OF_ALL // 60_000)]
+    many_ = [said(f"K{n}", "x" * 60_000) for n in range(MAX_VARIABLES_BYTES // 60_000)]
     assert len(of(many_)) == len(many_)
     with pytest.raises(UnresolvableVariable, match=r"^BIG: all variables together"):
         resolve([[*many_, said("BIG", "x" * 65_000)]])
@@ -279,12 +279,12 @@ def test_all_variables_together_have_a_limit_and_the_longest_is_named():
 
 def test_a_file_and_all_files_together_have_size_limits():
     part = said("PART", "x" * 65_000)
-    file = said("F", "{{PART}}" * (MOST_OF_A_FILE // 65_000 + 1), mount_path="/f")
+    file = said("F", "{{PART}}" * (MAX_FILE_BYTES // 65_000 + 1), mount_path="/f")
     with pytest.raises(UnresolvableVariable, match=r"^F: its file is longer than"):
         resolve([[file, part]])
     some = [
-        said(f"F{n}", "{{PART}}" * (MOST_OF_A_FILE // 65_000), mount_path=f"/f{n}")
-        for n in range(MOST_OF_ALL_FILES // (MOST_OF_A_FILE - 65_000) + 1)
+        said(f"F{n}", "{{PART}}" * (MAX_FILE_BYTES // 65_000), mount_path=f"/f{n}")
+        for n in range(MAX_FILES_BYTES // (MAX_FILE_BYTES - 65_000) + 1)
     ]
     with pytest.raises(UnresolvableVariable, match=r"^/f0: all files together"):
         resolve([[*some, part]])
@@ -301,7 +301,7 @@ def test_thousands_of_references_to_a_long_value_use_bounded_memory(folder):
         resolve([[long, *short]])
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert most < 3 * MOST_OF_ALL_FILES, "of 240 MB that they would be"
+    assert most < 3 * MAX_FILES_BYTES, "of 240 MB that they would be"
 
 
 def test_a_nul_byte_is_refused_in_a_variable_and_accepted_in_a_file():

@@ -42,7 +42,7 @@ async def test_an_instance_that_fills_the_disk_is_ended_in_its_grace_period(rig,
 
 
 async def test_a_server_stops_although_an_instance_has_a_long_grace_period(rig, station, monkeypatch):
-    monkeypatch.setattr(instances, "_LONGEST_LEAVE", 0.1)
+    monkeypatch.setattr(instances, "_END_TIMEOUT", 0.1)
     async with ending(rig, station), asyncio.timeout(20):
         await station.engine.stop()
     await station.__aenter__()

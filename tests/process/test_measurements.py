@@ -76,7 +76,7 @@ async def test_a_hanging_measurement_is_not_repeated_and_its_late_result_is_used
         await measurements.measure((KEY, None), partial(hanging.look, "late"))
     hanging.may_answer.set()
     await until(is_late)
-    monkeypatch.setattr(module, "_OLDEST", 0)
+    monkeypatch.setattr(module, "_MAX_RESULT_AGE_SECONDS", 0)
     measurements.forget_others([(KEY, None)])
     assert await measurements.measure((KEY, None), lambda: "new") == "new", (
         "a result of long ago counts no more"
@@ -118,7 +118,7 @@ async def test_an_instance_whose_memory_measurement_hangs_does_not_delay_the_che
 
 @pytest.mark.parametrize("hangs", [True, False])
 async def test_memory_that_cannot_be_measured_is_reported(station, hanging, monkeypatch, hangs):
-    monkeypatch.setattr(resource_monitor, "_UNMEASURED", 3)
+    monkeypatch.setattr(resource_monitor, "_UNMEASURED_WARNING_SECONDS", 3)
     if not hangs:
         hanging.may_answer.set()
     watch = await start_both(station, hanging, 0.1)
@@ -164,7 +164,7 @@ def test_ended_processes_do_not_disturb_the_memory_check():
 
 
 async def test_a_failed_resource_check_is_repeated_at_the_next_interval(tmp_path, monkeypatch):
-    monkeypatch.setattr(resource_monitor, "EVERY", 0.02)
+    monkeypatch.setattr(resource_monitor, "ROUND_INTERVAL", 0.02)
     looked = 0
 
     def has_ended(networks: Any) -> bool:

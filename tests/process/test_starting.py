@@ -108,7 +108,7 @@ async def test_a_run_whose_server_was_killed_during_its_start_is_started_again(r
 
 def folder_of_run(home: Path) -> Path:
     files.make_once(home, None)
-    return home / files.ONCE
+    return home / files.RECORDER_FOLDER
 
 
 def test_a_run_recorder_started_twice_runs_the_program_once(tmp_path):
@@ -143,7 +143,7 @@ def test_a_run_recorder_retries_writing_the_result_while_the_disk_is_full(tmp_pa
         write(path, text)
 
     monkeypatch.setattr(run_recorder, "_write", write_or_fail)
-    monkeypatch.setattr(run_recorder, "_PAUSE", 0)
+    monkeypatch.setattr(run_recorder, "_RETRY_PAUSE", 0)
     run_recorder._record_end(folder_of_run(tmp_path), "7 1000 0")
     ended = read_result(tmp_path)
     assert ended is not None

@@ -101,7 +101,7 @@ def test_while_a_server_reads_output_the_bounding_process_erases_nothing(tmp_pat
     (tmp_path / "services" / SERVICE / "1-0").mkdir(parents=True)
     output = write(tmp_path / "services" / SERVICE / "1-0", bytes(3 * BACKLOG))
     before = output.stat().st_blocks
-    monkeypatch.setattr(unread_output, "EVERY", 0)
+    monkeypatch.setattr(unread_output, "CHECK_INTERVAL", 0)
     monkeypatch.setattr(unread_output, "_is_running", lambda home: True)
     lock = filelock.try_hold(tmp_path / READER_LOCK)
     assert lock is not None
@@ -113,7 +113,7 @@ def test_while_a_server_reads_output_the_bounding_process_erases_nothing(tmp_pat
 def test_the_output_bounding_process_ends_when_nothing_runs_or_its_folder_is_gone(
     tmp_path: Path, monkeypatch
 ):
-    monkeypatch.setattr(unread_output, "EVERY", 0)
+    monkeypatch.setattr(unread_output, "CHECK_INTERVAL", 0)
     (tmp_path / "services").mkdir()
     unread_output.main(str(tmp_path), str(BACKLOG))
     (tmp_path / READER_LOCK).touch()

@@ -125,7 +125,7 @@ async def test_while_no_server_runs_api_requests_get_503_after_a_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Until then they wait, and the next server answers them."""
-    monkeypatch.setattr(api_listener, "PATIENCE", 0.0)
+    monkeypatch.setattr(api_listener, "WAIT_SECONDS", 0.0)
     port = free_ports.free_port()
     door = ApiListener(tmp_path, {(HOST, port): listen(HOST, port)})
     try:

@@ -16,7 +16,7 @@ from windlass.control.context.usage_history import EVERY
 from windlass.gateway import router as gateway_router
 from windlass.gateway.messages import ServiceTraffic
 from windlass.gateway.router import GatewayRouter
-from windlass.gateway.traffic import MOST_SERVICES, metrics_of
+from windlass.gateway.traffic import MAX_SERVICES, metrics_of
 
 
 async def test_a_gateway_reports_request_counts_of_services_with_requests(town: GatewayTown):
@@ -73,12 +73,12 @@ async def test_a_hanging_gateway_has_gateway_up_0(town: GatewayTown, monkeypatch
 def test_services_beyond_a_number_share_their_samples():
     told = [ServiceTraffic(f"s{n}", 3, 1, (0, 0, 2, 0, 0, 0), (2, *[0] * 11), 0.5) for n in range(700)]
     text = text_of("windlass", metrics_of(told)).decode()
-    further = 700 - MOST_SERVICES
+    further = 700 - MAX_SERVICES
     assert value(text, "gateway_active", {"service": "other"}) == further
     assert value(text, "gateway_requests_total", {"service": "other", "class": "2xx"}) == 2 * further
     assert value(text, "gateway_request_seconds_count", {"service": "other"}) == 2 * further
-    assert value(text, "gateway_active", {"service": f"s{MOST_SERVICES - 1}"}) == 1
-    assert value(text, "gateway_active", {"service": f"s{MOST_SERVICES}"}) is None
+    assert value(text, "gateway_active", {"service": f"s{MAX_SERVICES - 1}"}) == 1
+    assert value(text, "gateway_active", {"service": f"s{MAX_SERVICES}"}) is None
 
 
 @needs_promtool

@@ -8,7 +8,7 @@ from tests.fakes.engine import FakeEngine
 from tests.world import World
 from windlass.engines.workload import Usage
 from windlass.gateway.messages import ServiceTraffic
-from windlass.routers.builtin.traffic import BOUNDS
+from windlass.routers.builtin.traffic import LATENCY_BOUNDS
 
 STEP = 15.0
 """Seconds between two checks."""
@@ -25,7 +25,7 @@ def traffic(
 ) -> ServiceTraffic:
     """The requests of a service so far: by class from `none` to `5xx`, and by the bucket of their time."""
     answers = (*by_class, *[0] * (6 - len(by_class)))
-    buckets = tuple((times or {}).get(bucket, 0) for bucket in range(len(BOUNDS) + 1))
+    buckets = tuple((times or {}).get(bucket, 0) for bucket in range(len(LATENCY_BOUNDS) + 1))
     return ServiceTraffic(service, sum(answers), 0, answers, buckets, 0.0)
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.world import World, make_world
-from windlass.core.words.masking import CUT, MASK
+from windlass.core.words.masking import MASK, MIN_CUT_MESSAGE_BYTES
 from windlass.engines.workload import OutputLine
 
 SECRET = "s3cret-value-1"
@@ -123,7 +123,7 @@ async def test_a_cut_line_that_could_end_in_a_secret_is_masked_when_the_server_s
     async with make_world(folder=tmp_path) as world:
         app = await shop(world, KEY=SECRET)
         version = await deployed(world, app)
-        world.engine.says(app, OutputLine(1, beginning.rjust(CUT + 8, "."), "p", version))
+        world.engine.says(app, OutputLine(1, beginning.rjust(MIN_CUT_MESSAGE_BYTES + 8, "."), "p", version))
     async with make_world(folder=tmp_path) as world:
         part, end = await log(world, f"/application/{app}")
         assert (set(part), end) == ({"."}, MASK)

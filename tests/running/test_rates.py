@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.tables import rows
 from windlass.control.background.rates import percentiles
-from windlass.routers.builtin.traffic import BOUNDS
+from windlass.routers.builtin.traffic import LATENCY_BOUNDS
 
 
 def buckets(counts: dict[int, int]) -> list[int]:
-    return [counts.get(bucket, 0) for bucket in range(len(BOUNDS) + 1)]
+    return [counts.get(bucket, 0) for bucket in range(len(LATENCY_BOUNDS) + 1)]
 
 
 @rows(

@@ -12,8 +12,8 @@ from tests.repositories import Repository
 from tests.world import Answer, World, make_world
 from windlass.control.workloads.work_folders import DETECTIONS
 from windlass.sources.git import Git
-from windlass.terraform.families.terraform_files import MOST_PATHS
-from windlass.terraform.module_files import MOST_OF_ALL, MOST_OF_ONE
+from windlass.terraform.families.terraform_files import MAX_PATHS
+from windlass.terraform.module_files import MAX_FILE_BYTES, MAX_REQUEST_BYTES
 
 VARIABLES = """\
 variable "region" {
@@ -131,7 +131,7 @@ async def test_the_error_about_an_unreadable_module_shows_no_values(world: World
         ({"type": "SpecificPaths", "paths": ["/"]}, "mode.paths[0]"),
         ({"type": "SpecificPaths", "paths": ["env"]}, "mode.paths[0]"),
         ({"type": "SpecificPaths", "paths": ["main.tf"]}, "mode.paths[0]"),
-        ({"type": "SpecificPaths", "paths": ["a.tfvars"] * (MOST_PATHS + 1)}, "mode.paths"),
+        ({"type": "SpecificPaths", "paths": ["a.tfvars"] * (MAX_PATHS + 1)}, "mode.paths"),
         ({"type": "AutoDiscover", "paths": ["terraform.tfvars"]}, "mode.paths"),
         ({"type": "All"}, "mode.type"),
         ({}, "mode.type"),
@@ -157,7 +157,7 @@ async def test_a_wrong_mode_is_refused_with_its_field(world: World, repository: 
             'variable "a" { default = ' + '"${' * 10_000 + "}",
             "bad.tf, line 1: templates are nested too deeply",
         ),
-        ("#" * (MOST_OF_ONE + 1), "bad.tf is too large"),
+        ("#" * (MAX_FILE_BYTES + 1), "bad.tf is too large"),
     ],
 )
 async def test_an_invalid_terraform_file_is_refused_with_its_line(
@@ -170,17 +170,17 @@ async def test_an_invalid_terraform_file_is_refused_with_its_line(
 
 
 async def test_terraform_files_that_are_too_large_together_are_refused(world: World, repository: Repository):
-    count = MOST_OF_ALL // MOST_OF_ONE + 1
-    repository.put({f"bucket/{number}.tf": "#" * MOST_OF_ONE for number in range(count)}).commit()
+    count = MAX_REQUEST_BYTES // MAX_FILE_BYTES + 1
+    repository.put({f"bucket/{number}.tf": "#" * MAX_FILE_BYTES for number in range(count)}).commit()
     answer = await variables(world, asked(repository))
     assert (answer.status, "too large" in answer.message) == (400, True)
 
 
 async def test_more_files_than_are_read_are_refused(world: World, repository: Repository):
-    repository.put({f"many/{number}.tfvars": "a = 1" for number in range(MOST_PATHS + 1)}).commit()
+    repository.put({f"many/{number}.tfvars": "a = 1" for number in range(MAX_PATHS + 1)}).commit()
     answer = await values(world, asked(repository, "/many", mode=AUTO))
     assert (answer.status, answer.message.partition(":")[0]) == (400, "mode")
-    assert f"there are {MOST_PATHS + 1} files" in answer.message
+    assert f"there are {MAX_PATHS + 1} files" in answer.message
 
 
 async def test_a_symlink_inside_the_repository_is_followed_in_a_terraform_module(

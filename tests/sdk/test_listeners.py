@@ -157,11 +157,11 @@ async def test_a_program_that_listens_nowhere_has_the_reason_noted_once(engine):
 
 
 def test_a_readiness_wait_is_logged_after_10_and_given_up_after_20_seconds():
-    assert (readiness.SURE_AFTER, readiness.NOTED_AFTER, readiness.GIVEN_UP_AFTER) == (3.0, 10.0, 20.0)
+    assert (readiness.SURE_AFTER, readiness.NOTED_AFTER, readiness.WRONG_PORT_TIMEOUT) == (3.0, 10.0, 20.0)
 
 
 async def test_waiting_for_a_program_that_listens_only_on_another_port_is_given_up_early(engine, monkeypatch):
-    monkeypatch.setattr(readiness, "GIVEN_UP_AFTER", 0.01)
+    monkeypatch.setattr(readiness, "WRONG_PORT_TIMEOUT", 0.01)
     engine.probes.listeners = [ListeningPort(8000, LOOPBACK)]
     noted, failure = await waited(engine, program(patience=300))
     assert noted == [OTHER + SHARED]
@@ -172,7 +172,7 @@ async def test_waiting_for_a_program_that_listens_only_on_another_port_is_given_
     "fields", [{"watched": True}, {"volumes": (Volume(name="v1", mount="/data"),)}], ids=["probe", "volumes"]
 )
 async def test_a_program_with_a_long_probe_or_start_is_waited_for_until_the_end(engine, monkeypatch, fields):
-    monkeypatch.setattr(readiness, "GIVEN_UP_AFTER", 0.0)
+    monkeypatch.setattr(readiness, "WRONG_PORT_TIMEOUT", 0.0)
     engine.probes.listeners = [ListeningPort(8000, LOOPBACK)]
     _, failure = await waited(engine, program(patience=0.1, **fields))
     assert str(failure).endswith(". web was not healthy after 0 seconds")

@@ -11,8 +11,8 @@ import pytest
 from tests.sdk.test_registry_protocol import Servers, registry
 from windlass.base.http_out import HttpResult
 from windlass.engines.registries import may_give_tokens
-from windlass.registries.challenge import LONGEST_WAIT, next_page, wait_of
-from windlass.registries.client import MOST_PAGES, RegistryClient, RequestPauses
+from windlass.registries.challenge import MAX_WAIT_SECONDS, next_page, wait_of
+from windlass.registries.client import MAX_PAGES, RegistryClient, RequestPauses
 from windlass.registries.docker_hub import search_images
 from windlass.registries.refusals import Problem, RegistryFailure
 
@@ -30,7 +30,7 @@ def endless_registry(numbers: Iterator[int], most: int) -> Servers:
 
 async def test_an_endless_list_of_a_registry_is_read_up_to_a_page_limit():
     """Negative control: `test_pages_are_read_to_the_end_and_never_at_another_host`."""
-    read = await registry(endless_registry(count(), MOST_PAGES + 1), URL).tags("a", 10)
+    read = await registry(endless_registry(count(), MAX_PAGES + 1), URL).tags("a", 10)
     assert (read.names, read.is_complete) == ([], False)
 
 
@@ -92,4 +92,4 @@ async def test_a_token_server_with_an_invalid_address_gets_no_login(realm: str):
 def test_malformed_headers_of_a_registry_are_ignored():
     assert next_page('<https://[/v2/a>; rel="next"', URL) == ""
     assert wait_of({"retry-after": "9" * 5000}, 0) == 60
-    assert wait_of({"retry-after": "9" * 9}, 0) == LONGEST_WAIT
+    assert wait_of({"retry-after": "9" * 9}, 0) == MAX_WAIT_SECONDS

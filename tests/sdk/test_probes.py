@@ -89,7 +89,7 @@ def test_the_number_of_connections_waiting_to_be_accepted_is_read_from_the_kerne
 async def test_a_program_that_listens_but_accepts_no_connection_passes_only_a_tcp_probe(
     listener, monkeypatch
 ):
-    monkeypatch.setattr(probes, "_ACCEPTED", 0.05)
+    monkeypatch.setattr(probes, "_ACCEPT_TIMEOUT", 0.05)
     web, engine = instance(listener.getsockname()[1]), seeing(kernel_listeners.queued)
     problem = await run_probe(engine, web, ACCEPTED)
     assert problem.startswith("it listens on port 8080, but accepts no connections yet: it must finish")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.terraform.state_files import MOST_OF_ONE, read_state, shared_outputs
+from windlass.terraform.state_files import MAX_OUTPUT_BYTES, read_state, shared_outputs
 
 
 def shared(outputs: dict[str, Any]) -> list[str]:
@@ -21,8 +21,8 @@ def shared(outputs: dict[str, Any]) -> list[str]:
         ({"b": "1", "a": ["x"]}, ["a", "b"]),
         ({"a_b": "1", "a-b": "2", "A_B": "3"}, ["A_B"]),
         ({"a": "x\0", "b": None, "c": "1"}, ["c"]),
-        ({"a": "x" * (MOST_OF_ONE + 1), "b": "1"}, ["b"]),
-        (dict.fromkeys("abc", "x" * MOST_OF_ONE), ["a", "b"]),
+        ({"a": "x" * (MAX_OUTPUT_BYTES + 1), "b": "1"}, ["b"]),
+        (dict.fromkeys("abc", "x" * MAX_OUTPUT_BYTES), ["a", "b"]),
         ({"not a name": "1"}, []),
     ],
 )

@@ -400,13 +400,13 @@ async def test_services_are_found_where_one_list_of_all_their_images_is_too_long
     for made in (kit, other):
         await made.build(f"FROM {BOX}\nLABEL long={'x' * 1000}\n")
     with monkeypatch.context() as shorter:
-        shorter.setattr(client, "LONGEST_LIST", 2500)
+        shorter.setattr(client, "MAX_LIST_BYTES", 2500)
         if in_parts:
             assert await kit.builder.services() == {kit.service, other.service}
             await kit.builder.sweep([kit.service])
             assert await kit.builder.services() == {other.service}
         else:  # the control
-            shorter.setattr(builder, "LONGEST_ID", 0)
+            shorter.setattr(builder, "SERVICE_ID_LENGTH", 0)
             with pytest.raises(BuildError, match="long labels"):
                 await kit.builder.services()
     await other.close()

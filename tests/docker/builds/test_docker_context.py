@@ -37,7 +37,7 @@ async def packed(context: BuildContext) -> int:
 async def test_files_that_take_long_to_compare_with_all_patterns_are_refused(
     folder, monkeypatch, pattern, takes_long
 ):
-    monkeypatch.setattr(contexts, "MOST_STEPS", 5_000)
+    monkeypatch.setattr(contexts, "MAX_MATCHING_STEPS", 5_000)
     text = f"{pattern * 100}b" if takes_long else pattern
     if takes_long:
         with pytest.raises(BuildError, match=r"Shorten \.dockerignore"):

@@ -32,8 +32,8 @@ class Bridge:
 def bridge(monkeypatch):
     made = Bridge()
     monkeypatch.setattr(leftover_steps, "_count_interfaces", made.count)
-    monkeypatch.setattr(leftover_steps, "_PAUSE", 0.001)
-    monkeypatch.setattr(leftover_steps, "_SOON", 0.01)
+    monkeypatch.setattr(leftover_steps, "_CHECK_INTERVAL", 0.001)
+    monkeypatch.setattr(leftover_steps, "_INTERFACE_REMOVAL_SECONDS", 0.01)
     return made
 
 

@@ -461,7 +461,7 @@ async def test_only_the_cache_secret_keeps_cached_layers_of_a_service_from_other
 async def test_the_build_turn_of_a_killed_server_expires(host, monkeypatch):
     """Its volume is left, and nobody renews it."""
     docker, installation = Docker(host), f"test-{uuid.uuid4()}"
-    monkeypatch.setattr(engine_turn, "STALE", 2)
+    monkeypatch.setattr(engine_turn, "STALE_MARK_SECONDS", 2)
     async with AsyncExitStack() as after:
         after.push_async_callback(docker.close)
         killed, other = (EngineTurn(docker, installation) for _ in range(2))
@@ -482,7 +482,7 @@ async def test_a_sweep_removes_the_turn_of_a_server_that_was_killed(host, monkey
         killed.abandon()
         await other.sweep()
         assert not await other.is_free("here")  # it may live
-        monkeypatch.setattr(engine_turn, "LEFT", -1)
+        monkeypatch.setattr(engine_turn, "MAX_MARK_AGE_SECONDS", -1)
         await other.sweep()
         assert await other.is_free("here")
 

@@ -66,7 +66,7 @@ async def growing_engine(folder: Path) -> AsyncIterator[Docker]:
 
 
 async def test_a_pull_is_cancelled_once_the_engines_memory_grew_over_the_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(engine_memory, "MOST_GROWTH", 16 << 20)
+    monkeypatch.setattr(engine_memory, "MAX_GROWTH_BYTES", 16 << 20)
     async with growing_engine(tmp_path) as docker:
         with pytest.raises(EngineRefused, match=TOO_MUCH) as raised:
             await ask_registry(docker, REF)
@@ -75,7 +75,7 @@ async def test_a_pull_is_cancelled_once_the_engines_memory_grew_over_the_limit(t
 
 @pytest.mark.nightly
 async def test_without_the_memory_limit_the_pull_only_ends_by_its_timeout(tmp_path, monkeypatch):
-    monkeypatch.setattr(pulls, "LOOKING", 1.5)
+    monkeypatch.setattr(pulls, "RESOLVE_TIMEOUT", 1.5)
     async with growing_engine(tmp_path) as docker:
         with pytest.raises(EngineRefused, match="timed out"):
             await ask_registry(docker, REF)
@@ -101,7 +101,7 @@ def test_each_pull_that_needs_too_much_memory_doubles_the_pause_of_its_organizat
             now[0] += 30
         pauses.append(now[0] - began)
     assert pauses == [0, 60, 120, 240, 480, 960, 1920, 3600, 3600]
-    now[0] += engine_memory.LONGEST_PAUSE
+    now[0] += engine_memory.MAX_PAUSE
     with pytest.raises(EngineRefused, match=TOO_MUCH), backoff.of("acme"):
         raise EngineRefused(413, TOO_MUCH)
     assert not _is_paused(backoff, "acme")

@@ -65,7 +65,7 @@ async def test_an_upgraded_connection_is_counted_but_not_timed(town: Town):
 async def test_sampled_request_times_are_weighted_to_the_number_of_requests(
     town: Town, monkeypatch: pytest.MonkeyPatch, often: float
 ):
-    monkeypatch.setattr(counting, "_OFTEN", often)
+    monkeypatch.setattr(counting, "_SAMPLING_SECONDS", often)
     timed = []
     monkeypatch.setattr(Traffic, "end", lambda traffic, began, weight: timed.append(weight))
     await town.shop(await town.instance("one"))
@@ -81,7 +81,7 @@ def test_a_request_time_is_counted_in_the_first_bucket_whose_bound_it_does_not_e
     monkeypatch: pytest.MonkeyPatch,
 ):
     traffic = Traffic()
-    for bound in (*counting.BOUNDS, 1e9):
+    for bound in (*counting.LATENCY_BOUNDS, 1e9):
         monkeypatch.setattr(counting, "monotonic", lambda now=bound: now)
         traffic.end(0.0, 2)
-    assert traffic.buckets == [2] * (len(counting.BOUNDS) + 1)
+    assert traffic.buckets == [2] * (len(counting.LATENCY_BOUNDS) + 1)

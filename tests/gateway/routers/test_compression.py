@@ -148,7 +148,7 @@ async def test_each_piece_arrives_before_the_next_one_is_sent(town: Town) -> Non
 
 
 async def test_above_the_limit_answers_in_pieces_are_passed_on_as_they_are(town: Town, monkeypatch) -> None:
-    monkeypatch.setattr("windlass.routers.builtin.compression.MOST_AT_ONCE", 1)
+    monkeypatch.setattr("windlass.routers.builtin.compression.MAX_CONCURRENT_COMPRESSIONS", 1)
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(TEXT)
 
     async def answer(heard: Heard) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.gateway.routers.proxy_headers import TEXT, binary
 from windlass.routers.builtin.proxy_header import (
-    MOST_BYTES,
+    MAX_HEADER_BYTES,
     IncompleteHeader,
     NoHeader,
     ProxyHeader,
@@ -72,7 +72,7 @@ def test_a_header_tells_the_address_of_the_client(data: bytes, address: str) -> 
         binary(family=0x12, addresses=bytes(12)),
         binary(family=0x11, addresses=bytes(11)),
         binary(family=0x21, addresses=bytes(12)),
-        binary(IPV4, more=bytes(MOST_BYTES)),
+        binary(IPV4, more=bytes(MAX_HEADER_BYTES)),
     ],
 )
 def test_other_bytes_are_no_header(data: bytes) -> None:

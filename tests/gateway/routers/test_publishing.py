@@ -19,7 +19,7 @@ from windlass.routers.sites import publish as publishing
 from windlass.routers.sites import store as storing
 from windlass.routers.sites.index import GZIP, INDEX, SiteFile, SiteIndex, SiteRules, encode_index, read_index
 from windlass.routers.sites.publish import PublishError, SiteSettings, publish
-from windlass.routers.sites.rules import MOST_BYTES_OF_RULES
+from windlass.routers.sites.rules import MAX_RULES_BYTES
 from windlass.routers.sites.store import SiteStore, release_name
 
 PLAIN = SiteSettings()
@@ -129,14 +129,14 @@ def test_a_file_name_that_no_url_can_contain_is_left_out(tmp_path, name):
 
 
 def test_too_many_files_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(publishing, "MOST_FILES", 3)
+    monkeypatch.setattr(publishing, "MAX_FILES", 3)
     made(tmp_path / "few", {f"{number}.txt": b"x" for number in range(3)})
     with pytest.raises(PublishError, match="Keep the static folder below 3 files"):
         made(tmp_path / "many", {f"{number}.txt": b"x" for number in range(4)})
 
 
 def test_too_large_sites_are_refused_before_they_fill_the_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(publishing, "MOST_BYTES", 3_000_000)
+    monkeypatch.setattr(publishing, "MAX_SITE_BYTES", 3_000_000)
     built = written(tmp_path / "built", {"index.html": b"x"})
     with (built / "huge.bin").open("wb") as file:
         file.truncate(1 << 40)
@@ -161,7 +161,7 @@ def test_a_redirects_file_over_the_size_limit_is_ignored_and_reported(tmp_path):
     built = written(tmp_path / "built", {"index.html": b"x"})
     with (built / "_redirects").open("wb") as file:
         file.truncate(1 << 40)
-    (built / "_headers").write_text("/*\n  X: " + "y" * MOST_BYTES_OF_RULES)
+    (built / "_headers").write_text("/*\n  X: " + "y" * MAX_RULES_BYTES)
     release, report = made(tmp_path, {})
     assert read_index(release).rules == SiteRules()
     assert [line.split(" ")[0] for line in report.problems] == ["_redirects", "_headers"]

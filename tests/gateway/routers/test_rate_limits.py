@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.gateway.routers.town import Town, make_town, request, route
-from windlass.routers.builtin.rate_limits import MOST_ADDRESSES, RequestRates
+from windlass.routers.builtin.rate_limits import MAX_ADDRESSES, RequestRates
 from windlass.routers.rules import RouteRate, RouteRules
 
 TEN = RouteRate(60, 10)
@@ -62,6 +62,6 @@ def test_addresses_of_one_network_of_ipv6_are_one_client() -> None:
 
 def test_a_flood_of_addresses_is_kept_up_to_a_limit() -> None:
     rates = RequestRates()
-    for number in range(MOST_ADDRESSES + 100):
+    for number in range(MAX_ADDRESSES + 100):
         rates.take(f"forged {number} {'x' * 1000}", TEN, 0.0)
-    assert len(rates) == MOST_ADDRESSES
+    assert len(rates) == MAX_ADDRESSES

@@ -10,7 +10,7 @@ import pytest
 
 from tests.gateway.routers.exchanges import EMPTY_PORT
 from tests.gateway.routers.town import SHOP, Heard, Instance, Town, reply, request, route, until
-from windlass.routers.builtin.retries import MOST_KEPT_BODY, RetryBudget
+from windlass.routers.builtin.retries import MAX_KEPT_BODY_BYTES, RetryBudget
 from windlass.routers.rules import RouteRetry, RouteRules
 
 ALL = ("5xx", "reset", "connect-failure", "retriable-4xx")
@@ -111,7 +111,7 @@ async def test_a_retry_finds_the_instances_that_are_there_by_then(town: Town) ->
 @pytest.mark.parametrize(("pieces", "heard"), [(4, 2), (80, 1)])
 async def test_only_small_bodies_are_kept_for_a_retry(town: Town, pieces: int, heard: int) -> None:
     size = pieces * 1024
-    assert (size <= MOST_KEPT_BODY) is (heard == 2)
+    assert (size <= MAX_KEPT_BODY_BYTES) is (heard == 2)
     instance = await shop(town, failing(BUSY, FINE), times=1)
     caller = await town.caller()
     await caller.send(request("/", "PUT", SHOP, f"Content-Length: {size}"))
@@ -124,7 +124,7 @@ async def test_only_small_bodies_are_kept_for_a_retry(town: Town, pieces: int, h
 
 
 async def test_bodies_are_kept_only_while_there_is_room(town: Town, monkeypatch) -> None:
-    monkeypatch.setattr("windlass.routers.builtin.client_attempts.MOST_KEPT_BYTES", 100)
+    monkeypatch.setattr("windlass.routers.builtin.client_attempts.MAX_KEPT_BYTES", 100)
     instance = await shop(town, failing(BUSY, FINE), times=1)
     caller = await town.caller()
     await caller.send(request("/", "PUT", SHOP, "Content-Length: 200"))

@@ -78,8 +78,8 @@ async def test_the_routers_own_log_goes_on(town: Town, tmp_path: Path) -> None:
 
 
 async def test_lines_that_wait_are_bounded(town: Town, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(service_log, "MOST_WAITING", 2)
-    monkeypatch.setattr(service_log, "_WRITTEN_EVERY", 3600)
+    monkeypatch.setattr(service_log, "MAX_WAITING_LINES", 2)
+    monkeypatch.setattr(service_log, "_WRITE_INTERVAL", 3600)
     await town.shop(await town.instance(), rules=rules(tmp_path))
     for _ in range(5):
         await town.ask(request())

@@ -60,7 +60,7 @@ async def test_a_client_that_does_not_read_delays_no_other(town, tmp_path, kerne
     await idle.send(request("/film.mp4"))
     (client,) = town.router._shared.connections.members
     await until(lambda: client._blocked)
-    assert client.transport.get_write_buffer_size() < 2 * site_files.PIECE + 64 * 1024
+    assert client.transport.get_write_buffer_size() < 2 * site_files.CHUNK_BYTES + 64 * 1024
     assert (await town.ask(request("/"))).body == PAGE
     idle.out.transport.resume_reading()
     assert (await idle.said()).body == LARGE * 8

@@ -14,11 +14,11 @@ from windlass.routers.sites.media_types import media_type
 from windlass.routers.sites.patterns import PathPattern, PatternTable, fill
 from windlass.routers.sites.publish import has_content_hash
 from windlass.routers.sites.rules import (
-    MOST_FIELDS,
-    MOST_HEADER_RULES,
-    MOST_PATTERNS,
-    MOST_PROBLEMS,
-    MOST_REDIRECTS,
+    MAX_FIELDS,
+    MAX_HEADER_RULES,
+    MAX_PATTERNS,
+    MAX_PROBLEMS,
+    MAX_REDIRECTS,
     HeaderRule,
     Redirect,
     field_problem,
@@ -154,16 +154,16 @@ def test_a_line_break_in_a_value_ends_the_value():
 
 
 def test_the_number_of_redirect_and_header_rules_of_a_site_is_limited():
-    redirects = parse_redirects("\n".join(f"/{number} /x" for number in range(MOST_REDIRECTS + 5)))
-    assert len(redirects.redirects) == MOST_REDIRECTS
-    patterns = parse_redirects("\n".join(f"/{number}/* /x" for number in range(MOST_PATTERNS + 5)))
-    assert len(patterns.redirects) == MOST_PATTERNS
-    headers = parse_headers("\n".join(f"/{number}\n  X: 1" for number in range(MOST_HEADER_RULES + 5)))
-    assert len(headers.headers) == MOST_HEADER_RULES
-    fields = parse_headers("/*\n" + "\n".join(f"  X-{number}: 1" for number in range(MOST_FIELDS + 5)))
-    assert len(fields.headers[0].fields) == MOST_FIELDS
+    redirects = parse_redirects("\n".join(f"/{number} /x" for number in range(MAX_REDIRECTS + 5)))
+    assert len(redirects.redirects) == MAX_REDIRECTS
+    patterns = parse_redirects("\n".join(f"/{number}/* /x" for number in range(MAX_PATTERNS + 5)))
+    assert len(patterns.redirects) == MAX_PATTERNS
+    headers = parse_headers("\n".join(f"/{number}\n  X: 1" for number in range(MAX_HEADER_RULES + 5)))
+    assert len(headers.headers) == MAX_HEADER_RULES
+    fields = parse_headers("/*\n" + "\n".join(f"  X-{number}: 1" for number in range(MAX_FIELDS + 5)))
+    assert len(fields.headers[0].fields) == MAX_FIELDS
     assert [len(found.problems) for found in (redirects, patterns, headers, fields)] == [1, 1, 1, 5]
-    assert len(parse_redirects("x\n" * 5000).problems) == MOST_PROBLEMS
+    assert len(parse_redirects("x\n" * 5000).problems) == MAX_PROBLEMS
 
 
 @rows(

@@ -13,7 +13,7 @@ import pytest
 
 from windlass.builders.builder import BuildError
 from windlass.process.builds.cache_limits import CacheLimits, CacheUnit, size_of, units_to_erase
-from windlass.process.builds.caches import TORN, CacheStore
+from windlass.process.builds.caches import CACHE_DELETED_WARNING, CacheStore
 
 HOUR = 3600.0
 NOTHING = CacheLimits(most_bytes=0)
@@ -99,11 +99,11 @@ def test_kept_files_of_a_service_are_thrown_away_after_a_build_that_was_killed(s
     said: list[str] = []
     had, caches = use(store, said=said)
     assert had == []
-    assert said == [TORN]
+    assert said == [CACHE_DELETED_WARNING]
     assert (caches.downloads / "go-mod" / "file").exists(), "tools lock and check their own"
     # Negative control: after a build that ended, they are used and nothing is said.
     assert use(store, said=said)[0] == ["target"]
-    assert said == [TORN]
+    assert said == [CACHE_DELETED_WARNING]
 
 
 def test_a_sweep_leaves_the_caches_that_a_build_uses(tmp_path):

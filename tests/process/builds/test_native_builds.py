@@ -11,7 +11,13 @@ from tests.process.builds.test_native_recipes import with_tool
 from windlass.builders.builder import BuildSettings
 from windlass.builders.remedies import failure
 from windlass.process.builds import tools
-from windlass.process.builds.tools import KEPT, LONGEST, MOST, MOST_READ, OutputLines
+from windlass.process.builds.tools import (
+    MAX_KEPT_LINES,
+    MAX_LINE_LENGTH,
+    MAX_LOGGED_LINES,
+    MAX_READ_LINES,
+    OutputLines,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -152,8 +158,8 @@ def test_an_outdated_lock_file_is_reported_even_if_npm_prints_its_usage_after_it
 def test_a_path_is_hidden_before_a_long_line_is_cut():
     said: list[str] = []
     lines = OutputLines(said.append, lambda line: line.replace("/srv/windlass", "…"))
-    lines.feed(b"x" * (LONGEST - 6) + b"/srv/windlass/data\n")
-    assert said == ["x" * (LONGEST - 6) + "…/data"]
+    lines.feed(b"x" * (MAX_LINE_LENGTH - 6) + b"/srv/windlass/data\n")
+    assert said == ["x" * (MAX_LINE_LENGTH - 6) + "…/data"]
 
 
 @pytest.mark.parametrize("line", [b"\n", b"y\n"])
@@ -161,8 +167,8 @@ def test_a_path_is_hidden_before_a_long_line_is_cut():
 def test_only_the_first_and_last_lines_of_endless_step_output_are_processed(monkeypatch, line, is_control):
     """The event loop cuts the output into lines: all requests wait meanwhile."""
     if is_control:
-        monkeypatch.setattr(tools, "MOST", 1 << 30)
-        monkeypatch.setattr(tools, "MOST_READ", 1 << 30)
+        monkeypatch.setattr(tools, "MAX_LOGGED_LINES", 1 << 30)
+        monkeypatch.setattr(tools, "MAX_READ_LINES", 1 << 30)
     looked_at = 0
 
     def count(text):
@@ -177,8 +183,10 @@ def test_only_the_first_and_last_lines_of_endless_step_output_are_processed(monk
     lines.feed(b"the reason\n")
     lines.end()
     assert lines.last[-1] == "the reason"
-    assert looked_at > 100_000 if is_control else looked_at <= MOST_READ + KEPT
-    assert len(said) > MOST + 2 if is_control and line.strip() else len(said) <= MOST + 2
+    assert looked_at > 100_000 if is_control else looked_at <= MAX_READ_LINES + MAX_KEPT_LINES
+    assert (
+        len(said) > MAX_LOGGED_LINES + 2 if is_control and line.strip() else len(said) <= MAX_LOGGED_LINES + 2
+    )
 
 
 def test_the_reported_reason_of_an_npm_failure_is_its_first_error_line():

@@ -6,7 +6,7 @@ import pytest
 
 from windlass.builders.builder import BuildError
 from windlass.process.builds.kept_folders import keep_times
-from windlass.process.builds.language_steps import DAMAGED
+from windlass.process.builds.language_steps import CACHE_DAMAGED_WARNING
 from windlass.process.builds.language_tools import check_programs
 
 CARGO = """#!/bin/sh
@@ -76,11 +76,11 @@ async def test_a_damaged_cache_is_thrown_away_and_the_build_succeeds(site, progr
     [cargo] = site.kept.glob("cache/.services/*/*/*/downloads/cargo")
     (cargo / "damaged").touch()
     await site.build(RUST)
-    assert DAMAGED in site.log()
+    assert CACHE_DAMAGED_WARNING in site.log()
     # Negative control: without damage, nothing is thrown away, also if the build fails.
     with pytest.raises(BuildError, match="it does not compile"):
         await site.build({**RUST, "src/broken": "x"})
-    assert DAMAGED not in site.log()
+    assert CACHE_DAMAGED_WARNING not in site.log()
 
 
 async def test_an_older_toolchain_than_the_wanted_one_is_named_with_its_installation(site, programs):

@@ -7,7 +7,7 @@ import pytest
 
 from windlass.builders.builder import BuildError
 from windlass.builders.node_packages import package
-from windlass.builders.small_files import LONGEST, read_small
+from windlass.builders.small_files import MAX_FILE_BYTES, read_small
 from windlass.process.builds.node_engines import OtherNode, check_packages
 from windlass.process.builds.pyproject import read_pyproject
 from windlass.process.builds.requirements import requirements_in
@@ -31,8 +31,8 @@ def test_an_oversized_manifest_file_is_refused(name, tmp_path):
 
 
 def test_a_file_of_the_longest_length_is_read(tmp_path):
-    (tmp_path / "Procfile").write_bytes(b"#" * LONGEST)
-    assert len(read_small(tmp_path / "Procfile")) == LONGEST
+    (tmp_path / "Procfile").write_bytes(b"#" * MAX_FILE_BYTES)
+    assert len(read_small(tmp_path / "Procfile")) == MAX_FILE_BYTES
 
 
 def test_a_fifo_in_place_of_a_manifest_file_is_refused(tmp_path):

@@ -14,7 +14,7 @@ from windlass.builders.node_packages import package
 from windlass.detect import languages
 from windlass.process.builds import node
 from windlass.process.builds.kept_folders import KeptFolders
-from windlass.process.builds.node_steps import KEPT
+from windlass.process.builds.node_steps import KEPT_CACHES
 
 RESULTS = [
     pytest.param(language.toolchain, pattern, id=f"{language.name}-{pattern}")
@@ -25,7 +25,10 @@ RESULTS = [
 BELOW = sorted(
     {
         name
-        for names in (KEPT, *(language.toolchain.kept for language in languages() if language.toolchain))
+        for names in (
+            KEPT_CACHES,
+            *(language.toolchain.kept for language in languages() if language.toolchain),
+        )
         for name in names
         if "/" in name
     }

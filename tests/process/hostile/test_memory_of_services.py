@@ -161,7 +161,7 @@ async def test_once_memory_is_short_the_heaviest_service_of_the_heaviest_of_seve
         if is_ended:
             assert "the most of its environment" in (await station.ended(GREEDY)).reason
         else:
-            await asyncio.sleep(3 * resource_monitor.EVERY)
+            await asyncio.sleep(3 * resource_monitor.ROUND_INTERVAL)
             assert not (await station.one(GREEDY)).reason
         monkeypatch.undo()
         assert not (await station.one(MODEST)).reason

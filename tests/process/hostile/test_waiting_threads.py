@@ -39,7 +39,7 @@ async def station(tmp_path):
 @pytest.fixture
 def few(monkeypatch):
     """Lets an organization have a quarter of 512 waiting threads."""
-    monkeypatch.setattr(waiting_threads, "MOST", 512)
+    monkeypatch.setattr(waiting_threads, "MAX_THREADS", 512)
 
 
 async def start_both(station: Station) -> Any:
@@ -70,7 +70,7 @@ def let_a_start_take(station: Station, seconds: float) -> Any:
 
 async def test_a_service_with_140_threads_waiting_in_the_kernel_is_ended_while_a_start_waits(station, few):
     await start_both(station)
-    let_a_start_take(station, waiting_threads.LONG + 1)
+    let_a_start_take(station, waiting_threads.DELAYED_START_SECONDS + 1)
     assert "had 140 threads that waited for the kernel" in (await station.ended(MANY)).reason
     let_a_start_take(station, 0)
     assert not (await station.one(OTHER)).reason, "one with fewer is not the cause"
@@ -93,7 +93,7 @@ async def test_services_with_many_waiting_threads_are_not_ended_while_starting_i
     station, few
 ):
     await start_both(station)
-    await let_a_start_take(station, waiting_threads.LONG)._share_locks()
+    await let_a_start_take(station, waiting_threads.DELAYED_START_SECONDS)._share_locks()
     assert not (await station.one(MANY)).reason
 
 

@@ -23,7 +23,7 @@ from windlass.docker.resources import DockerResources
 from windlass.docker.restarts import Restarts
 from windlass.docker.watch import EventWatcher
 from windlass.engines.engine import Demand, EngineError, EngineLimits, output_too_long, unmet
-from windlass.engines.workload import LONGEST_OUTPUT, OUTPUT_FILE, Workload
+from windlass.engines.workload import MAX_OUTPUT_BYTES, OUTPUT_FILE, Workload
 
 _READABLE_BY_ALL: Final = 0o444
 """Mode of files in a container. An image may run as any user; other users of the machine cannot reach the
@@ -62,12 +62,12 @@ def _relative_path(path: str) -> str:
     return name
 
 
-LEAVING: Final = 60.0
+STOP_TIMEOUT: Final = 60.0
 """Seconds that the engine may need to stop a container in addition to its grace period."""
 
 # Transient failures of creating or starting a container, which a retry fixes. "already exists", "id already
 # in use": remains of a container that an engine was starting when it was killed.
-PASSING: Final = (
+TRANSIENT_ERRORS: Final = (
     "network",
     "already in use",
     "port is already allocated",
@@ -78,7 +78,7 @@ PASSING: Final = (
 Inspection = Mapping[str, Any]
 """The engine's description of a container."""
 
-_TAR_ROOM: Final = 65_536
+_MAX_TAR_OVERHEAD_BYTES: Final = 65_536
 """Maximum overhead of an archive with one file, in bytes."""
 _log = log("engines.docker")
 
@@ -164,7 +164,7 @@ class ContainerClient:
                 "POST",
                 f"/containers/{container}/stop",
                 params={"t": ceil(grace)},
-                patience=grace + LEAVING,
+                patience=grace + STOP_TIMEOUT,
             )
         except EngineRefused as refused:
             if refused.status != 404:
@@ -184,7 +184,7 @@ class ContainerClient:
     async def _wait_for_removal(self, container: str) -> None:
         with suppress(EngineRefused):
             path = f"/containers/{container}/wait"
-            await self._docker.raw("POST", path, params={"condition": "removed"}, patience=LEAVING)
+            await self._docker.raw("POST", path, params={"condition": "removed"}, patience=STOP_TIMEOUT)
 
     async def _make(self, workload: Workload, index: int, name: str, once: bool) -> str:
         resources = self._resources
@@ -238,7 +238,7 @@ class ContainerClient:
             ) as answer:
                 async for chunk in answer.chunks():
                     content += chunk
-                    if len(content) > LONGEST_OUTPUT + _TAR_ROOM:
+                    if len(content) > MAX_OUTPUT_BYTES + _MAX_TAR_OVERHEAD_BYTES:
                         raise output_too_long()
         except EngineRefused as refused:
             if refused.status != 404:
@@ -271,7 +271,7 @@ class ContainerClient:
 
 
 def is_passing(refused: EngineRefused) -> bool:
-    return refused.status == 409 or any(word in refused.message for word in PASSING)
+    return refused.status == 409 or any(word in refused.message for word in TRANSIENT_ERRORS)
 
 
 def refuse_unmet(limits: EngineLimits, workload: Workload) -> None:

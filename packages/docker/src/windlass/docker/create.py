@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from windlass.base.oom_score import INSTANCES
 from windlass.docker import names as words
-from windlass.docker.client.image_limits import LONGEST_COMMAND, LONGEST_VARIABLES, why_unfit, written
+from windlass.docker.client.image_limits import MAX_COMMAND_BYTES, MAX_VARIABLES_BYTES, why_unfit, written
 from windlass.docker.descriptions import MachineSummary
 from windlass.docker.host_ports import as_label
 from windlass.engines.engine import EngineError, EngineLimits
-from windlass.engines.workload import MOST_EXPOSED, OUTPUT_FILE, OUTPUT_VARIABLE, Workload
+from windlass.engines.workload import MAX_EXPOSED_PORTS, OUTPUT_FILE, OUTPUT_VARIABLE, Workload
 
 MEGABYTE: Final = 1024 * 1024
 
@@ -22,10 +22,10 @@ CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "NET_BIND_SERV
 
 INITS: Final = frozenset({"init", "tini", "dumb-init", "docker-init", "catatonit", "s6-svscan", "systemd"})
 
-LEAST_CPU, LEAST_MEMORY = 10, 6
+MIN_CPU_MILLI, MIN_MEMORY_MB = 10, 6
 """Docker's minimum limits: CPU in thousandths of a core, and memory in megabytes."""
 
-PROCESSES: Final = 2048
+MAX_PROCESSES: Final = 2048
 """Maximum number of processes and threads: more than an ordinary service needs, and few enough to protect the
 machine."""
 
@@ -89,7 +89,7 @@ def container(
             "NanoCpus": wanted.cpu * 1_000_000,
             "Memory": wanted.memory * MEGABYTE,
             "MemorySwap": wanted.memory * MEGABYTE,  # memory and swap together: no swap
-            "PidsLimit": PROCESSES,
+            "PidsLimit": MAX_PROCESSES,
             "OomScoreAdj": INSTANCES,
             "CapDrop": ["ALL"],
             "CapAdd": list(CAPABILITIES),
@@ -120,9 +120,9 @@ def refuse_unfit(wanted: Workload, image: Mapping[str, Any]) -> None:
     """Raises EngineError for a container whose metadata would make the engine's answers too long."""
     if why := why_unfit(image):
         raise EngineError(why)
-    if written(wanted.entrypoint) + written(wanted.command or wanted.artifact.command) > LONGEST_COMMAND:
+    if written(wanted.entrypoint) + written(wanted.command or wanted.artifact.command) > MAX_COMMAND_BYTES:
         raise EngineError("Put the command into a file of the image: it is longer than 32 KB")
-    if written(f"{name}={value}" for name, value in variables(wanted).items()) > LONGEST_VARIABLES:
+    if written(f"{name}={value}" for name, value in variables(wanted).items()) > MAX_VARIABLES_BYTES:
         raise EngineError("Shorten the variables: they are longer than 512 KB together")
 
 
@@ -132,8 +132,8 @@ def limits_of(machine: MachineSummary) -> EngineLimits:
     return EngineLimits(
         cpu=machine.NCPU * 1000 or None,
         gpu=0,
-        least_cpu=LEAST_CPU,
-        least_memory=LEAST_MEMORY,
+        least_cpu=MIN_CPU_MILLI,
+        least_memory=MIN_MEMORY_MB,
     )
 
 
@@ -163,7 +163,9 @@ def published_ports(wanted: Workload, *, once: bool = False) -> list[str]:
     if once:
         return []
     asked = [f"{port.internal}/{'udp' if port.protocol == 'UDP' else 'tcp'}" for port in wanted.ports]
-    return list(dict.fromkeys([*asked, *(f"{port}/tcp" for port in wanted.artifact.ports[:MOST_EXPOSED])]))
+    return list(
+        dict.fromkeys([*asked, *(f"{port}/tcp" for port in wanted.artifact.ports[:MAX_EXPOSED_PORTS])])
+    )
 
 
 def _mount_definition(target: str, name: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from windlass.docker import names
 from windlass.engines.workload import Presence
 
-MOST_LISTED: Final = 10_000
+MAX_LIST_LENGTH: Final = 10_000
 
 
 class ContainerSummary(TypedDict):
@@ -36,7 +36,7 @@ class VolumeSummary(TypedDict):
 
 
 class VolumeList(TypedDict):
-    Volumes: Annotated[list[VolumeSummary], Meta(max_length=MOST_LISTED)] | None
+    Volumes: Annotated[list[VolumeSummary], Meta(max_length=MAX_LIST_LENGTH)] | None
 
 
 class VolumeSize(TypedDict):
@@ -48,7 +48,7 @@ class MeasuredVolume(VolumeSummary):
 
 
 class MeasuredVolumes(TypedDict):
-    Volumes: Annotated[list[MeasuredVolume], Meta(max_length=MOST_LISTED)] | None
+    Volumes: Annotated[list[MeasuredVolume], Meta(max_length=MAX_LIST_LENGTH)] | None
 
 
 class MachineSummary(Struct):
@@ -59,8 +59,8 @@ class MachineSummary(Struct):
     MemTotal: int = 0
 
 
-ContainerList = Annotated[list[ContainerSummary], Meta(max_length=MOST_LISTED)]
-NetworkList = Annotated[list[NetworkSummary], Meta(max_length=MOST_LISTED)]
+ContainerList = Annotated[list[ContainerSummary], Meta(max_length=MAX_LIST_LENGTH)]
+NetworkList = Annotated[list[NetworkSummary], Meta(max_length=MAX_LIST_LENGTH)]
 
 
 def has_labels(labels: Mapping[str, str] | None, wanted: Mapping[str, str]) -> bool:

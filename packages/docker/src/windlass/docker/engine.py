@@ -25,7 +25,7 @@ from windlass.base.log import log
 from windlass.docker import names
 from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.answers import NONSENSE, refusal
-from windlass.docker.client.pulled_images import PULLED, ImageUser, PulledImages
+from windlass.docker.client.pulled_images import NOTES_FOLDER, ImageUser, PulledImages
 from windlass.docker.containers import ContainerClient, Inspection, is_passing, refuse_unmet
 from windlass.docker.descriptions import (
     ContainerSummary,
@@ -59,7 +59,7 @@ from windlass.engines.engine import (
 from windlass.engines.registries import BuildRegistry, PullRequest, RegistryLogin
 from windlass.engines.rollout.engine import RolloutEngine
 from windlass.engines.rollout.listeners import ListeningPort
-from windlass.engines.rollout.removed_generations import REMOVED, RemovedGenerations
+from windlass.engines.rollout.removed_generations import RECORDS_FOLDER, RemovedGenerations
 from windlass.engines.workload import (
     Artifact,
     Instance,
@@ -106,16 +106,16 @@ def _amount(figure: object) -> int:
     return figure
 
 
-PAUSES: Final = (0.0, 0.1, 0.5, 2.0)
+RETRY_PAUSES: Final = (0.0, 0.1, 0.5, 2.0)
 """Pauses between attempts, in seconds. While the engine creates a container for an earlier request (which may
 have been cancelled), its name is in use, but the container cannot be found."""
 AT_ONCE: Final = 16
-SOON: Final = 5.0
-GRACE: Final = 10.0
-DESCRIBING: Final = 2.0
+PING_TIMEOUT: Final = 5.0
+STOP_GRACE_SECONDS: Final = 10.0
+INSPECT_TIMEOUT: Final = 2.0
 """Time limit in seconds for describing a container that is not running. The engine cannot describe a
 container while its start hangs."""
-HELD: Final = 60.0
+REQUERY_SECONDS: Final = 60.0
 """Seconds during which a container that could not be described is not queried again."""
 
 _log = log("engines.docker")
@@ -144,12 +144,12 @@ class DockerEngine(RolloutEngine):
         self.identity = self._machine.remembered()
         self._installation = installation
         self._resources = DockerResources(self._docker, installation, pool)
-        self._images = DockerImages(self._docker, PulledImages(self._docker, folder / PULLED), registry)
+        self._images = DockerImages(self._docker, PulledImages(self._docker, folder / NOTES_FOLDER), registry)
         self._restarts = Restarts(self._start_again)
         self._watch = EventWatcher(
             self._docker, installation, folder / "read", self._learn_machine, self._restarts
         )
-        self._removed = RemovedGenerations(folder / REMOVED, durable=True)
+        self._removed = RemovedGenerations(folder / RECORDS_FOLDER, durable=True)
         self._containers = ContainerClient(
             self._docker, installation, self._resources, self._images, self._watch, self._restarts
         )
@@ -161,7 +161,7 @@ class DockerEngine(RolloutEngine):
 
     async def start(self, notice: Notice, sink: Sink, missed: Missed = ignore_lost_lines) -> None:
         await super().start(notice, sink)
-        await self._watch.start(notice, sink, missed, SOON)
+        await self._watch.start(notice, sink, missed, PING_TIMEOUT)
 
     async def _learn_machine(self) -> None:
         """Reads the machine's limits and identity. Called for each new connection, which may lead to another
@@ -332,7 +332,7 @@ class DockerEngine(RolloutEngine):
 
     async def problem(self) -> str:
         try:
-            async with asyncio.timeout(SOON):
+            async with asyncio.timeout(PING_TIMEOUT):
                 await self._docker.ping()
         except TimeoutError:
             return f"The Docker engine at {self._docker.host} does not answer"
@@ -366,7 +366,7 @@ class DockerEngine(RolloutEngine):
         running."""
         if not once:
             await self._allow_return(workload)
-        pauses = iter(PAUSES)
+        pauses = iter(RETRY_PAUSES)
         while True:
             self._refuse_removed(workload)
             refuse_unmet(self.limits, workload)
@@ -408,7 +408,7 @@ class DockerEngine(RolloutEngine):
 
     async def _stop_container(self, container: ContainerSummary) -> None:
         async with self._locks[container_name(container)]:
-            await self._containers.stop(container["Id"], GRACE)
+            await self._containers.stop(container["Id"], STOP_GRACE_SECONDS)
 
     async def _allow_return(self, workload: Workload) -> None:
         """Allows a removed generation to run again if a later one was removed after it and no container of a
@@ -442,12 +442,12 @@ class DockerEngine(RolloutEngine):
             return held_instance(container, self._docker.address)
         else:
             try:
-                async with asyncio.timeout(DESCRIBING):
+                async with asyncio.timeout(INSPECT_TIMEOUT):
                     detail = await self._containers.inspect(id)
             except TimeoutError:
                 now = time.monotonic()
                 self._held = {each: until for each, until in self._held.items() if now < until}
-                self._held[id] = now + HELD
+                self._held[id] = now + REQUERY_SECONDS
                 return held_instance(container, self._docker.address)
         if detail is None or detail["State"]["Status"] == "removing":
             return None

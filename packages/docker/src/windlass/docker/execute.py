@@ -21,10 +21,10 @@ from windlass.engines.engine import EngineError
 MOST: Final = 64 * 1024
 """Maximum size of the output in bytes; only the end is kept."""
 MARK: Final = "WINDLASS_EXECUTION"
-RATE: Final = 1024 * 1024
+MAX_OUTPUT_BYTES_PER_SECOND: Final = 1024 * 1024
 """Maximum rate at which output is read, in bytes per second. A faster command is slowed down by
 back-pressure."""
-ENDING: Final = 5.0
+END_TIMEOUT: Final = 5.0
 TIMED_OUT: Final = 124
 """The exit code that the program `timeout` uses."""
 
@@ -58,7 +58,7 @@ async def _run(
         if refused.status in (404, 409):
             raise EngineError("The instance does not run") from refused
         raise
-    begin, pace = {"Detach": False, "Tty": False}, Pace(RATE)
+    begin, pace = {"Detach": False, "Tty": False}, Pace(MAX_OUTPUT_BYTES_PER_SECOND)
     async with docker.stream("POST", f"/exec/{execution}/start", body=begin, patience=None) as answer:
         async for chunk in pieces(answer.chunks()):
             for piece in chunk:
@@ -71,7 +71,7 @@ async def _run(
 async def end_marked(docker: Docker, container: str, mark: str) -> None:
     """Kills all processes of a container with this mark, from inside the container."""
     with suppress(TimeoutError, Away, EngineRefused, EngineError):
-        async with asyncio.timeout(ENDING):
+        async with asyncio.timeout(END_TIMEOUT):
             await _run(docker, container, ("sh", "-c", _ENDS, mark), bytearray())
 
 

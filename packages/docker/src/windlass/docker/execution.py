@@ -24,7 +24,7 @@ from windlass.engines.engine import EngineError, ExecutionRequest, TerminalSize
 
 _TERMINAL: Final = "TERM=xterm-256color"
 _END_OF_INPUT: Final = b"\x04"
-_MOMENT, _PATIENCE = 0.02, 5.0
+_CHECK_INTERVAL, _END_TIMEOUT = 0.02, 5.0
 _REFUSED: Final = re.compile(
     rb'OCI runtime exec failed: .*?exec: "([^"]{1,300})": (.+?)(?:: unknown)?\s*', re.S
 )
@@ -168,7 +168,7 @@ class DockerExecution:
         """Waits for the end of the command, which follows shortly after the end of its output. Returns the
         exit code."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + _PATIENCE
+        until = loop.time() + _END_TIMEOUT
         while True:
             try:
                 state: Any = await self._docker.json("GET", f"/exec/{self._id}/json")
@@ -180,7 +180,7 @@ class DockerExecution:
                 return int(state["ExitCode"])
             if loop.time() > until:
                 raise EngineError("The command keeps running without its output: its program left it running")
-            await asyncio.sleep(_MOMENT)
+            await asyncio.sleep(_CHECK_INTERVAL)
 
     async def close(self) -> None:
         await asyncio.shield(asyncio.ensure_future(self._open.aclose()))

@@ -22,8 +22,8 @@ from windlass.engines.engine import ArtifactLost, EngineError
 
 MOST_BYTES: Final = 5 * 1024**3
 MOST_ENTRIES: Final = 200_000
-_PIECE: Final = 1024 * 1024
-_LONG_AGO: Final = 3600
+_CHUNK_BYTES: Final = 1024 * 1024
+_MAX_CONTAINER_AGE_SECONDS: Final = 3600
 _OWNER: Final = "windlass.export"
 """Label of the containers that are created for an export. They are never started, and are removed
 afterwards."""
@@ -81,7 +81,7 @@ async def _remove_left(docker: Docker, label: str) -> None:
     """Removes old containers of interrupted exports."""
     params = {"all": True, "filters": {"label": [label], "status": ["created"]}}
     for container in await docker.json("GET", "/containers/json", params=params) or ():
-        if container.get("Created", 0) < time.time() - _LONG_AGO:
+        if container.get("Created", 0) < time.time() - _MAX_CONTAINER_AGE_SECONDS:
             await _remove(docker, str(container["Id"]))
 
 
@@ -132,6 +132,6 @@ def _place_below(into: Path, name: str) -> Path | None:
 def _write(path: Path, source: IO[bytes], modified: float) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with path.open("xb") as file:
-        while piece := source.read(_PIECE):
+        while piece := source.read(_CHUNK_BYTES):
             file.write(piece)
     os.utime(path, (modified, modified))

@@ -14,16 +14,16 @@ from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.raw_connection import pieces
 from windlass.docker.inspection import milliseconds
 from windlass.docker.output_budget import OutputBudget
-from windlass.docker.position import SLACK, Position, Positions
+from windlass.docker.position import MAX_DISORDER_MS, Position, Positions
 from windlass.docker.reader_lock import ReaderLock
 from windlass.engines.workload import OutputLine
 
-LONGEST: Final = 16 * 1024
+MAX_LINE_BYTES: Final = 16 * 1024
 LAST_LINES: Final = 1000
 """Number of the last lines that are read after a pause, if the program wrote too much."""
 FIRST_PAUSE: Final = 0.1
-LONGEST_PAUSE: Final = 5.0
-LEAVING: Final = "marked for removal"
+MAX_PAUSE: Final = 5.0
+REMOVAL_ERROR: Final = "marked for removal"
 
 _log = log("engines.docker")
 
@@ -110,7 +110,7 @@ class ContainerFollower:
             except EngineRefused as refused:
                 if refused.status == 404:
                     break
-                if LEAVING not in refused.message:
+                if REMOVAL_ERROR not in refused.message:
                     _log.warning(
                         "the output of an instance cannot be read", extra=self._log_fields(refused.message)
                     )
@@ -176,11 +176,11 @@ class ContainerFollower:
 
     def _line(self, stamp: str, text: bytes) -> list[OutputLine]:
         at, whole = milliseconds(stamp), text.rstrip(b"\r\n")
-        cuts = range(0, len(whole), LONGEST) or (0,)
+        cuts = range(0, len(whole), MAX_LINE_BYTES) or (0,)
         return [
             OutputLine(
                 at,
-                whole[cut : cut + LONGEST].decode(errors="replace"),
+                whole[cut : cut + MAX_LINE_BYTES].decode(errors="replace"),
                 self._source.pod,
                 self._source.version,
             )
@@ -246,7 +246,7 @@ class NewOutput:
 
     def _advance(self, stamp: str) -> None:
         """Moves the anchor forward, so that little output has to be read again."""
-        if self._next.anchor and milliseconds(stamp) - milliseconds(self._next.anchor) > SLACK:
+        if self._next.anchor and milliseconds(stamp) - milliseconds(self._next.anchor) > MAX_DISORDER_MS:
             self.position.anchor, self.position.count = self._next.anchor, self._next.count + 1
             self._next = Position()
         if not self._next.anchor:
@@ -261,4 +261,4 @@ def _engine_time(stamp: str) -> str:
 
 async def _next_pause(pause: float) -> float:
     await asyncio.sleep(pause)
-    return min(pause * 2, LONGEST_PAUSE)
+    return min(pause * 2, MAX_PAUSE)

@@ -21,11 +21,11 @@ from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.descriptions import ContainerList, container_name
 from windlass.engines.engine import PORTS_OF_ENGINES, EngineError
 
-RANGE: Final = PORTS_OF_ENGINES[10_000:]
-MOST_SKIPPED: Final = 1000
-TAKEN: Final = "port is already allocated"
+PORT_RANGE: Final = PORTS_OF_ENGINES[10_000:]
+MAX_SKIPPED_PORTS: Final = 1000
+PORT_IN_USE_ERROR: Final = "port is already allocated"
 
-_IS_TAKEN: Final = re.compile(rf"{TAKEN}|address already in use")
+_PORT_IN_USE: Final = re.compile(rf"{PORT_IN_USE_ERROR}|address already in use")
 _PORT: Final = re.compile(r":(\d{1,5})\b")
 _MAX_LABEL_LENGTH: Final = 4096
 """Maximum length of the ports label, in characters."""
@@ -78,15 +78,15 @@ class HostPorts:
         """Raises EngineRefused if another server has created a container with one of these ports at the same
         time."""
         if ports and (await self._held_ports()).are_shared(container, ports):
-            raise EngineRefused(409, TAKEN)
+            raise EngineRefused(409, PORT_IN_USE_ERROR)
 
     def skip(self, refused: EngineRefused) -> bool:
         """Records the port that the engine reports as in use. Returns whether a port was newly recorded."""
-        if not _IS_TAKEN.search(refused.message):
+        if not _PORT_IN_USE.search(refused.message):
             return False
         taken = {int(port) for port in _PORT.findall(refused.message)}
-        new = taken.intersection(RANGE) - self._skipped
-        if len(self._skipped) + len(new) > MOST_SKIPPED:  # old entries may be free again
+        new = taken.intersection(PORT_RANGE) - self._skipped
+        if len(self._skipped) + len(new) > MAX_SKIPPED_PORTS:  # old entries may be free again
             self._skipped.clear()
             return False
         self._skipped |= new
@@ -110,11 +110,11 @@ def choose_ports(count: int, mine: int, taken: Collection[int]) -> Sequence[int]
     """Returns random free ports, so that no program can predict them and wait there. `mine`: the number of
     ports that the organization already has. An organization may have at most as many ports as remain for all
     others."""
-    free = [port for port in RANGE if port not in taken]
+    free = [port for port in PORT_RANGE if port not in taken]
     if mine + count > len(free):
         raise EngineError(
             f"Run fewer instances, or declare fewer ports: this organization has {mine} of the ports "
-            f"{RANGE[0]}-{RANGE[-1]} of the machine, and {len(free)} are left for all"
+            f"{PORT_RANGE[0]}-{PORT_RANGE[-1]} of the machine, and {len(free)} are left for all"
         )
     return secrets.SystemRandom().sample(free, count)
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import time
 from typing import Final
 
-BURST: Final = 16 * 1024 * 1024
+BURST_BYTES: Final = 16 * 1024 * 1024
 """Burst size in bytes, including the time of each line."""
-RATE: Final = 256 * 1024
+BYTES_PER_SECOND: Final = 256 * 1024
 """Long-term rate in bytes per second."""
-SHARED: Final = 4 * RATE
+SHARED_BYTES_PER_SECOND: Final = 4 * BYTES_PER_SECOND
 """Long-term rate in bytes per second for all containers of an organization that have used up their
 budgets."""
-PART: Final = 2 * 1024 * 1024
+RESUME_BYTES: Final = 2 * 1024 * 1024
 """Number of bytes that are available again after a pause."""
 
 
@@ -26,7 +26,7 @@ class OutputBudget:
         """`used_up`: the shared set of all used up budgets of an engine."""
         self.org = org
         self._used_up = used_up
-        self._left: float = BURST
+        self._left: float = BURST_BYTES
         self._at = time.monotonic()
 
     def spend(self, count: int) -> bool:
@@ -38,18 +38,18 @@ class OutputBudget:
     def pause(self) -> float:
         """Marks the budget as used up. Returns the number of seconds for which to pause reading."""
         self._used_up.add(self)
-        return (PART - self._left) / self._rate()
+        return (RESUME_BYTES - self._left) / self._rate()
 
     def end(self) -> None:
         self._used_up.discard(self)
 
     def _refill(self) -> None:
         now = time.monotonic()
-        self._left = min(self._left + (now - self._at) * self._rate(), BURST)
+        self._left = min(self._left + (now - self._at) * self._rate(), BURST_BYTES)
         self._at = now
-        if self._left > PART:
+        if self._left > RESUME_BYTES:
             self._used_up.discard(self)
 
     def _rate(self) -> float:
         sharing = sum(budget.org == self.org for budget in self._used_up)
-        return min(RATE, SHARED / max(sharing, 1))
+        return min(BYTES_PER_SECOND, SHARED_BYTES_PER_SECOND / max(sharing, 1))

@@ -19,11 +19,11 @@ from windlass.base.log import log
 
 _log = log("engines.docker")
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_ROOM: Final = 256
+_POSITION_BYTES: Final = 256
 """Fixed size of a stored position in bytes. A single write overwrites the previous position, so that a killed
 process never leaves a partial one."""
 
-SLACK: Final = 2_000
+MAX_DISORDER_MS: Final = 2_000
 """Milliseconds within which lines may be out of order."""
 
 
@@ -64,7 +64,7 @@ class Positions:
         if container not in self._open:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._open[container] = os.open(self._file(container), os.O_WRONLY | os.O_CREAT, 0o600)
-        os.pwrite(self._open[container], msgspec.json.encode(position).ljust(_ROOM), 0)
+        os.pwrite(self._open[container], msgspec.json.encode(position).ljust(_POSITION_BYTES), 0)
 
     def let_go(self, container: str) -> None:
         if (opened := self._open.pop(container, None)) is not None:

@@ -63,12 +63,12 @@ from windlass.engines.provider import (
 from windlass.engines.registries import BuildRegistry
 from windlass.engines.servers import NoServers
 
-USUAL: Final = "unix:///var/run/docker.sock"
+DEFAULT_HOST: Final = "unix:///var/run/docker.sock"
 NAME: Final = "docker"
 _PLACES: Final = "places"
 _CHECK_SECONDS: Final = 15.0
 _GIB: Final = 1 << 30
-_NEARLY: Final = 0.8
+_WARNING_FRACTION: Final = 0.8
 """Fraction of the range that may be in use without a warning."""
 _CACHE_ADVICE: Final = (
     "set `builder.gc` in the daemon.json of Docker, see docs/engines.md: without it, Docker keeps all "
@@ -91,7 +91,7 @@ class DockerSettings(OwnDockerSettings, frozen=True, kw_only=True):
 
     @property
     def host(self) -> str:
-        return self.docker_host or USUAL
+        return self.docker_host or DEFAULT_HOST
 
     @property
     def pool(self) -> IPv4Network | None:
@@ -378,7 +378,7 @@ async def _networks(settings: DockerSettings) -> AsyncIterator[Finding]:
     total = sum(1 for _ in free_subnets(pool, PREFIX, [reserve]))
     used = total - sum(1 for _ in free_subnets(pool, PREFIX, [reserve, *taken]))
     state = f"{used} of {total} subnets of {pool} for environments are in use"
-    if used >= _NEARLY * total:
+    if used >= _WARNING_FRACTION * total:
         yield warn("Docker networks", state, "set docker_networks to a larger range, or to another one")
     else:
         yield ok("Docker networks", state)

@@ -9,7 +9,7 @@ from typing import Final
 
 from windlass.base import filelock
 
-AGAIN: Final = 0.5
+RETRY_PAUSE: Final = 0.5
 """Seconds between two attempts to acquire the lock."""
 
 
@@ -29,7 +29,7 @@ class ReaderLock:
 
     async def come(self) -> None:
         while not self.ours:  # noqa: ASYNC110 (another process has it)
-            await asyncio.sleep(AGAIN)
+            await asyncio.sleep(RETRY_PAUSE)
 
     def give_back(self) -> None:
         if self._held is not None:

@@ -26,11 +26,11 @@ from windlass.engines.engine import EngineError, VolumeLost
 from windlass.engines.workload import Volume, Workload
 
 NO_ADDRESSES: Final = "non-overlapping IPv4 address pool"
-_PATIENT: Final = 600.0
+_VOLUMES_TIMEOUT: Final = 600.0
 """Time limit in seconds for the engine to measure all volumes."""
 PREFIX: Final = 25
 """Prefix length of an environment's network: enough for 125 instances."""
-SHARE: Final = 8
+ORG_SHARE_DIVISOR: Final = 8
 """Divisor of the range for the share of one organization: an eighth."""
 
 
@@ -116,7 +116,7 @@ class DockerResources:
     async def volume_sizes(self) -> Counter[str]:
         """Returns the total size of each service's volumes in bytes, as measured by the engine."""
         path = "/system/df?type=volume"
-        listed = await self._docker.read_list(path, MeasuredVolumes, patience=_PATIENT)
+        listed = await self._docker.read_list(path, MeasuredVolumes, patience=_VOLUMES_TIMEOUT)
         wanted, sizes = {"installation": self._installation}, Counter[str]()
         for volume in listed["Volumes"] or ():
             labels, usage = volume["Labels"], volume["UsageData"]
@@ -173,7 +173,7 @@ class DockerResources:
     async def _refuse_too_many(self, org: str) -> None:
         if self._pool is None:
             return
-        most = max(1, self._pool.num_addresses // SHARE >> (self._pool.max_prefixlen - PREFIX))
+        most = max(1, self._pool.num_addresses // ORG_SHARE_DIVISOR >> (self._pool.max_prefixlen - PREFIX))
         if len(await self._networks(organization=org)) >= most:
             raise NetworksUsedUp(
                 "Stop or delete the services of an environment, or ask the operator for a larger range in "

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 FIRST_PAUSE: Final = 0.1
-LONGEST_PAUSE: Final = 60.0
-SETTLED: Final = 10.0
+MAX_PAUSE: Final = 60.0
+STABLE_SECONDS: Final = 10.0
 """Seconds after which a container counts as started: its next pause is the first one again."""
 
 
@@ -64,8 +64,8 @@ class Restarts:
         history.has_ended = True
         if history.is_stopped:
             return
-        pause = FIRST_PAUSE if at - history.started_at >= SETTLED else history.pause
-        history.pause = min(2 * pause, LONGEST_PAUSE)
+        pause = FIRST_PAUSE if at - history.started_at >= STABLE_SECONDS else history.pause
+        history.pause = min(2 * pause, MAX_PAUSE)
         history.timer = asyncio.create_task(self._start_after(pause, container))
 
     def forget(self, container: str) -> None:

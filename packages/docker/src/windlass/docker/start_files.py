@@ -21,7 +21,7 @@ from windlass.docker.client.answers import NONSENSE
 from windlass.engines.engine import EngineError
 
 FILES: Final = ("/etc/passwd", "/etc/group")
-LARGEST: Final = 1 << 20
+MAX_FILE_BYTES: Final = 1 << 20
 _MAX_LINKS: Final = 8
 _FACTS: Final = "X-Docker-Container-Path-Stat"
 # Bits of Go's os.FileMode.
@@ -60,7 +60,7 @@ class _Examination:
             if (facts := await self._facts(path)) is None:
                 return
             if not facts.mode & _LINK:
-                if facts.mode & _NOT_PLAIN or facts.size > LARGEST:
+                if facts.mode & _NOT_PLAIN or facts.size > MAX_FILE_BYTES:
                     raise EngineError(f"Make {file} of the image a plain file of at most 1 MiB")
                 return
             path = posixpath.normpath(posixpath.join(posixpath.dirname(path), facts.linkTarget))

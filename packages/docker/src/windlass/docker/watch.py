@@ -15,7 +15,7 @@ from windlass.docker import names as words
 from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.answers import EngineAnswer
 from windlass.docker.descriptions import ContainerList, instances_of
-from windlass.docker.follow import FIRST_PAUSE, LONGEST_PAUSE, ContainerFollower, ContainerOutput
+from windlass.docker.follow import FIRST_PAUSE, MAX_PAUSE, ContainerFollower, ContainerOutput
 from windlass.docker.inspection import LastExit, exit_code
 from windlass.docker.output_budget import OutputBudget
 from windlass.docker.position import Positions, is_container_id
@@ -32,15 +32,15 @@ LAST_WORDS: Final = 5.0
 LAST_WORDS_TO_ANOTHER: Final = 0.2
 """Maximum seconds of waiting if another server reads the output: its progress is not visible here."""
 
-MOST_FOLLOWED: Final = 1000
+MAX_FOLLOWED_CONTAINERS: Final = 1000
 """Maximum number of containers of one organization whose output is read: as many as a bridge network can
 have. The same number is reserved for other organizations."""
 AT_ONCE: Final = 100
 """Number of events after which the watch pauses briefly, because an engine may send events without limit."""
-BREATH: Final = 0.1
+EVENTS_PAUSE: Final = 0.1
 AWAY_AFTER: Final = 3.0
 """Seconds without an answer after which an engine counts as unavailable. A restart is usually faster."""
-CHECK_EVERY: Final = 10.0
+CHECK_INTERVAL: Final = 10.0
 """Seconds between two health checks during the watch. An engine that hangs keeps its connections open, and
 sends no events."""
 _MAX_LABEL_LENGTH: Final = 64
@@ -150,10 +150,10 @@ class EventWatcher:
         it leaves free."""
         self._leaving = [follower for follower in self._leaving if not follower.over]
         followers = [*self._followers.values(), *self._leaving]
-        is_free = len(followers) < MOST_FOLLOWED
+        is_free = len(followers) < MAX_FOLLOWED_CONTAINERS
         if not is_free and not self._docker.is_elsewhere:  # a cluster's engine belongs to one organization
             own = sum(follower.org == org for follower in followers)
-            is_free = own < 2 * MOST_FOLLOWED - len(followers)
+            is_free = own < 2 * MAX_FOLLOWED_CONTAINERS - len(followers)
         if container in self._followers or is_free:
             return is_container_id(container)
         if not self._is_full:
@@ -194,9 +194,9 @@ class EventWatcher:
                 _log.exception("the Docker engine sent an event that cannot be decoded")
             self._tried.set()
             # Keeps the back-off for an engine that disconnects quickly.
-            pause = FIRST_PAUSE if loop.time() - began > LONGEST_PAUSE else pause
+            pause = FIRST_PAUSE if loop.time() - began > MAX_PAUSE else pause
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_PAUSE)
 
     async def _check(self) -> None:
         """Raises Away if the engine does not answer. A refusal counts as an answer."""
@@ -205,7 +205,7 @@ class EventWatcher:
 
     async def _check_repeatedly(self) -> None:
         while True:
-            await asyncio.sleep(CHECK_EVERY)
+            await asyncio.sleep(CHECK_INTERVAL)
             await self._check()
 
     async def _follow_while_answered(self, events: EngineAnswer) -> None:
@@ -230,7 +230,7 @@ class EventWatcher:
                 is_logged = True
             count += 1
             if count % AT_ONCE == 0:
-                await asyncio.sleep(BREATH)
+                await asyncio.sleep(EVENTS_PAUSE)
 
     def _filter(self) -> dict[str, Any]:
         ours = words.instances(installation=self._installation)

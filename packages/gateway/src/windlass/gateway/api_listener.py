@@ -3,7 +3,7 @@
 Otherwise, a service that shares the network of the machine could bind the API port while the server restarts,
 and steal the tokens of API clients.
 
-Only servers accept API requests. Without a server, connections wait in the accept queue; after `PATIENCE`
+Only servers accept API requests. Without a server, connections wait in the accept queue; after `WAIT_SECONDS`
 seconds, the gateway answers each connection with status 503. The gateway does not read the request: the
 kernel discards its bytes.
 """
@@ -31,12 +31,12 @@ _log = log("gateway")
 DOOR: Final = "api"
 """Name of the API sockets in the handover to a successor. All other doors (routers of the gateway) are named
 after clusters."""
-PATIENCE: Final = 10.0
+WAIT_SECONDS: Final = 10.0
 """Seconds for which connections wait while a server restarts."""
 _ANSWER_SECONDS: Final = 2.0
 """Time limit for a client to send its request, and the same limit again to read the 503 answer."""
-_MOST_ANSWERS: Final = 200
-_MOST_BYTES: Final = 65536
+_MAX_ANSWERS: Final = 200
+_MAX_READ_BYTES: Final = 65536
 _MESSAGE: Final = "Try again when the Windlass server is back: it is not running. Services keep running"
 _BODY: Final = json.dumps(
     {
@@ -145,7 +145,7 @@ class ApiListener:
 
     def _wait_for_servers(self) -> None:
         if self._waiting is None and self._idle_sockets():
-            self._waiting = self._loop.call_later(PATIENCE, self._refuse)
+            self._waiting = self._loop.call_later(WAIT_SECONDS, self._refuse)
 
     def _idle_sockets(self) -> list[socket.socket]:
         places = self._served_places()
@@ -169,7 +169,7 @@ class ApiListener:
             self._waiting = None
 
     def _accept_client(self, listening: socket.socket) -> None:
-        if len(self._answers) >= _MOST_ANSWERS:
+        if len(self._answers) >= _MAX_ANSWERS:
             self._stop_refusing()
             self._waiting = self._loop.call_later(1.0, self._refuse)
             return
@@ -231,4 +231,4 @@ async def _discard_bytes(connection: socket.socket) -> int:
         await readable.wait()
     finally:
         loop.remove_reader(connection.fileno())
-    return len(connection.recv(_MOST_BYTES, socket.MSG_TRUNC))
+    return len(connection.recv(_MAX_READ_BYTES, socket.MSG_TRUNC))

@@ -18,12 +18,12 @@ from windlass.gateway.channel import Channel
 from windlass.gateway.files import SOCKETS, connect_to
 from windlass.gateway.messages import AskSockets, KeepSockets, KeptSockets, encode
 
-_PATIENCE: Final = 3.0
+_ANSWER_TIMEOUT: Final = 3.0
 """Time limit for an answer of the gateway, in seconds."""
-_PAUSE: Final = 0.05
+_CONNECT_PAUSE: Final = 0.05
 """Seconds between two attempts to connect to a gateway."""
-_MOST_BYTES: Final = 4096
-_MOST_FILES: Final = 8
+_MAX_MESSAGE_BYTES: Final = 4096
+_MAX_FILES: Final = 8
 _OTHER_FAMILY: Final = "other family"
 """Pseudo-address of the socket that reserves the port in the other address family (IPv4 or IPv6)."""
 
@@ -47,10 +47,10 @@ def take_sockets(
     if connection is None:
         return {}
     with connection:
-        connection.settimeout(_PATIENCE)
+        connection.settimeout(_ANSWER_TIMEOUT)
         try:
             connection.send(encode(AskSockets(host, port, listens)))
-            body, files = receive_files(connection, _MOST_BYTES, _MOST_FILES)
+            body, files = receive_files(connection, _MAX_MESSAGE_BYTES, _MAX_FILES)
         except OSError:  # the gateway is exiting, or hangs: the caller binds the port itself
             return {}
     if not body:
@@ -96,7 +96,7 @@ class ApiSockets:
         while True:
             if (connection := connect_to(self._folder, SOCKETS, socket.SOCK_SEQPACKET)) is not None:
                 await self._give(connection)
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_CONNECT_PAUSE)
 
     async def _give(self, connection: socket.socket) -> None:
         lost = asyncio.Event()

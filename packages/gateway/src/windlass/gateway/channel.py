@@ -17,8 +17,8 @@ from windlass.gateway.messages import encode
 
 M = TypeVar("M")
 
-_MOST_BYTES: Final = 128 * 1024
-MOST_FILES: Final = 200
+_MAX_MESSAGE_BYTES: Final = 128 * 1024
+MAX_FILES: Final = 200
 """Maximum number of file descriptors in one message. The kernel allows 253."""
 
 
@@ -42,9 +42,9 @@ class Channel(Generic[M]):
         """Queues a message with file descriptors. The channel closes these descriptors as soon as the message
         is sent."""
         body = encode(message)
-        if len(body) > _MOST_BYTES:
+        if len(body) > _MAX_MESSAGE_BYTES:
             raise ValueError(
-                f"send less than {len(body)} bytes in one message: the other side takes {_MOST_BYTES}"
+                f"send less than {len(body)} bytes in one message: the other side takes {_MAX_MESSAGE_BYTES}"
             )
         self._waiting.append((body, files))
         if len(self._waiting) == 1:
@@ -67,7 +67,7 @@ class Channel(Generic[M]):
 
     def _read(self) -> None:
         try:
-            body, files = receive_files(self._connection, _MOST_BYTES, MOST_FILES)
+            body, files = receive_files(self._connection, _MAX_MESSAGE_BYTES, MAX_FILES)
         except BlockingIOError:
             return
         except OSError:

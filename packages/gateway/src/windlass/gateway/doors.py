@@ -44,7 +44,7 @@ _log = log("gateway")
 
 Sockets = dict[tuple[str, str, int], socket.socket]
 """Listening sockets by door, address and port."""
-_PATIENCE, _PAUSE = 3.0, 0.05
+_BIND_TIMEOUT, _BIND_PAUSE = 3.0, 0.05
 """Seconds for which binding a port in use is retried, and seconds between two attempts."""
 
 
@@ -209,7 +209,7 @@ class Doors:
     async def _open_soon(self, wanted: Open) -> None:
         """Opens a door. Retries for a moment if the port is in use: a gateway that is exiting may not have
         released it."""
-        until = asyncio.get_running_loop().time() + _PATIENCE
+        until = asyncio.get_running_loop().time() + _BIND_TIMEOUT
         while True:
             try:
                 return await self._open(wanted, {})
@@ -217,7 +217,7 @@ class Doors:
                 taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
                 if not taken or asyncio.get_running_loop().time() > until:
                     raise
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_BIND_PAUSE)
 
     async def _move(self, before: BuiltinRouter, opened: Open, wanted: Open) -> None:
         """Moves a door to another address. If that fails, reopens the door at its old address.

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from windlass.base.log import log
-from windlass.gateway.channel import MOST_FILES, Channel
+from windlass.gateway.channel import MAX_FILES, Channel
 from windlass.gateway.doors import Doors, Sockets
 from windlass.gateway.files import HANDOVER, connect_to, is_of_windlass
 from windlass.gateway.messages import (
@@ -35,14 +35,14 @@ from windlass.routers.builtin.shared_state import ClientWait
 from windlass.routers.router import Endpoint
 
 _log = log("gateway")
-_PAUSE: Final = 1.0
+_ACCEPT_PAUSE: Final = 1.0
 """Seconds until the next attempt to accept a successor, after accepting has failed."""
-_PATIENCE: Final = 10.0
+_SOCKETS_TIMEOUT: Final = 10.0
 """Time limit for a predecessor to send its sockets, in seconds."""
-_MOST_ENDPOINTS: Final = 400
+_MAX_ENDPOINTS: Final = 400
 """Maximum number of endpoints in one message. A message of this many endpoints with the longest names is
 within the size limit."""
-_LONGEST_CHANGE: Final = 20.0
+_SUCCESSOR_TIMEOUT: Final = 20.0
 """Time limit for a successor to begin serving, in seconds. Route changes wait meanwhile."""
 
 
@@ -64,7 +64,7 @@ class Predecessor:
     async def sockets(self) -> Sockets:
         """Returns the listening sockets of the predecessor. Returns only a part of them if the predecessor
         exits while sending."""
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_SOCKETS_TIMEOUT):
             await self._sent
         return self._sockets
 
@@ -75,7 +75,7 @@ class Predecessor:
 
     async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
         """Waits until the predecessor has no requests or connections to these endpoints in progress."""
-        parts = (endpoints[at : at + _MOST_ENDPOINTS] for at in range(0, len(endpoints), _MOST_ENDPOINTS))
+        parts = (endpoints[at : at + _MAX_ENDPOINTS] for at in range(0, len(endpoints), _MAX_ENDPOINTS))
         await asyncio.gather(*(self._drain(part, patience) for part in parts))
 
     async def _drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
@@ -153,7 +153,7 @@ class Succession:
         except OSError as error:  # for example, the limit of file descriptors is reached
             _log.warning("no successor can connect", extra={"reason": str(error)})
             self._loop.remove_reader(self._listening.fileno())
-            self._loop.call_later(_PAUSE, self._wait)
+            self._loop.call_later(_ACCEPT_PAUSE, self._wait)
             return
         if self._channel is not None or not is_of_windlass(connection):
             connection.close()
@@ -168,7 +168,7 @@ class Succession:
         async with self._changing:
             try:
                 self._send_sockets(channel)
-                async with asyncio.timeout(_LONGEST_CHANGE):
+                async with asyncio.timeout(_SUCCESSOR_TIMEOUT):
                     await self._decided.wait()
             except (OSError, TimeoutError) as error:
                 _log.error("a successor did not take over", extra={"reason": str(error) or "no answer"})
@@ -181,8 +181,8 @@ class Succession:
 
     def _send_sockets(self, channel: Channel[FromSuccessor]) -> None:
         sockets = list(self._sockets().items())
-        for begin in range(0, len(sockets), MOST_FILES):
-            some = sockets[begin : begin + MOST_FILES]
+        for begin in range(0, len(sockets), MAX_FILES):
+            some = sockets[begin : begin + MAX_FILES]
             files = [os.dup(listening.fileno()) for _, listening in some]
             channel.send(ListeningSockets(tuple(at for at, _ in some)), files)
         channel.send(SocketsEnd())

@@ -35,7 +35,7 @@ from windlass.gateway.starting import has_ended, start_gateway
 from windlass.routers.router import RouteError
 
 _LENGTH: Final = struct.Struct(">I")
-MOST: Final = 64 * 1024 * 1024
+MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of a message, in bytes."""
 
 
@@ -47,7 +47,7 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes | None:
     """Returns the next message. Returns None at the end of the stream, or if the message is too large."""
     try:
         (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-        return None if length > MOST else await reader.readexactly(length)
+        return None if length > MAX_MESSAGE_BYTES else await reader.readexactly(length)
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
 
@@ -64,10 +64,10 @@ def frames(content: bytes) -> list[bytes]:
 
 
 _log = log("gateway")
-_PATIENCE: Final = 15.0
+_ANSWER_TIMEOUT: Final = 15.0
 """Time limit for connecting to a gateway, and for each of its answers, in seconds."""
-_PAUSE, _LONG_PAUSE = 0.02, 1.0
-_AGAIN: Final = 5.0
+_RETRY_PAUSE, _MAX_RETRY_PAUSE = 0.02, 1.0
+_RESEND_SECONDS: Final = 5.0
 """Seconds until changes that a gateway could not apply are sent again."""
 
 AskGateway = Callable[[Call], Awaitable[GatewayState]]
@@ -115,7 +115,7 @@ class GatewayLink:
             _log.info("the gateway is replaced", extra={"pid": state.process})
             self._launch()
             try:
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(_ANSWER_TIMEOUT):
                     await self._wait_for_successor(state.process)
             except TimeoutError as error:
                 reason = (
@@ -127,7 +127,7 @@ class GatewayLink:
     async def _wait_for_successor(self, process: int) -> None:
         """Waits until a gateway in another process answers."""
         while (await self.call(Ask())).process == process:  # noqa: ASYNC110 (another program decides)
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_RETRY_PAUSE)
 
     async def stop(self) -> None:
         """Closes the connection when its last user stops. The gateway keeps running."""
@@ -145,7 +145,7 @@ class GatewayLink:
             raise RouteError("start the server first: it is not connected with its gateway")
         while True:
             try:
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(_ANSWER_TIMEOUT):
                     await self._is_ready.wait()
             except TimeoutError as error:
                 log_file = self._folder / LOG
@@ -163,7 +163,7 @@ class GatewayLink:
         try:
             self._writer.write(frame(encode(GatewayRequest(number, call))))
             async with asyncio.timeout(
-                _PATIENCE + (call.patience if isinstance(call, DrainEndpoints) else 0)
+                _ANSWER_TIMEOUT + (call.patience if isinstance(call, DrainEndpoints) else 0)
             ):
                 answer: GatewayReply = await reply
         except TimeoutError as error:
@@ -191,7 +191,7 @@ class GatewayLink:
                     await self._read(reader)
                 except (msgspec.DecodeError, OSError) as error:
                     _log.warning("the link to the gateway is made again", extra={"reason": str(error)})
-                    await asyncio.sleep(_LONG_PAUSE)
+                    await asyncio.sleep(_MAX_RETRY_PAUSE)
                 finally:
                     greeting.cancel()
                     self._wake_callers()
@@ -201,17 +201,17 @@ class GatewayLink:
 
     async def _connect(self) -> socket.socket:
         """Connects to the gateway. Starts a gateway if none runs."""
-        pause = _PAUSE
+        pause = _RETRY_PAUSE
         while (connection := connect_to(self._folder, CONTROL, socket.SOCK_STREAM)) is None:
             self._children = {child for child in self._children if not has_ended(child)}
             if not self._children:
-                if self._process and pause == _PAUSE:
+                if self._process and pause == _RETRY_PAUSE:
                     _log.warning(
                         "the gateway has ended, another one is started", extra={"pid": self._process}
                     )
                 self._launch()
             await asyncio.sleep(pause)
-            pause = min(_LONG_PAUSE, pause * 1.1)
+            pause = min(_MAX_RETRY_PAUSE, pause * 1.1)
         return connection
 
     def _launch(self) -> None:
@@ -239,7 +239,7 @@ class GatewayLink:
                         extra={"reason": reason},
                     )
                 reasons |= {*failures.values()}
-                await asyncio.sleep(_AGAIN)
+                await asyncio.sleep(_RESEND_SECONDS)
                 greetings = [greeting for greeting in failures if greeting in self._greetings]
 
     async def _try_to(self, greet: Callable[[AskGateway], Awaitable[None]]) -> str:

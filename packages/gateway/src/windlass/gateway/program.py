@@ -61,7 +61,7 @@ from windlass.gateway.starting import LogFile
 from windlass.routers.router import Endpoint, RouteError
 
 _log = log("gateway")
-_LOOK_EVERY: Final = 0.2
+_CHECK_INTERVAL: Final = 0.2
 _UNNEEDED_CHECKS: Final = 5
 """Number of consecutive checks without a connected server, and without routes to instances or sites, after
 which the gateway exits."""
@@ -246,7 +246,7 @@ class GatewayProgram:
         """Ends the program if its folder is deleted, or if no server or route has needed it for a while."""
         mark, useless, lost = _inode(socket_of(self._folder, CONTROL)), 0, 0
         while not self._relieved.is_set():
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(_CHECK_INTERVAL)
             useless = useless + 1 if self._journal.told.is_empty and not self._links else 0
             lost = lost + 1 if _inode(socket_of(self._folder, CONTROL)) != mark else 0
             if useless > _UNNEEDED_CHECKS or lost > _LOST_CHECKS:
@@ -256,7 +256,7 @@ class GatewayProgram:
         log_file = LogFile(self._folder / LOG)
         while True:
             log_file.look()
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(_CHECK_INTERVAL)
 
     async def _end_after_servers(self) -> None:
         """Ends the program after a signal, as soon as no server is connected. A connected server would start
@@ -265,7 +265,7 @@ class GatewayProgram:
         with suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_SECONDS):
                 while self._links:  # noqa: ASYNC110 (the end of a link is no event)
-                    await asyncio.sleep(_LOOK_EVERY)
+                    await asyncio.sleep(_CHECK_INTERVAL)
         self._ended.set()
 
     async def _wait_for_last(self) -> None:
@@ -278,7 +278,7 @@ class GatewayProgram:
                         self._predecessor is None or self._predecessor.has_ended
                     ):
                         return
-                    await asyncio.sleep(_LOOK_EVERY)
+                    await asyncio.sleep(_CHECK_INTERVAL)
 
 
 def _inode(path: Path) -> int:

@@ -11,7 +11,7 @@ from typing import Final
 
 from windlass.gateway.files import CONTROL, LOG, connect_to
 
-LARGEST: Final = 10 * 1024 * 1024
+MAX_LOG_BYTES: Final = 10 * 1024 * 1024
 """Size in bytes above which the log is rotated. One rotated log is kept."""
 ENVIRONMENT: Final = {
     "LANG": "C.UTF-8",
@@ -34,7 +34,7 @@ def open_log(path: Path) -> int:
 def rotate(path: Path) -> None:
     """Renames the log if it is too large. This overwrites the previously rotated log."""
     with suppress(FileNotFoundError):
-        if path.stat().st_size > LARGEST:
+        if path.stat().st_size > MAX_LOG_BYTES:
             path.replace(path.with_name(f"{path.name}.1"))
 
 

@@ -7,16 +7,16 @@ from typing import Final
 
 from windlass.base.metrics import Histogram, Metric, MetricType, Sample, counter
 from windlass.gateway.messages import ServiceTraffic
-from windlass.routers.builtin.traffic import BOUNDS
+from windlass.routers.builtin.traffic import LATENCY_BOUNDS
 
-MOST_SERVICES: Final = 500
+MAX_SERVICES: Final = 500
 """Maximum number of services with their own samples. All further services share one sample, "other"."""
 OTHERS: Final = "other"
 _CLASSES: Final = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")
 
 
 def metrics_of(traffic: Sequence[ServiceTraffic], dropped_lines: int = 0) -> Iterator[Metric]:
-    own, others = traffic[:MOST_SERVICES], traffic[MOST_SERVICES:]
+    own, others = traffic[:MAX_SERVICES], traffic[MAX_SERVICES:]
     shown = [*own, _sum_traffic(others)] if others else own
     answers: list[Sample] = [
         ((row.service, name), count)
@@ -70,6 +70,6 @@ def _sum_columns(rows: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _histogram(traffic: ServiceTraffic) -> Histogram:
-    histogram = Histogram(BOUNDS)
+    histogram = Histogram(LATENCY_BOUNDS)
     histogram.buckets, histogram.total = list(traffic.buckets), traffic.seconds
     return histogram

@@ -67,7 +67,7 @@ class RouteTimes(Struct, frozen=True):
     """How long a client's connection takes further requests."""
 
 
-USUAL_TIMES = RouteTimes()
+DEFAULT_TIMES = RouteTimes()
 
 
 class RouteRate(Struct, frozen=True):
@@ -119,7 +119,7 @@ class RouteRules(Struct, frozen=True, kw_only=True):
     sticky: str = ""
     """Secret of the service from which the cookies of its sessions are computed; empty for no sessions."""
     retry: RouteRetry | None = None
-    times: RouteTimes = USUAL_TIMES
+    times: RouteTimes = DEFAULT_TIMES
     rate: RouteRate | None = None
     compresses: bool = False
     """Whether texts are compressed for clients that take gzip."""

@@ -18,7 +18,7 @@ URL: Final = "https://windlass.invalid/demo.git"
 BRANCH: Final = "main"
 
 FILES: Final = Path(__file__).with_name("application")
-_LEFT_OUT: Final = ("__pycache__",)
+_EXCLUDED_NAMES: Final = ("__pycache__",)
 _WRITTEN: Final = "Windlass <demo@windlass.invalid> 1767225600 +0000"
 _MESSAGE: Final = "A guestbook"
 # Allows fetching commits by id, including commits of an earlier version of Windlass.
@@ -49,7 +49,7 @@ def _commit(folder: Path) -> str:
 def _tree(folder: Path, files: Path) -> str:
     entries = []
     for path in files.iterdir():
-        if path.name in _LEFT_OUT:
+        if path.name in _EXCLUDED_NAMES:
             continue
         mode, name = ("40000", f"{path.name}/") if path.is_dir() else ("100644", path.name)
         object_id = _tree(folder, path) if path.is_dir() else _object(folder, "blob", path.read_bytes())

@@ -20,9 +20,9 @@ from windlass.core.declare.traits import has_domains
 from windlass.core.words.audit import AuditWords
 from windlass.core.words.domains import BadDomain, ascii_name
 
-MOST_CHAIN: Final = 64 * 1024
+MAX_CHAIN_LENGTH: Final = 64 * 1024
 """Maximum size of an uploaded chain of certificates, in characters."""
-MOST_KEY: Final = 8 * 1024
+MAX_KEY_LENGTH: Final = 8 * 1024
 
 Proxy = Literal["", "CLOUDFLARE", "CLOUDFRONT", "FASTLY", "AKAMAI", "AZURE", "BUNNY"]
 """A proxy of a provider in front of a domain."""
@@ -118,7 +118,7 @@ class CertificateUpload(Spec):
         str,
         Meta(
             min_length=1,
-            max_length=MOST_CHAIN,
+            max_length=MAX_CHAIN_LENGTH,
             description="The certificate of the domain in PEM, followed by those that sign it, in order",
         ),
         several_lines(),
@@ -128,7 +128,7 @@ class CertificateUpload(Spec):
         str,
         Meta(
             min_length=1,
-            max_length=MOST_KEY,
+            max_length=MAX_KEY_LENGTH,
             description="Its private key in PEM, without a password. Sealed, and never answered",
         ),
         hidden(sent_to=()),

@@ -84,7 +84,7 @@ class GitWebhookStatus(Shown):
     message: Annotated[Maybe[str], Meta(description="What to do, if something is left to do")] = absent
 
 
-_SEEN = (
+_ABOUT_LISTS = (
     "Those that the git token sees, at most 5,000. 409 with the reason if the git server cannot be asked, "
     "and 503 while it allows no more requests."
 )
@@ -97,7 +97,7 @@ def _of_organizations(kind: str, name: str) -> tuple[Action, ...]:
             f"{kind}Repositories",
             list[RepositoryAtServer],
             f"List repositories at {name}",
-            f"{_SEEN}{' For Gitea and Forgejo, too.' if kind == 'github' else ''}",
+            f"{_ABOUT_LISTS}{' For Gitea and Forgejo, too.' if kind == 'github' else ''}",
             suffix=f"/account/{kind}/repository",
             id=f"listOrganization{name}Repositories",
             query=RepositoriesQuery,
@@ -109,7 +109,7 @@ def _of_organizations(kind: str, name: str) -> tuple[Action, ...]:
             f"{kind}Branches",
             list[BranchAtServer],
             f"List the branches of a repository at {name}",
-            _SEEN,
+            _ABOUT_LISTS,
             suffix=f"/account/{kind}/repository/branch",
             id=f"listOrganization{name}Branches",
             query=BranchesQuery,

@@ -67,8 +67,8 @@ from windlass.families.organization import organization
 
 CRON, LIFECYCLE = "CRON", "LIFECYCLE"
 JobType = Literal["CRON", "LIFECYCLE"]
-MOST_RETRIES: Final = 100
-LONGEST_RUN: Final = 30 * 24 * 3600
+MAX_RETRIES: Final = 100
+MAX_RUN_SECONDS: Final = 30 * 24 * 3600
 
 
 class JobImage(Spec):
@@ -114,10 +114,10 @@ class Job(Spec):
     ephemeral_storage_in_gib: Annotated[Maybe[Count], WITHOUT_EFFECT] = absent
     cpu_architecture: Annotated[Maybe[Architecture], WITHOUT_EFFECT] = absent
     max_nb_restart: Annotated[
-        int, Meta(ge=0, le=MOST_RETRIES, description="Retries of a run that fails, with growing pauses")
+        int, Meta(ge=0, le=MAX_RETRIES, description="Retries of a run that fails, with growing pauses")
     ] = 0
     max_duration_seconds: Annotated[
-        Maybe[Annotated[int, Meta(ge=0, le=LONGEST_RUN)]],
+        Maybe[Annotated[int, Meta(ge=0, le=MAX_RUN_SECONDS)]],
         Meta(description="Seconds after which a run is ended; 0 or absent is the setting run_seconds"),
     ] = absent
     auto_preview: Annotated[

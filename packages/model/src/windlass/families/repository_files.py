@@ -12,7 +12,7 @@ from windlass.core.declare.shapes import GitRepositoryRequest, RelativePath
 from windlass.families.environment import environment
 from windlass.families.organization import organization
 
-MOST_FILES = 100
+MAX_FILES = 100
 
 
 class DockerfileCheck(Spec):
@@ -38,7 +38,7 @@ class GitFileCheck(Spec):
     git_repository: GitRepositoryRequest
     files: Annotated[
         list[Annotated[RelativePath, Meta(min_length=1), example("values.yaml")]],
-        Meta(min_length=1, max_length=MOST_FILES, description="Relative to `root_path`"),
+        Meta(min_length=1, max_length=MAX_FILES, description="Relative to `root_path`"),
         example(["values.yaml"]),
     ]
 

@@ -11,13 +11,18 @@ from windlass.core.declare.resource import Family, Owner, Shown, Spec, Verb
 from windlass.families.application import application
 
 OPEN, READY = "OPEN", "READY"
-LARGEST: Final = 2**40
+MAX_UPLOAD_BYTES: Final = 2**40
 """An upper limit in bytes, larger than any allowed value of the setting upload_bytes."""
 
 
 class Upload(Spec):
     size: Annotated[
-        int, Meta(ge=1, le=LARGEST, description="Bytes of the archive: a tar, which gzip may have compressed")
+        int,
+        Meta(
+            ge=1,
+            le=MAX_UPLOAD_BYTES,
+            description="Bytes of the archive: a tar, which gzip may have compressed",
+        ),
     ]
     sha256: Annotated[
         str,
@@ -49,7 +54,7 @@ class ContentPart(Spec):
     """The query of a request that uploads a part."""
 
     offset: Annotated[
-        int, Meta(ge=0, le=LARGEST, description="Position of its first byte in the archive")
+        int, Meta(ge=0, le=MAX_UPLOAD_BYTES, description="Position of its first byte in the archive")
     ] = 0
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from windlass.base import subprocesses
 from windlass.launch.launch_variables import INSTALLER
 
-SECONDS: Final = 10
+TIMEOUT: Final = 10
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
 
 
@@ -131,7 +131,7 @@ async def _version(program: Path) -> str:
     """Returns the output of `program --version`, or an empty string if the program does not run."""
     try:
         async with (
-            asyncio.timeout(SECONDS),
+            asyncio.timeout(TIMEOUT),
             subprocesses.running(
                 [str(program), "--version"], cwd=Path("/"), env={"LC_ALL": "C", "PATH": os.defpath}
             ) as process,

@@ -19,7 +19,7 @@ from windlass.base.atomic_files import sync
 from windlass.launch.launch_variables import SERVER, VERSION
 from windlass.launch.launcher import LaunchRefused, Variables, say
 
-PATIENCE: Final = 60.0
+LOCK_TIMEOUT: Final = 60.0
 PR_SET_PDEATHSIG: Final = 1
 
 # A server inherits only these variables from its launcher, so that passwords do not reach it. The engine
@@ -82,7 +82,7 @@ def lock_data(data: Path) -> int:
     """
     data.parent.mkdir(parents=True, exist_ok=True)
     held = filelock.open_lock_file(beside(data, "lock"))
-    until, is_said = time.monotonic() + PATIENCE, False
+    until, is_said = time.monotonic() + LOCK_TIMEOUT, False
     while not filelock.try_lock(held):
         if time.monotonic() > until:
             raise LaunchRefused(

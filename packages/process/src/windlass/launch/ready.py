@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from windlass.launch.instance import find_server
 from windlass.launch.launch_variables import HOST, SERVER
 
-SECONDS: Final = 4.0
+TIMEOUT: Final = 4.0
 
 
 class ReadinessCheck(NamedTuple):
@@ -94,7 +94,7 @@ def _run_client(client: Path, question: ReadinessCheck) -> int:
             capture_output=True,
             encoding="utf-8",
             errors="replace",
-            timeout=SECONDS,
+            timeout=TIMEOUT,
             check=False,
         )
     except subprocess.TimeoutExpired:

@@ -19,7 +19,7 @@ from typing import Final
 from windlass.launch.launcher import LaunchRefused
 
 CLONE_NEWUSER: Final = 0x10000000
-USUAL: Final = ("postgres", "nobody")
+PREFERRED_USERS: Final = ("postgres", "nobody")
 _UNSUPPORTED_ERRORS = {errno.EPERM, errno.ENOSPC, errno.EINVAL, errno.ENOSYS, errno.EUSERS, errno.EACCES}
 
 
@@ -51,7 +51,7 @@ def _find_ordinary_user() -> pwd.struct_passwd:
     """Returns an ordinary user with an entry in the password database, because PostgreSQL looks up its user
     name."""
     users = [user for user in pwd.getpwall() if user.pw_uid]
-    for name in USUAL:
+    for name in PREFERRED_USERS:
         for user in users:
             if user.pw_name == name:
                 return user

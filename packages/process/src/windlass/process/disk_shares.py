@@ -9,7 +9,7 @@ from typing import Final
 
 from windlass.engines.engine import DiskMeasurement
 
-NEAR: Final = 2
+SHORTAGE_FACTOR: Final = 2
 """If the free space falls below this multiple of the reserve, instances of organizations that exceed their
 share are ended, and their instances with volumes are not started. The other organizations can use the
 remaining space."""

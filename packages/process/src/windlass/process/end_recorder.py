@@ -17,7 +17,7 @@ from windlass.process.kill import ProcessKiller
 from windlass.process.open_folders import open_below
 from windlass.process.output import last_output
 from windlass.process.records import InstanceKey, Record, RecordStore
-from windlass.process.run_recorder import ENDED, Result
+from windlass.process.run_recorder import ENDED_FILE, Result
 
 _MAX_RECORD_BYTES: Final = 100
 _STATUSES: Final = range(-64, 256)
@@ -38,7 +38,7 @@ class EndRecorder:
         `status` is None unless this process is the parent of the program. `is_heard` is whether the program
         has listened on one of its ports.
         """
-        if record.once and status is None and not run_recorder.has_begun(home / files.ONCE):
+        if record.once and status is None and not run_recorder.has_begun(home / files.RECORDER_FOLDER):
             # The engine was killed after it recorded the start and before the program ran, so the program is
             # started again.
             return self._records.write(key, structs.replace(record, process=None, started_at=0))
@@ -88,8 +88,8 @@ def read_result(home: Path) -> Result | None:
     The program runs as the same user as the recorder, so it can write any content there.
     """
     try:
-        with open_below(home / files.ONCE) as at:
-            content = open_folders.read(ENDED, at, _MAX_RECORD_BYTES + 1)
+        with open_below(home / files.RECORDER_FOLDER) as at:
+            content = open_folders.read(ENDED_FILE, at, _MAX_RECORD_BYTES + 1)
         if len(content) > _MAX_RECORD_BYTES:
             return None
         status, moment, *peak = map(int, content.decode("ascii").split())

@@ -59,12 +59,12 @@ from windlass.process.exit_reason import Pauses, as_outcome
 from windlass.process.failures import away, is_full, not_erased
 from windlass.process.instances import Instances
 from windlass.process.orphans import Orphans
-from windlass.process.output import BACKLOG
+from windlass.process.output import MAX_BACKLOG_BYTES
 from windlass.process.output_reader import OutputReader
 from windlass.process.ports import PortAddresses
 from windlass.process.process_table import EXECUTED_BY, ProcessCounter, ProcessTable, members
 from windlass.process.records import InstanceKey, RecordStore, UnknownRecord, names, safe
-from windlass.process.resource_monitor import EVERY, ResourceMonitor
+from windlass.process.resource_monitor import ROUND_INTERVAL, ResourceMonitor
 from windlass.process.spawn import SpawnRequest
 from windlass.process.starting import InstanceStarter
 
@@ -102,7 +102,7 @@ def _folders(records: RecordStore, service: str, aside: Path) -> Iterator[tuple[
 _log = log("engines.process")
 T = TypeVar("T")
 
-_GRACE: Final = 10.0
+_STOP_GRACE_SECONDS: Final = 10.0
 _SHARED_MEMORY: Final = (
     "they share memory: without control groups, it is measured only every few seconds; start Windlass with "
     "its systemd unit, by `systemd-run --scope -p Delegate=yes`, or in a container with a cgroup namespace"
@@ -119,7 +119,7 @@ class ProcessEngine(RolloutEngine):
         clock: Clock,
         *,
         pauses: Pauses | None = None,
-        backlog: int = BACKLOG,
+        backlog: int = MAX_BACKLOG_BYTES,
         weigh: float = 5.0,
         isolation: Isolation | None = None,
         builds: Path | None = None,
@@ -233,7 +233,7 @@ class ProcessEngine(RolloutEngine):
             if record.process is None:
                 await self._uninterrupted(self._instances.run(key, workload, once=True))
             with suppress(TimeoutError):  # another engine may see the end, and does not set this event
-                async with asyncio.timeout(EVERY):
+                async with asyncio.timeout(ROUND_INTERVAL):
                     await change.wait()
 
     def note_disk_use(self, use: DiskMeasurement) -> None:
@@ -255,7 +255,7 @@ class ProcessEngine(RolloutEngine):
         *,
         generation: int | None = None,
         indexes: Collection[int] | None = None,
-        grace: float = _GRACE,
+        grace: float = _STOP_GRACE_SECONDS,
     ) -> None:
         self._prepare()
         await self._uninterrupted(self._remove(service, generation, indexes, grace))
@@ -472,7 +472,7 @@ class ProcessEngine(RolloutEngine):
         ]
 
     async def _discard(self, service: str) -> None:
-        await self._remove(service, None, None, _GRACE)
+        await self._remove(service, None, None, _STOP_GRACE_SECONDS)
         try:
             await asyncio.to_thread(erase, self._records.volumes / service)
             await asyncio.to_thread(erase, self._records.caches / service)
@@ -483,7 +483,9 @@ class ProcessEngine(RolloutEngine):
         self._places.forget(service)
 
     async def _set_aside(self, service: str, into: Path) -> None:
-        await asyncio.gather(*(self._instances.halt(key, _GRACE) for key in self._records.find(service)))
+        await asyncio.gather(
+            *(self._instances.halt(key, _STOP_GRACE_SECONDS) for key in self._records.find(service))
+        )
         await asyncio.to_thread(move_out, self._records, self._places, service, into)
         await asyncio.to_thread(erase, self._records.caches / service)
         self._records.notify_engines()

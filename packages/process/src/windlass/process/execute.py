@@ -17,7 +17,7 @@ from windlass.base.kernel import Process
 from windlass.process.kill import wait_for_ends
 from windlass.process.spawn import Spawner, SpawnRequest
 
-_KEPT: Final = 1024 * 1024
+_MAX_OUTPUT_BYTES: Final = 1024 * 1024
 """Maximum bytes of output that are kept. Further output is discarded."""
 _NO_TIME: Final = 124
 _REFUSED: Final = 126
@@ -132,5 +132,5 @@ class _CommandOutput:
             piece = os.read(self._read_end, 64 * 1024)
         except BlockingIOError:
             return False
-        self._kept += piece[: _KEPT - len(self._kept)]
+        self._kept += piece[: _MAX_OUTPUT_BYTES - len(self._kept)]
         return bool(piece)

@@ -36,9 +36,9 @@ from windlass.process.spawn import Spawner, SpawnRequest
 
 EXECUTION: Final = "WINDLASS_EXECUTION"
 TERMINAL: Final = {"TERM": "xterm-256color"}
-_PIECE: Final = 32 * 1024
+_CHUNK_BYTES: Final = 32 * 1024
 _END_OF_INPUT: Final = b"\x04"
-_LOOK: Final = 60.0
+_END_CHECK_INTERVAL: Final = 60.0
 _PTMX: Final = os.makedev(5, 2)
 _UNLOCK: Final = 0x40045431
 _OPEN_PEER: Final = 0x5441
@@ -152,7 +152,7 @@ class ProcessExecution:
         has_ended = False
         while self._channel.is_open(self._channel.reads):
             try:
-                return os.read(self._channel.reads, _PIECE)
+                return os.read(self._channel.reads, _CHUNK_BYTES)
             except BlockingIOError:
                 # A background process may keep the output open forever.
                 if has_ended:
@@ -190,7 +190,7 @@ class ProcessExecution:
         handle = os.dup(self._handle)  # `read` may wait for the original descriptor
         try:
             while (status := kernel.status(handle)) is None:
-                await wait_for_ends([handle], _LOOK)
+                await wait_for_ends([handle], _END_CHECK_INTERVAL)
         finally:
             os.close(handle)
         return status if status >= 0 else 128 - status

@@ -15,7 +15,7 @@ from windlass.engines.workload import Outcome
 from windlass.process.memory_shares import MemoryUse
 from windlass.process.records import Record
 
-_TAKEN: Final = re.compile(
+_PORT_IN_USE: Final = re.compile(
     rb"EADDRINUSE|address (?:is )?already in use|errno 98\b|address in use", re.IGNORECASE
 )
 _MEANING: Final = {
@@ -169,7 +169,7 @@ def filled_the_disk(use: DiskShare, space: DiskSpace) -> str:
 
 def is_port_taken(words: bytes) -> bool:
     """Returns whether the last output of a program says that its port is in use."""
-    return bool(_TAKEN.search(words))
+    return bool(_PORT_IN_USE.search(words))
 
 
 def port_taken(reason: str, internal: Collection[int], holder: str) -> str:

@@ -20,7 +20,7 @@ from windlass.base.folder_removal import erase
 from windlass.base.isolation.users import change_owner, make_readable
 from windlass.engines.engine import ArtifactLost, EngineError, VolumeLost, output_too_long
 from windlass.engines.workload import (
-    LONGEST_OUTPUT,
+    MAX_OUTPUT_BYTES,
     OUTPUT_FILE,
     OUTPUT_VARIABLE,
     Artifact,
@@ -30,16 +30,16 @@ from windlass.engines.workload import (
 from windlass.process import open_folders
 from windlass.process.open_folders import UNCHANGED, open_below
 from windlass.process.records import names
-from windlass.process.run_recorder import BEGAN, ENDED, has_begun
+from windlass.process.run_recorder import BEGAN_FILE, ENDED_FILE, has_begun
 from windlass.process.tree_copy import CopyContent, adorn, copy_content
 
 APP: Final = PurePosixPath("/app")
 """The path of the working copy in settings."""
-ONCE: Final = "once"
+RECORDER_FOLDER: Final = "once"
 """The name of the folder in which the recorder of a program that runs once writes."""
 _RESULT_BLOCKS: Final = 64
 """Maximum number of 512-byte disk blocks of a result file that is kept."""
-CACHED: Final = (".cache", ".m2", ".gradle", ".npm", "go")
+CACHE_FOLDERS: Final = (".cache", ".m2", ".gradle", ".npm", "go")
 """Folders in the home folder where tools store downloads. They are kept for the next instance."""
 
 
@@ -77,17 +77,17 @@ def make(
             change_owner(output_file(home).parent, owner)
 
 
-WRITTEN: Final = ("home", "tmp", "files")
+WRITABLE_FOLDERS: Final = ("home", "tmp", "files")
 """Folders of an instance in which its program writes, besides the working copy."""
 
 
 def discard(home: Path, cache: Path) -> None:
     """Erases everything that `make` creates again at the next start."""
-    for name in ("app", *WRITTEN):
+    for name in ("app", *WRITABLE_FOLDERS):
         erase(home / name)
     for name in names(cache):
         erase(cache / name)
-    _empty_once(home / ONCE)
+    _empty_once(home / RECORDER_FOLDER)
 
 
 def _empty_once(folder: Path) -> None:
@@ -97,11 +97,13 @@ def _empty_once(folder: Path) -> None:
     for name in names(folder):
         with suppress(FileNotFoundError):
             facts = (folder / name).lstat()
-            is_result = name == ENDED and stat.S_ISREG(facts.st_mode) and facts.st_blocks <= _RESULT_BLOCKS
+            is_result = (
+                name == ENDED_FILE and stat.S_ISREG(facts.st_mode) and facts.st_blocks <= _RESULT_BLOCKS
+            )
             if not is_result:
                 erase(folder / name)
     if had_begun:
-        (folder / BEGAN).touch()
+        (folder / BEGAN_FILE).touch()
 
 
 def check_place(artifact: Artifact, root: Path | None) -> None:
@@ -121,14 +123,14 @@ def read_output(home: Path) -> bytes | None:
     place = output_file(home)
     try:
         with open_below(home / "files", (place.parent.name,)) as at:
-            content = open_folders.read(place.name, at, LONGEST_OUTPUT + 1)
+            content = open_folders.read(place.name, at, MAX_OUTPUT_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise EngineError(
             f"Write a plain file to the path in {OUTPUT_VARIABLE}: the run left something else there"
         ) from error
-    if len(content) > LONGEST_OUTPUT:
+    if len(content) > MAX_OUTPUT_BYTES:
         raise output_too_long()
     return content
 
@@ -154,7 +156,7 @@ def built_folders(artifact: Path) -> list[Path]:
 def make_once(home: Path, owner: int | None) -> None:
     """Creates the folder of a program that runs once, in which its recorder writes. The folder is never
     replaced, because it shows whether the program has begun."""
-    folder = home / ONCE
+    folder = home / RECORDER_FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
     if owner is not None:
         change_owner(folder, owner)
@@ -162,12 +164,15 @@ def make_once(home: Path, owner: int | None) -> None:
 
 def writable(home: Path, wanted: Workload, volumes: Path, cache: Path, *, once: bool = False) -> list[Path]:
     """Returns the folders of the engine in which the program may write."""
-    own = [home / name for name in ("app", "home", "tmp", "files", "output", *((ONCE,) if once else ()))]
+    own = [
+        home / name
+        for name in ("app", "home", "tmp", "files", "output", *((RECORDER_FOLDER,) if once else ()))
+    ]
     return [*own, cache, *(volume_folder(volumes, wanted.service, volume.name) for volume in wanted.volumes)]
 
 
 def _remember(home: Path, cache: Path) -> None:
-    for name in CACHED:
+    for name in CACHE_FOLDERS:
         (cache / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.path.lexists(home / name):
             (home / name).symlink_to(cache / name)

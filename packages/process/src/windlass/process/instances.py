@@ -37,9 +37,9 @@ from windlass.process.supervisor import Supervisors
 _log = log("engines.process")
 T = TypeVar("T")
 
-_LONGEST_LEAVE: Final = 10.0
+_END_TIMEOUT: Final = 10.0
 """Seconds for which a server that stops waits for instances that have been asked to end."""
-_AGAIN: Final = 1.0
+_RETRY_PAUSE: Final = 1.0
 """Seconds between two attempts to record an event of an instance."""
 _PARENT_AHEAD: Final = 1.0
 """Seconds in which the parent of a process may record its exit status, before another engine records it as
@@ -124,7 +124,7 @@ class Instances:
                     why = {"instance": key.id, "why": str(away(error))}
                     _log.warning("work on an instance failed, and is tried again every second", extra=why)
             is_first = False
-            await asyncio.sleep(_AGAIN)
+            await asyncio.sleep(_RETRY_PAUSE)
             if self._closing:
                 return
 
@@ -142,11 +142,11 @@ class Instances:
         for key in self.supervisors.keys:
             self.supervisors.let_go(key)
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_LONGEST_LEAVE)
+            await asyncio.wait(self._tasks, timeout=_END_TIMEOUT)
         while self._tasks:
             for key in self._graces:
                 self._end_grace(key)
-            await asyncio.wait(self._tasks, timeout=_AGAIN)
+            await asyncio.wait(self._tasks, timeout=_RETRY_PAUSE)
         for key in self.supervisors.keys:
             self.supervisors.let_go(key)
         await self._starter.close()

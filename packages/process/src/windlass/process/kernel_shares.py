@@ -14,16 +14,16 @@ from msgspec import Struct
 
 User = TypeVar("User", bound=Hashable)
 """An instance or a service."""
-_SCARCE: Final = 2
+_SCARCE_USE_DIVISOR: Final = 2
 """A resource is scarce if more than 1/2 of it is in use."""
-_SHARE: Final = 4
+_SHARE_DIVISOR: Final = 4
 """An organization may use 1/4 of a scarce resource."""
-_RESERVE: Final = 8
+_RESERVE_DIVISOR: Final = 8
 """The last 1/8 of a resource is its reserve. Once the reserve is in use, the limit for an organization is
 1/16."""
-_FEW: Final = 16
+_RESERVE_SHARE_DIVISOR: Final = 16
 """The limit for an organization once the reserve is in use: 1/16 of the resource."""
-_KNOWN: Final = 2
+_EXPLAINED_USE_DIVISOR: Final = 2
 """The limit of 1/16 applies only if all instances together account for at least 1/2 of the resource in
 use."""
 
@@ -46,10 +46,10 @@ class Scarce(Struct, frozen=True):
     """The amount in use on the machine by all programs."""
 
     def is_scarce(self) -> bool:
-        return self.present > self.most // _SCARCE
+        return self.present > self.most // _SCARCE_USE_DIVISOR
 
     def uses_reserve(self) -> bool:
-        return self.present > self.most - self.most // _RESERVE
+        return self.present > self.most - self.most // _RESERVE_DIVISOR
 
 
 def heaviest(uses: Mapping[User, KernelUse], of: Scarce) -> User | None:
@@ -66,7 +66,9 @@ def heaviest(uses: Mapping[User, KernelUse], of: Scarce) -> User | None:
     for use in uses.values():
         sums[use.org] = sums.get(use.org, 0) + use.count
     org = max(sums, key=lambda org: sums[org], default="")
-    allowed = of.most // (_FEW if of.uses_reserve() and not is_unexplained(uses, of) else _SHARE)
+    allowed = of.most // (
+        _RESERVE_SHARE_DIVISOR if of.uses_reserve() and not is_unexplained(uses, of) else _SHARE_DIVISOR
+    )
     if not of.is_scarce() or sums.get(org, 0) <= allowed:
         return None
     environment = _heaviest_environment(use for use in uses.values() if use.org == org)
@@ -87,4 +89,4 @@ def _heaviest_environment(uses: Iterable[KernelUse]) -> str:
 def is_unexplained(uses: Mapping[User, KernelUse], of: Scarce) -> bool:
     """Returns whether the reserve is in use and most of the resource in use belongs to programs other than
     these instances and services."""
-    return of.uses_reserve() and sum(use.count for use in uses.values()) * _KNOWN < of.present
+    return of.uses_reserve() and sum(use.count for use in uses.values()) * _EXPLAINED_USE_DIVISOR < of.present

@@ -17,7 +17,7 @@ from windlass.base.marks import kill_fast_forkers
 from windlass.process.process_table import ProcessCounter, members
 from windlass.process.records import Record
 
-_KILL_AGAIN_AFTER: Final = 5.0
+_KILL_INTERVAL: Final = 5.0
 """Seconds after which processes that survive SIGKILL are killed again."""
 _FIRST_PAUSE: Final = 0.01
 
@@ -121,7 +121,7 @@ async def end_these(stats: Collection[kernel.Stat]) -> None:
     with open_handles(stats) as handles:
         for fd in handles:
             kernel.send(fd, signal.SIGKILL)
-        until, pause = time.monotonic() + _KILL_AGAIN_AFTER, _FIRST_PAUSE
+        until, pause = time.monotonic() + _KILL_INTERVAL, _FIRST_PAUSE
         # The first process of a cell may remain unreaped for long, but no longer runs code.
         while await wait_for_ends(handles, pause, reaping=True) and time.monotonic() < until:
             if not any(_is_alive(stat) for stat in stats):

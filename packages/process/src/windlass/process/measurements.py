@@ -19,7 +19,7 @@ from windlass.base.log import log
 from windlass.process.records import InstanceKey
 
 _TIMEOUT: Final = 5.0
-_OLDEST: Final = 60.0
+_MAX_RESULT_AGE_SECONDS: Final = 60.0
 """Seconds after which a late result is discarded."""
 _HANGS: Final = (
     "an instance could not be measured within seconds: it has very many open files, or its disk hangs"
@@ -49,7 +49,7 @@ class Measurements(Generic[T]):
 
     def forget_others(self, runs: Collection[InstanceRun]) -> None:
         """Discards results that are too old, and results of processes that are not in `runs`."""
-        oldest = time.monotonic() - _OLDEST
+        oldest = time.monotonic() - _MAX_RESULT_AGE_SECONDS
         for run, (look, began) in [*self._started.items()]:
             if look.done() and (run not in runs or began < oldest):
                 del self._started[run]

@@ -14,11 +14,11 @@ from msgspec import Struct
 from windlass.base.kernel_buffers import KernelBuffers
 from windlass.process.records import InstanceKey
 
-_RESERVE: Final = 8
+_RESERVE_DIVISOR: Final = 8
 """The reserve is 1/8 of the memory, but at least `_MIN_RESERVE` and at most `_MAX_RESERVE`."""
 _MIN_RESERVE: Final = 256 << 20
 _MAX_RESERVE: Final = 2 << 30
-_LARGEST_PART: Final = 4
+_MAX_RESERVE_DIVISOR: Final = 4
 """The reserve is at most 1/4 of the memory, so that small machines can be used."""
 
 
@@ -36,7 +36,9 @@ class MemoryUse(Struct, frozen=True):
 
 
 def is_short(available: int, whole: int) -> bool:
-    return available < min(max(whole // _RESERVE, _MIN_RESERVE), _MAX_RESERVE, whole // _LARGEST_PART)
+    return available < min(
+        max(whole // _RESERVE_DIVISOR, _MIN_RESERVE), _MAX_RESERVE, whole // _MAX_RESERVE_DIVISOR
+    )
 
 
 def heaviest(uses: Mapping[InstanceKey, MemoryUse]) -> InstanceKey | None:

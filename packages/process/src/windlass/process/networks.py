@@ -46,7 +46,7 @@ _SOCKET_SERVER: Final = "maker"
 _HUB, _HOSTS = network.HUB, ".hosts"
 _STEPS: Final = "steps"
 """Prefix of the name of a hub for build steps."""
-_UNUSED: Final = 600.0
+_UNUSED_HUB_SECONDS: Final = 600.0
 """Seconds after its last use when an unused hub ends. In this time, the first instance or build step of its
 environment can connect to it."""
 _LOCK_TIMEOUT: Final = 10.0
@@ -295,7 +295,7 @@ class Networks:
             hub, age = self._read(name), now - (self._folder / name).stat().st_mtime
             # A hub whose trunk was killed is not connected. It is created again together with its instances.
             is_needed = hub is not None and ((hub.pid, hub.start) in needed or _is_used(hub))
-            if hub is not None and leads_out and (age < _UNUSED or is_needed):
+            if hub is not None and leads_out and (age < _UNUSED_HUB_SECONDS or is_needed):
                 hubs.add((hub.pid, hub.start))
                 continue
             environment = name.removesuffix(_HUB)

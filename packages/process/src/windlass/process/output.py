@@ -28,14 +28,14 @@ from windlass.base.cleanup import on_failure
 from windlass.engines.unread_output import BLOCK, LEADING_HOLE, PUNCH
 from windlass.process.records import Record
 
-LONGEST: Final = 16 * 1024
-PIECE: Final = 128 * 1024
+MAX_LINE_BYTES: Final = 16 * 1024
+CHUNK_BYTES: Final = 128 * 1024
 AT_ONCE: Final = 512
 """Maximum number of lines to hand over before other instances have their turn. One piece may contain a
 hundred thousand lines."""
-BACKLOG: Final = 64 * 1024 * 1024
-_HOLES: Final = 1024 * 1024
-_END: Final = 8 * 1024**4
+MAX_BACKLOG_BYTES: Final = 64 * 1024 * 1024
+_MIN_HOLE_BYTES: Final = 1024 * 1024
+_MAX_FILE_BYTES: Final = 8 * 1024**4
 """File length at which a new file is started, well below the maximum of ext4 (16 TiB)."""
 
 
@@ -75,7 +75,7 @@ class OutputFile:
         "watch",
     )
 
-    def __init__(self, home: Path, service: str, record: Record, backlog: int = BACKLOG) -> None:
+    def __init__(self, home: Path, service: str, record: Record, backlog: int = MAX_BACKLOG_BYTES) -> None:
         self.home, self.service = home, service
         self.pod, self.version = record.pod, record.deployment
         self._backlog = backlog
@@ -120,7 +120,7 @@ class OutputFile:
                 self._next_in_hole += end
                 return list(_split(leading[:end]))
             lost = self._give_up_oldest(file, size)
-            raw = os.pread(file, PIECE, self._next) if self._next < size else b""
+            raw = os.pread(file, CHUNK_BYTES, self._next) if self._next < size else b""
         end = _first_lines(raw, _end(raw, unfinished))
         self._next += end
         lines = list(_split(raw[:end])) if end else []
@@ -172,7 +172,7 @@ class OutputFile:
         return True
 
     def can_free(self) -> bool:
-        return self._position - self._free_from >= _HOLES
+        return self._position - self._free_from >= _MIN_HOLE_BYTES
 
     def freeing(self) -> Callable[[], bool]:
         """Returns a function that frees the disk space of the output that was read.
@@ -182,7 +182,7 @@ class OutputFile:
         until = self._position - self._position % BLOCK
         file = self._open_again()
         self._free_from = until
-        return lambda: _punch(file, LEADING_HOLE, until - LEADING_HOLE) and until < _END
+        return lambda: _punch(file, LEADING_HOLE, until - LEADING_HOLE) and until < _MAX_FILE_BYTES
 
     def free_reserved(self) -> None:
         """Frees disk space that the program has reserved without writing: before the reading position and
@@ -248,7 +248,7 @@ class OutputFile:
     def _read_hole(self, file: int) -> bytes:
         if self._next_in_hole < 0:
             return b""
-        raw = os.pread(file, min(PIECE, LEADING_HOLE - self._next_in_hole), self._next_in_hole)
+        raw = os.pread(file, min(CHUNK_BYTES, LEADING_HOLE - self._next_in_hole), self._next_in_hole)
         return raw.partition(b"\0")[0]
 
     def _give_up_oldest(self, file: int, size: int) -> int:
@@ -256,7 +256,7 @@ class OutputFile:
         if size - self._next <= self._backlog:
             return 0
         target = size - self._backlog // 2
-        piece = os.pread(file, PIECE, target)
+        piece = os.pread(file, CHUNK_BYTES, target)
         target += piece.find(b"\n") + 1
         lost, self._next = target - self._next, target
         return lost
@@ -317,8 +317,8 @@ def _end(raw: bytes, unfinished: bool) -> int:
     end = raw.rfind(b"\n") + 1
     if end or not raw:
         return end
-    if len(raw) > LONGEST:
-        return _between_characters(raw, len(raw) - len(raw) % LONGEST)
+    if len(raw) > MAX_LINE_BYTES:
+        return _between_characters(raw, len(raw) - len(raw) % MAX_LINE_BYTES)
     return len(raw) if unfinished else 0
 
 
@@ -345,7 +345,7 @@ def _split(raw: bytes) -> Iterator[str]:
     if "\0" in text:  # databases reject this character
         text = text.replace("\0", "")
     for line in text.removesuffix("\n").split("\n"):
-        if len(line) * 4 <= LONGEST or len(line.encode()) <= LONGEST:
+        if len(line) * 4 <= MAX_LINE_BYTES or len(line.encode()) <= MAX_LINE_BYTES:
             yield line.removesuffix("\r")
         else:
             yield from _cut(line.encode())
@@ -353,7 +353,7 @@ def _split(raw: bytes) -> Iterator[str]:
 
 def _cut(line: bytes) -> Iterator[str]:
     while line:
-        end = _between_characters(line, min(len(line), LONGEST))
+        end = _between_characters(line, min(len(line), MAX_LINE_BYTES))
         yield line[:end].decode("utf-8", "replace").removesuffix("\r")
         line = line[end:]
 

@@ -76,12 +76,12 @@ class Inotify:
 
 _log = log("engines.process")
 
-_PAUSE: Final = 0.04
+_READ_INTERVAL: Final = 0.04
 """Seconds between two reads of active files. The pause grows while there is no output."""
 _MAX_PAUSE: Final = 0.2
-_SILENCE: Final = 1.0
+_SILENCE_SECONDS: Final = 1.0
 """Seconds without output after which an unfinished line is handed over and inotify watches the file."""
-_LOOK: Final = 5.0
+_CHECK_INTERVAL: Final = 5.0
 """Seconds between two checks of files with a watch, in case a notification was lost."""
 
 
@@ -98,7 +98,7 @@ class OutputReader:
         self._reading: asyncio.Task[None] | None = None
         self._blocked_until = 0.0
         self._looked = 0.0
-        self._wait = _PAUSE
+        self._wait = _READ_INTERVAL
         self._blind = False
         """Whether some files have no inotify watch, because no watches are left."""
 
@@ -256,7 +256,7 @@ class OutputReader:
                 more = await self._round()
             except Exception:  # noqa: BLE001 (an error with one file must not stop the others)
                 _log.exception("Output of instances cannot be read; trying again")
-                more, self._blocked_until = False, time.monotonic() + _SILENCE
+                more, self._blocked_until = False, time.monotonic() + _SILENCE_SECONDS
             await self._pause(more)
 
     async def _pause(self, more: bool) -> None:
@@ -271,12 +271,12 @@ class OutputReader:
             self._wait = min(self._wait * 1.25, _MAX_PAUSE)
         else:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_SILENCE if self._blind else _LOOK):
+                async with asyncio.timeout(_SILENCE_SECONDS if self._blind else _CHECK_INTERVAL):
                     await self._wake.wait()
 
     async def _round(self) -> bool:
         """Reads one piece of each active file. Returns whether there may be more output."""
-        if time.monotonic() - self._looked > (_SILENCE if self._blind else _LOOK):
+        if time.monotonic() - self._looked > (_SILENCE_SECONDS if self._blind else _CHECK_INTERVAL):
             self._check_files()
         more = False
         for home in list(self._awake):
@@ -295,9 +295,9 @@ class OutputReader:
 
     async def _read_piece(self, home: Path, output: OutputFile) -> bool:
         """Reads one piece of a file. Returns whether there was new output."""
-        silent = time.monotonic() - output.grown > _SILENCE
+        silent = time.monotonic() - output.grown > _SILENCE_SECONDS
         if self._pass_on_lines(output, unfinished=silent):
-            self._wait = _PAUSE
+            self._wait = _READ_INTERVAL
             await self._free(output)
             await asyncio.sleep(0)
             return True

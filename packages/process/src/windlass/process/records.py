@@ -32,12 +32,12 @@ from windlass.base.isolation.cell import Cell
 from windlass.base.kernel import Process
 from windlass.base.log import log
 from windlass.engines.engine import EngineError, EngineUnavailable
-from windlass.engines.rollout.removed_generations import REMOVED, RemovedGenerations
+from windlass.engines.rollout.removed_generations import RECORDS_FOLDER, RemovedGenerations
 
 _log = log("engines.process")
 _SAFE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
 _PRIVATE: Final = 0o700
-_MAX_PAUSE: Final = 0.1
+_MAX_LOCK_PAUSE: Final = 0.1
 """Longest pause in seconds between two attempts to get a lock that another process holds."""
 _LOCK_TIMEOUT: Final = 30.0
 """Seconds after which another server that holds an instance's lock is reported as paused."""
@@ -132,7 +132,7 @@ class RecordStore:
         self.caches = folder / "caches"
         """Caches of build tools, such as downloaded dependencies. They are kept for the next instances of a
         service."""
-        self.removed = RemovedGenerations(folder / REMOVED, durable=False)
+        self.removed = RemovedGenerations(folder / RECORDS_FOLDER, durable=False)
         self._bell = folder / "bell"
         self._decoder = msgspec.json.Decoder(Record)
         self._logged: set[Path] = set()
@@ -238,7 +238,7 @@ class RecordStore:
             if holder not in {None, os.getpid()}:
                 raise EngineUnavailable(str(filelock.LockTimeout(holder)))
             await asyncio.sleep(pause)
-            pause = min(pause * 2, _MAX_PAUSE)
+            pause = min(pause * 2, _MAX_LOCK_PAUSE)
 
     def _make_home(self, home: Path) -> None:
         """Creates the folder of an instance and of its service, but no parent folders. If the data directory

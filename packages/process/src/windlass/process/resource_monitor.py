@@ -32,7 +32,7 @@ from windlass.base.process_memory import (
 )
 from windlass.base.repeated_measurement import MeasurementInterval, measure_until_stable
 from windlass.process import exit_reason, files, kernel_shares, memory, memory_shares, waiting_threads
-from windlass.process.disk_shares import NEAR, DiskShares
+from windlass.process.disk_shares import SHORTAGE_FACTOR, DiskShares
 from windlass.process.instances import Instances
 from windlass.process.measurements import Measurements, MeasurementTimeout
 from windlass.process.memory_shares import MemoryUse
@@ -49,15 +49,15 @@ from windlass.process.process_table import (
 )
 from windlass.process.records import InstanceKey, Record, RecordStore
 
-EVERY: Final = 1.0
+ROUND_INTERVAL: Final = 1.0
 """Seconds between two rounds."""
-_TIDY_EVERY: Final = 60.0
+_TIDY_INTERVAL: Final = 60.0
 """Seconds between two checks for unused networks."""
 _MEASUREMENT_TIMEOUT: Final = 30.0
 """Seconds after which an instance whose open files cannot be measured counts as hiding them."""
-_UNMEASURED: Final = 60.0
+_UNMEASURED_WARNING_SECONDS: Final = 60.0
 """Seconds without a measurement after which the operator is informed."""
-_RECENT: Final = 60.0
+_RECENT_GROWTH_SECONDS: Final = 60.0
 """Seconds for which a change in a volume counts as recent growth when the disk fills up. Also the minimum
 interval of warnings."""
 _DISK_UNEXPLAINED: Final = (
@@ -65,7 +65,7 @@ _DISK_UNEXPLAINED: Final = (
     "it to be ended; builds, databases, other programs, or open files without a name (lsof +L1) may have "
     "filled it. Restart services that the log says may have more: they hold files whose size cannot be seen"
 )
-_UNEXPLAINED: Final = (
+_UNEXPLAINED_USE_ADVICE: Final = (
     "find out which programs use most of what gets scarce on this machine: most of it is used by no known "
     "service, so none is ended"
 )
@@ -158,7 +158,7 @@ class ResourceMonitor:
         )
         self._under_way: set[Step] = set()
         self._weigh_at = time.monotonic() + weigh_every
-        self._tidy_at = time.monotonic() + _TIDY_EVERY
+        self._tidy_at = time.monotonic() + _TIDY_INTERVAL
         self._weighed_at = time.monotonic()
         """The last time when no measurement was overdue."""
         self._has_found = self._has_renewed = False
@@ -167,7 +167,7 @@ class ResourceMonitor:
 
     @property
     def measures_memory(self) -> bool:
-        return time.monotonic() - self._weighed_at < _UNMEASURED + self._weigh_every
+        return time.monotonic() - self._weighed_at < _UNMEASURED_WARNING_SECONDS + self._weigh_every
 
     async def find(self) -> None:
         """Watches running instances and ends processes that must no longer run."""
@@ -186,7 +186,7 @@ class ResourceMonitor:
     async def run(self, prepare: Callable[[], None]) -> None:
         async with asyncio.TaskGroup() as tasks:  # all steps end with this task
             while True:
-                await asyncio.sleep(EVERY)
+                await asyncio.sleep(ROUND_INTERVAL)
                 if not self._has_found:
                     await self._run_step(partial(self._begin, prepare))
                 for step in self._steps if self._has_found else ():
@@ -214,7 +214,7 @@ class ResourceMonitor:
 
     async def _tidy_when_due(self) -> None:
         if time.monotonic() >= self._tidy_at or self._networks.trunk_has_ended():
-            self._tidy_at = time.monotonic() + _TIDY_EVERY
+            self._tidy_at = time.monotonic() + _TIDY_INTERVAL
             await self.tidy_networks()
             await asyncio.to_thread(self._groups.tidy, lambda: {key.id for key in self._records.find()})
 
@@ -306,8 +306,10 @@ class ResourceMonitor:
         await self._share(scarce, _closed_connections, exit_reason.too_many_closed_connections)
 
     async def _share_locks(self) -> None:
-        present = waiting_threads.MOST if self._start_takes() > waiting_threads.LONG else 0
-        scarce = kernel_shares.Scarce("turns at locks of the kernel", waiting_threads.MOST, present)
+        present = (
+            waiting_threads.MAX_THREADS if self._start_takes() > waiting_threads.DELAYED_START_SECONDS else 0
+        )
+        scarce = kernel_shares.Scarce("turns at locks of the kernel", waiting_threads.MAX_THREADS, present)
         await self._share(scarce, _waiting_threads, exit_reason.too_many_waiting_threads)
 
     async def _share(
@@ -362,7 +364,7 @@ class ResourceMonitor:
                 "present": scarce.present,
                 "most": scarce.most,
             }
-            self._warn(_UNEXPLAINED, facts)
+            self._warn(_UNEXPLAINED_USE_ADVICE, facts)
 
     def _processes(self, table: ProcessTable, key: InstanceKey, record: Record) -> InstanceProcesses:
         return InstanceProcesses(table, self._records, key, record)
@@ -370,13 +372,15 @@ class ResourceMonitor:
     def _warn(self, words: str, facts: Mapping[str, object]) -> None:
         """Logs a warning, at most once a minute."""
         if time.monotonic() >= self._next_warnings.get(words, 0):
-            self._next_warnings[words] = time.monotonic() + _RECENT
+            self._next_warnings[words] = time.monotonic() + _RECENT_GROWTH_SECONDS
             _log.warning(words, extra=dict(facts))
 
     async def _keep_reserve(self) -> None:
         """Ends an instance of the organization with the highest disk use once the reserve is in use. For
         organizations that exceed their share, this happens as soon as the disk is near its reserve."""
-        space = self._disk.shortage(NEAR if self._shares.above else 1) if self._output.holds else None
+        space = (
+            self._disk.shortage(SHORTAGE_FACTOR if self._shares.above else 1) if self._output.holds else None
+        )
         if space is None or not self._disk.is_due(space):
             return
         began, table = time.monotonic(), await self._counting.now()
@@ -502,7 +506,7 @@ class ResourceMonitor:
         self, table: ProcessTable, key: InstanceKey, record: Record, new_since: float
     ) -> DiskShare:
         home = self._records.home(key)
-        own = [home / name for name in (*files.WRITTEN, files.ONCE, "output")]
+        own = [home / name for name in (*files.WRITABLE_FOLDERS, files.RECORDER_FOLDER, "output")]
         processes = self._processes(table, key, record)
         made_at = record.made_at / 1000
 
@@ -511,7 +515,7 @@ class ResourceMonitor:
             share = DiskShare(
                 disk_reserve.measure([*own, self._records.caches / key.service], 0, new_since)
                 + disk_reserve.measure([home / "app"], made_at, max(made_at, new_since)),
-                *disk_reserve.measure_with_all(volumes, time.time() - _RECENT, new_since),
+                *disk_reserve.measure_with_all(volumes, time.time() - _RECENT_GROWTH_SECONDS, new_since),
             )
             before = self._shares.least_of_volumes(key.service)
             return share if before is None else share.grown_from(before)

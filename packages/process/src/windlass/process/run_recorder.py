@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
-BEGAN: Final = "began"
-ENDED: Final = "ended"
-_ASKED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+BEGAN_FILE: Final = "began"
+ENDED_FILE: Final = "ended"
+_FORWARDED_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-_PAUSE: Final = 1.0
+_RETRY_PAUSE: Final = 1.0
 """Seconds between two attempts to write to a full disk."""
 _NOT_FOUND, _REFUSED, _TWICE = 127, 126, 125
 
@@ -40,16 +40,16 @@ def recording_command(command: Sequence[str], folder: Path) -> list[str]:
 
 
 def has_begun(folder: Path) -> bool:
-    return (folder / BEGAN).exists()
+    return (folder / BEGAN_FILE).exists()
 
 
 def main(folder: str, *command: str) -> NoReturn:
     place = Path(folder)
     try:
-        _write(place / BEGAN, "", os.O_EXCL)
+        _write(place / BEGAN_FILE, "", os.O_EXCL)
     except FileExistsError:
         os._exit(_TWICE)
-    for number in _ASKED:  # the program gets these signals; this process waits for its end
+    for number in _FORWARDED_SIGNALS:  # the program gets these signals; this process waits for its end
         signal.signal(number, lambda *_: None)
     child = os.fork()
     if not child:
@@ -65,13 +65,13 @@ def _record_end(place: Path, result: str) -> None:
     information."""
     while True:
         try:
-            _write(place / f"{ENDED}.new", result)
+            _write(place / f"{ENDED_FILE}.new", result)
             break
         except OSError as error:
             if error.errno not in _FULL:
                 raise
-            time.sleep(_PAUSE)
-    (place / f"{ENDED}.new").rename(place / ENDED)
+            time.sleep(_RETRY_PAUSE)
+    (place / f"{ENDED_FILE}.new").rename(place / ENDED_FILE)
     _sync(place)
 
 
@@ -97,7 +97,7 @@ def _sync(folder: Path) -> None:
 
 
 def _exec_command(command: Sequence[str]) -> NoReturn:
-    for number in (*_ASKED, signal.SIGPIPE, signal.SIGXFSZ):
+    for number in (*_FORWARDED_SIGNALS, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     error = _try_to_execute(lambda: os.execvp(command[0], list(command)))  # noqa: S606
     if error.errno == errno.ENOEXEC:  # runs a script without an interpreter line, as a shell does

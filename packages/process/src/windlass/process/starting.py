@@ -24,11 +24,11 @@ from windlass.engines.engine import ArtifactLost, EngineError
 from windlass.engines.workload import Workload
 from windlass.launch.launch_variables import LISTEN
 from windlass.process import files, run_recorder
-from windlass.process.disk_shares import NEAR, DiskShares
+from windlass.process.disk_shares import SHORTAGE_FACTOR, DiskShares
 from windlass.process.environment import InstanceEnvironment, command
 from windlass.process.failures import above_share, disk_is_full
 from windlass.process.networks import Networks
-from windlass.process.output import BACKLOG
+from windlass.process.output import MAX_BACKLOG_BYTES
 from windlass.process.ports import PortAddresses
 from windlass.process.records import InstanceKey, Record, RecordStore
 from windlass.process.spawn import SpawnedProcess, Spawner, SpawnRequest
@@ -53,7 +53,7 @@ class InstanceStarter:
         places: PortAddresses,
         builds: Path | None = None,
         disk_reserve: int = 0,
-        backlog: int = BACKLOG,
+        backlog: int = MAX_BACKLOG_BYTES,
         shares: DiskShares | None = None,
     ) -> None:
         """`builds` is the folder that contains all artifacts; None if they may be anywhere. `disk_reserve` is
@@ -130,7 +130,7 @@ class InstanceStarter:
         if not has_room_to_start(folder, self._disk_reserve):
             raise disk_is_full()
         is_held_back = bool(workload.volumes) and workload.org in self._shares.above
-        if is_held_back and is_short(folder, self._disk_reserve, NEAR):
+        if is_held_back and is_short(folder, self._disk_reserve, SHORTAGE_FACTOR):
             raise above_share()
 
     async def _network(self, key: InstanceKey, workload: Workload, record: Record) -> CellNetwork | None:
@@ -165,7 +165,7 @@ class InstanceStarter:
         cell = await asyncio.to_thread(self.cell, key, workload, network, record.once)
         program = command(workload)
         if record.once:
-            program = tuple(run_recorder.recording_command(program, home / files.ONCE))
+            program = tuple(run_recorder.recording_command(program, home / files.RECORDER_FOLDER))
         return SpawnRequest(program, folder, environment, home / "output", cell)
 
     def _make(self, key: InstanceKey, workload: Workload, groups: tuple[str, ...]) -> None:

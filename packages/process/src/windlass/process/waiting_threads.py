@@ -12,13 +12,13 @@ import os
 from contextlib import suppress
 from typing import Final
 
-MOST: Final = 4096
+MAX_THREADS: Final = 4096
 """Maximum number of threads of all services that may wait or run while a start takes long. An organization
 may have a quarter of them, or a sixteenth once half of them are in use.
 
 Fewer threads delay a start by only a few seconds. A database on a slow disk has fewer threads than this.
 """
-LONG: Final = 5.0
+DELAYED_START_SECONDS: Final = 5.0
 """Seconds after which a start counts as delayed by other threads."""
 _STATES: Final = frozenset({b"D", b"R"})
 """The states of a thread that waits uninterruptibly in the kernel (D) and of a running thread (R)."""

@@ -27,14 +27,14 @@ _SERVER: Final = lazy_pattern(
     r"|thin start|rails s(?:erver)?|php -S|next start|http-server)(?:\s|$)"
 )
 _FILE: Final = lazy_pattern(r"(?:^|[\s/])(?P<stem>\w[\w-]*)\.(?:py|[cm]?js|rb)(?:\s|$)")
-USUAL: Final = 8000
+DEFAULT_PORT: Final = 8000
 """The assumed port of a server whose command contains no port. If the server is found to listen on another
 port, that port is used."""
 _ASKS_FOR_PORT: Final = lazy_pattern(r"\$(?:PORT\b|\{PORT\b)")
 _WORKER: Final = lazy_pattern(
     r"(?<![\w-])(?:workers?|celery|sidekiq|resque|rq|dramatiq|huey|beat|scheduler|queue:work|good_job|bot)(?![\w-])"
 )
-_BEFORE: Final = frozenset(
+_WRAPPER_WORDS: Final = frozenset(
     {"exec", "sh", "bash", "/bin/sh", "/bin/bash", "-c", "npx", "tini", "dumb-init", "--"}
 )
 _MANAGERS: Final = frozenset({"npm", "yarn", "pnpm", "bun"})
@@ -59,7 +59,7 @@ def web_port(command: Command | None, recipe: Recipe) -> int:
         return 0
     text = text_of(command)
     if _SERVER.search(text):
-        return recipe.port or USUAL
+        return recipe.port or DEFAULT_PORT
     file = _FILE.search(text)
     if file and not re.search(rf"\b{re.escape(file['stem'])}\b", recipe.start):
         return 0
@@ -69,7 +69,7 @@ def web_port(command: Command | None, recipe: Recipe) -> int:
 
 
 def _may_be_started_by(text: str, recipe: Recipe) -> bool:
-    words = [word.strip("'\"") for word in text.split() if word not in _BEFORE]
+    words = [word.strip("'\"") for word in text.split() if word not in _WRAPPER_WORDS]
     program = words[0] if words else ""
     return "/" in program or program in _MANAGERS or program in recipe.start.split()[:1]
 

@@ -24,9 +24,9 @@ from windlass.builders.instructions import (
 )
 from windlass.builders.substitution import BadWord, substitute
 
-LONGEST: Final = 1024 * 1024
-MOST_STAGES: Final = 200
-MOST_INSTRUCTIONS: Final = 1000
+MAX_LENGTH: Final = 1024 * 1024
+MAX_STAGES: Final = 200
+MAX_INSTRUCTIONS: Final = 1000
 """Maximum number of instructions. An image has at most 127 layers, and each instruction costs the engine
 memory."""
 
@@ -83,7 +83,7 @@ class Dockerfile(Struct, frozen=True, kw_only=True):
             elif argument.default is not None:
                 variables[argument.name] = self.read(argument.line, argument.default, variables)
                 size += len(variables[argument.name])
-            if size > LONGEST:
+            if size > MAX_LENGTH:
                 raise DockerfileError(argument.line, "the values of all ARG together become too long")
         return variables
 
@@ -96,8 +96,8 @@ class Dockerfile(Struct, frozen=True, kw_only=True):
 
 
 def read(text: str) -> Dockerfile:
-    if len(text) > LONGEST:
-        raise DockerfileError(1, f"the file is longer than {LONGEST // 1024} KiB")
+    if len(text) > MAX_LENGTH:
+        raise DockerfileError(1, f"the file is longer than {MAX_LENGTH // 1024} KiB")
     if control := _CONTROL.search(text):
         raise DockerfileError(
             text.count("\n", 0, control.start()) + 1,
@@ -106,11 +106,11 @@ def read(text: str) -> Dockerfile:
     escape, instructions = _instructions(text.removeprefix("\ufeff"))
     if not instructions:
         raise DockerfileError(1, "there is no instruction in it; it must begin with FROM")
-    if len(instructions) > MOST_INSTRUCTIONS:
+    if len(instructions) > MAX_INSTRUCTIONS:
         raise DockerfileError(
-            instructions[MOST_INSTRUCTIONS].line,
+            instructions[MAX_INSTRUCTIONS].line,
             f"join instructions, or put steps into a script: there are {len(instructions)}, and at most "
-            f"{MOST_INSTRUCTIONS} are allowed",
+            f"{MAX_INSTRUCTIONS} are allowed",
         )
     names = [instruction.name for instruction in instructions]
     first = names.index("FROM") if "FROM" in names else len(names)
@@ -120,8 +120,8 @@ def read(text: str) -> Dockerfile:
         )
     if first == len(instructions):
         raise DockerfileError(instructions[-1].line, "there is no FROM")
-    if names.count("FROM") > MOST_STAGES:
-        raise DockerfileError(instructions[-1].line, f"there are more than {MOST_STAGES} stages")
+    if names.count("FROM") > MAX_STAGES:
+        raise DockerfileError(instructions[-1].line, f"there are more than {MAX_STAGES} stages")
     return Dockerfile(
         stages=tuple(_stages(instructions[first:], escape)),
         starts=tuple(instruction for instruction in instructions if instruction.name == "FROM"),

@@ -18,8 +18,8 @@ from windlass.builders.dockerfile import Dockerfile, Stage
 from windlass.builders.instructions import DockerfileError, Instruction, arguments, pairs
 
 SHELL: Final = ("/bin/sh", "-c")
-MOST_PORTS: Final = 100
-LARGEST: Final = 8 * 1024 * 1024
+MAX_PORTS: Final = 100
+MAX_EXPANDED_LENGTH: Final = 8 * 1024 * 1024
 """Maximum characters that all variables of one Dockerfile may expand to."""
 
 _PORTS: Final = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(\w+))?", re.ASCII)
@@ -179,7 +179,7 @@ class _HintReader:
     def _read(self, instruction: Instruction, text: str, variables: Mapping[str, str]) -> str:
         value = self._dockerfile.read(instruction.line, text, variables)
         self._size += len(value)
-        if self._size > LARGEST:
+        if self._size > MAX_EXPANDED_LENGTH:
             raise DockerfileError(instruction.line, "the values of variables make this stage too large")
         return value
 
@@ -210,7 +210,7 @@ def _path(workdir: str, path: str) -> str:
 def _ports(instruction: Instruction, word: str) -> Iterator[int]:
     ports = _PORTS.fullmatch(word)
     low, high = (int(ports[1]), int(ports[2] or ports[1])) if ports else (0, 0)
-    if not 0 < low <= high < min(low + MOST_PORTS, 65_536):
+    if not 0 < low <= high < min(low + MAX_PORTS, 65_536):
         raise DockerfileError(instruction.line, f"EXPOSE {word[:40]} is not a port, nor a range of ports")
     if ports and (ports[3] or "tcp").lower() == "tcp":
         yield from range(low, high + 1)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-LONGEST: Final = 300
+MAX_REASON_LENGTH: Final = 300
 _ESCAPES: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^\s/@]{1,1000}+@")
 _NPM: Final = re.compile(r"npm (?:error|ERR!) (?!A complete log|code |errno |syscall |path |\d+\s*$)\S")
@@ -32,4 +32,4 @@ def error_line(lines: Sequence[str]) -> str:
     of_npm = [line for line in plain if _NPM.match(line) and not _SAYS_NOTHING.search(line)]
     others = [line for line in plain if _BLAMES.match(line) and not _SAYS_NOTHING.search(line)]
     chosen = others[-1] if others else of_npm[0] if of_npm else ""
-    return _CREDENTIALS.sub("***@", "".join(filter(str.isprintable, chosen)))[:LONGEST].rstrip(" .")
+    return _CREDENTIALS.sub("***@", "".join(filter(str.isprintable, chosen)))[:MAX_REASON_LENGTH].rstrip(" .")

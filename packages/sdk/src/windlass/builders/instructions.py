@@ -75,7 +75,7 @@ def _words(line: str) -> list[str]:
     return found[1:]
 
 
-KNOWN: Final = frozenset(
+INSTRUCTIONS: Final = frozenset(
     [
         "ADD",
         "ARG",
@@ -98,7 +98,7 @@ KNOWN: Final = frozenset(
     ]
 )
 JSON: Final = frozenset({"ADD", "CMD", "COPY", "ENTRYPOINT", "RUN", "SHELL", "VOLUME"})
-EMPTY_ALLOWED: Final = frozenset({"CMD", "ENTRYPOINT"})
+MAY_BE_EMPTY: Final = frozenset({"CMD", "ENTRYPOINT"})
 FLAGGED: Final = frozenset({"ADD", "COPY", "FROM", "HEALTHCHECK", "RUN"})
 WITH_HEREDOCS: Final = frozenset({"ADD", "COPY", "ONBUILD", "RUN"})
 
@@ -170,7 +170,7 @@ class Argument(Struct, frozen=True):
 def instruction(line: int, whole: str, escape: str) -> Instruction:
     word, *rest = whole.split(maxsplit=1)
     name = word.upper()
-    if name not in KNOWN:
+    if name not in INSTRUCTIONS:
         raise DockerfileError(line, f"{short(word)} is not an instruction")
     flags, text = _flags(name, rest[0] if rest else "")
     if not text:
@@ -220,7 +220,7 @@ def _json(line: int, name: str, text: str) -> tuple[str, ...] | None:
         raise DockerfileError(line, f"the JSON list of {name} may only hold texts in double quotes")
     if any("\0" in word for word in listed):
         raise DockerfileError(line, f"the JSON list of {name} holds a NUL character")
-    if not listed and name not in EMPTY_ALLOWED:
+    if not listed and name not in MAY_BE_EMPTY:
         raise DockerfileError(line, f"the JSON list of {name} is empty")
     return tuple(listed)
 

@@ -16,7 +16,7 @@ from windlass.builders.node_managers import PackageManager, is_matched, manager_
 from windlass.builders.small_files import read_small
 from windlass.detect.node_scripts import runs_build, scripts_of_installation
 
-MOST_PACKAGES: Final = 100
+MAX_PACKAGES: Final = 100
 
 
 class Package(Struct, frozen=True, kw_only=True):
@@ -99,7 +99,7 @@ def packages_to_build(package: Package, workspace: Package) -> list[Package]:
     def take(needed: Package, ahead: tuple[str, ...]) -> None:
         for name in (*needed.dependencies, *needed.development):
             member = members.get(name)
-            if member and name not in ordered and name not in ahead and len(ahead) < MOST_PACKAGES:
+            if member and name not in ordered and name not in ahead and len(ahead) < MAX_PACKAGES:
                 take(member, (*ahead, name))
                 ordered[name] = member
 

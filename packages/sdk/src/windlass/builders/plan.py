@@ -25,7 +25,7 @@ from windlass.detect.node_scripts import runs_build, scripts_of, scripts_of_inst
 from windlass.detect.procfile import PROCFILE, Processes, exists_only_at_heroku, read_procfile
 from windlass.detect.recipe import WEB, ProcessType
 
-USUAL: Final = "Dockerfile"
+DEFAULT_DOCKERFILE: Final = "Dockerfile"
 _NOT_OF_DOCKERFILES: Final = (
     "system_packages",
     "added_packages",
@@ -35,7 +35,9 @@ _NOT_OF_DOCKERFILES: Final = (
     "static_fallback",
 )
 """Values of a recipe that no builder uses with a Dockerfile."""
-_ASKED: Final = re.compile(r"\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0):([1-9]\d{1,3}|[1-5]\d{4})\b", re.ASCII)
+_CHECKED_PORT: Final = re.compile(
+    r"\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0):([1-9]\d{1,3}|[1-5]\d{4})\b", re.ASCII
+)
 """Matches the port in the address that a HEALTHCHECK asks."""
 _NO_ADDRESS: Final = "It gets no public address, because no file shows that it serves HTTP. If it does, "
 
@@ -84,7 +86,7 @@ def plan_of(
 
 def _dockerfile(files: KnownFiles, settings: BuildSettings, choice: DockerfileChoice) -> str:
     """Returns the path of the Dockerfile that is followed; empty if there is none, or if the recipe is."""
-    name = posixpath.normpath((choice.path or USUAL).lstrip("/"))
+    name = posixpath.normpath((choice.path or DEFAULT_DOCKERFILE).lstrip("/"))
     if settings.is_dockerfile_left_out or not (choice.text or files.has(name)):
         return ""
     prefers_procfile = not choice.executes and settings.builder != "DOCKERFILE" and files.has(PROCFILE)
@@ -175,7 +177,7 @@ def _choose_port(recipe: Recipe, detected: Recipe, name: str, hints: Hints) -> N
     if (named := hints.environment.get("PORT", "")).isdecimal() and 0 < int(named[:6]) < 2**16:
         recipe.choose(f"{without}, and sets PORT to this one.", port=int(named[:6]))
     checks = [step.shown for step in hints.skipped if step.shown.upper().startswith("HEALTHCHECK")]
-    if checks and (asked := _ASKED.search(checks[-1])):
+    if checks and (asked := _CHECKED_PORT.search(checks[-1])):
         recipe.choose(f"{without}, and its HEALTHCHECK asks this one.", port=int(asked[1]))
     if port := web_port(hints.command, detected):
         usual = detected.reasons.get("port", "Its server listens there unless PORT names another.")

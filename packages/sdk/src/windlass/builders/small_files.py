@@ -9,7 +9,7 @@ from typing import Final
 
 from windlass.builders.builder import BuildError
 
-LONGEST: Final = 4 * 1024**2
+MAX_FILE_BYTES: Final = 4 * 1024**2
 
 
 def read_small(file: Path) -> bytes:
@@ -19,9 +19,9 @@ def read_small(file: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as opened:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise BuildError(f"Make {file.name} a file: it is something else.")
-        content = opened.read(LONGEST + 1)
-    if len(content) > LONGEST:
-        raise BuildError(f"Shorten {file.name}: it is longer than {LONGEST // 1024**2} MiB.")
+        content = opened.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise BuildError(f"Shorten {file.name}: it is longer than {MAX_FILE_BYTES // 1024**2} MiB.")
     return content
 
 

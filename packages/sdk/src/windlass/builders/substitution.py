@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-DEEPEST: Final = 20
-LONGEST: Final = 128 * 1024
+MAX_DEPTH: Final = 20
+MAX_WORD_LENGTH: Final = 128 * 1024
 """Maximum length of an expanded word, in characters: a few words that double each other would exhaust the
 memory."""
 
@@ -78,7 +78,7 @@ class _Substitution:
                 return "".join(parts)
             parts.append(self._piece(sign, raw=raw))
             size += len(parts[-1])
-            if size > LONGEST:
+            if size > MAX_WORD_LENGTH:
                 raise BadWord("becomes too long")
         if stop:
             raise BadWord(f"has no closing {stop}")
@@ -130,7 +130,7 @@ class _Substitution:
         if self._peek() == "{":
             self.place += 1
             self._deep += 1
-            if self._deep > DEEPEST:
+            if self._deep > MAX_DEPTH:
                 raise BadWord("has variables within variables, too deep to follow")
             try:
                 return self._braces()

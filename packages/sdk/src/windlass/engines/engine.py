@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from windlass.engines.registries import PullRequest, RegistryLogin
 from windlass.engines.workload import (
-    LONGEST_OUTPUT,
+    MAX_OUTPUT_BYTES,
     Artifact,
     HealthProbe,
     Instance,
@@ -162,7 +162,9 @@ class ListensElsewhere(NotReady):
 
 
 def output_too_long() -> EngineError:
-    return EngineError(f"Write less to the output file of the run: it is longer than {LONGEST_OUTPUT} bytes")
+    return EngineError(
+        f"Write less to the output file of the run: it is longer than {MAX_OUTPUT_BYTES} bytes"
+    )
 
 
 class ArtifactLost(EngineError):

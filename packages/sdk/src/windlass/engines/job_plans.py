@@ -102,11 +102,11 @@ class RunDetails(Struct, omit_defaults=True, kw_only=True):
     """Keys of the output variables that the run has set."""
 
 
-FIRST_PAUSE: Final = 10
-LONGEST_PAUSE: Final = 360
+FIRST_PAUSE_SECONDS: Final = 10
+MAX_PAUSE_SECONDS: Final = 360
 """Minimum and maximum back-off before a retry, in seconds."""
 
 
 def pause_before(attempt: int) -> int:
     """Returns the back-off before a retry in seconds: 10, 20, 40 and so on, up to six minutes."""
-    return min(LONGEST_PAUSE, FIRST_PAUSE << min(attempt - 1, 10))
+    return min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS << min(attempt - 1, 10))

@@ -28,11 +28,11 @@ LEADING_HOLE: Final = 16 * 1024 * 1024
 """Size in bytes of the hole at the beginning of each output file; see output.py of the process engine."""
 PUNCH: Final = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 BLOCK: Final = 4096
-EVERY: Final = 1.0
+CHECK_INTERVAL: Final = 1.0
 """Seconds between two checks while much output is written; otherwise up to eight times as long."""
-_SLOWEST: Final = 8
+_MAX_SLOWDOWN: Final = 8
 _SECTOR: Final = 512
-_LOOKS: Final = 10
+_MAX_LOCKED_CHECKS: Final = 10
 """Number of consecutive checks with a locked reader lock after which a server counts as running."""
 
 
@@ -45,15 +45,15 @@ def main(folder: str, backlog: str) -> None:
 
 def _bound_until_read(folder: Path, backlog: int) -> None:
     refused, slower, before = 0, 1, 0
-    while refused < _LOOKS and any(map(_is_running, folder.glob("services/*/*"))):
-        time.sleep(EVERY if refused else EVERY * slower)
+    while refused < _MAX_LOCKED_CHECKS and any(map(_is_running, folder.glob("services/*/*"))):
+        time.sleep(CHECK_INTERVAL if refused else CHECK_INTERVAL * slower)
         lock = os.open(folder / READER_LOCK, os.O_RDWR | os.O_CLOEXEC)  # never made in a folder being erased
         try:
             refused = 0 if filelock.try_lock(lock) else refused + 1
             if refused:
                 continue
             written = sum(bound(output, backlog) for output in folder.glob("services/*/*/output"))
-            slower = 1 if written > before + backlog // 4 else min(slower * 2, _SLOWEST)
+            slower = 1 if written > before + backlog // 4 else min(slower * 2, _MAX_SLOWDOWN)
             before = written
         finally:
             os.close(lock)

@@ -39,9 +39,9 @@ OUTPUT_FILE: Final = "/windlass-output/windlass-output.json"
 """Path of a run's output file in containers, where each instance has its own file system."""
 OUTPUT_VARIABLE: Final = "WINDLASS_OUTPUT"
 """Environment variable with the path of a run's output file."""
-LONGEST_OUTPUT: Final = 1_048_576
+MAX_OUTPUT_BYTES: Final = 1_048_576
 """Maximum size of the output file, in bytes."""
-MOST_EXPOSED: Final = 20
+MAX_EXPOSED_PORTS: Final = 20
 """Maximum number of an image's ports that are published without being declared by the service."""
 RELEASE_INDEX: Final = 100_000
 """Index of a release command's run, and of a one-off run. It differs from the indexes of all instances of the

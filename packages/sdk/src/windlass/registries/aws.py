@@ -20,7 +20,7 @@ from windlass.base.http_out import (
     UnknownName,
 )
 from windlass.engines.registries import RegistryLogin
-from windlass.registries.client import SECONDS
+from windlass.registries.client import TIMEOUT
 from windlass.registries.refusals import Problem, RegistryFailure
 
 _TARGET: Final = "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken"
@@ -52,7 +52,7 @@ async def ecr_login(out: HttpTransport, keys: AccessKeys) -> EcrLogin:
     headers = {"Content-Type": _TYPE, "X-Amz-Target": _TARGET}
     signed = sign(keys, "ecr", "POST", host, body, headers, time.gmtime())
     try:
-        answer = await out.send("POST", f"https://{host}/", body, signed, seconds=SECONDS)
+        answer = await out.send("POST", f"https://{host}/", body, signed, seconds=TIMEOUT)
     except AddressRefused as error:
         raise RegistryFailure(Problem.ADDRESS, str(error)) from error
     except UnknownName as error:

@@ -17,7 +17,7 @@ _PARAMETER: Final = re.compile(
 _NEXT: Final = re.compile(r'<(?P<target>[^>]*)>\s*;\s*rel="?next"?', re.IGNORECASE)
 _LIMIT: Final = re.compile(r"(?P<count>[0-9]{1,9})\s*(;\s*w=(?P<window>[0-9]{1,9}))?")
 _SECONDS: Final = re.compile(r"[0-9]{1,12}\Z")
-LONGEST_WAIT: Final = 6 * 3600
+MAX_WAIT_SECONDS: Final = 6 * 3600
 
 
 class RegistryChallenge(Struct, frozen=True):
@@ -93,4 +93,4 @@ def wait_of(headers: Mapping[str, str], now: float) -> int:
     if not _SECONDS.match(text):
         return 60
     seconds = int(text) if int(text) < 1_000_000_000 else int(text) - int(now)
-    return min(max(seconds, 1), LONGEST_WAIT)
+    return min(max(seconds, 1), MAX_WAIT_SECONDS)

@@ -46,13 +46,13 @@ from windlass.registries.refusals import Problem, RegistryFailure, RegistryFailu
 
 T = TypeVar("T", bound=Struct)
 
-SECONDS: Final = 10.0
-LONGEST: Final = 1024 * 1024
+TIMEOUT: Final = 10.0
+MAX_ANSWER_BYTES: Final = 1024 * 1024
 """Maximum size of an answer, in bytes; much larger than a page of tags."""
 PER_PAGE: Final = 1000
 LIST_SECONDS: Final = 60.0
 """Time limit in seconds for all pages of a list."""
-MOST_PAGES: Final = 200
+MAX_PAGES: Final = 200
 """Maximum number of pages of a list, because a registry may always announce a next page."""
 MANIFESTS: Final = (
     "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, "
@@ -194,7 +194,7 @@ class RegistryClient:
         self, path: str, scope: str, image: str, most: int, shape: type[TagsAnswer] | type[CatalogueAnswer]
     ) -> RegistryNames:
         names: list[str] = []
-        for _ in range(MOST_PAGES):
+        for _ in range(MAX_PAGES):
             answer = await self._send_request("GET", path, scope, image)
             page = self._decode(answer, shape)
             listed = (page.tags if isinstance(page, TagsAnswer) else page.repositories) or ()
@@ -252,7 +252,7 @@ class RegistryClient:
         if left := self._pauses.left(key):
             raise self._failures.limit_failure(left)
         try:
-            answer = await self._out.send(method, url, b"", headers, seconds=SECONDS, most=LONGEST)
+            answer = await self._out.send(method, url, b"", headers, seconds=TIMEOUT, most=MAX_ANSWER_BYTES)
         except AddressRefused as error:
             raise RegistryFailure(Problem.ADDRESS, str(error)) from error
         except UnknownName as error:
@@ -276,7 +276,7 @@ class RegistryClient:
 
     def _decode(self, answer: HttpResult, shape: type[T]) -> T:
         if answer.cut:
-            raise self._failures.not_a_registry(f"its answer is longer than {LONGEST} bytes")
+            raise self._failures.not_a_registry(f"its answer is longer than {MAX_ANSWER_BYTES} bytes")
         try:
             return read_json(answer.body, shape)
         except BadJson as error:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.base.http_out import AddressRefused, HttpTransport, NoAnswer
-from windlass.registries.client import LONGEST, SECONDS
+from windlass.registries.client import MAX_ANSWER_BYTES, TIMEOUT
 from windlass.registries.refusals import Problem, RegistryFailure
 
 _HUB: Final = "https://hub.docker.com/v2"
@@ -50,7 +50,7 @@ async def _search(out: HttpTransport, url: str, page: int, size: int) -> SearchA
     paged = f"{url}&page={page}&page_size={min(size, _MAX_PAGE_SIZE)}"
     try:
         answer = await out.send(
-            "GET", paged, b"", {"Accept": "application/json"}, seconds=SECONDS, most=LONGEST
+            "GET", paged, b"", {"Accept": "application/json"}, seconds=TIMEOUT, most=MAX_ANSWER_BYTES
         )
     except (AddressRefused, NoAnswer) as error:
         raise RegistryFailure(

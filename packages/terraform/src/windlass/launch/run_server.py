@@ -18,13 +18,13 @@ from typing import Any, Final
 
 from windlass.launch.launcher import LaunchRefused, say
 
-PATIENCE: Final = 300.0
+OUTAGE_TIMEOUT: Final = 300.0
 """Seconds for which Windlass may be unavailable during a run."""
-FIRST_PATIENCE: Final = 60.0
+FIRST_OUTAGE_TIMEOUT: Final = 60.0
 """Seconds for which Windlass may be unavailable at the start of a run in a container. The time is shorter
 because the container may have a wrong address."""
-_PAUSE: Final = 1.0
-_SLOWEST, _SLOWEST_OF_SEVERAL = 60.0, 20.0
+_RETRY_PAUSE: Final = 1.0
+_ANSWER_TIMEOUT, _SHORT_ANSWER_TIMEOUT = 60.0, 20.0
 """Seconds to wait for a response. A paused server accepts connections but does not respond."""
 _PASSED_ON: Final = ("Authorization", "Content-Type", "Content-MD5")
 _UNAVAILABLE: Final = 503
@@ -38,7 +38,7 @@ class RunServer:
 
     def __init__(self, urls: Sequence[str], token: str, advice: str) -> None:
         self._urls, self._advice = list(urls), advice
-        self._slowest = _SLOWEST if len(self._urls) == 1 else _SLOWEST_OF_SEVERAL
+        self._slowest = _ANSWER_TIMEOUT if len(self._urls) == 1 else _SHORT_ANSWER_TIMEOUT
         credential = base64.b64encode(f"run:{token}".encode()).decode()
         self._headers = {"Authorization": f"Basic {credential}", "Content-Type": "application/json"}
 
@@ -49,9 +49,9 @@ class RunServer:
     def greet(self) -> None:
         """Checks that the server is reachable before the run begins. A later error message of the Terraform
         program would be less specific."""
-        self.send("GET", "/run", patience=FIRST_PATIENCE)
+        self.send("GET", "/run", patience=FIRST_OUTAGE_TIMEOUT)
 
-    def send(self, method: str, path: str, body: bytes = b"", patience: float = PATIENCE) -> bytes:
+    def send(self, method: str, path: str, body: bytes = b"", patience: float = OUTAGE_TIMEOUT) -> bytes:
         """Sends a request and returns the response. Retries while the server is unavailable. Raises
         LaunchRefused with the server's error message if the server refuses the request."""
         until = time.monotonic() + patience
@@ -70,7 +70,7 @@ class RunServer:
                 if not is_said:
                     say(f"Windlass does not answer ({error}): it is asked again{self._advice}")
                     is_said = True
-            time.sleep(_PAUSE)
+            time.sleep(_RETRY_PAUSE)
 
     def pass_on(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
         """Forwards a request of the Terraform program and returns the status and the response. The program

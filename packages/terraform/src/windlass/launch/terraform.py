@@ -62,13 +62,13 @@ APPLY: Final = "TERRAFORM_PLAN_AND_APPLY"
 DESTROY: Final = "TERRAFORM_DESTROY"
 UNLOCK: Final = "TERRAFORM_FORCE_UNLOCK_STATE"
 MIGRATE: Final = "TERRAFORM_MIGRATE_STATE"
-_KEPT: Final = 4 * 1024 * 1024
+_MAX_OUTPUT_LENGTH: Final = 4 * 1024 * 1024
 _OTHER_ADDRESS: Final = (
     ". If it runs, containers do not reach it there: ask the operator to set containers_url to an address at "
     "which they do, and to let a firewall of the machine pass it"
 )
-_OVERRIDE: Final = "windlass_state_override.tf"
-_UNSAVED: Final = "errored.tfstate"
+_OVERRIDE_FILE: Final = "windlass_state_override.tf"
+_UNSAVED_STATE_FILE: Final = "errored.tfstate"
 """The file into which Terraform writes a state that it could not store in its backend."""
 _LOCK_ID: Final = re.compile(r"^[│|\s]*ID:\s+(\S+)\s*$", re.MULTILINE)
 _HINTS: Final = (
@@ -155,7 +155,7 @@ class TerraformRun:
             self._unlock()
             return
         if self.keeps_state:
-            Path(_OVERRIDE).write_text('terraform {\n  backend "http" {}\n}\n')
+            Path(_OVERRIDE_FILE).write_text('terraform {\n  backend "http" {}\n}\n')
         self._init()
         match self.action:
             case "TERRAFORM_PLAN_ONLY":
@@ -205,7 +205,7 @@ class TerraformRun:
         self.windlass.send("PUT", "/plan", json.dumps(plan).encode())
 
     def _apply(self, which: str) -> None:
-        unsaved = Path(_UNSAVED)
+        unsaved = Path(_UNSAVED_STATE_FILE)
         unsaved.unlink(missing_ok=True)  # the repository may contain such a file from an earlier run
         try:
             self.command(
@@ -261,7 +261,7 @@ class TerraformRun:
                 sys.stdout.write(text)
                 sys.stdout.flush()
                 size += len(text)
-                if size <= _KEPT:
+                if size <= _MAX_OUTPUT_LENGTH:
                     kept.append(text)
         self._output = "".join(kept)
         if process.returncode:

@@ -14,7 +14,7 @@ from windlass.launch.launcher import LaunchRefused, Variables
 RUN: Final = "WINDLASS_TERRAFORM"
 TOKEN: Final = "WINDLASS_TERRAFORM_TOKEN"  # noqa: S105 (the name of a variable)
 STATE_TOKEN: Final = "WINDLASS_TERRAFORM_STATE_TOKEN"  # noqa: S105 (the name of a variable)
-MOST_OF_VALUES: Final = 128 * 1024 - 256
+MAX_VALUES_BYTES: Final = 128 * 1024 - 256
 """Maximum bytes of the options with input variables. Linux limits the length of one environment variable."""
 _OF_LAUNCHER: Final = (RUN, TOKEN, STATE_TOKEN)
 
@@ -56,11 +56,11 @@ def program_environment(
 
 def _plan_arguments(variables: Variables, request: dict[str, Any]) -> str:
     joined = shlex.join(_inputs(variables, request))
-    if len(joined.encode()) > MOST_OF_VALUES:
+    if len(joined.encode()) > MAX_VALUES_BYTES:
         raise LaunchRefused(
             "terraform_variables_source.tf_vars: give shorter values, or put them into a file of the "
             "repository and name that in tf_var_file_paths: all values together have at most "
-            f"{MOST_OF_VALUES} bytes"
+            f"{MAX_VALUES_BYTES} bytes"
         )
     return joined
 

@@ -100,7 +100,7 @@ from windlass.terraform.states import (
 )
 
 VOLUME: Final = "terraform"
-GRACE: Final = 60.0
+CANCEL_GRACE_SECONDS: Final = 60.0
 """Seconds in which a cancelled run can complete its current operations and store its state."""
 _ACTIONS: Final = {"PLAN": PLAN_ONLY, "FORCE_UNLOCK": UNLOCK, "MIGRATE_STATE": MIGRATE}
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -254,7 +254,7 @@ class TerraformKind(ServiceKind[Terraform]):
             hidden=usual.hidden | secret | {TOKEN, STATE_TOKEN},
             volumes=(Volume(name=VOLUME, mount=_MOUNT),),
             time_limit=float(spec.timeout_sec or ctx.settings.run_seconds),
-            grace=max(usual.grace, GRACE),
+            grace=max(usual.grace, CANCEL_GRACE_SECONDS),
         )
 
     async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:

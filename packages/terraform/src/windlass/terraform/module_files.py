@@ -16,7 +16,7 @@ from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.services.repository_files import aside, file_inside, look_into
 from windlass.terraform.families.terraform_files import (
-    MOST_PATHS,
+    MAX_PATHS,
     TerraformVariableDefinition,
     TerraformVariablesQuestion,
     ValuesFile,
@@ -32,8 +32,8 @@ from windlass.terraform.hcl import (
     variable_values,
 )
 
-MOST_OF_ONE: Final = 256 * 1024
-MOST_OF_ALL: Final = 1024 * 1024
+MAX_FILE_BYTES: Final = 256 * 1024
+MAX_REQUEST_BYTES: Final = 1024 * 1024
 """Maximum bytes that are read for one request."""
 _REPOSITORY: Final = "git_repository"
 _FOLDER: Final = f"{_REPOSITORY}.root_path"
@@ -77,10 +77,10 @@ def _find_values(folder: Path, paths: Sequence[str]) -> list[ValuesFile]:
 
 def _values_files(folder: Path) -> list[str]:
     paths = [path for path in file_names(folder) if is_values_file(path)]
-    if len(paths) > MOST_PATHS:
+    if len(paths) > MAX_PATHS:
         raise Invalid(
             f"mode: send the type SpecificPaths, and paths: there are {len(paths)} files with values, and at "
-            f"most {MOST_PATHS} are read"
+            f"most {MAX_PATHS} are read"
         )
     return paths
 
@@ -90,7 +90,7 @@ class _ModuleReader:
 
     def __init__(self, top: Path) -> None:
         self._top = top
-        self._left = MOST_OF_ALL
+        self._left = MAX_REQUEST_BYTES
         self._sensitive: dict[str, frozenset[str]] = {}
         """The names of sensitive variables in each folder."""
 
@@ -144,10 +144,10 @@ class _ModuleReader:
         return self._read(file, name, _FOLDER)
 
     def _read(self, file: Path, shown: str, field: str) -> bytes:
-        content = read_beginning(file.parent, file.name, MOST_OF_ONE + 1)
+        content = read_beginning(file.parent, file.name, MAX_FILE_BYTES + 1)
         self._left -= len(content)
-        if len(content) > MOST_OF_ONE or self._left < 0:
-            most = f"{MOST_OF_ONE // 1024} KiB of a file, and {MOST_OF_ALL // 1024} KiB in all"
+        if len(content) > MAX_FILE_BYTES or self._left < 0:
+            most = f"{MAX_FILE_BYTES // 1024} KiB of a file, and {MAX_REQUEST_BYTES // 1024} KiB in all"
             raise Invalid(f"{field}: {shown} is too large, or all files together are: Windlass reads {most}")
         return content
 

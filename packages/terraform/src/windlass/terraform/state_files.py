@@ -14,13 +14,13 @@ from windlass.base.foreign_json import BadJson, read_json
 from windlass.core.deploy.injected_variables import output_word
 
 HIDDEN: Final = "(sensitive value)"
-FORM: Final = 4
+FORMAT_VERSION: Final = 4
 """The format version of state files, in use since 2019."""
-MOST_OF_ONE: Final = 64 * 1024
+MAX_OUTPUT_BYTES: Final = 64 * 1024
 """Maximum bytes of an output that other services get as a variable."""
-MOST_OF_ALL: Final = 128 * 1024
+MAX_OUTPUTS_BYTES: Final = 128 * 1024
 """Maximum bytes of all outputs of a state that other services get as variables."""
-MOST_PARTS: Final = 500_000
+MAX_PARTS: Final = 500_000
 """Maximum number of lists and objects in a run's request. Other requests wait while it is parsed, and even a
 short text may contain millions of them."""
 _OUTPUT_NAME: Final = re.compile(r"[^\W\d][\w-]{0,199}\Z")
@@ -100,8 +100,8 @@ class ShownState(Struct):
 
 def check_parts(content: bytes) -> None:
     """Raises BadState if parsing the text would take too long."""
-    if content.count(b"{") + content.count(b"[") > MOST_PARTS:
-        raise BadState(f"it has more than {MOST_PARTS} lists and objects: divide the module")
+    if content.count(b"{") + content.count(b"[") > MAX_PARTS:
+        raise BadState(f"it has more than {MAX_PARTS} lists and objects: divide the module")
 
 
 def read_state(content: bytes) -> StateFile:
@@ -114,8 +114,8 @@ def read_state(content: bytes) -> StateFile:
         raise BadState(f"it is no state of Terraform: {error}") from error
     except RecursionError as error:
         raise BadState("an output is nested too deep") from error
-    if state.version != FORM:
-        raise BadState(f"it has the form {state.version}, and only {FORM} is known")
+    if state.version != FORMAT_VERSION:
+        raise BadState(f"it has the form {state.version}, and only {FORMAT_VERSION} is known")
     return state
 
 
@@ -146,10 +146,10 @@ def shared_outputs(state: StateFile) -> list[StateOutput]:
     those services. Also leaves out an output whose variable name is already used.
     """
     shared: dict[str, StateOutput] = {}
-    left = MOST_OF_ALL
+    left = MAX_OUTPUTS_BYTES
     for output in outputs_of(state):
         size, variable = len(output.value.encode()), output_word(output.name)
-        is_possible = size <= min(MOST_OF_ONE, left) and "\0" not in output.value
+        is_possible = size <= min(MAX_OUTPUT_BYTES, left) and "\0" not in output.value
         if is_possible and _OUTPUT_NAME.match(output.name) and variable not in shared:
             shared[variable] = output
             left -= size

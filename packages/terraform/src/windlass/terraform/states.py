@@ -29,9 +29,9 @@ from windlass.store.tables.terraform import StateLock, StateVersion, StoredPlan
 from windlass.terraform.settings import TerraformSettings
 from windlass.terraform.state_files import BadState, StateFile, read_state
 
-MOST_OF_A_LOCK: Final = 16 * 1024
+MAX_LOCK_BYTES: Final = 16 * 1024
 """Maximum bytes of the description of a lock."""
-KEPT_PLANS: Final = 20
+MAX_KEPT_PLANS: Final = 20
 """Number of plans of a service that are kept."""
 
 
@@ -240,8 +240,8 @@ async def describe_lock(source: Reads, service: str, now: int, ending: str = "")
 def _lock_info(info: bytes) -> LockInfo:
     if not info:
         return LockInfo()
-    if len(info) > MOST_OF_A_LOCK:
-        raise Invalid(f"the lock is refused: it has more than {MOST_OF_A_LOCK} bytes")
+    if len(info) > MAX_LOCK_BYTES:
+        raise Invalid(f"the lock is refused: it has more than {MAX_LOCK_BYTES} bytes")
     try:
         return read_json(info, LockInfo)
     except BadJson as error:
@@ -257,7 +257,9 @@ async def put_plan(
     """Stores the plan of a deployment. A repeated request replaces the plan."""
     owner = PLAN.owner(org=run.org, service=run.service, deployment=run.id)
     sealed = ctx.encryption.encrypt(msgspec.msgpack.encode(record), *owner)
-    await tx.terraform.put_plan(StoredPlan(run.id, run.org, run.service, tx.now, *counts, sealed), KEPT_PLANS)
+    await tx.terraform.put_plan(
+        StoredPlan(run.id, run.org, run.service, tx.now, *counts, sealed), MAX_KEPT_PLANS
+    )
 
 
 def plan_record(ctx: Context, plan: StoredPlan) -> PlanRecord:

@@ -14,7 +14,7 @@ from windlass.base.environment import for_tools
 from windlass.base.subprocesses import in_thread
 from windlass.config import BadSetting, Settings, folders_of_services, settings_file
 from windlass.engines.provider import PROVIDERS, EngineProvider
-from windlass.engines.rollout.removed_generations import REMOVED
+from windlass.engines.rollout.removed_generations import RECORDS_FOLDER
 from windlass.install import mark
 
 
@@ -95,4 +95,4 @@ def forget_removals(settings: Settings) -> None:
     """
     for provider in providers().values():
         for folder in provider.folders(Path(settings.data_dir)):
-            shutil.rmtree(folder / REMOVED, ignore_errors=True)
+            shutil.rmtree(folder / RECORDS_FOLDER, ignore_errors=True)

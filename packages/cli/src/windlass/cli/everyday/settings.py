@@ -20,7 +20,7 @@ from windlass.cli.everyday.call import (
 )
 from windlass.cli.suggestions import Verbs
 from windlass.core.settings.service_settings import TABLE
-from windlass.core.settings.setting import TOLD, Effect
+from windlass.core.settings.setting import EFFECT_SENTENCES, Effect
 from windlass.terminal.command_errors import InvalidUsage
 from windlass.terminal.sections import Option
 from windlass.terminal.tables import plain, print_json
@@ -87,7 +87,10 @@ def _replace(
         text = msgspec.json.encode(after.json[key]).decode()
         effect = _ROWS[key].effect if key in _ROWS else Effect.NONE
         click.echo(f"{plain(key)} = {plain(text)}")
-        say(f"{TOLD[effect]}." + (" Deploy it: `windlass deploy`." if effect is Effect.DEPLOYMENT else ""))
+        say(
+            f"{EFFECT_SENTENCES[effect]}."
+            + (" Deploy it: `windlass deploy`." if effect is Effect.DEPLOYMENT else "")
+        )
 
 
 def _assigned(text: str, values: Mapping[str, Any]) -> tuple[str, Any]:

@@ -25,7 +25,7 @@ LABEL: Final = "windlass.build-network"
 """Label of build networks; its value is the installation's id."""
 PREFIX: Final = 28
 """Prefix length of a build network. It is small, because the steps of a build run one after the other."""
-LEFT: Final = 24 * 3600
+MAX_NETWORK_AGE_SECONDS: Final = 24 * 3600
 """Age in seconds after which a network counts as abandoned. Younger networks may belong to builds of another
 server that shares the engine."""
 
@@ -70,7 +70,7 @@ class BuildNetworks:
             await self._remove(name)
         params = {"filters": {"label": [f"{LABEL}={self._installation}"]}}
         for network in await self._docker.read_list("/networks", list[_LeftoverNetwork], params=params):
-            if time.time() - network.created.timestamp() > LEFT:
+            if time.time() - network.created.timestamp() > MAX_NETWORK_AGE_SECONDS:
                 await self._remove(network.id)
 
     async def _remove(self, network: str) -> None:

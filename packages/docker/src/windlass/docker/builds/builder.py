@@ -49,30 +49,30 @@ from windlass.docker.client.built_images import KEY, SERVICE, BuiltImages
 from windlass.docker.client.engine_memory import PullBackoff
 from windlass.docker.client.image_limits import why_unfit
 from windlass.docker.client.images import ask_registry, has_digest, image, is_undecided, pull, why_not_pulled
-from windlass.docker.client.pulled_images import PULLED, ImageUser, PulledImages
+from windlass.docker.client.pulled_images import NOTES_FOLDER, ImageUser, PulledImages
 from windlass.docker.client.subnets import SubnetsUsedUp
 from windlass.engines.image_names import OURS
 from windlass.engines.registries import BuildRegistry
-from windlass.engines.workload import MOST_EXPOSED, Artifact
+from windlass.engines.workload import MAX_EXPOSED_PORTS, Artifact
 
 if TYPE_CHECKING:
     from windlass.docker.builds.recipes import ChosenDockerfile
 
 INSTALLATION: Final = "windlass.installation"
-PERIOD: Final = 100_000
+CPU_PERIOD_MICROSECONDS: Final = 100_000
 MEGABYTE: Final = 1024 * 1024
 HEREDOCS_SINCE: Final = 23
 """First Docker version whose built-in Dockerfile parser supports heredocs."""
-MOST_GIVEN: Final = 10_000
+MAX_GIVEN_IMAGES: Final = 10_000
 """Maximum number of entries in `_given`."""
-MOST_INTERRUPTED: Final = 10_000
+MAX_INTERRUPTED_SERVICES: Final = 10_000
 """Maximum number of entries in `_interrupted`."""
-SOON: Final = 1.0
+WAIT_NOTICE_SECONDS: Final = 1.0
 """Seconds of waiting for BuildKit after which the build log reports the wait."""
 UNNAMED: Final = "<none>:<none>"
 """Name that older engines report for an unnamed image."""
 
-LONGEST_ID: Final = 36
+SERVICE_ID_LENGTH: Final = 36
 """Length of a service id in characters."""
 _OF_IDS: Final = "0123456789abcdef-"
 
@@ -131,7 +131,7 @@ class DockerBuilder:
         self._networks = BuildNetworks(self._docker, installation, pool)
         self._turns, self._engine_turn = BuildTurns(), EngineTurn(self._docker, installation)
         self._left_steps = LeftSteps(self._docker)
-        self._backoff, self._pulled = PullBackoff(), PulledImages(self._docker, folder / PULLED)
+        self._backoff, self._pulled = PullBackoff(), PulledImages(self._docker, folder / NOTES_FOLDER)
         self._building: list[tuple[str, str]] = []
         self._given: dict[tuple[str, str], None] = {}
         """Ordered set of organizations and digest references that a registry has served to the
@@ -292,7 +292,7 @@ class DockerBuilder:
             return
         async with AsyncExitStack() as turn:
             waits = "Waiting for BuildKit: it builds one service at a time, and another one has the turn"
-            notice = asyncio.get_running_loop().call_later(SOON, say, waits)
+            notice = asyncio.get_running_loop().call_later(WAIT_NOTICE_SECONDS, say, waits)
             try:
                 with order.paused():
                     await turn.enter_async_context(
@@ -330,7 +330,7 @@ class DockerBuilder:
                     "reason"
                 ) from away
             self._interrupted[service] = None
-            if len(self._interrupted) > MOST_INTERRUPTED:
+            if len(self._interrupted) > MAX_INTERRUPTED_SERVICES:
                 del self._interrupted[next(iter(self._interrupted))]
             raise
         self._interrupted.pop(service, None)
@@ -431,7 +431,7 @@ class DockerBuilder:
             return metadata
         if has_digest(ref):
             self._given[org, ref] = None
-            if len(self._given) > MOST_GIVEN:
+            if len(self._given) > MAX_GIVEN_IMAGES:
                 del self._given[next(iter(self._given))]
         if metadata is None:
             if (metadata := await image(self._docker, ref)) is None:
@@ -450,12 +450,12 @@ class DockerBuilder:
         ports, others = _parse_exposed(config.get("ExposedPorts") or {})
         if say and others:
             say(f"EXPOSE {others[0][:40]} is not published: it is no TCP or UDP port")
-        if say and len(ports) > MOST_EXPOSED:
+        if say and len(ports) > MAX_EXPOSED_PORTS:
             say(
                 f"Add those that the service needs to `ports`: EXPOSE names {len(ports)} ports, and the "
-                f"lowest {MOST_EXPOSED} are published"
+                f"lowest {MAX_EXPOSED_PORTS} are published"
             )
-        artifact = Artifact(kind="image", ref=ref, key=key, ports=tuple(ports[:MOST_EXPOSED]))
+        artifact = Artifact(kind="image", ref=ref, key=key, ports=tuple(ports[:MAX_EXPOSED_PORTS]))
         return notes_of(config.get("Labels") or {}).added_to(artifact)
 
     async def _refuse_unfit(self, ref: str) -> None:
@@ -484,7 +484,7 @@ class DockerBuilder:
         try:
             images = await self._images(of=f"{prefix}*")
         except AnswerTooLong:
-            if len(prefix) >= LONGEST_ID:
+            if len(prefix) >= SERVICE_ID_LENGTH:
                 raise
             parts = [await self._services(prefix + character) for character in _OF_IDS]
             return set().union(*parts)
@@ -582,6 +582,6 @@ def limits_of(order: Order) -> dict[str, int]:
     return {
         "memory": memory,
         "memswap": memory,
-        "cpuperiod": PERIOD,
-        "cpuquota": min(order.cpu, _MAX_CPU) * PERIOD // 1000,
+        "cpuperiod": CPU_PERIOD_MICROSECONDS,
+        "cpuquota": min(order.cpu, _MAX_CPU) * CPU_PERIOD_MICROSECONDS // 1000,
     }

@@ -17,14 +17,14 @@ from msgspec import Struct
 from windlass.base.dockerignore import DOCKERIGNORE, Ignore, TooLong, read_for_dockerfile
 from windlass.builders.builder import BuildError, Order
 
-PIECE: Final = 256 * 1024
-AHEAD: Final = 4
+CHUNK_BYTES: Final = 256 * 1024
+MAX_QUEUED_CHUNKS: Final = 4
 """Maximum number of pieces in the send queue."""
-OUTSIDE: Final = ".windlass.dockerfile"
+EXTERNAL_DOCKERFILE: Final = ".windlass.dockerfile"
 """Name in the context for a Dockerfile from outside the context folder."""
-USUAL: Final = "Dockerfile"
-LARGEST_DOCKERFILE: Final = 4 * 1024 * 1024
-MOST_STEPS: Final = 500_000_000
+DEFAULT_DOCKERFILE: Final = "Dockerfile"
+MAX_DOCKERFILE_BYTES: Final = 4 * 1024 * 1024
+MAX_MATCHING_STEPS: Final = 500_000_000
 """Limit of the work of matching paths with .dockerignore patterns: path segments times pattern segments. More
 would take longer than a build's time limit."""
 
@@ -71,7 +71,7 @@ def dockerfile_of(order: Order, folder: Path) -> BuildContext | None:
     """Returns the repository's Dockerfile with its build context. Returns None if no Dockerfile exists and
     the application does not name one. Never reads files outside the commit, wherever symbolic links lead."""
     source = Path(os.path.realpath(order.source))
-    named = (order.dockerfile or USUAL).lstrip("/")
+    named = (order.dockerfile or DEFAULT_DOCKERFILE).lstrip("/")
     place = os.path.normpath(folder / named)
     outside = f"dockerfile_path: name a file of the repository: {named} is outside of it"
     if not Path(place).is_relative_to(source):  # the error must not reveal which files exist on this machine
@@ -84,10 +84,10 @@ def dockerfile_of(order: Order, folder: Path) -> BuildContext | None:
     file = _path_within(source, Path(place), outside)
     if not file.is_file():
         raise BuildError(f"dockerfile_path: name a file: {named} is something else")
-    if file.stat().st_size > LARGEST_DOCKERFILE:
-        raise BuildError(f"Shorten {named}: it is larger than {LARGEST_DOCKERFILE // 1024**2} MiB")
+    if file.stat().st_size > MAX_DOCKERFILE_BYTES:
+        raise BuildError(f"Shorten {named}: it is larger than {MAX_DOCKERFILE_BYTES // 1024**2} MiB")
     inside = Path(place).is_relative_to(folder)
-    name = Path(place).relative_to(folder).as_posix() if inside else OUTSIDE
+    name = Path(place).relative_to(folder).as_posix() if inside else EXTERNAL_DOCKERFILE
     try:
         ignore = read_for_dockerfile(folder, PurePosixPath(name) if inside else None)
     except TooLong as error:
@@ -113,7 +113,7 @@ class Parcel:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._room = threading.Semaphore(AHEAD)
+        self._room = threading.Semaphore(MAX_QUEUED_CHUNKS)
         self._left = self._ended = False
         self._error: BuildError | None = None
 
@@ -172,7 +172,7 @@ def _pack_and_end(context: BuildContext, parcel: Parcel) -> None:
 
 def _pack(context: BuildContext, parcel: Parcel) -> None:
     with tarfile.open(
-        fileobj=cast("IO[bytes]", parcel), mode="w|", bufsize=PIECE, format=tarfile.PAX_FORMAT
+        fileobj=cast("IO[bytes]", parcel), mode="w|", bufsize=CHUNK_BYTES, format=tarfile.PAX_FORMAT
     ) as tar:
         # BuildKit detects an archive by its first kilobyte. A folder entry comes first, because a long file
         # name there would be mistaken for a Dockerfile.
@@ -187,7 +187,7 @@ class _Comparison:
     """Limits the work of matching all paths of a folder with the .dockerignore patterns."""
 
     def __init__(self, length: int, parcel: Parcel) -> None:
-        self._length, self._parcel, self._left = length, parcel, MOST_STEPS
+        self._length, self._parcel, self._left = length, parcel, MAX_MATCHING_STEPS
 
     def begin(self, path: str) -> None:
         """Called before each path is matched. Raises BuildError if the total work exceeds the limit."""

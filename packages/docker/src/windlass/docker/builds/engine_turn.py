@@ -29,12 +29,12 @@ LABEL, HOLDER = "windlass.build-turn", "windlass.build-service"
 WAITS_SINCE: Final = "windlass.build-waits-since"
 """Label of a waiting mark: the start of the wait, in seconds of the engine's clock. Empty until the first
 renewal."""
-RENEWED: Final = 20.0
-STALE: Final = 120.0
+RENEWAL_INTERVAL: Final = 20.0
+STALE_MARK_SECONDS: Final = 120.0
 """Age in seconds after which a mark is ignored, by the engine's clock."""
-LEFT: Final = 3600.0
+MAX_MARK_AGE_SECONDS: Final = 3600.0
 """Age in seconds after which a sweep removes a mark, by this server's clock."""
-_PAUSE: Final = 2.0
+_RETRY_PAUSE: Final = 2.0
 _log = log("builders.docker")
 
 
@@ -107,7 +107,7 @@ class EngineTurn:
         """Removes remaining marks, including marks of killed servers."""
         await self._remove_left()
         for mark in await self._marks():
-            if time.time() - mark.created_at.timestamp() > LEFT:
+            if time.time() - mark.created_at.timestamp() > MAX_MARK_AGE_SECONDS:
                 await self._remove(mark.name)
 
     def abandon(self) -> None:
@@ -121,7 +121,7 @@ class EngineTurn:
         async with self._marked(service, waits=True) as waiting:
             while await self._is_behind(waiting) or not await self._begin(service):  # noqa: ASYNC110 (others end)
                 # A random pause, so that two servers seldom try at the same time.
-                await asyncio.sleep(_PAUSE * random.random())  # noqa: S311
+                await asyncio.sleep(_RETRY_PAUSE * random.random())  # noqa: S311
 
     async def _is_behind(self, waiting: _TurnMark) -> bool:
         """Returns whether another service builds or has waited longer. Removes stale marks."""
@@ -171,7 +171,7 @@ class EngineTurn:
 
     async def _renew(self, names: list[str], labels: dict[str, str]) -> None:
         while True:
-            await asyncio.sleep(RENEWED)
+            await asyncio.sleep(RENEWAL_INTERVAL)
             try:
                 await self._make(names, labels)
                 while len(names) > 1:
@@ -212,4 +212,4 @@ class EngineTurn:
         return [mark for mark in marks if mark.holder != holder and not self._is_stale(mark)]
 
     def _is_stale(self, mark: _TurnMark) -> bool:
-        return time.time() + self._ahead - mark.created_at.timestamp() > STALE
+        return time.time() + self._ahead - mark.created_at.timestamp() > STALE_MARK_SECONDS

@@ -24,11 +24,11 @@ from windlass.builders.instructions import (
     pairs,
     short,
 )
-from windlass.docker.client.image_limits import MOST_PORTS
+from windlass.docker.client.image_limits import MAX_PORTS
 
-MOST_EXPANDED: Final = 512 * 1024
+MAX_EXPANDED_LENGTH: Final = 512 * 1024
 """Maximum total length of all instructions after variable expansion, in characters."""
-MOST_REPEATED: Final = 16 * 1024 * 1024
+MAX_REPEATED_LENGTH: Final = 16 * 1024 * 1024
 """Maximum of the total length of variables and other image settings, multiplied by the number of
 instructions: each step stores a copy of them."""
 
@@ -113,17 +113,17 @@ class _SizeCount:
     def add(self, each: Instruction) -> None:
         self._expanded += sum(map(self._size, _expanded_texts(each)))
         self._repeated += self._values
-        if self._expanded > MOST_EXPANDED or self._repeated > MOST_REPEATED:
+        if self._expanded > MAX_EXPANDED_LENGTH or self._repeated > MAX_REPEATED_LENGTH:
             raise DockerfileError(
                 each.line,
                 "use shorter values, or fewer variables: those of this file and its base images expand to "
-                f"more than {MOST_EXPANDED // 1024} KiB, or steps repeat more than "
-                f"{MOST_REPEATED // 1024 // 1024} MiB of them and of other settings",
+                f"more than {MAX_EXPANDED_LENGTH // 1024} KiB, or steps repeat more than "
+                f"{MAX_REPEATED_LENGTH // 1024 // 1024} MiB of them and of other settings",
             )
         if each.name == "EXPOSE":
             self._ports += sum(self._port_count(each.line, word) for word in each.text.split())
-            if self._ports > MOST_PORTS:
-                raise DockerfileError(each.line, f"expose fewer ports: at most {MOST_PORTS} are allowed")
+            if self._ports > MAX_PORTS:
+                raise DockerfileError(each.line, f"expose fewer ports: at most {MAX_PORTS} are allowed")
         self._count_variables(each)
 
     def _count_variables(self, each: Instruction) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 from windlass.base.dockerignore import Ignore
 from windlass.builders.builder import BuildError, Order
 from windlass.detect.dockerfile.instructions import is_plain_path
-from windlass.docker.builds.context import OUTSIDE, BuildContext, folder_of
+from windlass.docker.builds.context import EXTERNAL_DOCKERFILE, BuildContext, folder_of
 
 _INSIDE: Final = "/windlass-files"
 _USER: Final = "65532:65532"
@@ -57,7 +57,7 @@ def files_of(order: Order) -> BuildContext:
     )
     return BuildContext(
         folder=Path(os.path.realpath(order.source)),
-        dockerfile=OUTSIDE,
+        dockerfile=EXTERNAL_DOCKERFILE,
         text=text.encode(),
         ignore=Ignore(),
         outside=True,

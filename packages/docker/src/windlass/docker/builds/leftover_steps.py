@@ -27,10 +27,10 @@ from windlass.docker.client import Docker, EngineRefused
 _BRIDGE_NAME: Final = "com.docker.network.bridge.name"
 _GET_ADDRESS: Final = 0x8915
 _MAX_NAME_LENGTH: Final = 15
-_SOON: Final = 2.0
+_INTERFACE_REMOVAL_SECONDS: Final = 2.0
 """Seconds within which the kernel removes the interface of a step that has just ended."""
 _TIMEOUT: Final = 600.0
-_PAUSE: Final = 0.2
+_CHECK_INTERVAL: Final = 0.2
 _NOT_FOUND: Final = 404
 """HTTP status for a missing network: an engine may have no default bridge."""
 
@@ -51,9 +51,9 @@ class LeftSteps:
         """Returns whether leftover steps are running, so that a build would have to wait."""
         began = _loop_time()
         while not self._builds and await _count_interfaces(self._docker):
-            if _loop_time() - began > _SOON:
+            if _loop_time() - began > _INTERFACE_REMOVAL_SECONDS:
                 return True
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_CHECK_INTERVAL)
         return False
 
     @asynccontextmanager
@@ -80,10 +80,10 @@ class LeftSteps:
                     "the processes), and deploy again: a step of another build still runs in the network of "
                     "BuildKit"
                 )
-            if _loop_time() - began > _SOON and not is_told:
+            if _loop_time() - began > _INTERFACE_REMOVAL_SECONDS and not is_told:
                 say("Waiting for BuildKit: a step of another build still runs in its network")
                 is_told = True
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_CHECK_INTERVAL)
         self._seen = (-math.inf, -math.inf)
 
     def _see(self) -> None:

@@ -13,13 +13,13 @@ from windlass.builders.error_lines import error_line
 from windlass.builders.remedies import build_remedy
 from windlass.docker.builds import trace
 
-LONGEST: Final = 16 * 1024
-KEPT: Final = 200
+MAX_LINE_BYTES: Final = 16 * 1024
+MAX_KEPT_LINES: Final = 200
 """Number of the last output lines that are searched for the reason of a failure."""
-LONGEST_KEPT: Final = 1000
-MOST_NAMED: Final = 500
+MAX_KEPT_LINE_LENGTH: Final = 1000
+MAX_RECORDED_LAYERS: Final = 500
 """Maximum number of recorded layers of a build; more than a build has steps."""
-SHOWN: Final = 200
+MAX_SHOWN_STEP_LENGTH: Final = 200
 """Maximum length of a step in an error message, in characters."""
 MASK: Final = "••••"
 _HIDDEN: Final = ("[internal]", "copy /context")
@@ -45,9 +45,9 @@ class LineSplitter:
         *whole, self._rest = (self._rest + text).split(b"\n")
         for line in whole:
             self._line(line)
-        while len(self._rest) >= LONGEST:
-            self._line(self._rest[:LONGEST])
-            self._rest = self._rest[LONGEST:]
+        while len(self._rest) >= MAX_LINE_BYTES:
+            self._line(self._rest[:MAX_LINE_BYTES])
+            self._rest = self._rest[MAX_LINE_BYTES:]
 
     def close(self) -> None:
         if self._rest:
@@ -57,15 +57,15 @@ class LineSplitter:
     def _line(self, line: bytes) -> None:
         # Only the last state of a progress bar, which overwrites itself.
         shown = _COLOUR.sub(b"", line).rstrip(b"\r").rpartition(b"\r")[2]
-        for cut in range(0, len(shown), LONGEST) or (0,):
-            self._say(shown[cut : cut + LONGEST].decode(errors="replace"))
+        for cut in range(0, len(shown), MAX_LINE_BYTES) or (0,):
+            self._say(shown[cut : cut + MAX_LINE_BYTES].decode(errors="replace"))
 
 
 class BuildProgress:
     def __init__(self, say: Say, scope: str = "") -> None:
         """`scope`: the secret value of the service (`guard.Around.scope`), which is masked in all lines."""
         self._scope, self._shown = scope, say
-        self._last: deque[str] = deque(maxlen=KEPT)
+        self._last: deque[str] = deque(maxlen=MAX_KEPT_LINES)
         """The last output lines of the current or the failed step."""
         self._outputs: dict[str, deque[str]] = {}
         self._classic = LineSplitter(self._classic_line)
@@ -75,7 +75,7 @@ class BuildProgress:
         self._step = ""
         self._layer_is_ours = False
         self.error = ""
-        self.named: deque[str] = deque(maxlen=MOST_NAMED)
+        self.named: deque[str] = deque(maxlen=MAX_RECORDED_LAYERS)
         """Layer ids in the output of the classic builder, in order. They are not trusted, because a build
         step can print such lines."""
 
@@ -113,7 +113,7 @@ class BuildProgress:
         if code and (line := error_line(self._last)):
             why = f"{line} (exit code {code[1]})"
         step = _MOUNTS.sub("", self._step)
-        step = step if len(step) <= SHOWN else f"{step[:SHOWN]}…"
+        step = step if len(step) <= MAX_SHOWN_STEP_LENGTH else f"{step[:MAX_SHOWN_STEP_LENGTH]}…"
         reason = f"{step}: {why}" if step else why
         number = int(code[1]) if code else 0
         if remedy := build_remedy(number, [*self._last, self.error], is_image=True):
@@ -134,7 +134,7 @@ class BuildProgress:
         elif (match := _LAYER.match(line)) and self._layer_is_ours:
             self.named.append(match[1])
         if line.strip():
-            self._last.append(line[:LONGEST_KEPT])
+            self._last.append(line[:MAX_KEPT_LINE_LENGTH])
             self._say(line)
 
     def _trace(self, message: bytes) -> None:
@@ -157,10 +157,10 @@ class BuildProgress:
 
     def _lines_of(self, digest: str) -> LineSplitter:
         if digest not in self._lines:
-            last = self._outputs[digest] = deque[str](maxlen=KEPT)
+            last = self._outputs[digest] = deque[str](maxlen=MAX_KEPT_LINES)
 
             def take(line: str) -> None:
-                last.append(line[:LONGEST_KEPT])
+                last.append(line[:MAX_KEPT_LINE_LENGTH])
                 self._say(line)
 
             self._lines[digest] = LineSplitter(take)

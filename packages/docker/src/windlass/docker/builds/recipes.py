@@ -28,7 +28,7 @@ from windlass.detect.dockerfile.instructions import is_plain_path
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.procfile import PROCFILE, read_procfile
 from windlass.detect.recipe import MAX_LENGTH
-from windlass.docker.builds.context import OUTSIDE, BuildContext, dockerfile_of, folder_of
+from windlass.docker.builds.context import EXTERNAL_DOCKERFILE, BuildContext, dockerfile_of, folder_of
 from windlass.docker.builds.files import files_of
 from windlass.docker.builds.image_metadata import ImageNotes
 
@@ -101,7 +101,7 @@ def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
         raise BuildError(str(error)) from error
     files = BuildContext(
         folder=folder,
-        dockerfile=OUTSIDE,
+        dockerfile=EXTERNAL_DOCKERFILE,
         text=text.encode(),
         ignore=dockerignore.Ignore((*dockerignore.read(NOT_SENT).patterns, *theirs.patterns)),
         outside=True,

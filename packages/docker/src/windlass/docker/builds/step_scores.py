@@ -19,9 +19,9 @@ from typing import Final
 from windlass.base.oom_score import STEPS, set_oom_score
 from windlass.base.subprocesses import in_thread
 
-EVERY: Final = 0.2
+SCAN_INTERVAL: Final = 0.2
 """Seconds between two scans of this machine's processes."""
-LOOKS: Final = 25
+MAX_SCANS: Final = 25
 """Number of scans in which a process is checked: the first process of a step enters its control group only
 some time after its start."""
 _STEP: Final = re.compile(rb"/buildkit/[a-z0-9]+$", re.MULTILINE)
@@ -46,14 +46,14 @@ async def _raise_repeatedly() -> None:
     looks: dict[str, int] = {}
     while True:
         looks = await in_thread(_raise_new_scores, looks)
-        await asyncio.sleep(EVERY)
+        await asyncio.sleep(SCAN_INTERVAL)
 
 
 def _raise_new_scores(looks: Mapping[str, int]) -> dict[str, int]:
     """Raises the scores of recently started step processes. Returns the number of checks of each process."""
     present = {each.name: looks.get(each.name, 0) + 1 for each in Path("/proc").glob("[0-9]*")}
     for process, count in present.items():
-        if count > LOOKS:
+        if count > MAX_SCANS:
             continue
         with suppress(OSError):
             if _STEP.search(Path(f"/proc/{process}/cgroup").read_bytes()):

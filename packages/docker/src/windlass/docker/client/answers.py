@@ -73,11 +73,11 @@ def an_object(value: Any) -> dict[str, Any]:
 if TYPE_CHECKING:
     import aiohttp
 
-CONNECTING: Final = 5.0
-LONGEST_REASON: Final = 16 * 1024
-LONGEST_OBJECT: Final = 1024 * 1024
+CONNECT_TIMEOUT: Final = 5.0
+MAX_REASON_BYTES: Final = 16 * 1024
+MAX_OBJECT_BYTES: Final = 1024 * 1024
 """Maximum size of one object in a stream, in bytes."""
-LONGEST_EVENT: Final = 256 * 1024
+MAX_EVENT_BYTES: Final = 256 * 1024
 
 
 class EngineAnswer:
@@ -103,8 +103,10 @@ class EngineAnswer:
         rest = b""
         async for chunk in self.chunks():
             *lines, rest = (rest + chunk).split(b"\n")
-            if max(map(len, (*lines, rest))) > LONGEST_OBJECT:
-                raise EngineRefused(500, f"The Docker engine sends more than {LONGEST_OBJECT} bytes at once")
+            if max(map(len, (*lines, rest))) > MAX_OBJECT_BYTES:
+                raise EngineRefused(
+                    500, f"The Docker engine sends more than {MAX_OBJECT_BYTES} bytes at once"
+                )
             for line in lines:
                 if line.strip():
                     yield an_object(decode(line))
@@ -112,21 +114,21 @@ class EngineAnswer:
             yield an_object(decode(rest))
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
-        """Yields events. Skips events longer than LONGEST_EVENT: an event contains its container's labels,
-        which can be long."""
+        """Yields events. Skips long events: an event contains its container's labels, which can be
+        long."""
         rest, is_long = b"", False
         async for chunk in self.chunks():
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                if line.strip() and not is_long and len(line) <= LONGEST_EVENT:
+                if line.strip() and not is_long and len(line) <= MAX_EVENT_BYTES:
                     yield an_object(decode(line))
                 is_long = False
-            if len(rest) > LONGEST_EVENT:
+            if len(rest) > MAX_EVENT_BYTES:
                 rest, is_long = b"", True
 
 
 async def read_short(
-    response: aiohttp.ClientResponse, most: int = LONGEST_REASON, patience: float = CONNECTING
+    response: aiohttp.ClientResponse, most: int = MAX_REASON_BYTES, patience: float = CONNECT_TIMEOUT
 ) -> bytes:
     """Reads at most the first `most` bytes of a short answer, such as a version or an error message."""
     kept = bytearray()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from windlass.base.trace import trace_headers
 from windlass.docker.client.answers import (
-    CONNECTING,
+    CONNECT_TIMEOUT,
     AnswerTooLong,
     Away,
     EngineAnswer,
@@ -32,7 +32,7 @@ from windlass.docker.client.transports import DockerTransport, SettingsTransport
 BYTES_A_SECOND: Final = 8 * 1024 * 1024
 """Maximum rate of reading from an engine. The output of containers is slower, and decoding at this rate uses
 only a part of one CPU."""
-_AHEAD: Final = 1.0
+_BURST_SECONDS: Final = 1.0
 """Burst size of the rate limit, in seconds at the maximum rate."""
 
 
@@ -46,32 +46,32 @@ class Pace:
         """Records `count` bytes as read, and waits if they exceed the maximum rate."""
         now = asyncio.get_running_loop().time()
         self._paid_until = max(self._paid_until, now) + count / self._rate
-        if (wait := self._paid_until - now - _AHEAD) > 0:
+        if (wait := self._paid_until - now - _BURST_SECONDS) > 0:
             await asyncio.sleep(wait)
 
 
 if TYPE_CHECKING:
     import aiohttp
 
-OLDEST: Final = (1, 41)  # Docker 20.10: statistics at once, BuildKit
-NEWEST: Final = (1, 47)  # what this client was written against
-PATIENCE: Final = 120.0
+OLDEST_API_VERSION: Final = (1, 41)  # Docker 20.10: statistics at once, BuildKit
+NEWEST_API_VERSION: Final = (1, 47)  # what this client was written against
+REQUEST_TIMEOUT: Final = 120.0
 NO_AUTH: Final[Mapping[str, str]] = {}
-MOST: Final = 16 * 1024 * 1024
+MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 """Maximum size of an answer, in bytes."""
-LONGEST_LIST: Final = 128 * 1024 * 1024
+MAX_LIST_BYTES: Final = 128 * 1024 * 1024
 """Maximum size in bytes of a list from the installation's own engine, enough for thousands of entries
 (`image_limits` keeps entries short). Lists from a cluster's engine, which is not trusted, are limited to
-`MOST`."""
-RECOGNISING: Final = 15.0
+`MAX_ANSWER_BYTES`."""
+ENGINE_ID_TIMEOUT: Final = 15.0
 """Time limit for an engine to report its id, in seconds."""
-LONGEST_DOCUMENT: Final = 1024 * 1024
+MAX_DOCUMENT_BYTES: Final = 1024 * 1024
 """Maximum size in bytes of an answer that is decoded on the event loop. Decoding a larger answer would block
 the loop."""
 MAX_INFO_BYTES: Final = 1024 * 1024
 
 # Error texts (with status 500) of an engine that is shutting down.
-ENDING: Final = (
+SHUTDOWN_ERRORS: Final = (
     "context canceled",
     "transport is closing",
     "error reading from server",
@@ -129,21 +129,21 @@ class Docker:
     async def json(self, method: str, path: str, **options: Any) -> Any:
         """Sends a request and returns the decoded answer; None for an empty answer."""
         body = await self.raw(method, path, **options)
-        if len(body) > LONGEST_DOCUMENT:
-            raise AnswerTooLong(f"The Docker engine answers with more than {LONGEST_DOCUMENT} bytes")
+        if len(body) > MAX_DOCUMENT_BYTES:
+            raise AnswerTooLong(f"The Docker engine answers with more than {MAX_DOCUMENT_BYTES} bytes")
         return decode(body) if body.strip() else None
 
     async def read_list(self, path: str, type: Any, **options: Any) -> Any:
         """Returns a possibly long list, decoded as a type. Fields that the type does not declare are
         skipped."""
-        most = MOST if self.is_elsewhere else LONGEST_LIST
+        most = MAX_ANSWER_BYTES if self.is_elsewhere else MAX_LIST_BYTES
         return decode(await self.raw("GET", path, most=most, **options), type)
 
-    async def raw(self, method: str, path: str, *, most: int = MOST, **options: Any) -> bytes:
+    async def raw(self, method: str, path: str, *, most: int = MAX_ANSWER_BYTES, **options: Any) -> bytes:
         """Sends a request and returns the body of the answer. The whole answer must arrive within `patience`,
         because an engine could otherwise send single bytes forever."""
         with self.translated():
-            async with asyncio.timeout(options.get("patience", PATIENCE)):
+            async with asyncio.timeout(options.get("patience", REQUEST_TIMEOUT)):
                 return await self._read_whole(method, path, most, **options)
 
     async def _read_whole(self, method: str, path: str, most: int, **options: Any) -> bytes:
@@ -168,7 +168,7 @@ class Docker:
         params: Mapping[str, object] | None = None,
         body: object = None,
         data: bytes | AsyncIterator[bytes] | None = None,
-        patience: float | None = PATIENCE,
+        patience: float | None = REQUEST_TIMEOUT,
         auth: Mapping[str, str] = NO_AUTH,
     ) -> AsyncIterator[EngineAnswer]:
         """Sends a request and yields the answer as a stream. `patience`: maximum seconds without data; None
@@ -195,7 +195,7 @@ class Docker:
 
     async def ping(self) -> Mapping[str, str]:
         """Returns the headers of a ping. Does not negotiate or cache the API version."""
-        async with self._request("GET", "/_ping", patience=CONNECTING) as response:
+        async with self._request("GET", "/_ping", patience=CONNECT_TIMEOUT) as response:
             if response.status >= 400:
                 raise await self._no(response)
             return dict(response.headers)
@@ -214,7 +214,7 @@ class Docker:
             raise EngineRefused(
                 400, f"There is no Docker engine at {self.host}: another program answers there"
             )
-        return str(an_object(await self.json("GET", "/info", patience=RECOGNISING)).get("ID", ""))
+        return str(an_object(await self.json("GET", "/info", patience=ENGINE_ID_TIMEOUT)).get("ID", ""))
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -251,7 +251,7 @@ class Docker:
 
         if context.trace_request_ctx == _RECOGNISES:
             return
-        timeout = aiohttp.ClientTimeout(total=RECOGNISING, sock_connect=CONNECTING)
+        timeout = aiohttp.ClientTimeout(total=ENGINE_ID_TIMEOUT, sock_connect=CONNECT_TIMEOUT)
         async with session.get(
             f"{self._base}/info",
             trace_request_ctx=_RECOGNISES,
@@ -259,7 +259,7 @@ class Docker:
             headers={"Connection": "close"},
             allow_redirects=False,
         ) as response:
-            body = await read_short(response, MAX_INFO_BYTES, RECOGNISING)
+            body = await read_short(response, MAX_INFO_BYTES, ENGINE_ID_TIMEOUT)
         if an_object(decode(body)).get("ID") != self._transport.engine_id:
             # Connections to the wrong engine must not be reused.
             self._transport.drop()
@@ -298,7 +298,7 @@ class Docker:
                 data=sent,
                 headers=headers,
                 allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECTING, sock_read=patience),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=patience),
             )
         try:
             yield response
@@ -307,18 +307,18 @@ class Docker:
 
     async def _negotiate(self) -> str:
         """Returns the newest API version that both sides support."""
-        async with self._request("GET", "/version", patience=CONNECTING) as response:
+        async with self._request("GET", "/version", patience=CONNECT_TIMEOUT) as response:
             if response.status >= 400:
                 raise await self._no(response)
             with self.translated():
                 version = an_object(decode(await read_short(response)))
         theirs = _numbers(str(version.get("ApiVersion", "")))
         least = _numbers(str(version.get("MinAPIVersion", "")))
-        if theirs < OLDEST:
+        if theirs < OLDEST_API_VERSION:
             raise EngineRefused(
                 400, "The Docker engine is too old: Windlass needs Docker 20.10 (API 1.41) or newer"
             )
-        chosen = max(min(theirs, NEWEST), least)
+        chosen = max(min(theirs, NEWEST_API_VERSION), least)
         return ".".join(map(str, chosen))
 
     async def _no(self, response: aiohttp.ClientResponse) -> Away | EngineRefused:
@@ -328,7 +328,7 @@ class Docker:
             message = str(json.loads(text)["message"])
         except (ValueError, KeyError, TypeError, RecursionError):
             message = text or f"status {response.status}"
-        if response.status >= 500 and any(word in message for word in ENDING):
+        if response.status >= 500 and any(word in message for word in SHUTDOWN_ERRORS):
             return Away(f"The Docker engine at {self.host} is ending: {message}")
         return EngineRefused(response.status, message)
 

@@ -26,18 +26,18 @@ from windlass.base.subprocesses import in_thread
 from windlass.docker.client.answers import EngineRefused
 from windlass.docker.client.client import Docker
 
-MOST_GROWTH: Final = 256 << 20
+MAX_GROWTH_BYTES: Final = 256 << 20
 """Maximum growth of the engine's memory during a call, in bytes. Unpacking a configuration would need far
 more."""
-PART: Final = 8
-"""Divisor of the machine's total memory: the growth is limited to one part in `PART`."""
+MEMORY_DIVISOR: Final = 8
+"""Divisor of the machine's total memory: the growth is limited to one part in `MEMORY_DIVISOR`."""
 TOO_MUCH: Final = "the engine needs too much memory for it"
 PAUSED: Final = "the engine needed too much memory for others of the organization"
-FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
+FIRST_PAUSE, MAX_PAUSE = 60.0, 3600.0
 """Pause in seconds before an organization may pull again: the first pause (after the second such pull), and
 the maximum."""
 _GROUPS: Final = Path("/sys/fs/cgroup")
-_PAUSE: Final = 0.05
+_CHECK_INTERVAL: Final = 0.05
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _NAME: Final = "dockerd\n"
 _log = log("engines.docker")
@@ -52,7 +52,7 @@ async def limited_memory(docker: Docker) -> AsyncIterator[None]:
     if not process or not before:
         yield
         return
-    most = before + min(MOST_GROWTH, available_memory()[1] // PART)
+    most = before + min(MAX_GROWTH_BYTES, available_memory()[1] // MEMORY_DIVISOR)
     try:
         async with asyncio.timeout(None) as limit:
             watching = asyncio.create_task(_end_above(most, process, limit))
@@ -78,7 +78,7 @@ class PullBackoff:
     @contextmanager
     def of(self, org: str) -> Iterator[None]:
         now = time.monotonic()
-        self._pauses = {each: pause for each, pause in self._pauses.items() if now < pause[1] + LONGEST_PAUSE}
+        self._pauses = {each: pause for each, pause in self._pauses.items() if now < pause[1] + MAX_PAUSE}
         if now < self._pauses.get(org, (0.0, now))[1]:
             raise EngineRefused(429, PAUSED)
         try:
@@ -90,7 +90,7 @@ class PullBackoff:
 
     def _extend(self, org: str) -> None:
         last = self._pauses.get(org)
-        pause = 0.0 if last is None else min(max(2 * last[0], FIRST_PAUSE), LONGEST_PAUSE)
+        pause = 0.0 if last is None else min(max(2 * last[0], FIRST_PAUSE), MAX_PAUSE)
         self._pauses[org] = (pause, time.monotonic() + pause)
         _log.warning(
             "the Docker engine needs too much memory for an image", extra={"org": org, "pause": pause}
@@ -127,7 +127,7 @@ def _groups(line: str, groups: Path) -> Iterator[str]:
 
 async def _end_above(most: int, process: int, limit: asyncio.Timeout) -> None:
     while _resident(process) <= most:  # noqa: ASYNC110 (another process grows)
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(_CHECK_INTERVAL)
     limit.reschedule(0)
 
 

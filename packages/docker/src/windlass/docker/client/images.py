@@ -17,19 +17,19 @@ from windlass.docker.client.engine_memory import PAUSED, TOO_MUCH, limited_memor
 from windlass.engines.image_names import is_digest
 from windlass.engines.registries import RegistryLogin
 
-PULLING: Final = 600.0
+ENGINE_SILENCE_TIMEOUT: Final = 600.0
 """Maximum seconds without data from the engine during a pull or push."""
-LOOKING: Final = 30.0
+RESOLVE_TIMEOUT: Final = 30.0
 """Time limit for a registry to resolve a tag, in seconds. Other deployments may have to wait meanwhile."""
-SILENT: Final = 300.0
+REGISTRY_SILENCE_TIMEOUT: Final = 300.0
 """Maximum seconds without data from a registry during a pull. Other deployments may have to wait
 meanwhile."""
-LEAST: Final = 64 * 1024
+MIN_PULL_BYTES_PER_SECOND: Final = 64 * 1024
 """Minimum speed of a pull in bytes per second, for all layers together. The engine downloads only a few
 layers at a time, so a slow pull delays all others."""
-MEASURED: Final = 120.0
+SPEED_PERIOD_SECONDS: Final = 120.0
 """Period in seconds over which the speed is measured."""
-LONGEST_STORED: Final = 512 * 1024
+MAX_CONFIGURATION_BYTES: Final = 512 * 1024
 """Maximum size of an image's stored configuration, in bytes."""
 TOO_SLOW: Final = "the registry sends too slowly"
 TOO_LONG: Final = "the image says too much of itself"
@@ -57,7 +57,7 @@ async def ask_registry(docker: Docker, ref: str, login: RegistryLogin | None = N
     """Returns the digest of an image in its registry. The engine sends the request, because its network
     determines which registries are reachable. Raises EngineRefused with the reason."""
     try:
-        async with asyncio.timeout(LOOKING), limited_memory(docker):
+        async with asyncio.timeout(RESOLVE_TIMEOUT), limited_memory(docker):
             answer = await docker.json("GET", f"/distribution/{ref}/json", auth=registry_auth(login))
     except TimeoutError as error:  # the registry does not answer, but the engine does
         raise EngineRefused(504, "timed out") from error
@@ -76,9 +76,11 @@ async def pull(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
     speed = _PullSpeed(now())
     try:
         async with (
-            asyncio.timeout(SILENT) as limit,
+            asyncio.timeout(REGISTRY_SILENCE_TIMEOUT) as limit,
             limited_memory(docker),
-            docker.stream("POST", "/images/create", params=params, patience=PULLING, auth=auth) as answer,
+            docker.stream(
+                "POST", "/images/create", params=params, patience=ENGINE_SILENCE_TIMEOUT, auth=auth
+            ) as answer,
         ):
             async for message in answer.objects():
                 limit.reschedule(speed.take(message, now()))
@@ -94,7 +96,10 @@ async def _refuse_long(docker: Docker, ref: str) -> None:
     the metadata of all images for each list."""
     try:
         described, _ = [await docker.json("GET", f"/images/{ref}/{part}") for part in ("json", "history")]
-        if not docker.is_elsewhere and await _stored_size(docker, str(described["Id"])) > LONGEST_STORED:
+        if (
+            not docker.is_elsewhere
+            and await _stored_size(docker, str(described["Id"])) > MAX_CONFIGURATION_BYTES
+        ):
             raise AnswerTooLong(TOO_LONG)
     except AnswerTooLong as error:
         await docker.raw("DELETE", f"/images/{ref}")
@@ -139,9 +144,9 @@ class _PullSpeed:
         else:
             self._loading.discard(layer)
         total = sum(self._layers.values())
-        if total - self._before >= LEAST * MEASURED:
+        if total - self._before >= MIN_PULL_BYTES_PER_SECOND * SPEED_PERIOD_SECONDS:
             self._spent, self._before = 0, total
-        return now + (MEASURED - self._spent if self.is_loading else SILENT)
+        return now + (SPEED_PERIOD_SECONDS - self._spent if self.is_loading else REGISTRY_SILENCE_TIMEOUT)
 
 
 async def push(docker: Docker, ref: str, login: RegistryLogin | None = None) -> None:
@@ -149,7 +154,9 @@ async def push(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
     name, _, tag = ref.rpartition(":")
     path = f"/images/{name}/push"
     auth = registry_auth(login or RegistryLogin("", ""))  # the engine requires a login header for a push
-    async with docker.stream("POST", path, params={"tag": tag}, patience=PULLING, auth=auth) as answer:
+    async with docker.stream(
+        "POST", path, params={"tag": tag}, patience=ENGINE_SILENCE_TIMEOUT, auth=auth
+    ) as answer:
         async for message in answer.objects():
             if "error" in message:
                 raise EngineRefused(502, str(message["error"]))
@@ -159,12 +166,14 @@ _AWAY: Final = (
     r"no such host|connection refused|timeout|timed out|deadline|unreachable|no route|connection reset"
     r"|EOF|server misbehaving|exceeded|temporary failure"
 )
-_BUSY: Final = r"toomanyrequests|too many requests|rate limit|http (response|status): 429|http 429"
+_RATE_LIMIT_ERRORS: Final = (
+    r"toomanyrequests|too many requests|rate limit|http (response|status): 429|http 429"
+)
 
 # Patterns of the engine's pull errors, and their remedies. The first matching entry is used.
 _REASONS: Final = (
     (
-        _BUSY,
+        _RATE_LIMIT_ERRORS,
         "Deploy again later: the registry of {ref} allows no more pulls for now",
     ),
     (
@@ -223,7 +232,7 @@ _REASONS: Final = (
 def is_undecided(message: str) -> bool:
     """Returns whether the failure leaves open whether the image exists: the registry is unavailable, or
     limits requests."""
-    return _reason(message)[0] in (_AWAY, _BUSY)
+    return _reason(message)[0] in (_AWAY, _RATE_LIMIT_ERRORS)
 
 
 def why_not_pulled(ref: str, message: str, *, has_login: bool = False) -> str:

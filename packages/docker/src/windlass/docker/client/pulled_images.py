@@ -27,9 +27,9 @@ from windlass.docker.client.images import image
 from windlass.engines.image_names import is_named_by_id, spelled_out
 from windlass.engines.registries import parse_ref
 
-PULLED: Final = "pulled"
+NOTES_FOLDER: Final = "pulled"
 """Name of the folder with the notes, in the engine's folder."""
-MOST: Final = 200
+MAX_IMAGES_OF_ORG: Final = 200
 """Maximum number of recorded images of one organization. Beyond that, the least recently used are removed."""
 _USES: Final = ("run", "build")
 _log = log("engines.docker")
@@ -83,7 +83,7 @@ class PulledImages:
     async def _evict(self, org: str) -> None:
         noted = [entry for entry in await in_thread(self._notes) if entry[1].org == org]
         used = dict.fromkeys(image.ref for _, image in noted)  # ordered by last use
-        for ref in [*used][: max(len(used) - MOST, 0)]:
+        for ref in [*used][: max(len(used) - MAX_IMAGES_OF_ORG, 0)]:
             for path, noted_image in noted:
                 if noted_image.ref == ref:
                     await self._release(path, noted_image)

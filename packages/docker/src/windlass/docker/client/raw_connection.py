@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from windlass.docker.client.answers import EngineAnswer, EngineRefused
 
 HEAD: Final = Layout(">BxxxI")
-LONGEST: Final = 1024 * 1024
+MAX_FRAME_BYTES: Final = 1024 * 1024
 """Maximum size of a frame, in bytes. An engine sends at most 16 KB, or the bytes of one write."""
 
 
@@ -25,7 +25,7 @@ class Frames:
         pieces, at, end = [], 0, len(data)
         while end - at >= HEAD.size:
             _, length = HEAD.unpack_from(data, at)
-            if length > LONGEST:
+            if length > MAX_FRAME_BYTES:
                 raise EngineRefused(500, f"The Docker engine announces a piece of {length} bytes")
             upto = at + HEAD.size + length
             if upto > end:

@@ -20,11 +20,11 @@ from windlass.docker.client.answers import EngineRefused
 from windlass.docker.client.client import Docker
 from windlass.docker.client.transports import HERE
 
-LARGEST: Final = 24
+MAX_PREFIX_LENGTH: Final = 24
 """Maximum prefix length of the range: at least 256 addresses."""
 _OVERLAPS: Final = "overlap"
 _ROUTES: Final = Path("/proc/net/route")
-_TRIES: Final = 64
+_MAX_ATTEMPTS: Final = 64
 """Maximum number of subnets to try, because other servers may use a subnet at the same time."""
 
 
@@ -53,7 +53,7 @@ def read_range(text: str) -> IPv4Network | None:
     if not text:
         return None
     pool = IPv4Network(text)
-    if pool.prefixlen > LARGEST:
+    if pool.prefixlen > MAX_PREFIX_LENGTH:
         raise ValueError(f"{text} has fewer than 256 addresses")
     return pool
 
@@ -84,7 +84,7 @@ async def make_network(
     # Start at a random subnet: bridges that an engine has lost are only visible on this machine, by their
     # routes.
     start = (first + random.randrange(count)) >> (pool.max_prefixlen - prefix)  # noqa: S311 (no secret)
-    for subnet in islice(free_subnets(pool, prefix, taken, start), _TRIES):
+    for subnet in islice(free_subnets(pool, prefix, taken, start), _MAX_ATTEMPTS):
         addresses = {"Driver": "default", "Config": [{"Subnet": str(subnet)}]}
         try:
             await docker.json("POST", "/networks/create", body={**body, "IPAM": addresses})

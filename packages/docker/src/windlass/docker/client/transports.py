@@ -28,7 +28,7 @@ HERE: Final = "127.0.0.1"
 KEEPALIVE: Final = {socket.TCP_KEEPIDLE: 4, socket.TCP_KEEPINTVL: 2, socket.TCP_KEEPCNT: 2}
 """TCP keep-alive: idle time and interval in seconds, and the number of probes. An unreachable host is
 detected after 8 seconds."""
-_LOOKS, _LOOK = 100, 0.01
+_MAX_CLOSE_CHECKS, _CLOSE_CHECK_INTERVAL = 100, 0.01
 
 
 class DockerTransport(Protocol):
@@ -244,10 +244,10 @@ class TlsTransport:
         """Closes all connections immediately. Otherwise, TLS would wait half a minute for the peer's closing
         message."""
         _close_sockets(self._sockets)
-        for _ in range(_LOOKS):
+        for _ in range(_MAX_CLOSE_CHECKS):
             if all(opened.fileno() == -1 for opened in self._sockets):
                 break
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_CLOSE_CHECK_INTERVAL)
 
 
 def _end_when_silent(connection: socket.socket) -> None:

@@ -13,7 +13,7 @@ from windlass.routers.builtin import pages
 from windlass.routers.builtin.client_socket import BUSY
 from windlass.routers.builtin.peers import InstanceConnection, Peer
 from windlass.routers.builtin.requests import IDEMPOTENT
-from windlass.routers.builtin.retries import MOST_KEPT_BODY, MOST_KEPT_BYTES, AttemptFailure, Attempts
+from windlass.routers.builtin.retries import MAX_KEPT_BODY_BYTES, MAX_KEPT_BYTES, AttemptFailure, Attempts
 from windlass.routers.builtin.route_rules import RouterPage
 from windlass.routers.builtin.shared_state import SharedState
 from windlass.routers.builtin.table import Backend, Paths
@@ -102,8 +102,8 @@ class SendingClient(InstanceClient):
         if (
             attempts.keeps_bodies
             and _is_idempotent(sent)
-            and len(sent) + len(data) <= MOST_KEPT_BODY
-            and shared.kept_bytes + len(data) <= MOST_KEPT_BYTES
+            and len(sent) + len(data) <= MAX_KEPT_BODY_BYTES
+            and shared.kept_bytes + len(data) <= MAX_KEPT_BYTES
         ):
             attempts.kept += len(data)
             shared.kept_bytes += len(data)

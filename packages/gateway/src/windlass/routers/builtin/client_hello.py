@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-MOST_BYTES: Final = 16 * 1024
+MAX_HELLO_BYTES: Final = 16 * 1024
 """Maximum size of a ClientHello with its record headers. Browsers send up to 2 KiB."""
 _RECORD_HEAD, _MESSAGE_HEAD = 5, 4
 _HANDSHAKE, _CLIENT_HELLO = 22, 1
@@ -28,7 +28,7 @@ _NAME: Final = re.compile(
 _RARE: Final = frozenset({b"\0\x19", b"\0\x1e"})
 """P-521 and X448. Clients that offer them offer others, too."""
 _TLS_1_2: Final = b"\x03\x03"
-_LONGEST_NAME: Final = 253
+_MAX_NAME_LENGTH: Final = 253
 
 
 class ClientHello(NamedTuple):
@@ -104,7 +104,7 @@ def _message(data: bytes) -> bytes:
         if data[at] != _HANDSHAKE or data[at + 1] != 3:
             raise NotTls("it does not begin with handshake records")
         size = int.from_bytes(data[at + 3 : at + 5])
-        if not size or at + _RECORD_HEAD + size > MOST_BYTES:
+        if not size or at + _RECORD_HEAD + size > MAX_HELLO_BYTES:
             raise NotTls("the size of a record is not valid")
         begin, at = at + _RECORD_HEAD, at + _RECORD_HEAD + size
         if len(data) < at:
@@ -116,7 +116,7 @@ def _message(data: bytes) -> bytes:
             if head[0] != _CLIENT_HELLO:
                 raise NotTls("the first message is not a ClientHello")
             wanted = _MESSAGE_HEAD + int.from_bytes(head[1:])
-            if wanted > MOST_BYTES:
+            if wanted > MAX_HELLO_BYTES:
                 raise NotTls("the ClientHello is too large")
     return b"".join(parts)[_MESSAGE_HEAD:wanted]
 
@@ -124,7 +124,7 @@ def _message(data: bytes) -> bytes:
 def _server_name(content: bytes) -> str:
     for kind, name in _entries(content, 1, 2):
         low = name.lower()
-        if kind == b"\0" and len(low) <= _LONGEST_NAME and _NAME.fullmatch(low):
+        if kind == b"\0" and len(low) <= _MAX_NAME_LENGTH and _NAME.fullmatch(low):
             return low.decode()
     return ""
 

@@ -17,14 +17,14 @@ from windlass.routers.builtin.client_socket import PARTING
 from windlass.routers.builtin.pages import ErrorPage
 from windlass.routers.builtin.shared_state import SharedState
 from windlass.routers.builtin.site_answers import NeedsFile, NeedsSite, SiteAnswer, SiteRequest
-from windlass.routers.builtin.site_files import PIECE, SharedFile
+from windlass.routers.builtin.site_files import CHUNK_BYTES, SharedFile
 from windlass.routers.builtin.table import Backend
 
 _log = log("router")
-_LOADS: Final = 3
+_MAX_ATTEMPTS: Final = 3
 """Maximum number of attempts to create an answer: before and after the index is loaded, and after the file is
 loaded."""
-_PIECES: Final = 4
+_MAX_CHUNKS_PER_TURN: Final = 4
 """Maximum number of pieces that one client gets in one turn of the event loop."""
 _UNREADABLE: Final = (OSError, RuntimeError)
 """Errors of a failed read. RuntimeError: the process limit is reached, so that no thread can be started."""
@@ -175,7 +175,7 @@ class SiteStream:
         sites = self._shared.sites
         result: SiteAnswer | ErrorPage = pages.unreadable(request.title)
         try:
-            for _ in range(_LOADS):
+            for _ in range(_MAX_ATTEMPTS):
                 try:
                     result = sites.answer(request)
                     break
@@ -202,10 +202,10 @@ class SiteStream:
         self._send()
 
     def _send(self) -> None:
-        for _ in range(_PIECES):
+        for _ in range(_MAX_CHUNKS_PER_TURN):
             if self._is_paused or self._is_reading or self._file is None:
                 return
-            piece = self._file.read_now(self._at, min(PIECE, self._end - self._at))
+            piece = self._file.read_now(self._at, min(CHUNK_BYTES, self._end - self._at))
             if piece is None:
                 self._is_reading = True
                 self._shared.do(self._read(self._file))
@@ -216,7 +216,7 @@ class SiteStream:
     async def _read(self, file: SharedFile) -> None:
         """Reads a piece in a thread, because it is not in the kernel's page cache."""
         try:
-            piece = await asyncio.to_thread(file.read, self._at, min(PIECE, self._end - self._at))
+            piece = await asyncio.to_thread(file.read, self._at, min(CHUNK_BYTES, self._end - self._at))
         except _UNREADABLE as error:
             _log.error("a file of a site cannot be read", extra={"reason": str(error)})
             piece = b""

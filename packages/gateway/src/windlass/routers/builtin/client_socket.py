@@ -18,7 +18,7 @@ from windlass.routers.builtin import pages
 from windlass.routers.builtin.peers import AnswerSource
 from windlass.routers.builtin.proxied_connection import ProxiedConnection
 from windlass.routers.builtin.shared_state import ClientWait, GiveAway, SharedState
-from windlass.routers.rules import USUAL_TIMES
+from windlass.routers.rules import DEFAULT_TIMES
 
 
 class RequestPhase(Enum):
@@ -85,7 +85,7 @@ class GatewaySocket(asyncio.Protocol):
         request."""
         self._since = self._opened = shared.loop.time()
         """The time since which the gateway has been waiting for the client."""
-        self.times = USUAL_TIMES
+        self.times = DEFAULT_TIMES
         """The time limits of the route of the last request."""
         self.whole = True
         """Whether the request in progress was received completely."""

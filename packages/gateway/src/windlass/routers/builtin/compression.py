@@ -17,9 +17,9 @@ from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.chunks import Chunks
 from windlass.base.http_in.wire import Bad, without_fields
 
-SMALLEST: Final = 1024
+MAX_UNCOMPRESSED_BYTES: Final = 1024
 """Size of the largest body that is not compressed, since compression would not pay."""
-MOST_AT_ONCE: Final = 500
+MAX_CONCURRENT_COMPRESSIONS: Final = 500
 """Number of answers that a router compresses piece by piece at the same time. Each needs 128 KiB."""
 _LEVEL, _WINDOW, _MEMORY = 4, 16 + 14, 7
 _TEXT: Final = re.compile(
@@ -112,9 +112,11 @@ class AnswerCompression:
             return data
         length = int(fields.get(b"content-length", _UNKNOWN))
         is_chunked = b"transfer-encoding" in fields
-        if length <= SMALLEST and not is_chunked:
+        if length <= MAX_UNCOMPRESSED_BYTES and not is_chunked:
             return data
-        if not self._is_wanted or (len(body) != length and self._running.count >= MOST_AT_ONCE):
+        if not self._is_wanted or (
+            len(body) != length and self._running.count >= MAX_CONCURRENT_COMPRESSIONS
+        ):
             return head + b"\r\nVary: Accept-Encoding" + end + body
         first, _, lines = head.partition(b"\r\n")
         head = first + without_fields(b"\r\n" + lines, _REMOVED)

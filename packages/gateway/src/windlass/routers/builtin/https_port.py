@@ -24,25 +24,25 @@ from windlass.base.http_in.connections import Admission, ConnectionTable, networ
 from windlass.base.log import log
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.certificates import CertificateTable
-from windlass.routers.builtin.client_hello import MOST_BYTES, ClientHello, Incomplete, NotTls, read_hello
+from windlass.routers.builtin.client_hello import MAX_HELLO_BYTES, ClientHello, Incomplete, NotTls, read_hello
 from windlass.routers.builtin.proxy_header import IncompleteHeader, NoHeader, ProxyHeader, read_proxy_header
 from windlass.routers.builtin.shared_state import SharedState
 from windlass.routers.builtin.tls_contexts import ACME, HTTP, make_context
 from windlass.routers.builtin.tls_layer import TlsLayer
 
 _log = log("router")
-_ACCEPTS: Final = 16
+_MAX_ACCEPTS_PER_TURN: Final = 16
 """Maximum number of connections that are accepted in one turn of the event loop."""
-_PAUSE: Final = 1.0
+_ACCEPT_PAUSE: Final = 1.0
 """Seconds until the next attempt to accept connections, after accepting has failed."""
 _FIRST_LOOK: Final = 4096
 """Bytes that are looked at first. A usual ClientHello is shorter."""
 _HANDSHAKE_FAILURE, _PROTOCOL_VERSION, _INTERNAL_ERROR = 40, 70, 80
 _UNRECOGNIZED_NAME, _NO_APPLICATION_PROTOCOL = 112, 120
-_MOST_NAMES: Final = 100
+_MAX_COUNTED_NAMES: Final = 100
 """Maximum number of refused names that are counted at a time."""
 _LOGGED_NAMES: Final = 5
-_HELD_CONTEXTS: Final = 1024
+_MAX_CACHED_CONTEXTS: Final = 1024
 """Number of certificates whose contexts are kept in memory. One takes 18 KiB, and a millisecond to make."""
 
 MakeClient = Callable[[Sequence[str], str], asyncio.Protocol]
@@ -53,7 +53,7 @@ client's address."""
 class TlsContexts:
     """The contexts of the certificates that were used last."""
 
-    def __init__(self, certificates: CertificateTable, most: int = _HELD_CONTEXTS) -> None:
+    def __init__(self, certificates: CertificateTable, most: int = _MAX_CACHED_CONTEXTS) -> None:
         self._certificates = certificates
         self._most = most
         self._held: OrderedDict[str, tuple[str, ssl.SSLContext]] = OrderedDict()
@@ -109,7 +109,7 @@ class HttpsPort:
         self.shared.loop.add_reader(self.listening.fileno(), self._accept)
 
     def _accept(self) -> None:
-        for _ in range(_ACCEPTS):
+        for _ in range(_MAX_ACCEPTS_PER_TURN):
             try:
                 connection, address = self.listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -117,7 +117,7 @@ class HttpsPort:
             except OSError as error:  # for example, the limit of open files is reached
                 _log.warning("no HTTPS connection can be accepted", extra={"reason": str(error)})
                 self.shared.loop.remove_reader(self.listening.fileno())
-                self._waiting = self.shared.loop.call_later(_PAUSE, self._accept_soon)
+                self._waiting = self.shared.loop.call_later(_ACCEPT_PAUSE, self._accept_soon)
                 return
             connection.setblocking(False)
             Greeting(self, connection, str(address[0])).begin()
@@ -126,7 +126,7 @@ class HttpsPort:
 
     def refuse_name(self, name: str) -> None:
         self.greetings.refuse("no certificate for the name")
-        if name in self._refused_names or len(self._refused_names) < _MOST_NAMES:
+        if name in self._refused_names or len(self._refused_names) < _MAX_COUNTED_NAMES:
             self._refused_names[name] += 1
 
     def _log_names(self, now: float) -> None:
@@ -209,7 +209,7 @@ class Greeting:
         """Reads the ClientHello, or the header before it, without removing it from the socket."""
         try:
             data = self._connection.recv(
-                _FIRST_LOOK if self._seen < _FIRST_LOOK else MOST_BYTES, socket.MSG_PEEK
+                _FIRST_LOOK if self._seen < _FIRST_LOOK else MAX_HELLO_BYTES, socket.MSG_PEEK
             )
         except (BlockingIOError, InterruptedError):
             self._watch(1)
@@ -315,7 +315,7 @@ class Greeting:
     def _send_last(self, answer: bytes) -> None:
         with suppress(OSError):
             # Closing a socket with unread bytes would reset the connection before the client reads.
-            self._connection.recv(MOST_BYTES)
+            self._connection.recv(MAX_HELLO_BYTES)
             self._connection.send(answer)
             self._connection.shutdown(socket.SHUT_WR)
         self._close()

@@ -11,9 +11,9 @@ from windlass.base.log import log
 from windlass.routers.router import Endpoint
 
 _log = log("router")
-_REFUSED: Final = 1_000_000
+_REFUSAL_PENALTY: Final = 1_000_000
 """Penalty that is added to the load of an endpoint that refuses connections. It exceeds any real load."""
-_MOST_DOUBLINGS: Final = 4
+_MAX_DOUBLINGS: Final = 4
 
 
 class AnswerSource(Protocol):
@@ -96,8 +96,8 @@ class Peer:
         if not self._refusals:
             where = f"{self.endpoint.address}:{self.endpoint.port}"
             _log.warning("an endpoint takes no connection", extra={"endpoint": where, "reason": reason})
-        self.penalty = _REFUSED
-        self.retry_at = now + pause * 2 ** min(self._refusals, _MOST_DOUBLINGS)
+        self.penalty = _REFUSAL_PENALTY
+        self.retry_at = now + pause * 2 ** min(self._refusals, _MAX_DOUBLINGS)
         self._refusals += 1
 
     def must_be_tried(self, now: float) -> bool:

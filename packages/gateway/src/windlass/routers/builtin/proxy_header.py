@@ -12,14 +12,14 @@ import socket
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final, NamedTuple
 
-MOST_BYTES: Final = 4096
+MAX_HEADER_BYTES: Final = 4096
 """Maximum size of a header. One of version 2 with all fields that proxies usually add has 600 bytes."""
 _TEXT: Final = b"PROXY "
-_LONGEST_TEXT: Final = 107
+_MAX_LINE_BYTES: Final = 107
 _LINE: Final = re.compile(rb"PROXY (TCP4|TCP6) ([0-9a-fA-F.:]{2,39}) ([0-9a-fA-F.:]{2,39}) (\S+) (\S+)\r\n")
 _UNKNOWN: Final = re.compile(rb"PROXY UNKNOWN(?: [^\r\n]*+)?\r\n")
 _PORT: Final = re.compile(rb"0|[1-9][0-9]{0,4}")
-_HIGHEST_PORT: Final = 65_535
+_MAX_PORT: Final = 65_535
 _FAMILIES: Final = {b"TCP4": socket.AF_INET, b"TCP6": socket.AF_INET6}
 
 _SIGNATURE: Final = b"\r\n\r\n\0\r\nQUIT\n"
@@ -63,9 +63,9 @@ def read_proxy_header(data: bytes) -> ProxyHeader:
 
 
 def _read_line(data: bytes) -> ProxyHeader:
-    end = data.find(b"\n", 0, _LONGEST_TEXT) + 1
+    end = data.find(b"\n", 0, _MAX_LINE_BYTES) + 1
     if not end:
-        if len(data) >= _LONGEST_TEXT:
+        if len(data) >= _MAX_LINE_BYTES:
             raise NoHeader("the line is too long")
         raise IncompleteHeader(len(data) + 1)
     if _UNKNOWN.fullmatch(data, 0, end):
@@ -78,7 +78,7 @@ def _read_line(data: bytes) -> ProxyHeader:
 
 
 def _is_port(port: bytes) -> bool:
-    return _PORT.fullmatch(port) is not None and int(port) <= _HIGHEST_PORT
+    return _PORT.fullmatch(port) is not None and int(port) <= _MAX_PORT
 
 
 def _packed(family: socket.AddressFamily, address: bytes) -> bytes:
@@ -95,7 +95,7 @@ def _read_binary(data: bytes) -> ProxyHeader:
     size = int.from_bytes(data[14:_FIXED])
     if command not in {_LOCAL, _PROXY}:
         raise NoHeader("the version or the command is not known")
-    if _FIXED + size > MOST_BYTES:
+    if _FIXED + size > MAX_HEADER_BYTES:
         raise NoHeader("the header is too large")
     if command == _PROXY and (family not in _SIZES or size < _SIZES[family]):
         raise NoHeader("the kind of addresses is not known, or they are not complete")

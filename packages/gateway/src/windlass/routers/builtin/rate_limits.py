@@ -11,9 +11,9 @@ from typing import Final
 from windlass.base.http_in.connections import network_of
 from windlass.routers.rules import RouteRate
 
-MOST_ADDRESSES: Final = 4096
+MAX_ADDRESSES: Final = 4096
 """Number of addresses that are kept for a service. Those that have waited longest are forgotten first."""
-_LONGEST_ADDRESS: Final = 64
+_MAX_ADDRESS_LENGTH: Final = 64
 _MINUTE: Final = 60.0
 
 
@@ -31,7 +31,7 @@ class RequestRates:
     def take(self, address: str, rate: RouteRate, now: float) -> float:
         """Counts a request. Returns the seconds until the address may send another one if it has sent too
         many; then, the request is not counted. Otherwise 0."""
-        key = network_of(address[:_LONGEST_ADDRESS])
+        key = network_of(address[:_MAX_ADDRESS_LENGTH])
         each = _MINUTE / rate.requests
         full_at = max(self._full_at.get(key, 0.0), now)
         wait = full_at - now - (rate.at_once - 1) * each
@@ -40,6 +40,6 @@ class RequestRates:
             return wait
         self._full_at[key] = full_at + each
         self._full_at.move_to_end(key)
-        if len(self._full_at) > MOST_ADDRESSES:
+        if len(self._full_at) > MAX_ADDRESSES:
             self._full_at.popitem(last=False)
         return 0.0

@@ -14,16 +14,16 @@ from typing import Final
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.rules import RouteRetry
 
-MOST_KEPT_BODY: Final = 64 * 1024
+MAX_KEPT_BODY_BYTES: Final = 64 * 1024
 """Size of a request that is kept to be sent once more."""
-MOST_KEPT_BYTES: Final = 16 * 1024 * 1024
+MAX_KEPT_BYTES: Final = 16 * 1024 * 1024
 """Size of all bodies that a router keeps for this purpose, in addition to what came with the heads."""
 _COST: Final = 5
 """Number of requests that permit a retry."""
 _RESERVE: Final = 10 * _COST
 """Retries that a service may have in any case; one of them comes back each second."""
-_MOST_SAVED: Final = 100 * _COST
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.025, 0.25
+_MAX_SAVED_REQUESTS: Final = 100 * _COST
+_FIRST_PAUSE, _MAX_PAUSE = 0.025, 0.25
 
 
 class AttemptFailure(StrEnum):
@@ -80,7 +80,7 @@ class RetryBudget:
         self._filled_at = 0.0
 
     def note_request(self) -> None:
-        self._left = min(self._left + 1, _MOST_SAVED)
+        self._left = min(self._left + 1, _MAX_SAVED_REQUESTS)
 
     def take(self, now: float) -> bool:
         """Returns whether one more retry is permitted, and counts it."""
@@ -152,7 +152,7 @@ class Attempts:
 
     def pause(self) -> float:
         """Returns the seconds until the next attempt: at random, so that clients do not come all at once."""
-        longest, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
+        longest, self._pause = self._pause, min(2 * self._pause, _MAX_PAUSE)
         return random.uniform(longest / 2, longest)  # noqa: S311 (no secret)
 
     def avoided(self, peers: Sequence[Peer]) -> Sequence[Peer]:

@@ -28,15 +28,15 @@ from windlass.routers.builtin.service_memory import ServiceMemory
 from windlass.routers.rules import RouteCors, RouteRules
 
 _FORWARDED: Final = re.compile(rb"\r\nx-forwarded-for:([^\r]*+)", re.IGNORECASE)
-_ASKED: Final = re.compile(
+_REQUEST_FIELDS: Final = re.compile(
     rb"\r\n(authorization|origin|access-control-request-method):[\t ]*([^\r]*+)", re.IGNORECASE
 )
 _INTERIM: Final = re.compile(rb"HTTP/1\.[01] 1")
 _JOINED: Final = frozenset({b"vary"})
 """Headers of the instance that stay beside those of the router."""
-_MOST_ADDRESSES: Final = 1024
-_LONGEST_ADDRESS: Final = 64
-_MOST_BYTES_OF_CREDENTIAL: Final = 1024
+_MAX_CACHED_ADDRESSES: Final = 1024
+_MAX_ADDRESS_LENGTH: Final = 64
+_MAX_CREDENTIAL_BYTES: Final = 1024
 """Size of an Authorization header. Control keeps no longer logins (`MOST_BYTES_OF_LOGIN`)."""
 _LINE_BREAKS: Final = re.compile(r"[\r\n\0]")
 _PREFLIGHT_SECONDS: Final = 600
@@ -98,7 +98,7 @@ class CompiledRules:
         self._allowed, self._denied = _networks(rules.allowed), _networks(rules.denied)
         self._logins = {login.user.encode(): login for login in rules.logins}
         self._headers = dict(_line(name, value) for name, value in rules.headers)
-        self._lets_in = lru_cache(_MOST_ADDRESSES)(self._judge_address)
+        self._lets_in = lru_cache(_MAX_CACHED_ADDRESSES)(self._judge_address)
 
     def judge(
         self, method: bytes, fields: bytes, address: str, trusts: Callable[[str], bool], length: int
@@ -109,7 +109,9 @@ class CompiledRules:
             page = self._judge_client(client_address(fields, address, trusts))
             if page is not None:
                 return page
-        asked = {match[1].lower(): match[2] for match in _ASKED.finditer(fields)} if self._reads else {}
+        asked = (
+            {match[1].lower(): match[2] for match in _REQUEST_FIELDS.finditer(fields)} if self._reads else {}
+        )
         if rules.cors and method == b"OPTIONS" and b"access-control-request-method" in asked:
             return RuledPage(None, b"".join(_preflight(rules.cors, asked.get(b"origin", b""))))
         if rules.needs_login and not self._judge_login(asked.get(b"authorization", b"")):
@@ -133,7 +135,7 @@ class CompiledRules:
         return None
 
     def _is_let_in(self, address: str) -> bool:
-        found = _parsed(address) if self._let_in and len(address) <= _LONGEST_ADDRESS else None
+        found = _parsed(address) if self._let_in and len(address) <= _MAX_ADDRESS_LENGTH else None
         return found is not None and any(found in network for network in self._let_in)
 
     def own_page(self, page: RouterPage) -> RouterPage:
@@ -150,7 +152,9 @@ class CompiledRules:
         """Returns the headers for the answer to a request: each name in lower case, with its line."""
         if self._rules.cors is None:
             return self._headers
-        origin = next((match[2] for match in _ASKED.finditer(fields) if match[1].lower() == b"origin"), b"")
+        origin = next(
+            (match[2] for match in _REQUEST_FIELDS.finditer(fields) if match[1].lower() == b"origin"), b""
+        )
         return _origin_lines(self._rules.cors, origin) | self._headers
 
     def too_large(self) -> ErrorPage:
@@ -165,7 +169,7 @@ class CompiledRules:
 
     def _admits(self, address: str) -> bool:
         # A proxy may pass on any text as an address. Only short ones are remembered.
-        return len(address) <= _LONGEST_ADDRESS and self._lets_in(address)
+        return len(address) <= _MAX_ADDRESS_LENGTH and self._lets_in(address)
 
     def _judge_address(self, text: str) -> bool:
         address = _parsed(text)
@@ -177,7 +181,7 @@ class CompiledRules:
 
     def _judge_login(self, authorization: bytes) -> bool:
         """Returns whether a header has a login. Nothing is remembered, because anyone may send any header."""
-        if len(authorization) > _MOST_BYTES_OF_CREDENTIAL:
+        if len(authorization) > _MAX_CREDENTIAL_BYTES:
             return False
         scheme, _, credential = authorization.partition(b" ")
         try:

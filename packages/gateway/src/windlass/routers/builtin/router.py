@@ -80,7 +80,7 @@ def explain(error: OSError, host: str, port: int, holder: str, way_out: str) -> 
 
 
 _LOCAL: Final = "127.0.0.1"
-_LAST_BYTES, _LOOK = 5.0, 0.05
+_LAST_ANSWERS_TIMEOUT, _CHECK_INTERVAL = 5.0, 0.05
 """Time limit for clients to read their last answers, and the pause between two checks, in seconds."""
 _LAST_REQUESTS: Final = 10.0
 """Seconds after a handover during which the old router still answers pipelined requests."""
@@ -230,10 +230,10 @@ class BuiltinRouter:
             await self.drain([*self._shared.peers], patience)
             async with asyncio.timeout(patience):
                 while self._shared.files_sent:  # noqa: ASYNC110 (the end of a file is no event)
-                    await asyncio.sleep(_LOOK)
-            async with asyncio.timeout(min(patience, _LAST_BYTES)):
+                    await asyncio.sleep(_CHECK_INTERVAL)
+            async with asyncio.timeout(min(patience, _LAST_ANSWERS_TIMEOUT)):
                 while self.connections:  # noqa: ASYNC110 (the end of a connection is no event)
-                    await asyncio.sleep(_LOOK)
+                    await asyncio.sleep(_CHECK_INTERVAL)
         except TimeoutError:
             pass  # The remaining clients are idle, or do not read their answers.
         finally:

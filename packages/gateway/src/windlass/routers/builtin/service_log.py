@@ -23,11 +23,11 @@ from windlass.routers.rules import RouteLog
 
 STREAM: Final = "access"
 """The name of the stream within the logs of a service."""
-_VOICE: Final = "gateway"
-_WRITTEN_EVERY: Final = 0.2
-MOST_WAITING: Final = 20_000
+_WRITER: Final = "gateway"
+_WRITE_INTERVAL: Final = 0.2
+MAX_WAITING_LINES: Final = 20_000
 """Number of lines of all services that wait for the disk. Further ones are dropped."""
-_MOST_OPEN: Final = 16
+_MAX_OPEN_FILES: Final = 16
 _QUOTES: Final = str.maketrans({'"': "\\x22", "\\": "\\x5c"})
 
 
@@ -36,7 +36,7 @@ class LoggedLine(Struct, frozen=True, gc=False):
 
     at: int
     message: str
-    pod: str = _VOICE
+    pod: str = _WRITER
     version: str = ""
     stage: str = ""
 
@@ -54,7 +54,7 @@ class ServiceLogs:
         return partial(self._put, log, service)
 
     def _put(self, log: RouteLog, service: str, line: GatewayAccessLine, referer: str) -> None:
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MAX_WAITING_LINES:
             self.dropped += 1
             return
         text = encode_line(line).decode() if log.form == "json" else combined(line, referer)
@@ -72,7 +72,7 @@ class ServiceLogs:
 
     async def _write_all(self) -> None:
         while self._waiting:
-            await asyncio.sleep(_WRITTEN_EVERY)
+            await asyncio.sleep(_WRITE_INTERVAL)
             await asyncio.shield(in_thread(self._write, self._take()))
         self._writing = None
 
@@ -87,7 +87,7 @@ class ServiceLogs:
         for (log, service), of_stream in streams.items():
             segments = self._segments.get(log)
             if segments is None:
-                segments = Segments(Path(log.folder), log.bytes, voice=_VOICE, most_open=_MOST_OPEN)
+                segments = Segments(Path(log.folder), log.bytes, voice=_WRITER, most_open=_MAX_OPEN_FILES)
                 self._segments[log] = segments
             segments.append(f"{service}/{STREAM}", of_stream)
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.pages import ErrorPage
-from windlass.routers.builtin.site_files import SMALL, SharedFile, SiteFiles
+from windlass.routers.builtin.site_files import MAX_CACHED_FILE_BYTES, SharedFile, SiteFiles
 from windlass.routers.builtin.site_pages import LocationAnswer, SiteContent
 from windlass.routers.builtin.site_preferences import is_unchanged, preferences_of, range_of
 
@@ -122,7 +122,7 @@ class SiteServer:
     def _with_content(
         self, path: str, size: int, status: int, lines: bytes, begin: int, end: int
     ) -> SiteAnswer:
-        if size <= SMALL:
+        if size <= MAX_CACHED_FILE_BYTES:
             body = self.files.small.get(path)
             if body is None:
                 raise NeedsFile(path, size)

@@ -17,14 +17,14 @@ from windlass.routers.sites.index import read_index
 
 V = TypeVar("V")
 
-SMALL: Final = 64 * 1024
+MAX_CACHED_FILE_BYTES: Final = 64 * 1024
 """Maximum size in bytes of a file that is cached in memory."""
-PIECE: Final = 192 * 1024
+CHUNK_BYTES: Final = 192 * 1024
 """Size in bytes of a piece of a larger file. Larger pieces would be mapped from the kernel each time; see
 `gateway/starting.py`."""
-_MOST_SMALL: Final = 32 * 1024 * 1024
-_MOST_INDEXES: Final = 64 * 1024 * 1024
-_MOST_OPEN: Final = 128
+_MAX_CONTENT_BYTES: Final = 32 * 1024 * 1024
+_MAX_INDEX_BYTES: Final = 64 * 1024 * 1024
+_MAX_OPEN_FILES: Final = 128
 _KEEP_SECONDS: Final = 30.0
 """Time limit for loading a file or index, in seconds."""
 
@@ -99,9 +99,9 @@ class SiteFiles:
     """The caches of one router: site indexes, contents of small files, and open large files."""
 
     def __init__(self) -> None:
-        self.sites: KeptValues[LoadedSite] = KeptValues(_MOST_INDEXES, lambda site: site.size + 1)
-        self.small: KeptValues[bytes] = KeptValues(_MOST_SMALL, lambda content: len(content) + 200)
-        self.opened: KeptValues[SharedFile] = KeptValues(_MOST_OPEN, lambda _: 1, SharedFile.release)
+        self.sites: KeptValues[LoadedSite] = KeptValues(_MAX_INDEX_BYTES, lambda site: site.size + 1)
+        self.small: KeptValues[bytes] = KeptValues(_MAX_CONTENT_BYTES, lambda content: len(content) + 200)
+        self.opened: KeptValues[SharedFile] = KeptValues(_MAX_OPEN_FILES, lambda _: 1, SharedFile.release)
         self._loading: dict[str, asyncio.Future[None]] = {}
 
     def clear(self) -> None:
@@ -121,7 +121,7 @@ class SiteFiles:
         """Loads a small file into memory, or opens a large file, for the cache. Raises OSError on failure."""
 
         async def load() -> None:
-            if size <= SMALL:
+            if size <= MAX_CACHED_FILE_BYTES:
                 self.small.put(path, await asyncio.to_thread(_read_content, path, size))
             else:
                 self.opened.put(path, await asyncio.to_thread(SharedFile, path))

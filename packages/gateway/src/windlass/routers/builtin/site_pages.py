@@ -59,12 +59,12 @@ NOT_FOUND: Final = "404.html"
 INDEX_PAGE: Final = "index.html"
 _IMMUTABLE: Final = "public, max-age=31536000, immutable"
 _CHECKED: Final = "no-cache"
-_MOST_PAGES, _LONGEST_KEPT = 2048, 512
+_MAX_PAGES, _MAX_CACHED_PATH_BYTES = 2048, 512
 """Maximum number of cached pages of a site, and maximum length in bytes of a cached page's path."""
-_MOST_KEPT: Final = 8 * 1024 * 1024
+_MAX_CACHE_BYTES: Final = 8 * 1024 * 1024
 """Maximum size of the page cache of a site, in bytes. The rules of a site can give each page 200 KiB of
 headers, and one path has many spellings."""
-_LONGEST_LOCATION: Final = 8000
+_MAX_LOCATION_LENGTH: Final = 8000
 _Fields = dict[str, tuple[str, str]]
 """Header name and value, keyed by the name in lower case."""
 
@@ -196,9 +196,9 @@ class LoadedSite:
         )
 
     def _cache_page(self, raw: bytes, page: SitePage) -> None:
-        if len(raw) > _LONGEST_KEPT or page.size > _MOST_KEPT:
+        if len(raw) > _MAX_CACHED_PATH_BYTES or page.size > _MAX_CACHE_BYTES:
             return
-        if len(self._pages) >= _MOST_PAGES or self._kept_size + page.size > _MOST_KEPT:
+        if len(self._pages) >= _MAX_PAGES or self._kept_size + page.size > _MAX_CACHE_BYTES:
             self._pages.clear()
             self._kept_size = 0
         self._pages[raw] = page
@@ -234,7 +234,7 @@ class LoadedSite:
             target = fill(redirect.target, values)
             if redirect.moves:
                 location = with_query(encoded_target(target), query)
-                if len(location) <= _LONGEST_LOCATION:
+                if len(location) <= _MAX_LOCATION_LENGTH:
                     return LocationAnswer(redirect.status, location, self._fields(path))
             elif page := self._rewritten(path, target, redirect.status):
                 return page

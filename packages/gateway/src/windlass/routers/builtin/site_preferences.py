@@ -16,7 +16,7 @@ _RANGE: Final = re.compile(rb"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
 """Matches a single byte range. For several ranges or other units, the whole content is sent, as HTTP
 allows."""
 _NO_GZIP: Final = re.compile(rb"gzip[\t ]*;[\t ]*q=0(?:\.0{0,3})?[\t ]*(?:,|$)")
-_LONGEST_KEPT, _LONGEST_ENCODINGS = 4096, 500
+_MAX_CACHED_HEADERS_BYTES, _MAX_ENCODINGS_BYTES = 4096, 500
 """Maximum size of headers whose parsed form is cached, and maximum length of a parsed Accept-Encoding, in
 bytes."""
 
@@ -37,7 +37,11 @@ class SitePreferences(NamedTuple):
 def preferences_of(fields: bytes) -> SitePreferences:
     """Parses the header lines of a request. The result is cached, because most clients repeat their
     headers."""
-    return _cached_preferences(fields) if len(fields) <= _LONGEST_KEPT else _parse_preferences(fields)
+    return (
+        _cached_preferences(fields)
+        if len(fields) <= _MAX_CACHED_HEADERS_BYTES
+        else _parse_preferences(fields)
+    )
 
 
 def _parse_preferences(fields: bytes) -> SitePreferences:
@@ -63,7 +67,7 @@ _cached_preferences = lru_cache(512)(_parse_preferences)
 
 def _takes_gzip(value: bytes) -> bool:
     value = value.lower()
-    return b"gzip" in value and len(value) <= _LONGEST_ENCODINGS and not _NO_GZIP.search(value)
+    return b"gzip" in value and len(value) <= _MAX_ENCODINGS_BYTES and not _NO_GZIP.search(value)
 
 
 def is_unchanged(wishes: SitePreferences, page: SitePage, content: SiteContent) -> bool:

@@ -10,11 +10,11 @@ from bisect import bisect_left
 from time import monotonic
 from typing import Final
 
-BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+LATENCY_BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Boundaries of the latency histogram, in seconds."""
-_MOST: Final = 8
+_MAX_WEIGHT: Final = 8
 """Maximum weight of a timed request; a power of two."""
-_OFTEN: Final = 0.01
+_SAMPLING_SECONDS: Final = 0.01
 """Mean seconds between requests below which only a sample is timed."""
 
 
@@ -35,7 +35,7 @@ class Traffic:
         self.switched = 0
         """Number of open tunnels: requests answered with a protocol switch (status 101) whose connection is
         still open."""
-        self.buckets = [0] * (len(BOUNDS) + 1)
+        self.buckets = [0] * (len(LATENCY_BOUNDS) + 1)
         """The number of requests in each latency bucket; the last bucket has no upper bound."""
         self.seconds = 0.0
         self._last = 0.0
@@ -48,19 +48,19 @@ class Traffic:
 
     def time_all(self, timed: bool) -> None:
         """Sets whether every request is timed, or only a sample while requests are frequent."""
-        self._most = 0 if timed else _MOST - 1
+        self._most = 0 if timed else _MAX_WEIGHT - 1
         self.mask = 0
         """Bit mask for sampling: a request is timed if its number has none of these bits."""
 
     def begin(self) -> float:
         """Starts timing a request, and adapts the sampling rate. Returns the current time for `end`."""
         now = monotonic()
-        self.mask = self._most if now - self._last < _OFTEN * (self.mask + 1) else 0
+        self.mask = self._most if now - self._last < _SAMPLING_SECONDS * (self.mask + 1) else 0
         self._last = now
         return now
 
     def end(self, began: float, weight: int) -> None:
         """Records the duration of a timed request, with its weight."""
         seconds = monotonic() - began
-        self.buckets[bisect_left(BOUNDS, seconds)] += weight
+        self.buckets[bisect_left(LATENCY_BOUNDS, seconds)] += weight
         self.seconds += seconds * weight

@@ -16,7 +16,7 @@ from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.retries import Attempts
 from windlass.routers.builtin.shared_state import SharedState
 
-_QUICK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
+_TCP_QUICKACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 """TCP_QUICKACK, an option of Linux. The kernel resets it after a while, so it is set again for each answer in
 several pieces."""
 _BEFORE_HEAD: Final = -10
@@ -24,7 +24,7 @@ _BEFORE_HEAD: Final = -10
 _IN_HEAD: Final = -11
 """Value of `_left` until the head is complete. Afterwards, `_left` is the number of missing body bytes,
 CHUNKED, or UNTIL_CLOSE."""
-_MOST_INTERIM: Final = 100
+_MAX_INTERIM_ANSWERS: Final = 100
 """Maximum number of interim answers (1xx) to one request."""
 _HUNG_UP: Final = "It hung up before it had answered."
 
@@ -34,9 +34,9 @@ def acknowledge_quickly(transport: Any) -> None:
     answer separately; the Nagle algorithm of their kernel then delays the body until the head is
     acknowledged, and a delayed acknowledgement would cost 40 ms."""
     raw_socket = transport.get_extra_info("socket")
-    if raw_socket is not None and _QUICK is not None:
+    if raw_socket is not None and _TCP_QUICKACK is not None:
         with suppress(OSError):  # the instance has disconnected; connection_lost follows
-            raw_socket.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)
+            raw_socket.setsockopt(socket.IPPROTO_TCP, _TCP_QUICKACK, 1)
 
 
 class InstanceClient(SiteClient):
@@ -263,7 +263,7 @@ class Upstream(asyncio.Protocol):
                     self._switch(client, answer, self._held.take())
                     return
                 self._interim += 1
-                if self._interim > _MOST_INTERIM:
+                if self._interim > _MAX_INTERIM_ANSWERS:
                     raise Bad(502, "It sent too many interim answers.")
                 if not client.old:
                     client.transport.write(answer.head(close=False))

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import quote
 
 SPLAT: Final = "splat"
-_NAMED: Final = re.compile(r"(?<=/):([A-Za-z_][A-Za-z0-9_]{0,40})(?=/|$)")
+_PARAMETER: Final = re.compile(r"(?<=/):([A-Za-z_][A-Za-z0-9_]{0,40})(?=/|$)")
 _VALUE: Final = re.compile(r":([A-Za-z_][A-Za-z0-9_]{0,40})")
 _SAFE: Final = "/@!$&'()+,;=-._~"
 
@@ -23,7 +23,7 @@ class PathPattern:
         self._has_splat = bool(star)
         if not star:
             before = before.rstrip("/") or "/"
-        parts = [*_NAMED.split(before), ""]
+        parts = [*_PARAMETER.split(before), ""]
         self._before = list(zip(parts[::2], parts[1::2], strict=True))
         """Pairs of literal text and the placeholder name that follows; the last name is empty."""
         self.is_plain = not star and len(self._before) == 1

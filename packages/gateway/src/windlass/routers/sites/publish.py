@@ -29,7 +29,7 @@ from windlass.base.atomic_files import write_whole
 from windlass.routers.sites.index import GZIP, INDEX, SiteFile, SiteRules, encode_index
 from windlass.routers.sites.media_types import is_asset, is_compressible, media_type, suffix_of
 from windlass.routers.sites.rules import (
-    MOST_BYTES_OF_RULES,
+    MAX_RULES_BYTES,
     HeaderRule,
     parse_headers,
     parse_redirects,
@@ -78,16 +78,16 @@ def _changes(token: str) -> int:
 REDIRECTS, HEADERS = "_redirects", "_headers"
 NOT_FOUND: Final = "404.html"
 WELL_KNOWN: Final = ".well-known"
-MOST_FILES: Final = 50_000
-MOST_BYTES: Final = 4 * 1024**3
-_DEEPEST: Final = 60
-_LONGEST_PATH: Final = 1000
-_PIECE: Final = 1024 * 1024
-_LATEST: Final = 253_402_300_799
+MAX_FILES: Final = 50_000
+MAX_SITE_BYTES: Final = 4 * 1024**3
+_MAX_DEPTH: Final = 60
+_MAX_PATH_LENGTH: Final = 1000
+_CHUNK_BYTES: Final = 1024 * 1024
+_MAX_HTTP_DATE: Final = 253_402_300_799
 """The last second of the year 9999, the maximum of an HTTP date."""
-_FEWEST_COMPRESSED, _MOST_COMPRESSED = 256, 64 * 1024 * 1024
+_MIN_COMPRESSED_FILE_BYTES, _MAX_COMPRESSED_FILE_BYTES = 256, 64 * 1024 * 1024
 """Minimum and maximum size in bytes of a file that is compressed."""
-_MOST_COMPRESSED_OF_ALL: Final = 1024**3
+_MAX_COMPRESSED_SITE_BYTES: Final = 1024**3
 _MAX_COMPRESSED_RATIO: Final = 0.95
 _BEST_BELOW: Final = 1024 * 1024
 """Files below this size in bytes are compressed at the highest level."""
@@ -184,13 +184,14 @@ def _site_root(source: Path, settings: SiteSettings) -> Path:
 
 
 def _check_limits(report: PublishReport, settings: SiteSettings) -> None:
-    if report.files > MOST_FILES:
+    if report.files > MAX_FILES:
         raise PublishError(
-            f"Keep {settings.title} below {MOST_FILES:,} files: the gateway serves no more of one site"
+            f"Keep {settings.title} below {MAX_FILES:,} files: the gateway serves no more of one site"
         )
-    if report.bytes > MOST_BYTES:
+    if report.bytes > MAX_SITE_BYTES:
         raise PublishError(
-            f"Keep {settings.title} below {MOST_BYTES // 1024**3} GiB: the gateway serves no more of one site"
+            f"Keep {settings.title} below {MAX_SITE_BYTES // 1024**3} GiB: "
+            "the gateway serves no more of one site"
         )
 
 
@@ -208,7 +209,7 @@ def _walk(root: Path, report: PublishReport) -> Iterator[tuple[str, Path]]:
                 if not is_servable(path):
                     report.left_out += 1
                 elif entry.is_dir(follow_symlinks=False):
-                    if depth < _DEEPEST:
+                    if depth < _MAX_DEPTH:
                         ahead.append((path, depth + 1))
                 elif entry.is_symlink():
                     real = _behind_link(root, path)
@@ -226,7 +227,7 @@ def is_servable(path: str) -> bool:
     name = path.rpartition("/")[2]
     if name.startswith(".") and path != WELL_KNOWN:
         return False
-    return name.isprintable() and "\\" not in name and len(path.encode(errors="replace")) <= _LONGEST_PATH
+    return name.isprintable() and "\\" not in name and len(path.encode(errors="replace")) <= _MAX_PATH_LENGTH
 
 
 def _behind_link(root: Path, path: str) -> Path | None:
@@ -271,17 +272,17 @@ class _Copier:
     def __init__(self, into: Path, former: Path | None) -> None:
         self._into, self._former = into, former
         self._compressed: dict[str, int] = {}
-        self._left = _MOST_COMPRESSED_OF_ALL
+        self._left = _MAX_COMPRESSED_SITE_BYTES
 
     def copy(self, opened: int) -> tuple[str, int]:
         """Copies an open file. Returns the digest of its content, and its size."""
         digest, size, new = hashlib.sha256(), 0, self._into / "new"
         with os.fdopen(opened, "rb", buffering=0) as source, new.open("wb") as target:
-            while piece := source.read(_PIECE):
+            while piece := source.read(_CHUNK_BYTES):
                 digest.update(piece)
                 target.write(piece)
                 size += len(piece)
-                if size > MOST_BYTES:
+                if size > MAX_SITE_BYTES:
                     break
         name = digest.hexdigest()[:40]
         if not self._link(name):
@@ -299,7 +300,7 @@ class _Copier:
         target = self._into / (name + GZIP)
         if self._link(name + GZIP):
             return target.stat().st_size
-        if not _FEWEST_COMPRESSED <= size <= min(_MOST_COMPRESSED, self._left):
+        if not _MIN_COMPRESSED_FILE_BYTES <= size <= min(_MAX_COMPRESSED_FILE_BYTES, self._left):
             return 0
         self._left -= size
         small = _write_gzip(self._into / name, target, 9 if size < _BEST_BELOW else 6)
@@ -323,7 +324,7 @@ class _Copier:
 def _write_gzip(source: Path, target: Path, level: int) -> int:
     packer = zlib.compressobj(level, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
     with source.open("rb") as plain, target.open("wb") as packed:
-        while piece := plain.read(_PIECE):
+        while piece := plain.read(_CHUNK_BYTES):
             packed.write(packer.compress(piece))
         packed.write(packer.flush())
         return packed.tell()
@@ -340,7 +341,7 @@ def _add_file(copy: _Copier, path: str, real: Path, report: PublishReport) -> Si
         digest=digest,
         size=size,
         type=media_type(path),
-        modified=min(max(0, modified), _LATEST),
+        modified=min(max(0, modified), _MAX_HTTP_DATE),
         gzip=copy.compress(digest, size) if is_compressible(path) else 0,
         is_immutable=has_content_hash(path),
     )
@@ -368,8 +369,8 @@ def _text_of(path: Path, report: PublishReport) -> str:
     except OSError:
         return ""
     with os.fdopen(opened, "rb") as file:
-        content = file.read(MOST_BYTES_OF_RULES + 1)
-    if len(content) > MOST_BYTES_OF_RULES:
-        report.problems.append(f"{path.name} is left out: keep it below {MOST_BYTES_OF_RULES // 1024} KiB")
+        content = file.read(MAX_RULES_BYTES + 1)
+    if len(content) > MAX_RULES_BYTES:
+        report.problems.append(f"{path.name} is left out: keep it below {MAX_RULES_BYTES // 1024} KiB")
         return ""
     return content.decode(errors="replace")

@@ -15,11 +15,11 @@ from windlass.base.http_in.own_headers import GATEWAY_HEADERS
 from windlass.base.lazy import lazy_pattern
 from windlass.routers.sites.patterns import PathPattern
 
-MOST_BYTES_OF_RULES: Final = 256 * 1024
-MOST_REDIRECTS, MOST_PATTERNS = 2000, 100
-MOST_HEADER_RULES, MOST_FIELDS = 200, 50
-MOST_PROBLEMS: Final = 10
-_LONGEST_LINE: Final = 2000
+MAX_RULES_BYTES: Final = 256 * 1024
+MAX_REDIRECTS, MAX_PATTERNS = 2000, 100
+MAX_HEADER_RULES, MAX_FIELDS = 200, 50
+MAX_PROBLEMS: Final = 10
+_MAX_LINE_LENGTH: Final = 2000
 _STATUSES: Final = frozenset({200, 301, 302, 303, 307, 308, 404, 410})
 _NAME: Final = lazy_pattern(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _VALUE: Final = lazy_pattern(r"[\t\x20-\x7e\x80-\xff]*")
@@ -79,20 +79,20 @@ def parse_redirects(text: str) -> ParsedRules:
             problems.append(f"_redirects, line {number}: {redirect}. It is left out")
             continue
         patterns += not PathPattern(redirect.path).is_plain
-        if len(redirects) == MOST_REDIRECTS or patterns > MOST_PATTERNS:
+        if len(redirects) == MAX_REDIRECTS or patterns > MAX_PATTERNS:
             problems.append(
                 f"_redirects, line {number}: it and all that follow are left out; write at most "
-                f"{MOST_REDIRECTS} redirects, {MOST_PATTERNS} of them with * or :name"
+                f"{MAX_REDIRECTS} redirects, {MAX_PATTERNS} of them with * or :name"
             )
             break
         redirects.append(redirect)
-    return ParsedRules(redirects=tuple(redirects), problems=tuple(problems[:MOST_PROBLEMS]))
+    return ParsedRules(redirects=tuple(redirects), problems=tuple(problems[:MAX_PROBLEMS]))
 
 
 def _parse_redirect(line: str) -> Redirect | str:
     """Parses a line. Returns the redirect, or a description of the problem."""
     words = line.split()
-    if len(words) < 2 or len(line) > _LONGEST_LINE:
+    if len(words) < 2 or len(line) > _MAX_LINE_LENGTH:
         return "write a path, a target and perhaps a status, such as /old /new 301"
     path, target, *rest = words
     if not _PATH.fullmatch(path) or path.count("*") > 1:
@@ -126,11 +126,11 @@ def parse_headers(text: str) -> ParsedRules:
         if line[0] not in " \t":
             end()
             path, fields = line.strip(), {}
-            if len(rules) == MOST_HEADER_RULES:
+            if len(rules) == MAX_HEADER_RULES:
                 path = ""
                 problems.append(
                     f"_headers, line {number}: it and all that follow are left out; write at most "
-                    f"{MOST_HEADER_RULES} paths"
+                    f"{MAX_HEADER_RULES} paths"
                 )
                 break
             if not _PATH.fullmatch(path) or path.count("*") > 1:
@@ -141,19 +141,19 @@ def parse_headers(text: str) -> ParsedRules:
         elif path and (problem := _add_field(fields, line.strip())):
             problems.append(f"_headers, line {number}: {problem}. It is left out")
     end()
-    return ParsedRules(headers=tuple(rules), problems=tuple(problems[:MOST_PROBLEMS]))
+    return ParsedRules(headers=tuple(rules), problems=tuple(problems[:MAX_PROBLEMS]))
 
 
 def _add_field(fields: dict[str, tuple[str, str]], line: str) -> str:
     """Parses a header line and adds the header to `fields`. Returns a description of the problem; empty if
     there is none."""
     name, colon, value = (part.strip() for part in line.partition(":"))
-    if not colon or len(line) > _LONGEST_LINE:
+    if not colon or len(line) > _MAX_LINE_LENGTH:
         return "write a name, a colon and a value"
     if problem := field_problem(name, value):
         return problem
-    if len(fields) >= MOST_FIELDS:
-        return f"write at most {MOST_FIELDS} fields for a path"
+    if len(fields) >= MAX_FIELDS:
+        return f"write at most {MAX_FIELDS} fields for a path"
     key = name.lower()
     fields[key] = (name, f"{fields[key][1]}, {value}" if key in fields else value)
     return ""

@@ -40,7 +40,7 @@ def release_name(artifact: str, settings: SiteSettings) -> str:
     return hashlib.sha256(inputs).hexdigest()[:32]
 
 
-_SHORT: Final = (
+_DISK_SHORTAGE_ERROR: Final = (
     "Ask the operator to free disk space, or to lower disk_reserve_bytes: the disk of the machine that "
     "runs Windlass has no more than its reserve, and no site is put in place"
 )
@@ -82,7 +82,7 @@ class SiteStore:
             try:
                 await in_thread(private_folder, into)
                 if await in_thread(is_short, into, self._reserve):
-                    raise PublishError(_SHORT)
+                    raise PublishError(_DISK_SHORTAGE_ERROR)
                 return await in_thread(self._publish, service, release, await export(into), settings)
             except OSError as error:
                 raise PublishError(_reason(error)) from error

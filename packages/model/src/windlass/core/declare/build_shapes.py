@@ -12,7 +12,7 @@ from msgspec import Meta
 from windlass.core.declare.fields import BLANKS, CONTROLS, shaped
 from windlass.core.declare.resource import Spec
 
-LONGEST_COMMAND: Final = 2000
+MAX_COMMAND_LENGTH: Final = 2000
 _NO_CONTROLS: Final = rf"[^{CONTROLS}]"
 _PART: Final = rf"\.?[^{CONTROLS}./\\][^{CONTROLS}/\\]*"
 """Matches a segment of a path, except `..`."""
@@ -21,7 +21,7 @@ _PATH: Final = rf"(\./)?{_PART}(/{_PART})*"
 Command = Annotated[
     str,
     Meta(
-        max_length=LONGEST_COMMAND,
+        max_length=MAX_COMMAND_LENGTH,
         pattern=shaped(
             rf"^([^{CONTROLS}{BLANKS}]{_NO_CONTROLS}*|)\Z",
             "must be one line as a shell reads it, without control characters and without a blank before it; "

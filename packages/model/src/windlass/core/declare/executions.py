@@ -11,10 +11,10 @@ from windlass.core.declare.actions import Trait, get, post
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import Deployment
 
-LONGEST_WORD = 32_768
-MOST_WORDS = 1000
+MAX_WORD_LENGTH = 32_768
+MAX_WORDS = 1000
 
-Word = Annotated[str, Meta(max_length=LONGEST_WORD)]
+Word = Annotated[str, Meta(max_length=MAX_WORD_LENGTH)]
 InstanceName = Annotated[
     str,
     Meta(
@@ -29,7 +29,7 @@ class ExecRequest(Spec):
 
     command: Annotated[
         list[Word],
-        Meta(max_length=MOST_WORDS, description="A word of the command, repeated; without it, a shell"),
+        Meta(max_length=MAX_WORDS, description="A word of the command, repeated; without it, a shell"),
     ] = []
     tty: Annotated[bool, Meta(description="Give the command a terminal")] = False
     columns: Annotated[int, Meta(ge=1, le=1000, description="Width of the terminal")] = 80
@@ -65,7 +65,7 @@ class RunRequest(Spec):
         list[Word],
         Meta(
             min_length=1,
-            max_length=MOST_WORDS,
+            max_length=MAX_WORDS,
             description="The words of the command",
             examples=[["python", "manage.py", "migrate"]],
         ),

@@ -37,7 +37,7 @@ _SELECTORS: Final = r"\ufe00-\ufe0f"
 _INNER_BLANKS: Final = r"\x20\xa0\u1680\u2000-\u200a\u202f\u205f\u3000"
 _SHAPED: Final = rf"[^\x00-\x7f{CONTROLS}{BLANKS}{_JOINERS}{_SELECTORS}][{_SELECTORS}]?"
 _SIGN: Final = rf"([!-~]|{_SHAPED}([{_JOINERS}]{_SHAPED})*)"
-_NOT_SEEN: Final = re.compile(f"[{CONTROLS}]")
+_CONTROL_CHARACTERS: Final = re.compile(f"[{CONTROLS}]")
 
 FORMS: Final[dict[str, str]] = {}
 """The expected form of a value in words, by pattern. Error messages use it instead of the pattern."""
@@ -77,8 +77,8 @@ Name = Annotated[
 ]
 _LINES: Final = Meta(extra={"several_lines": True})
 Text = Annotated[str, Meta(max_length=65_536), _LINES]
-LONGEST_LINE: Final = 1024
-Line = Annotated[str, Meta(max_length=LONGEST_LINE, pattern=_VISIBLE)]
+MAX_LINE_LENGTH: Final = 1024
+Line = Annotated[str, Meta(max_length=MAX_LINE_LENGTH, pattern=_VISIBLE)]
 Password = Annotated[str, Meta(max_length=1024), _LINES]
 Timestamp = Annotated[
     str,
@@ -165,7 +165,7 @@ ChangedSettings = Annotated[
 
 def visible(text: str) -> str:
     """Removes characters that names and descriptions do not allow, for text from a third party."""
-    return _NOT_SEEN.sub("", text)
+    return _CONTROL_CHARACTERS.sub("", text)
 
 
 def refers(family: str, *, opens: str = "") -> Meta:

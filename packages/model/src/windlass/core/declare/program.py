@@ -46,7 +46,7 @@ MaxInstances = Annotated[
 ]
 VOLUME_DIGITS: Final = 8
 """The number of leading digits of a storage id that form the volume's name."""
-MOST_PORTS: Final = 64
+MAX_PORTS: Final = 64
 """Maximum number of ports of a service, because an engine starts programs for each port."""
 
 
@@ -155,8 +155,8 @@ def normalise_autoscaling(policy: Autoscaling) -> None:
 def normalise_ports(ports: Sequence[PortRequest]) -> None:
     """Gives every port a name, and chooses the default port: the marked port, or the first public one."""
     names: set[str] = set()
-    if len(ports) > MOST_PORTS:
-        raise clash("ports", f"name at most {MOST_PORTS} ports: a service cannot have {len(ports)}")
+    if len(ports) > MAX_PORTS:
+        raise clash("ports", f"name at most {MAX_PORTS} ports: a service cannot have {len(ports)}")
     check_ids("ports", ports)
     for index, port in enumerate(ports):
         port.name = port.name or f"p{port.internal_port}"

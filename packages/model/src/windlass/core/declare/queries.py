@@ -69,12 +69,14 @@ class Removal(Spec):
     ] = field(default=False, name="skipReconcile")
 
 
-PAGE, MOST_PER_PAGE = 100, 1000
+DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 100, 1000
 
 
 class Paging(Spec):
     page: Annotated[int, Meta(ge=1, le=2**31 - 1, description="Page number, from 1")] = 1
-    page_size: Annotated[int, Meta(ge=1, le=MOST_PER_PAGE, description="Results per page")] = PAGE
+    page_size: Annotated[int, Meta(ge=1, le=MAX_PAGE_SIZE, description="Results per page")] = (
+        DEFAULT_PAGE_SIZE
+    )
 
 
 class PageOfWhole(Paging):

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from windlass.core.declare.actions import WORD, Action, Itself, SubAction, Trait
 from windlass.core.declare.operations import Operation as Operation
 from windlass.core.declare.operations import PathId, action_id, of_action, of_verbs
-from windlass.core.declare.queries import MOST_PER_PAGE as MOST_PER_PAGE
-from windlass.core.declare.queries import PAGE as PAGE
+from windlass.core.declare.queries import DEFAULT_PAGE_SIZE as DEFAULT_PAGE_SIZE
+from windlass.core.declare.queries import MAX_PAGE_SIZE as MAX_PAGE_SIZE
 from windlass.core.declare.queries import Paging as Paging
 from windlass.core.declare.resource import Family, ServiceLists
 from windlass.core.declare.traits import DEPLOYABLE

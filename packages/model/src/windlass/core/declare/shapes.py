@@ -11,7 +11,7 @@ from windlass.core.declare.actions import Itself, Trait, get, post, put
 from windlass.core.declare.fields import (
     BLANKS,
     CONTROLS,
-    LONGEST_LINE,
+    MAX_LINE_LENGTH,
     WITHOUT_EFFECT,
     Count,
     Gibibytes,
@@ -336,7 +336,7 @@ class AutoscalingShown(Base):
 _SCP = re.compile(r"^[^@/]+@(?P<host>[^:/]+):(?P<path>.+)$")
 _ADDRESS = re.compile(r"^[^:/]+://(?P<host>[^/?#]*)(?P<path>[^?#]*)")
 _LOGIN = re.compile(r"^(?P<scheme>[^:/]+)://(?P<login>[^/?#]*)@")
-_SHORTEST_TOKEN: Final = 20
+_MIN_TOKEN_LENGTH: Final = 20
 
 
 def repository_parts(url: str) -> tuple[GitProvider, str, str]:
@@ -361,7 +361,7 @@ def _has_credential(url: str) -> bool:
     if address is None:
         return False
     # Hosts suggest addresses with a user name. A long user name is probably a token.
-    is_token = address["scheme"] != "ssh" and len(address["login"]) >= _SHORTEST_TOKEN
+    is_token = address["scheme"] != "ssh" and len(address["login"]) >= _MIN_TOKEN_LENGTH
     return is_token or ":" in address["login"]
 
 
@@ -383,5 +383,5 @@ def normalise_repository(
     provider, owner, name = repository_parts(repository.url)
     repository.provider = repository.provider or provider
     # An address may be longer than a field. Derived values must be short enough to be sent back.
-    repository.owner = repository.owner or owner[:LONGEST_LINE]
-    repository.name = repository.name or name[:LONGEST_LINE]
+    repository.owner = repository.owner or owner[:MAX_LINE_LENGTH]
+    repository.name = repository.name or name[:MAX_LINE_LENGTH]

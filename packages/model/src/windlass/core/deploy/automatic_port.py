@@ -12,9 +12,9 @@ from windlass.builders.command_ports import asks_for_port, names_worker
 from windlass.detect.recipe import WEB
 from windlass.engines.workload import Artifact, HealthProbe, Workload, WorkloadPort
 
-USUAL: Final = 8080
+DEFAULT_PORT: Final = 8080
 """The default port of a web process. The process receives it in the variable PORT."""
-STATIC: Final = 80
+STATIC_SITE_PORT: Final = 80
 
 
 def choose_port(
@@ -32,7 +32,7 @@ def choose_port(
     names none. `former`: the previous port, possibly one on which the program was found to listen.
     """
     if artifact.static and not (process or command):
-        return STATIC
+        return STATIC_SITE_PORT
     if probed is None and not _is_web(artifact, process, command):
         return None
     if probed:
@@ -41,7 +41,7 @@ def choose_port(
     if named.isascii() and named.isdecimal() and 0 < int(named[:6]) < 2**16:
         return int(named)
     exposed = artifact.ports[0] if artifact.ports else 0
-    return exposed or former or artifact.web_port or USUAL
+    return exposed or former or artifact.web_port or DEFAULT_PORT
 
 
 def _is_web(artifact: Artifact, process: str, command: str) -> bool:

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 
 from windlass.engines.workload import WorkloadPort
 
-LONGEST = 63
+MAX_LABEL_LENGTH = 63
 _NOT_IN_LABELS = re.compile(r"[^a-z0-9]+")
-USUAL = {80, 443}
+GATEWAY_PORTS = {80, 443}
 """Public HTTP ports with one of these numbers are served by the gateway."""
 BY_NAME = frozenset({"HTTP", "GRPC"})
 """Protocols that the gateway forwards."""
 
 
-def label(*words: str, longest: int = LONGEST) -> str:
+def label(*words: str, longest: int = MAX_LABEL_LENGTH) -> str:
     """Returns a host name label: `shop-api-production` for `Shop API` and `Production`. Different words may
     result in the same label, so labels have to be reserved."""
     plain = unicodedata.normalize("NFKD", "-".join(words)).encode("ascii", "ignore").decode().lower()
@@ -29,7 +29,7 @@ def candidates(wish: str, id: str) -> Iterator[str]:
     yield wish
     for number in itertools.count(-1):
         tail = {-1: id[:8], 0: id}.get(number, f"{id}-{number}")
-        yield f"{label(wish, longest=LONGEST - len(tail) - 1)}-{tail}"
+        yield f"{label(wish, longest=MAX_LABEL_LENGTH - len(tail) - 1)}-{tail}"
 
 
 def is_candidate(name: str, wish: str, id: str) -> bool:
@@ -55,5 +55,5 @@ def listens(port: WorkloadPort) -> int | None:
     if not port.public or port.protocol == "UDP":
         return None
     if by_name(port):
-        return None if port.external in USUAL else port.external
+        return None if port.external in GATEWAY_PORTS else port.external
     return port.external or port.internal

@@ -157,7 +157,7 @@ _DEPLOYED: Final = {
     Progress.SUPERSEDED: Event.DEPLOYMENT_SUPERSEDED,
 }
 
-TOLD: Final[Mapping[Do, DeploymentEvents]] = {
+DEPLOYMENT_EVENTS: Final[Mapping[Do, DeploymentEvents]] = {
     Do.DEPLOY: DeploymentEvents(Event.DEPLOYMENT_QUEUED, _DEPLOYED, Event.DEPLOYMENT_STARTED),
     Do.RUN: DeploymentEvents(Event.DEPLOYMENT_QUEUED, _DEPLOYED, Event.DEPLOYMENT_STARTED),
     Do.RESTART: DeploymentEvents(Event.RESTART_QUEUED, _DEPLOYED, Event.DEPLOYMENT_STARTED),

@@ -7,9 +7,9 @@ import math
 from windlass.base.clock import SECOND
 from windlass.engines.workload import Workload
 
-BUSY, IDLE, AIM = 0.8, 0.3, 0.6
-"""Fractions of the CPU limit: above BUSY, instances are added; below IDLE, they are removed; AIM is the
-target load."""
+BUSY_FRACTION, IDLE_FRACTION, TARGET_FRACTION = 0.8, 0.3, 0.6
+"""Fractions of the CPU limit: the load above which instances are added, the load below which they are
+removed, and the target load."""
 UP_AFTER, DOWN_AFTER = 30 * SECOND, 180 * SECOND
 """Minimum time between two changes, because new instances need time to take effect."""
 
@@ -20,10 +20,10 @@ def scale(now: int, least: int, most: int, load: float, since_change: int) -> in
     within = max(least, min(now, most))
     if within != now or now == 0:
         return within
-    wanted = max(least, min(math.ceil(now * load / AIM), most))
-    if load > BUSY and wanted > now and since_change >= UP_AFTER:
+    wanted = max(least, min(math.ceil(now * load / TARGET_FRACTION), most))
+    if load > BUSY_FRACTION and wanted > now and since_change >= UP_AFTER:
         return wanted
-    if load < IDLE and wanted < now and since_change >= DOWN_AFTER:
+    if load < IDLE_FRACTION and wanted < now and since_change >= DOWN_AFTER:
         return wanted
     return now
 

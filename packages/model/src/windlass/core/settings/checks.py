@@ -52,8 +52,8 @@ _FAILURES: Final = ACTING_FAILURES | {
 }
 """The words of Envoy's `retry_on`. Those that have no effect here are accepted, for clients that send
 them."""
-MOST_NETWORKS: Final = 1000
-MOST_HEADERS: Final = 100
+MAX_NETWORKS: Final = 1000
+MAX_HEADERS: Final = 100
 
 
 def check_values(changed: Mapping[str, Any]) -> None:
@@ -76,8 +76,8 @@ def networks_of(text: str) -> list[IPv4Network | IPv6Network]:
     words = words_of(text)
     if not words:  # a list without networks would be open to everybody
         raise ValueError("name a network such as 10.0.0.0/8, or leave the setting out")
-    if len(words) > MOST_NETWORKS:
-        raise ValueError(f"name at most {MOST_NETWORKS} networks")
+    if len(words) > MAX_NETWORKS:
+        raise ValueError(f"name at most {MAX_NETWORKS} networks")
     networks = []
     for word in words:
         try:
@@ -93,8 +93,8 @@ def headers_of(text: str) -> dict[str, str]:
         headers = msgspec.json.decode(text or "{}", type=dict[str, str])
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise ValueError('must be a JSON object of texts, such as {"X-Frame-Options": "DENY"}') from error
-    if len(headers) > MOST_HEADERS:
-        raise ValueError(f"name at most {MOST_HEADERS} headers")
+    if len(headers) > MAX_HEADERS:
+        raise ValueError(f"name at most {MAX_HEADERS} headers")
     for header, value in headers.items():
         if not _HEADER.match(header) or not _VALUE.match(value):
             raise ValueError(f"{header!r} is no header with a value of one line")

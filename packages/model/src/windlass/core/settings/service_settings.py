@@ -32,7 +32,7 @@ def _row(
     return AdvancedSetting(name=name, type=type, default=default, about=about, effect=effect, of=of, **more)
 
 
-_OLD_BUILDER: Final = (
+_CLASSIC_BUILDER_NOTE: Final = (
     "On Docker engines without BuildKit, for applications and jobs; more than the default counts as the "
     "default. BuildKit has no such limit, and the "
     "process engine the server's setting build_memory"
@@ -99,11 +99,11 @@ TABLE: Final = (
     _row(
         "build.cpu_max_in_milli", "AJT", Annotated[int, Meta(ge=1, le=1_000_000)], 2000,
         "Processor time of a build, in thousandths of a core", Effect.BUILD, unit="thousandths of a core",
-        note=_OLD_BUILDER,
+        note=_CLASSIC_BUILDER_NOTE,
     ),
     _row(
         "build.ram_max_in_gib", "AJT", Annotated[int, Meta(ge=1, le=16_384)], 2,
-        "Memory of a build, in GiB", Effect.BUILD, unit="GiB", note=_OLD_BUILDER,
+        "Memory of a build, in GiB", Effect.BUILD, unit="GiB", note=_CLASSIC_BUILDER_NOTE,
     ),
     _row(
         "build.ephemeral_storage_in_gib", "T", Annotated[int, Meta(ge=0, le=16_384)], 0,

@@ -26,7 +26,7 @@ class Effect(StrEnum):
     """The setting has a meaning on Kubernetes only."""
 
 
-TOLD: Final[Mapping[Effect, str]] = {
+EFFECT_SENTENCES: Final[Mapping[Effect, str]] = {
     Effect.AT_ONCE: "Acts at once",
     Effect.BUILD: "Acts with the next build",
     Effect.DEPLOYMENT: "Acts with the next deployment",
@@ -64,7 +64,7 @@ class AdvancedSetting(Struct, frozen=True, kw_only=True):
 
     @property
     def meaning(self) -> str:
-        sentences = [self.about, TOLD[self.effect], *([self.note] if self.note else [])]
+        sentences = [self.about, EFFECT_SENTENCES[self.effect], *([self.note] if self.note else [])]
         if self.operator:
             sentences.append(f"The default is the server's setting {self.operator}")
         return ". ".join(sentences)

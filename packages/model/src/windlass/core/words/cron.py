@@ -25,7 +25,7 @@ MACROS: Final[Mapping[str, str]] = {
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _NUMBER: Final = re.compile(r"[0-9]{1,4}")
-_LONGEST_MONTH: Final = {
+_MAX_DAYS_OF_MONTH: Final = {
     1: 31,
     2: 29,
     3: 31,
@@ -151,7 +151,7 @@ def _bad_field(field: TimetableField, reason: str) -> BadTimetable:
 
 
 def _refuse_impossible_days(timetable: Timetable, words: Sequence[str]) -> None:
-    longest = max(_LONGEST_MONTH[month] for month in timetable.months)
+    longest = max(_MAX_DAYS_OF_MONTH[month] for month in timetable.months)
     if timetable.needs_both_days and min(timetable.days) > longest:
         raise BadTimetable(f"choose a day that exists: {words[2]} is no day of the months {words[3]}")
 

@@ -7,9 +7,9 @@ from typing import Final
 
 ANY: Final = "*."
 """The beginning of a name that stands for all names with one additional label."""
-LONGEST: Final = 233
+MAX_NAME_LENGTH: Final = 233
 """The longest name below which there is room for the label of the TXT record that proves it."""
-_LONGEST_TYPED: Final = 1024
+_MAX_INPUT_LENGTH: Final = 1024
 CHALLENGE: Final = "_windlass-challenge"
 """The label of the TXT record that proves a domain."""
 _LABEL: Final = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)")
@@ -25,8 +25,8 @@ class BadDomain(ValueError):
 def ascii_name(text: str) -> str:
     """Returns a domain in lower case and in its ASCII form (`xn--…`), with `*.` if it begins with it. Raises
     BadDomain."""
-    if len(text) > _LONGEST_TYPED:
-        raise BadDomain(f"shorten it: a name has at most {LONGEST} characters")
+    if len(text) > _MAX_INPUT_LENGTH:
+        raise BadDomain(f"shorten it: a name has at most {MAX_NAME_LENGTH} characters")
     name = text.removeprefix(ANY)
     if not name or name != name.strip() or name.endswith("."):
         raise BadDomain(
@@ -38,8 +38,8 @@ def ascii_name(text: str) -> str:
         raise BadDomain("write * only as the first label, as in *.example.com")
     name = name.lower() if name.isascii() else _encode(name)
     labels = name.split(".")
-    if len(name) + (len(ANY) if text.startswith(ANY) else 0) > LONGEST:
-        raise BadDomain(f"shorten it: a name has at most {LONGEST} characters")
+    if len(name) + (len(ANY) if text.startswith(ANY) else 0) > MAX_NAME_LENGTH:
+        raise BadDomain(f"shorten it: a name has at most {MAX_NAME_LENGTH} characters")
     if not all(_LABEL.fullmatch(label) for label in labels):
         raise BadDomain(
             "write labels of letters, digits and hyphens, each of at most 63 characters, as in "

@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from windlass.core.words.cron import Timetable
 
-LONGEST_CHANGE: Final = 180
+MIN_CLOCK_CORRECTION_MINUTES: Final = 180
 """Time changes of at least this many minutes are corrections of the clock, not daylight saving time."""
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 (the clock of a zone, which is given apart)
 _DAY: Final = timedelta(days=1)
@@ -143,9 +143,11 @@ def _due_at(timetable: Timetable, where: ZoneInfo, local: datetime) -> Iterator[
         yield minute - first
     elif first > second:  # The clock is set back, so the local time occurs twice.
         yield minute - first
-        if timetable.is_wildcard or first - second >= LONGEST_CHANGE:
+        if timetable.is_wildcard or first - second >= MIN_CLOCK_CORRECTION_MINUTES:
             yield minute - second
-    elif not timetable.is_wildcard and second - first < LONGEST_CHANGE:  # The clock skips the local time.
+    elif (
+        not timetable.is_wildcard and second - first < MIN_CLOCK_CORRECTION_MINUTES
+    ):  # The clock skips the local time.
         yield _change_between(where, minute - second, minute - first)
 
 

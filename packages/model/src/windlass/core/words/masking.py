@@ -17,18 +17,18 @@ from functools import cached_property
 from typing import Final, Literal
 from urllib.parse import quote, unquote, urlsplit
 
-from windlass.core.words.pattern_search import SHORTEST as SHORTEST
+from windlass.core.words.pattern_search import MIN_PATTERN_LENGTH as MIN_PATTERN_LENGTH
 from windlass.core.words.pattern_search import PatternSearch as PatternSearch
 
 MASK: Final = "••••"
 
-SHORTEST_LINE: Final = 12
+MIN_LINE_LENGTH: Final = 12
 """Minimum length of a masked line in a multi-line value, such as a key or a settings file."""
-LONGEST: Final = 64
+MAX_PATTERN_LENGTH: Final = 64
 """Maximum length of a pattern in characters. Longer values are masked in pieces."""
-MOST: Final = 4000
+MAX_PATTERNS: Final = 4000
 """Maximum number of patterns per deployment. Larger secret files are masked only by their first lines."""
-CUT: Final = 16 * 1024 - 8
+MIN_CUT_MESSAGE_BYTES: Final = 16 * 1024 - 8
 """A message of at least this many bytes may be a part of a longer line."""
 
 _TRIVIAL: Final = frozenset(
@@ -121,7 +121,9 @@ class Mask:
 
 def is_trivial(value: str) -> bool:
     """Returns whether a value is too short or too common to be a secret."""
-    return len(value) < SHORTEST or value.lower() in _TRIVIAL or _NUMBER.fullmatch(value) is not None
+    return (
+        len(value) < MIN_PATTERN_LENGTH or value.lower() in _TRIVIAL or _NUMBER.fullmatch(value) is not None
+    )
 
 
 # Patterns
@@ -133,7 +135,7 @@ def _patterns(values: Iterable[str]) -> tuple[str, ...]:
         for form in _printed_forms(value):
             for piece in [form] if isinstance(form, _WholePiece) else _split_value(form):
                 patterns[piece] = None
-                if len(patterns) == MOST:
+                if len(patterns) == MAX_PATTERNS:
                     return tuple(patterns)
     return tuple(patterns)
 
@@ -168,9 +170,9 @@ def _forms_of_lines(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         if line.startswith(_FRAME):
             continue
-        if len(line) >= SHORTEST_LINE and not is_trivial(line):
+        if len(line) >= MIN_LINE_LENGTH and not is_trivial(line):
             yield line
-        if (assigned := _ASSIGNED.fullmatch(line)) and len(assigned[1]) >= SHORTEST_LINE:
+        if (assigned := _ASSIGNED.fullmatch(line)) and len(assigned[1]) >= MIN_LINE_LENGTH:
             yield assigned[1]
 
 
@@ -187,7 +189,7 @@ def _in_base64(value: str) -> Iterator[str]:
         first = -(-offset * 8 // 6)
         whole = (len(raw) + offset) * 8 // 6
         inner = encoded[first:whole]
-        if len(inner) >= SHORTEST + 2:
+        if len(inner) >= MIN_PATTERN_LENGTH + 2:
             for digits, ended in ((inner, encoded), (inner.translate(_URLSAFE), encoded.translate(_URLSAFE))):
                 yield digits
                 yield _WholePiece([*_split_value(digits)][-1] + ended[whole:])
@@ -209,11 +211,11 @@ def _password(value: str) -> str:
 
 def _split_value(value: str) -> Iterator[str]:
     """Splits a long value into pieces of about equal length."""
-    number = -(-len(value) // LONGEST)
+    number = -(-len(value) // MAX_PATTERN_LENGTH)
     size = -(-len(value) // number)
     for start in range(0, len(value), size):
         piece = value[start : start + size]
-        if len(piece) >= SHORTEST:
+        if len(piece) >= MIN_PATTERN_LENGTH:
             yield piece
 
 
@@ -258,7 +260,10 @@ _ORDER: Final = "little" if memoryview(b"\1\0").cast("H")[0] == 1 else "big"
 
 
 def _is_cut(message: str) -> bool:
-    return len(message) * 4 >= CUT and len(message.encode(errors="replace")) >= CUT
+    return (
+        len(message) * 4 >= MIN_CUT_MESSAGE_BYTES
+        and len(message.encode(errors="replace")) >= MIN_CUT_MESSAGE_BYTES
+    )
 
 
 def _lines(messages: Sequence[str]) -> Iterator[list[str]]:

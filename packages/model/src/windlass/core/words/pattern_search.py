@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-SHORTEST: Final = 6
+MIN_PATTERN_LENGTH: Final = 6
 """Minimum length of a pattern, in characters. Shorter values occur everywhere, and masking them would make
 logs unreadable."""
 
@@ -21,7 +21,9 @@ class PatternSearch:
     def __init__(self, patterns: Iterable[str]) -> None:
         whole = frozenset(patterns)
         self.lengths = sorted({len(pattern) for pattern in whole})
-        self._heads = re.compile(_alternatives(_build_tree(pattern[:SHORTEST] for pattern in sorted(whole))))
+        self._heads = re.compile(
+            _alternatives(_build_tree(pattern[:MIN_PATTERN_LENGTH] for pattern in sorted(whole)))
+        )
         beginnings = {beginning for pattern in whole for beginning in self._beginnings(pattern)}
         self.known = {beginning: self._longest_of(whole, beginning) for beginning in beginnings}
         """Stored prefixes, each with the length of the longest pattern that it begins with."""

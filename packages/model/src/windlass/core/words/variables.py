@@ -17,10 +17,10 @@ from msgspec import Struct
 
 # Linux limits a single variable to 128 KiB, including `KEY=` and the final NUL, and all variables to about 2
 # MiB.
-MOST_OF_ONE: Final = 128 * 1024 - 2
-MOST_OF_ALL: Final = 1024 * 1024
-MOST_OF_A_FILE: Final = 1024 * 1024
-MOST_OF_ALL_FILES: Final = 8 * 1024 * 1024
+MAX_VARIABLE_BYTES: Final = 128 * 1024 - 2
+MAX_VARIABLES_BYTES: Final = 1024 * 1024
+MAX_FILE_BYTES: Final = 1024 * 1024
+MAX_FILES_BYTES: Final = 8 * 1024 * 1024
 PATH_OF_FILE: Final = (
     "must be the absolute path of a file, such as /etc/app.conf, without ., .. or // in it, "
     "and not end with a slash"
@@ -29,7 +29,7 @@ PART_OF_PATH: Final = r"(\.{0,2}[^/.\x00-\x1f][^/\x00-\x1f]*|\.{3}[^/\x00-\x1f]*
 """Matches a path segment other than . and .., which engines would interpret differently."""
 FILE_PATTERN: Final = rf"^(/{PART_OF_PATH})+\Z"
 """Matches a path that every engine uses unchanged."""
-DEEPEST: Final = 32
+MAX_REFERENCE_DEPTH: Final = 32
 """Maximum length of a chain of references."""
 
 _MIN_SIMILARITY: Final = 0.85
@@ -196,7 +196,7 @@ class _Expansion:
             raise UnresolvableVariable(
                 f"{entry.key}: no process takes a variable with a NUL in it: make it a file"
             )
-        most = MOST_OF_ONE - len(entry.key)
+        most = MAX_VARIABLE_BYTES - len(entry.key)
         self._enter(entry.key)
         text = self.fill(entry, most)
         self._way.pop()
@@ -208,9 +208,9 @@ class _Expansion:
             raise UnresolvableVariable(
                 f"{key}: mentions itself ({' → '.join(circle)}): take one of these out"
             )
-        if len(self._way) == DEEPEST:
+        if len(self._way) == MAX_REFERENCE_DEPTH:
             raise UnresolvableVariable(
-                f"{self._way[0]}: mentions names that mention names, more than {DEEPEST} deep: "
+                f"{self._way[0]}: mentions names that mention names, more than {MAX_REFERENCE_DEPTH} deep: "
                 "put the value itself in one of them"
             )
         self._way.append(key)
@@ -280,10 +280,10 @@ def _resolve_texts(chosen: Iterable[str], reading: _Expansion) -> dict[str, _Tex
     for key in chosen:
         texts[key] = reading.of(key)
         whole += len(key) + texts[key].size + 2
-        if whole > MOST_OF_ALL:
+        if whole > MAX_VARIABLES_BYTES:
             longest = max(texts, key=lambda key: texts[key].size)
             raise UnresolvableVariable(
-                f"{longest}: all variables together are longer than {MOST_OF_ALL} bytes, "
+                f"{longest}: all variables together are longer than {MAX_VARIABLES_BYTES} bytes, "
                 "and this is the longest: make it shorter, or make it a file"
             )
     return texts
@@ -307,13 +307,13 @@ def _resolve_files(
             raise UnresolvableVariable(
                 f"{entry.key}: {owners[path]} is mounted at {path} too: give one another mount_path"
             )
-        text = reading.fill(entry, MOST_OF_A_FILE)
+        text = reading.fill(entry, MAX_FILE_BYTES)
         files[path] = text.value.encode()
         if text.secret:
             secret.add(path)
         owners[path] = entry.key
         size += text.size
-        if size > MOST_OF_ALL_FILES:
+        if size > MAX_FILES_BYTES:
             raise _files_too_large(files)
     _refuse_files_in_files(owners)
     return files, frozenset(secret)
@@ -341,6 +341,6 @@ def _refuse_files_in_files(owners: Mapping[str, str]) -> None:
 def _files_too_large(files: Mapping[str, bytes]) -> UnresolvableVariable:
     longest = max(files, key=lambda path: len(files[path]))
     return UnresolvableVariable(
-        f"{longest}: all files together are longer than {MOST_OF_ALL_FILES} bytes, "
+        f"{longest}: all files together are longer than {MAX_FILES_BYTES} bytes, "
         "and this is the longest: make it shorter"
     )

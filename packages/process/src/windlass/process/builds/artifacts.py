@@ -37,12 +37,12 @@ from windlass.process.builds import tree
 _log = log("builders.native")
 
 DEPS: Final = ".deps"
-NEW: Final = ".new-"
-GONE: Final = ".gone-"
+NEW_PREFIX: Final = ".new-"
+REMOVED_PREFIX: Final = ".gone-"
 RECORD: Final = "artifact.json"
 COMPLETE: Final = "complete"
 CACHE: Final = "cache"
-PATIENCE: Final = 10.0
+LOCK_TIMEOUT: Final = 10.0
 """Seconds to wait for a lock that other processes hold only briefly."""
 LINKS: Final = ("venv", "node_modules", "packages", "node", "python", "manager", "toolchain")
 """Symbolic links from an artifact to its dependencies. `packages` are Node.js packages that are copied for
@@ -76,7 +76,7 @@ class ArtifactStore:
     def making(self) -> Iterator[Path]:
         """Yields a folder to build in, and removes it afterwards. The caller moves the result out of it."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _temporary_folder(self.folder, NEW) as fresh:
+        with _temporary_folder(self.folder, NEW_PREFIX) as fresh:
             try:
                 yield fresh
             finally:
@@ -133,7 +133,7 @@ class ArtifactStore:
         raise OSError(f"{final} cannot be replaced")
 
     def discard(self) -> None:
-        for left in self.folder.glob(f"{NEW}*"):
+        for left in self.folder.glob(f"{NEW_PREFIX}*"):
             _end_programs(left)
         self._remove_renamed(self.folder, self.folder.parent)
 
@@ -156,7 +156,7 @@ class ArtifactStore:
             return
         kept = None if keep is None else {name_of(key) for key in keep}
         for left in sorted(self.folder.iterdir()):
-            if left.name.startswith(NEW):
+            if left.name.startswith(NEW_PREFIX):
                 self._put_leftover_away(left)
             elif not left.name.startswith(".") and kept is not None and left.name not in kept:
                 self._put_away(left)
@@ -166,7 +166,7 @@ class ArtifactStore:
     def erase_gone(self) -> None:
         """Erases renamed folders, including the folders of a process that was killed before it could erase
         them."""
-        for gone in sorted(self.folder.glob(f"{GONE}*")):
+        for gone in sorted(self.folder.glob(f"{REMOVED_PREFIX}*")):
             _try_to_erase(gone)
 
     def _put_leftover_away(self, left: Path) -> None:
@@ -213,7 +213,7 @@ class ArtifactStore:
         _try_to_erase(self._put_away(path, into))
 
     def _put_away(self, path: Path, into: Path | None = None) -> Path:
-        gone = (into or self.folder) / f"{GONE}{uuid.uuid4().hex}"
+        gone = (into or self.folder) / f"{REMOVED_PREFIX}{uuid.uuid4().hex}"
         with suppress(FileNotFoundError):
             path.rename(gone)
         return gone
@@ -231,7 +231,7 @@ def services(folder: Path) -> list[str]:
 
 def finish_removals(folder: Path) -> None:
     """Completes interrupted removals."""
-    for left in folder.glob(f"{GONE}*"):
+    for left in folder.glob(f"{REMOVED_PREFIX}*"):
         _try_to_erase(left)
 
 

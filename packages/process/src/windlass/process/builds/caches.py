@@ -27,15 +27,17 @@ from windlass.base.atomic_files import write_whole
 from windlass.base.folder_removal import erase
 from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError, Say
-from windlass.process.builds.artifacts import CACHE, GONE, name_of
+from windlass.process.builds.artifacts import CACHE, REMOVED_PREFIX, name_of
 from windlass.process.builds.cache_limits import CacheLimits, CacheUnit, size_of, units_to_erase
 from windlass.process.builds.tools import ToolFailed
 
 SERVICES: Final = ".services"
 _DOWNLOADS: Final = "downloads"
-_BUSY: Final = ".busy"
-_KEPT: Final = "kept"
-TORN: Final = "The build cache of this service is deleted: the last build was killed while it wrote to it."
+_BUSY_SUFFIX: Final = ".busy"
+_KEPT_FOLDER: Final = "kept"
+CACHE_DELETED_WARNING: Final = (
+    "The build cache of this service is deleted: the last build was killed while it wrote to it."
+)
 
 
 class BuildCaches:
@@ -49,7 +51,7 @@ class BuildCaches:
         self.source = own / "source"
         """The folder of the code. The path is the same for each build, because tools recognize files by their
         path."""
-        self.kept = own / _KEPT
+        self.kept = own / _KEPT_FOLDER
         """Folders that are kept for the next build of this service."""
         self.times = own / "times.json"
         self.is_whole = False
@@ -102,7 +104,7 @@ class CacheStore:
                 with suppress(FileNotFoundError):  # an operator may delete caches to free disk space
                     os.utime(_path_beside(own, ".lock"))
                 if caches.is_whole:
-                    _path_beside(own, _BUSY).unlink(missing_ok=True)
+                    _path_beside(own, _BUSY_SUFFIX).unlink(missing_ok=True)
         finally:
             os.close(held)
 
@@ -114,7 +116,7 @@ class CacheStore:
     def sweep(self) -> None:
         """Erases caches that are too old, and the least recently used caches of an organization that exceeds
         its limit. Caches of running builds stay until the next sweep."""
-        for left in self._folder.glob(f"{GONE}*"):
+        for left in self._folder.glob(f"{REMOVED_PREFIX}*"):
             erase(left)
         for org in sorted((self._folder / SERVICES).glob("*")):
             for unit in units_to_erase(self._units(org), self._limits, time.time()):
@@ -138,7 +140,7 @@ class CacheStore:
             if not is_alone:
                 return
             gone = _set_aside(unit.path, self._folder)
-            for ending in (_BUSY, ".lock"):
+            for ending in (_BUSY_SUFFIX, ".lock"):
                 _path_beside(unit.path, ending).unlink(missing_ok=True)
             with suppress(OSError):
                 unit.path.parent.rmdir()
@@ -161,14 +163,14 @@ def _lock_free_folder(folder: Path) -> tuple[Path, int]:
 
 
 def _begin(caches: BuildCaches, home: Path, say: Say) -> None:
-    busy = _path_beside(caches.own, _BUSY)
+    busy = _path_beside(caches.own, _BUSY_SUFFIX)
     if busy.exists():
         if killed := busy.read_text():
             subprocesses.end_all_of(Path(killed))
         for path in caches.own.glob("*"):
             if path != caches.downloads:
                 _remove(path, caches.own)
-        say(TORN)
+        say(CACHE_DELETED_WARNING)
     write_whole(busy, str(home).encode(), durable=False)
     for folder in (caches.own, caches.kept, caches.downloads):
         private_folder(folder)
@@ -196,7 +198,7 @@ def _remove(path: Path, into: Path) -> None:
 
 def _set_aside(path: Path, into: Path) -> Path:
     """Renames a folder that is to be erased, so that a partly erased cache is never used."""
-    gone = into / f"{GONE}{uuid.uuid4().hex}"
+    gone = into / f"{REMOVED_PREFIX}{uuid.uuid4().hex}"
     with suppress(FileNotFoundError):
         path.rename(gone)
     return gone

@@ -43,7 +43,14 @@ from windlass.process.builds.start import (
 
 NATIVE: Final = ("Python", "Node")
 """Languages with a dedicated installer in this package, which shares dependencies between builds."""
-_SHOWN: Final = ("language", "language_version", "framework", "release", "static_folder", "static_fallback")
+_SHOWN_VALUES: Final = (
+    "language",
+    "language_version",
+    "framework",
+    "release",
+    "static_folder",
+    "static_fallback",
+)
 _OF_START: Final = ("start", "added_packages")
 _NUMBER: Final = re.compile(r"[\d.]+")
 
@@ -170,7 +177,7 @@ def _replaced(recipe: Recipe, steps: RecipeSteps | None, start: Start) -> Iterat
 
 def _lines_of(recipe: Recipe, *, is_its_own: bool) -> Iterator[str]:
     for name, value, reason in recipe.values:
-        if name in _SHOWN or (is_its_own and name in _OF_START):
+        if name in _SHOWN_VALUES or (is_its_own and name in _OF_START):
             yield f"Detected {name.replace('_', ' ')}: {value} ({reason.rstrip('.')})."
     yield from recipe.problems
 

@@ -25,7 +25,9 @@ from windlass.process.builds.language_tools import (
 )
 from windlass.process.builds.tools import ToolFailed, step
 
-DAMAGED: Final = "A build cache is damaged: it is deleted, and the build starts again without it."
+CACHE_DAMAGED_WARNING: Final = (
+    "A build cache is damaged: it is deleted, and the build starts again without it."
+)
 
 
 async def install_language(state: BuildState, steps: RecipeSteps) -> None:
@@ -67,7 +69,7 @@ class _RecipeRun:
         except ToolFailed as failed:
             if not any(re.search(self._toolchain.damage, line) for line in failed.lines):
                 raise
-            self._tools.say(DAMAGED)
+            self._tools.say(CACHE_DAMAGED_WARNING)
             await subprocesses.in_thread(self._caches.throw_away, self._toolchain.caches.values())
             await self._run_all()
         return self._found

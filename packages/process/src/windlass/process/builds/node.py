@@ -25,7 +25,7 @@ from windlass.builders.node_managers import (
     registry_of,
 )
 from windlass.builders.node_packages import (
-    MOST_PACKAGES,
+    MAX_PACKAGES,
     Package,
     package,
     read_manifest,
@@ -277,7 +277,7 @@ def _local(root: Package, top: Path) -> Iterator[Path]:
                 )
             if not place.exists():
                 raise BuildError(f"Commit {path}, or take it out of package.json: it is not there.")
-            if place not in seen and len(seen) < MOST_PACKAGES:
+            if place not in seen and len(seen) < MAX_PACKAGES:
                 seen.add(place)
                 yield place
                 if place.is_dir() and (inner := package(place)):

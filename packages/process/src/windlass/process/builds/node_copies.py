@@ -23,7 +23,7 @@ from windlass.process.builds.caches import BuildCaches
 
 _CACHES: Final = {".cache", ".vite"}
 """Folders in which build tools store caches. They are not part of the comparison."""
-_TICK: Final = 0.02
+_FILE_TIME_SECONDS: Final = 0.02
 """Seconds after which the file system certainly records a later time."""
 
 
@@ -56,7 +56,7 @@ class PackageCopy:
 
     def note_copied(self) -> None:
         """Records the time at which the packages have been copied."""
-        time.sleep(_TICK)
+        time.sleep(_FILE_TIME_SECONDS)
         self._file.unlink(missing_ok=True)
         self._file.touch()
         note = _CopyNote(self._packages.name, self._file.stat().st_ctime_ns)

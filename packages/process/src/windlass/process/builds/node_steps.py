@@ -21,7 +21,7 @@ from windlass.process.builds.node_engines import EngineNotes, OtherNode, check_p
 from windlass.process.builds.node_runtime import NodeRuntime, find_manager, find_node
 from windlass.process.builds.tools import ToolFailed, about_registries
 
-KEPT: Final = (".next/cache", "node_modules/.cache", "node_modules/.vite", ".angular/cache")
+KEPT_CACHES: Final = (".next/cache", "node_modules/.cache", "node_modules/.vite", ".angular/cache")
 """Framework caches that are kept between builds of a service."""
 _NODE: Final = re.compile(r"(?<![\w-])(node|npm|npx|yarn|pnpm|bun|bunx)(?![\w-])")
 
@@ -164,7 +164,7 @@ async def _install_and_build(
                 await subprocesses.in_thread(copy.note_copied)
         if may_change and not present:
             await subprocesses.in_thread(check_packages, folder, needed.names, runtime.version)
-        kept = KeptFolders(state.caches.kept, needed.package.folder, KEPT, ())
+        kept = KeptFolders(state.caches.kept, needed.package.folder, KEPT_CACHES, ())
         await subprocesses.in_thread(kept.put_in)
         try:
             await node.build(state.tools, needed, {**for_steps, **settings})

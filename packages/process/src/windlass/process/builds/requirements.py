@@ -14,14 +14,14 @@ from windlass.builders.builder import BuildError, Say
 from windlass.builders.small_files import read_small_text
 from windlass.process.builds import tree
 
-DEEPEST: Final = 20
+MAX_DEPTH: Final = 20
 
 _INCLUDE = re.compile(r"(?:-r\s*|--requirement(?:s)?[=\s]\s*)(?P<path>\S+)\s*(?:#.*)?\Z")
 _CONSTRAINT = re.compile(r"(?:-c\s*|--constraint(?:s)?[=\s]\s*)(?P<path>\S+)\s*(?:#.*)?\Z")
 _EDITABLE = re.compile(r"(?:-e|--editable)(?:\s+|=)")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _COMMENT = re.compile(r"(?:^|\s)#.*")
-_NAMED_PATH = re.compile(r"\S+\s*@\s*file://(?:localhost)?(?P<path>[^\s;#]+)")
+_LOCAL_PATH = re.compile(r"\S+\s*@\s*file://(?:localhost)?(?P<path>[^\s;#]+)")
 
 
 class Requirement(NamedTuple):
@@ -32,7 +32,7 @@ class Requirement(NamedTuple):
 
 def requirements_in(file: Path, top: Path, say: Say, deep: int = 0) -> Iterator[Requirement]:
     """Yields the lines of a requirements file, including the lines of included files."""
-    if deep > DEEPEST:
+    if deep > MAX_DEPTH:
         raise BuildError(f"Fix {file.name}: it includes other files too deep, or itself.")
     whole = tree.resolve_inside(top, file)
     if whole is None or not whole.is_file():
@@ -81,7 +81,7 @@ def local_paths(requirements: str, folder: Path) -> Iterator[Path]:
     """Yields the paths in the repository that requirements refer to."""
     for line in requirements.splitlines():
         word = _COMMENT.sub("", line).strip().partition(";")[0].partition(" --hash")[0].strip()
-        named = _NAMED_PATH.match(word)
+        named = _LOCAL_PATH.match(word)
         path = named["path"] if named else word.removeprefix("file://").partition("[")[0].strip()
         if not path or path.startswith("-") or _URL.match(path):
             continue

@@ -25,12 +25,12 @@ from windlass.builders.builder import BuildError
 
 T = TypeVar("T")
 
-_EVERY: Final = 1.0
-_SHORT: Final = (
+_CHECK_INTERVAL: Final = 1.0
+_DISK_SHORTAGE_ERROR: Final = (
     "Ask the operator to free disk space, or to lower disk_reserve_bytes: the machine that runs Windlass has "
     "less free than that reserve, so nothing is built."
 )
-_FILLED: Final = (
+_DISK_FILLED_ERROR: Final = (
     "Make the build write less, or ask the operator to free disk space: the build was ended because it "
     "used up the reserve of the disk (disk_reserve_bytes)."
 )
@@ -39,7 +39,7 @@ _FILLED: Final = (
 async def check_room(folder: Path, reserve: int) -> None:
     """Raises a BuildError if the free space of the disk is below the reserve."""
     if await in_thread(is_short, folder.parent, reserve):
-        raise BuildError(_SHORT)
+        raise BuildError(_DISK_SHORTAGE_ERROR)
 
 
 def held_by_build(folder: Path, cache: Path, began: float, pids: Collection[int]) -> Amount:
@@ -54,14 +54,14 @@ async def within_reserve(work: Coroutine[Any, Any, T], watch: DiskWatch, measure
     much of the disk."""
     task = asyncio.create_task(work)
     try:
-        while not (await asyncio.wait([task], timeout=_EVERY))[0]:
+        while not (await asyncio.wait([task], timeout=_CHECK_INTERVAL))[0]:
             space = watch.shortage()
             if space is None or not watch.is_due(space):
                 continue
             began = time.monotonic()
             share = DiskShare(await in_thread(measure), Amount())
             if heaviest(space, {"build": share}):
-                raise BuildError(_FILLED)
+                raise BuildError(_DISK_FILLED_ERROR)
             watch.postpone(space, time.monotonic() - began)
         return task.result()
     finally:

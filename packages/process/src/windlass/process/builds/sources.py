@@ -27,7 +27,7 @@ from windlass.process.builds.pyproject import read_pyproject
 from windlass.process.builds.python_versions import PythonRequirement, wanted_in
 from windlass.process.builds.start import Start
 
-USUAL: Final = "Dockerfile"
+DEFAULT_DOCKERFILE: Final = "Dockerfile"
 
 
 class Sources(Struct, kw_only=True):
@@ -112,7 +112,7 @@ def _dockerfile(order: Order, context: Path) -> Path | None:
 
 
 def _usual_dockerfile(order: Order, context: Path) -> Path | None:
-    usual = context / USUAL
+    usual = context / DEFAULT_DOCKERFILE
     if usual.is_file():
         return usual
     if order.settings.builder == "DOCKERFILE":

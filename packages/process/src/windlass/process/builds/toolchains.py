@@ -30,12 +30,12 @@ from windlass.process.builds.cells import Cells
 from windlass.process.builds.tools import ToolFailed, Tools, step
 
 FOLDER: Final = "toolchains"
-AGAIN: Final = 600.0
+RETRY_SECONDS: Final = 600.0
 """Seconds after which a failed fetch is tried again."""
-_KNOWN_FOR: Final = 60.0
+_VERSION_LIFETIME_SECONDS: Final = 60.0
 """Seconds for which a version is cached. The time is short because the operator's settings can change which
 program is found, without any other sign."""
-_MAX_KNOWN: Final = 1000
+_MAX_CACHED_VERSIONS: Final = 1000
 
 Make = Callable[[Tools, Path], Awaitable[None]]
 """Installs a toolchain in an empty folder."""
@@ -53,10 +53,10 @@ class KnownVersions:
 
     def find(self, question: Hashable) -> str | None:
         told_at, version = self._told.get(question, (0.0, ""))
-        return version if version and time.monotonic() - told_at < _KNOWN_FOR else None
+        return version if version and time.monotonic() - told_at < _VERSION_LIFETIME_SECONDS else None
 
     def add(self, question: Hashable, version: str) -> None:
-        if len(self._told) >= _MAX_KNOWN:
+        if len(self._told) >= _MAX_CACHED_VERSIONS:
             self._told.clear()
         self._told[question] = time.monotonic(), version
 
@@ -143,7 +143,7 @@ class Toolchains:
         """Returns the reason of a recorded failure and the time until the next attempt. Returns an empty
         string if the fetch may be tried."""
         failed_at, reason = self._failed.get(name, (0.0, ""))
-        left = failed_at + AGAIN - time.monotonic()
+        left = failed_at + RETRY_SECONDS - time.monotonic()
         if not reason or left <= 0:
             return ""
         wait = f"{math.ceil(left / 60)} min"

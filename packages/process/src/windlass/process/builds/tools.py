@@ -24,21 +24,21 @@ from windlass.builders.builder import BuildError, Say
 from windlass.builders.remedies import failure
 from windlass.process.builds.cells import BuildStep, Cells
 
-LONGEST: Final = 2000
-MOST: Final = 5000
+MAX_LINE_LENGTH: Final = 2000
+MAX_LOGGED_LINES: Final = 5000
 """Maximum number of lines that one program may write to the log. The last lines are kept beyond that."""
-MOST_READ: Final = 10_000
+MAX_READ_LINES: Final = 10_000
 """Maximum number of output lines that are processed as they arrive, including empty lines. After that, only
 the end of the output is kept."""
 _END: Final = 64 * 1024
-KEPT: Final = 200
+MAX_KEPT_LINES: Final = 200
 """Number of last lines that are kept to explain a failure. npm prints about a hundred lines of usage after
 the reason."""
-SOON: Final = 0.2
+END_CHECK_INTERVAL: Final = 0.2
 
 # Variables of the operator for proxies and certificates. Tools get no other variables of the operator, except
 # for registries.
-PASSED: Final = frozenset(
+PASSED_VARIABLES: Final = frozenset(
     {
         "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
         "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "LANG", "LC_ALL", "TZ",
@@ -46,7 +46,7 @@ PASSED: Final = frozenset(
 )  # fmt: skip
 PASSED_BEGINNINGS: Final = ("PIP_", "UV_", "NPM_CONFIG_")
 # Variables that determine where a tool writes its files. Windlass sets them itself.
-OURS: Final = frozenset(
+WINDLASS_VARIABLES: Final = frozenset(
     {
         "PIP_CACHE_DIR", "PIP_NO_CACHE_DIR", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_PYTHON",
         "PIP_REQUIRE_VIRTUALENV", "PIP_LOG", "PIP_LOG_FILE", "PIP_REPORT", "PIP_DRY_RUN", "UV_CACHE_DIR",
@@ -60,7 +60,7 @@ OF_NODE: Final = frozenset({"npm", "npx", "pnpm", "yarn", "bun"})
 """Programs that read npm's settings."""
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.")
-_NOWHERE = "/nonexistent"
+_MISSING_FOLDER = "/nonexistent"
 _CREDENTIALS = re.compile(r"(?<=://)[^\s/@]+@")
 
 
@@ -69,7 +69,7 @@ def about_registries(names: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in names.items()
-        if name.upper().startswith(PASSED_BEGINNINGS) and name.upper() not in OURS
+        if name.upper().startswith(PASSED_BEGINNINGS) and name.upper() not in WINDLASS_VARIABLES
     }
 
 
@@ -130,7 +130,7 @@ class Tools:
         """Called after each program. Raises BuildError if the program changed a folder that Windlass reads
         with its own permissions."""
         self.path = machine_path()
-        passed = {name: value for name, value in surroundings.items() if name.upper() in PASSED}
+        passed = {name: value for name, value in surroundings.items() if name.upper() in PASSED_VARIABLES}
         self._environment = {
             **passed,
             **about_registries(surroundings),
@@ -209,13 +209,13 @@ class Tools:
         key = (*map(str, argv), f"{facts.st_dev}:{facts.st_ino}:{facts.st_mtime_ns}")
         if key not in self._facts:
             answer = await self._ask_apart(argv)
-            if answer is None or len(answer) > LONGEST:
+            if answer is None or len(answer) > MAX_LINE_LENGTH:
                 return answer
             self._facts[key] = answer
         return self._facts[key]
 
     async def _ask_apart(self, argv: Sequence[str | Path]) -> str | None:
-        return await self.ask(argv, cwd=Path("/"), more={"HOME": _NOWHERE, "TMPDIR": _NOWHERE})
+        return await self.ask(argv, cwd=Path("/"), more={"HOME": _MISSING_FOLDER, "TMPDIR": _MISSING_FOLDER})
 
     async def ask(
         self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None
@@ -269,8 +269,8 @@ class Tools:
         """Ends processes that a program left behind. They may keep its output open, so that the end of the
         output would not be noticed."""
         while process.returncode is None:  # noqa: ASYNC110 (process.wait() also waits for its output)
-            await asyncio.sleep(SOON)
-        await asyncio.sleep(SOON)
+            await asyncio.sleep(END_CHECK_INTERVAL)
+        await asyncio.sleep(END_CHECK_INTERVAL)
         process.kill()
         await subprocesses.in_thread(self.end_all)
 
@@ -291,7 +291,7 @@ class OutputLines:
         self._said = self._read = 0
         self._is_full = False
         """Whether the limit is reached: only the end of the output is kept, and no line is logged."""
-        self.last: deque[str] = deque(maxlen=KEPT) if last is None else last
+        self.last: deque[str] = deque(maxlen=MAX_KEPT_LINES) if last is None else last
 
     def other(self) -> OutputLines:
         """Returns a splitter for another output stream of the same program. Both share the last lines."""
@@ -303,13 +303,13 @@ class OutputLines:
         while not self._is_full and (end := data.find(b"\n", at)) >= 0:
             self._line(data[at:end])
             at = end + 1
-            self._is_full = self._said > MOST or self._read >= MOST_READ
+            self._is_full = self._said > MAX_LOGGED_LINES or self._read >= MAX_READ_LINES
             if self._is_full:
                 self._say("(it prints more than can be kept; the rest is left out)")
         self._rest = data[at:][-_END:]
 
     def end(self) -> None:
-        for line in self._rest.split(b"\n")[-KEPT:]:
+        for line in self._rest.split(b"\n")[-MAX_KEPT_LINES:]:
             self._line(line)
         self._rest = b""
 
@@ -318,12 +318,12 @@ class OutputLines:
         self._read += 1
         text = raw.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace").replace("\t", "    ")
         plain = self._plain(_CREDENTIALS.sub("***@", _ESCAPES.sub("", text)))
-        line = "".join(filter(str.isprintable, plain))[:LONGEST].rstrip()
+        line = "".join(filter(str.isprintable, plain))[:MAX_LINE_LENGTH].rstrip()
         if not line:
             return
         self.last.append(line)
         self._said += 1
-        if self._said <= MOST and not self._is_full:
+        if self._said <= MAX_LOGGED_LINES and not self._is_full:
             self._say(line)
 
 

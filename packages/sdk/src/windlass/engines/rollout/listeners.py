@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from windlass.engines.workload import Instance, Workload
 
-_MAX_NAMED: Final = 5
+_MAX_NAMED_LISTENERS: Final = 5
 _LINE: Final = re.compile(
     r"^ *[0-9]+: ([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4}) [0-9A-F]+:0000 0A [0-9A-F]+:([0-9A-F]+) "
     r"(?:\S+ +){4}([0-9]+)",
@@ -101,7 +101,7 @@ def find_port_mismatch(
 
 
 def _other_port(workload: Workload, port: int, others: list[int], *, is_shared: bool) -> str:
-    numbers = ", ".join(map(str, others[:_MAX_NAMED]))
+    numbers = ", ".join(map(str, others[:_MAX_NAMED_LISTENERS]))
     to = numbers if len(others) == 1 else f"one of {numbers}"
     shared = ": without containers, a port of its own choice is for one instance only" * is_shared
     return (

@@ -12,18 +12,18 @@ from windlass.engines.engine import EngineError, InstanceEnded
 from windlass.engines.rollout.copies import Executor
 from windlass.engines.workload import HealthProbe, Instance, ProbeKind
 
-_HEAD = 4096
+_MAX_HEAD_BYTES = 4096
 _HTTP = b"HTTP/1."
-_ANSWERED = 5.0
-_NOTICED = 0.2
+_ANSWER_TIMEOUT = 5.0
+_PROXY_CLOSE_SECONDS = 0.2
 """Seconds within which a proxy closes a connection if nothing listens behind it."""
-_ACCEPTED = 2.0
+_ACCEPT_TIMEOUT = 2.0
 """Maximum seconds for which a probe waits until its connection is accepted."""
-_LOOKS = 2
+_EMPTY_CHECKS = 2
 """Number of consecutive checks with an empty accept queue: a new connection enters the queue with a slight
 delay."""
 _HERE = "127.0.0.1"
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1
+_FIRST_PAUSE, _MAX_PAUSE = 0.001, 0.1
 _FIRST_PAUSE_ELSEWHERE = 0.02
 """The first pause for another machine: longer than the last packet of a TCP handshake may take."""
 
@@ -95,7 +95,7 @@ def _closed_message(probe: HealthProbe) -> str:
 async def _connect_directly(address: str, probe: HealthProbe) -> _Streams | None:
     """Connects to the instance's own address. Returns None if it is not reachable."""
     try:
-        async with asyncio.timeout(_NOTICED):
+        async with asyncio.timeout(_PROXY_CLOSE_SECONDS):
             return await asyncio.open_connection(address, probe.port)
     except ConnectionRefusedError:
         raise
@@ -112,9 +112,9 @@ async def _wait_for_acceptance(
     The connection stays open meanwhile: a series of new connections would fill the accept queue of a slowly
     starting program.
     """
-    empty, until = 0, time.monotonic() + min(_ACCEPTED, probe.timeout / 2)
+    empty, until = 0, time.monotonic() + min(_ACCEPT_TIMEOUT, probe.timeout / 2)
     pause = _FIRST_PAUSE if instance.address == _HERE else _FIRST_PAUSE_ELSEWHERE
-    while empty < _LOOKS:
+    while empty < _EMPTY_CHECKS:
         waiting = await _count_queued(engine, instance, probe)
         await asyncio.sleep(pause)
         if waiting is None:  # If the program ended without accepting it, the kernel has reset it.
@@ -122,7 +122,7 @@ async def _wait_for_acceptance(
         if waiting and time.monotonic() > until:
             return _waits_message(probe)
         empty = 0 if waiting else empty + 1
-        pause = min(pause * 2, _LONGEST_PAUSE)
+        pause = min(pause * 2, _MAX_PAUSE)
     return ""
 
 
@@ -144,7 +144,7 @@ def _waits_message(probe: HealthProbe) -> str:
 
 async def _hangs_up(reader: asyncio.StreamReader) -> bool:
     with suppress(TimeoutError):
-        async with asyncio.timeout(_NOTICED):
+        async with asyncio.timeout(_PROXY_CLOSE_SECONDS):
             return not await reader.read(1)
     return False
 
@@ -171,7 +171,7 @@ async def _probe_http(instance: Instance, probe: HealthProbe) -> str:
             await writer.wait_closed()
     if not line:
         return f"it hung up on {_target_text(probe)} without an answer"
-    words = line[:_HEAD].split()
+    words = line[:_MAX_HEAD_BYTES].split()
     if len(words) < 2 or not words[1].isdigit():
         return _no_http_message(probe)
     status = int(words[1])
@@ -185,7 +185,7 @@ def _no_http_message(probe: HealthProbe) -> str:
 async def speaks_http(address: str, port: int, network: str = "") -> bool:
     """Returns whether a server answers HTTP at an address, with any status."""
     try:
-        async with asyncio.timeout(_ANSWERED):
+        async with asyncio.timeout(_ANSWER_TIMEOUT):
             reader, writer = await open_connection(network, address, port)
             try:
                 writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")

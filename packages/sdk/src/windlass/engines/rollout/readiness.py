@@ -24,18 +24,18 @@ from windlass.engines.start_remedies import LOOK
 from windlass.engines.workload import HealthProbe, Instance, Phase, ProbeKind, Workload
 
 FIRST_PAUSE: Final = 0.005
-LONGEST_PAUSE: Final = 1.0
+MAX_PAUSE: Final = 1.0
 _GROWTH: Final = 1.25
 _LOOKS_FOR_REASON: Final = 100
 _ENDED_WELL: Final = "exited with code 0"
 NOTED_AFTER: Final = 10.0
 """Seconds after which the deployment's log reports that the program does not listen."""
-LOOK_EVERY: Final = 1.0
+CHECK_INTERVAL: Final = 1.0
 """Minimum seconds between two checks of the listening ports; the interval grows with the waiting time."""
 SURE_AFTER: Final = 3.0
 """Seconds for which a program must listen on a wrong port before this is reported: it may open its right port
 later."""
-GIVEN_UP_AFTER: Final = 20.0
+WRONG_PORT_TIMEOUT: Final = 20.0
 """Seconds after which the wait is aborted if the program listens on a wrong port and on none of its service's
 ports."""
 _NOT_HTTP: Final = frozenset({22, 25, 3306, 5432, 5672, 6379, 9042, 11211, 27017})
@@ -59,7 +59,7 @@ class ReadinessWait:
     ) -> None:
         self._copies, self._clock, self._workload, self._count = copies, clock, workload, count
         self._note, self._noted = note, ""
-        self._next_look = LOOK_EVERY
+        self._next_look = CHECK_INTERVAL
         self._misplaced: PortMismatch | None = None
         """The wrong port on which the program listens, at the last check."""
         self._misplaced_since = 0.0
@@ -78,12 +78,12 @@ class ReadinessWait:
             if self._workload.ready and waited >= self._next_look:
                 await self._check_listeners(obstacle, waited)
             await asyncio.sleep(pause)
-            pause = min(pause * _GROWTH, LONGEST_PAUSE)
+            pause = min(pause * _GROWTH, MAX_PAUSE)
 
     async def _check_listeners(self, obstacle: Obstacle, waited: float) -> None:
         """Checks on which ports the program listens. Reports the remedy, and aborts the wait if a wrong port
         is certain."""
-        self._next_look = waited + max(LOOK_EVERY, waited / 4)
+        self._next_look = waited + max(CHECK_INTERVAL, waited / 4)
         misplaced = await self._port_mismatch(obstacle)
         if misplaced != self._misplaced:
             self._misplaced, self._misplaced_since = misplaced, waited
@@ -94,7 +94,7 @@ class ReadinessWait:
         elif lasted >= SURE_AFTER:
             await self._follow(obstacle, misplaced)
             await self._note_reason(misplaced.advice)
-            if lasted >= GIVEN_UP_AFTER and self._is_hopeless(misplaced):
+            if lasted >= WRONG_PORT_TIMEOUT and self._is_hopeless(misplaced):
                 raise NotReady(f"{misplaced.advice}. {self._workload.name} was given {lasted:.0f} seconds")
 
     async def _note_reason(self, reason: str) -> None:

@@ -19,15 +19,15 @@ from windlass.base import filelock
 from windlass.base.atomic_files import write_whole
 from windlass.engines.engine import EngineUnavailable
 
-LATE: Final = 24 * 3600
+MAX_DELAY_SECONDS: Final = 24 * 3600
 """Seconds after which a delayed call for a deleted service is no longer possible."""
 
-REMOVED: Final = "removed"
+RECORDS_FOLDER: Final = "removed"
 """Name of the folder of these records, in an engine's folder."""
 _DRAFT: Final = ".new"
 _LOCK_TIMEOUT: Final = 5.0
 """Seconds to wait for a file lock, which another server holds briefly."""
-MOST: Final = 4096
+MAX_GENERATIONS: Final = 4096
 """Maximum number of recorded generations of a service. A job has one generation per run."""
 
 
@@ -47,8 +47,8 @@ class RemovedGenerations:
         with self._locked(service) as file:
             removed = _parse_record(file.read())
             new = [generation for generation in sorted(set(generations)) if _may_return(removed, generation)]
-            if new and len(removed) >= MOST:
-                self._replace(service, [*removed[-MOST // 2 :], *new])
+            if new and len(removed) >= MAX_GENERATIONS:
+                self._replace(service, [*removed[-MAX_GENERATIONS // 2 :], *new])
             else:
                 self._write(file, new)
 
@@ -76,7 +76,7 @@ class RemovedGenerations:
         """Deletes the records of deleted services once delayed calls are no longer possible."""
         for service in services:
             with suppress(FileNotFoundError):
-                if self.file(service).stat().st_mtime < time.time() - LATE:
+                if self.file(service).stat().st_mtime < time.time() - MAX_DELAY_SECONDS:
                     self.file(service).unlink()
 
     @contextmanager

@@ -11,7 +11,7 @@ from windlass.core.declare.resource import Shown, Spec, clash
 from windlass.core.declare.shapes import GitRepositoryRequest, RelativePath
 from windlass.families.organization import organization
 
-MOST_PATHS: Final = 100
+MAX_PATHS: Final = 100
 
 
 class TerraformVariablesQuestion(Spec):
@@ -45,7 +45,7 @@ class ValuesFilesMode(Spec):
     ]
     paths: Annotated[
         list[Annotated[RelativePath, Meta(min_length=1), example("production.tfvars")]],
-        Meta(max_length=MOST_PATHS, description="The files of SpecificPaths, relative to `root_path`"),
+        Meta(max_length=MAX_PATHS, description="The files of SpecificPaths, relative to `root_path`"),
         example([]),
     ] = []
 

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Raw, Struct
 
-from windlass.terraform.hcl.tokens import DEEPEST, HclError, HclToken, TokenKind, tokens_of
+from windlass.terraform.hcl.tokens import MAX_DEPTH, HclError, HclToken, TokenKind, tokens_of
 
 Value: TypeAlias = "str | bool | Raw | list[Value] | dict[str, Value] | None"
 """A plain value. Numbers are stored as raw JSON, because they may have any number of digits."""
@@ -144,7 +144,7 @@ class _Reader:
                 self.skip_to(_OPENING[token.text])
 
     def _read_value(self, name: str, deep: int = 0) -> Value:
-        if deep > DEEPEST:
+        if deep > MAX_DEPTH:
             raise self._error_here(f"the value of {name} is nested too deeply")
         token = self._next_token()
         match token.kind:

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-DEEPEST: Final = 32
+MAX_DEPTH: Final = 32
 """The maximum nesting depth of templates, lists and objects."""
 
 _MAX_ERROR_LENGTH: Final = 200
@@ -113,7 +113,7 @@ class _Scanner:
 
     def read(self, deep: int = 0) -> Iterator[HclToken]:
         """Yields the tokens up to the end of the text or, in a template, up to its closing brace."""
-        if deep > DEEPEST:
+        if deep > MAX_DEPTH:
             raise HclError("templates are nested too deeply", self.line)
         begun, open_braces = self.line, 0
         while token := self._next(deep):

@@ -21,12 +21,12 @@ from windlass.control.context.usage_history import (
 )
 from windlass.engines.workload import Usage
 from windlass.gateway.messages import ServiceTraffic
-from windlass.routers.builtin.traffic import BOUNDS
+from windlass.routers.builtin.traffic import LATENCY_BOUNDS
 
 _MAX_INTERVAL: Final = EVERY * 5 // 2
 """The longest interval in milliseconds between two samples for a rate. One failed sample is tolerated; a mean
 over a longer interval would hide the gap."""
-_EDGES: Final = (0.0, *BOUNDS, BOUNDS[-1])
+_EDGES: Final = (0.0, *LATENCY_BOUNDS, LATENCY_BOUNDS[-1])
 _PARTS: Final = dict(zip(PERCENTILES, (0.5, 0.9, 0.99), strict=True))
 
 

@@ -33,7 +33,7 @@ from windlass.control.records.deployments import (
 )
 from windlass.control.request.deleting import request_discard
 from windlass.core.deploy.plan import OpenDeployment, Step, plan
-from windlass.core.deploy.progress import TOLD
+from windlass.core.deploy.progress import DEPLOYMENT_EVENTS
 from windlass.core.deploy.states import WORDS, Do, Progress, State
 from windlass.engines.engine import EngineUnavailable
 from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx, is_for_builds
@@ -124,7 +124,7 @@ async def begin(
     deployment = await move(tx, deployment, Progress.DEPLOYING if is_built else Progress.BUILDING, details)
     if not details.command:
         await tx.statuses.change(replace(status, state=state, message=""))
-    if kind := TOLD[do].began:
+    if kind := DEPLOYMENT_EVENTS[do].began:
         await announce(tx, kind, service, deployment, details)
     await nudge_names(tx, service.id)
     return deployment

@@ -25,7 +25,7 @@ from windlass.control.records.served_names import host_names
 from windlass.control.records.stored_clusters import place_of
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.plan import superseded_positions
-from windlass.core.deploy.progress import TOLD, ChosenVersion, Initiator, Particulars, RunReport
+from windlass.core.deploy.progress import DEPLOYMENT_EVENTS, ChosenVersion, Initiator, Particulars, RunReport
 from windlass.core.deploy.states import BUILDS, OPEN, RELEASES, WORDS, Do, Progress, State
 from windlass.core.words.events import Event
 from windlass.families.cluster import Cluster, cluster
@@ -76,7 +76,7 @@ async def accept(
             deployment=deployment.id,
         )
     await tx.statuses.change(status)
-    await announce(tx, TOLD[do].queued, service, deployment, details, call=call)
+    await announce(tx, DEPLOYMENT_EVENTS[do].queued, service, deployment, details, call=call)
     await tx.work.schedule(
         RECONCILE,
         service.id,
@@ -233,7 +233,9 @@ async def finish(
     seconds = (tx.now - deployment.created) / SECOND
     tx.measure("deployment", seconds, deployment.action.lower(), progress.lower())
     measure_run_of_deployment(tx, details, progress)
-    await announce(tx, TOLD[Do(deployment.action)].ended[progress], service, closed, details, call=call)
+    await announce(
+        tx, DEPLOYMENT_EVENTS[Do(deployment.action)].ended[progress], service, closed, details, call=call
+    )
     await nudge_names(tx, service.id)
     return closed
 

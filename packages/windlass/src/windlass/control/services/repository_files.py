@@ -13,7 +13,7 @@ from windlass.base.bounded import OutOfBounds
 from windlass.base.errors import Conflict, Invalid
 from windlass.base.file_names import folder_names, read_beginning
 from windlass.base.subprocesses import in_thread
-from windlass.builders.dockerfile import LONGEST, Dockerfile, declared_arguments, read
+from windlass.builders.dockerfile import MAX_LENGTH, Dockerfile, declared_arguments, read
 from windlass.builders.instructions import DockerfileError
 from windlass.control.context.call import Call, Reply, encode, reads
 from windlass.control.context.context import Context
@@ -125,7 +125,7 @@ async def _fetch(ctx: Context, org: str, source: GitSource, look: Look[T]) -> T:
 
 def _parse_dockerfile(folder: Path, path: str) -> CheckedDockerfile:
     try:
-        beginning = read_beginning(folder, file_inside(folder, path, "dockerfile_path"), LONGEST + 1)
+        beginning = read_beginning(folder, file_inside(folder, path, "dockerfile_path"), MAX_LENGTH + 1)
         text = beginning.decode(errors="replace")
         dockerfile = read(text)
         images = list(dict.fromkeys(_images(dockerfile)))

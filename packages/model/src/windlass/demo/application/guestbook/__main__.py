@@ -17,7 +17,7 @@ from . import VERSION, page
 from .book import Book, address_in
 from .postgres import DatabaseError
 
-_MOST = 4096
+_MAX_BODY_BYTES = 4096
 
 
 class Server(ThreadingHTTPServer):
@@ -48,7 +48,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         length = self.headers.get("content-length", "")
-        if not length.isdecimal() or int(length) > _MOST:
+        if not length.isdecimal() or int(length) > _MAX_BODY_BYTES:
             self.close_connection = True
             return self._answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "That is too long.\n", "text/plain")
         fields = parse_qs(self.rfile.read(int(length)).decode("utf-8", "replace"))

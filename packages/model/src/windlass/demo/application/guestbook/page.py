@@ -70,7 +70,7 @@ $links
 </html>
 """)
 
-_KEPT = Template("""<section class="card" aria-labelledby="visits">
+_BOOK = Template("""<section class="card" aria-labelledby="visits">
 <h2 id="visits">Visits, counted in the database</h2>
 <div class="count">$count</div>
 </section>
@@ -84,7 +84,7 @@ _KEPT = Template("""<section class="card" aria-labelledby="visits">
 <ul>$entries</ul>
 </section>""")
 
-_WITHOUT = Template("""<section class="card" aria-labelledby="none">
+_NO_DATABASE = Template("""<section class="card" aria-labelledby="none">
 <h2 id="none">Without a database</h2>
 <p>$why</p>
 </section>""")
@@ -103,8 +103,8 @@ def book(count: int, entries: Sequence[Entry]) -> str:
         f"{escape(entry.message)}</li>"
         for entry in entries
     )
-    return _KEPT.substitute(count=f"{count:,}", entries=shown)
+    return _BOOK.substitute(count=f"{count:,}", entries=shown)
 
 
 def nothing(why: str) -> str:
-    return _WITHOUT.substitute(why=escape(why))
+    return _NO_DATABASE.substitute(why=escape(why))
