@@ -28,7 +28,7 @@ from tests.fakes.router import FakeRouter
 from windlass.base.clock import SystemClock
 from windlass.base.http_out import HttpSender
 from windlass.config import Settings
-from windlass.control.background.worker import LEASE, Worker
+from windlass.control.background.worker import LEASE_TIME, Worker
 from windlass.engines.workload import Instance, Workload
 from windlass.gateway.link import GatewayLink
 from windlass.install.composition import open_store
@@ -131,7 +131,7 @@ async def _claim(store: Store, times: int) -> float:
 
     async def change(tx: Tx) -> None:
         began = time.perf_counter()
-        claims = await tx.work.claim(LEASE, AT_ONCE)
+        claims = await tx.work.claim(LEASE_TIME, AT_ONCE)
         took.append((time.perf_counter() - began) * 1000)
         assert len(claims) == AT_ONCE
         for claim in claims:

@@ -29,7 +29,7 @@ from windlass.base.signing import key_of, new_secret, signature
 from windlass.config import Settings
 from windlass.control.context.call import encode
 from windlass.control.records.outbox import DELIVER, work_of
-from windlass.control.reporting.delivery import SIDE_BY_SIDE
+from windlass.control.reporting.delivery import MAX_CONCURRENT_SERVICES
 from windlass.control.reporting.webhooks import attempts_of
 from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, render
 from windlass.gateway.link import GatewayLink
@@ -92,7 +92,7 @@ class Caller:
     async def ours(self, count: int) -> float:
         """Deliveries per second, from the moment when all wait to that when all are written down as taken."""
         webhook = await self.subscribed(self._url)
-        lanes = [new_id() for _ in range(SIDE_BY_SIDE)]
+        lanes = [new_id() for _ in range(MAX_CONCURRENT_SERVICES)]
         await self._put([(webhook, lanes[number % len(lanes)]) for number in range(count)])
         began = time.perf_counter()
         while await self._ctx.store.reads.deliveries.next(webhook) is not None:  # noqa: ASYNC110 (nothing says so)
@@ -120,7 +120,7 @@ class Caller:
                 await out.send("POST", self._url, body, headers)
 
         began = time.perf_counter()
-        await asyncio.gather(*(loop() for _ in range(SIDE_BY_SIDE)))
+        await asyncio.gather(*(loop() for _ in range(MAX_CONCURRENT_SERVICES)))
         took = time.perf_counter() - began
         await out.close()
         return count / took

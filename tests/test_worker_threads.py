@@ -9,11 +9,13 @@ import pytest
 
 from windlass.base.worker_threads import OF_A_DEPLOYMENT, use_worker_threads
 from windlass.config import Settings
-from windlass.control.context.git_reader import MOST, SPARE, SPARE_OF_CALLERS
-from windlass.control.context.upload_files import CHECKED
+from windlass.control.context.git_reader import MAX_READS, SPARE_READS, SPARE_READS_OF_CALLERS
+from windlass.control.context.upload_files import MAX_CONCURRENT_CHECKS
 
 DEPLOYMENTS = Settings().parallel_deployments
-HELD = DEPLOYMENTS * OF_A_DEPLOYMENT + MOST + SPARE + SPARE_OF_CALLERS + CHECKED
+HELD = (
+    DEPLOYMENTS * OF_A_DEPLOYMENT + MAX_READS + SPARE_READS + SPARE_READS_OF_CALLERS + MAX_CONCURRENT_CHECKS
+)
 """What organizations together may have at a time."""
 
 

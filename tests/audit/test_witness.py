@@ -13,7 +13,7 @@ from tests.world import World, make_world
 from windlass.base.clock import HOUR
 from windlass.base.errors import Unavailable
 from windlass.control.context.call import Origin
-from windlass.control.reporting.security_events import MOST_WAITING, SecurityEvents
+from windlass.control.reporting.security_events import MAX_WAITING_EVENTS, SecurityEvents
 from windlass.core.access import Actor, Scope, permits_throughout
 from windlass.store import Store, Write
 
@@ -166,7 +166,7 @@ async def test_cancelling_a_write_of_security_events_duplicates_none(world: Worl
 async def test_security_events_beyond_the_queue_limit_are_counted_in_the_last_one():
     async with make_world() as world:
         seen = SecurityEvents(world.installation.ctx)
-        refuse(world, seen, MOST_WAITING + 5)
+        refuse(world, seen, MAX_WAITING_EVENTS + 5)
         await seen.note()
         newest = (await events(world, eventType="ACCESS_REFUSED", pageSize=1))[0]
         assert told(newest)["more"] == 5

@@ -12,7 +12,7 @@ async def test_a_complete_list_over_the_limit_is_refused_with_a_hint_to_use_page
         await world.project()
     path = f"/compat/organization/{world.org}/project"
     assert len((await world.get(path))["results"]) == 3
-    monkeypatch.setattr(reading, "MOST_WHOLE", 2)
+    monkeypatch.setattr(reading, "MAX_UNPAGED_LENGTH", 2)
     refused = await world.get(path)
     assert (refused.status, refused.message) == (
         400,
@@ -24,9 +24,9 @@ async def test_a_complete_list_over_the_limit_is_refused_with_a_hint_to_use_page
 async def test_an_answer_with_too_many_bytes_is_refused(world: World, monkeypatch):
     await world.project()
     path = f"/organization/{world.org}/project"
-    monkeypatch.setattr(answers, "LONGEST_ANSWER", 100)
+    monkeypatch.setattr(answers, "MAX_ANSWER_BYTES", 100)
     refused = await world.get(path)
     assert refused.status == 400
     assert refused.message.startswith("Ask for less at a time, by page and page_size")
-    monkeypatch.setattr(answers, "LONGEST_ANSWER", 100_000)
+    monkeypatch.setattr(answers, "MAX_ANSWER_BYTES", 100_000)
     assert (await world.get(path)).status == 200

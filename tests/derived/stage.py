@@ -27,7 +27,7 @@ from tests.world import ADMIN, Answer, World, make_world
 from windlass.core.access import WORDS, Scope
 from windlass.core.declare.operations import Operation
 from windlass.core.declare.resource import Family
-from windlass.store import FAR
+from windlass.store import NEVER
 from windlass.store.sqlite import SqliteStore
 
 BASES = ("", "/api/v1", "/compat")
@@ -99,8 +99,8 @@ class Stage:
         """Leaves waiting work of this family undone: hundreds of deployments of other rows, which no test
         reads. Work of other families is due again, because a service may wait for it."""
         services = f"SELECT id FROM resource WHERE family = '{family.name}'"
-        await self.beside(f"UPDATE work SET due = 0 WHERE lease = 0 AND due = {FAR}")
-        await self.beside(f"UPDATE work SET due = {FAR} WHERE lease = 0 AND id IN ({services})")
+        await self.beside(f"UPDATE work SET due = 0 WHERE lease = 0 AND due = {NEVER}")
+        await self.beside(f"UPDATE work SET due = {NEVER} WHERE lease = 0 AND id IN ({services})")
 
     async def count(self, table: str) -> int:
         """Counts the rows of a table."""

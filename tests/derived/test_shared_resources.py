@@ -58,12 +58,12 @@ ROWS: Final = {
     ),
     "reads of repositories": SharedResource(
         "organizations on one server",
-        "windlass.control.context.git_reader:SPARE",
+        "windlass.control.context.git_reader:SPARE_READS",
         "hostile/test_listings.py::test_two_organizations_at_their_git_read_limit_leave_capacity_for_a_third",
     ),
     "checks of archives": SharedResource(
         "organizations on one server, and environments of an organization",
-        "windlass.control.context.upload_files:CHECKED",
+        "windlass.control.context.upload_files:MAX_CONCURRENT_CHECKS",
         "running/test_uploads.py::test_checks_of_archives_of_different_organizations_take_turns",
         ("control.context.upload_files",),
     ),
@@ -80,7 +80,7 @@ ROWS: Final = {
     ),
     "the time of changes, which are stored one after the other": SharedResource(
         "organizations on one database",
-        "windlass.store:LARGEST",
+        "windlass.store:MAX_REQUEST_COST",
         "running/test_large_changes.py::test_cloning_an_environment_with_too_many_resources_in_one_request_is_refused",
     ),
     "the queue of work": SharedResource(
@@ -95,7 +95,7 @@ ROWS: Final = {
     ),
     "commands in instances": SharedResource(
         "tokens and organizations on one server",
-        "windlass.api.executions:MOST",
+        "windlass.api.executions:MAX_COMMANDS",
         "running/test_executions.py::test_commands_of_one_caller_are_limited_and_leave_capacity_for_others",
     ),
     "connections and descriptors of public ports": SharedResource(
@@ -130,13 +130,13 @@ ROWS: Final = {
     ),
     "questions to name servers, and checks of domains": SharedResource(
         "organizations on one server",
-        "windlass.control.context.domain_checks:MOST_OF_ONE",
+        "windlass.control.context.domain_checks:MAX_CHECKS_OF_ORG",
         "domains/test_checks.py::test_an_organization_checks_two_domains_at_a_time",
         ("base.dns.client", "control.context.domain_checks"),
     ),
     "questions of proxies about served hosts": SharedResource(
         "organizations on one server",
-        "windlass.control.services.served_hosts:PAUSE",
+        "windlass.control.services.served_hosts:MIN_READ_INTERVAL",
         "domains/test_served_hosts.py::test_any_number_of_unknown_names_neither_refuses_nor_delays_served_ones",
     ),
     "room on the disk": SharedResource(

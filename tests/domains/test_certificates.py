@@ -139,7 +139,7 @@ async def test_a_name_that_is_made_again_and_again_orders_five_times_in_three_ho
 
 
 async def test_an_organization_leaves_orders_to_the_others(there, monkeypatch):
-    monkeypatch.setattr("windlass.control.records.order_ledger.MOST_OF_ORG", 2)
+    monkeypatch.setattr("windlass.control.records.order_ledger.MAX_ORDERS_OF_ORG", 2)
     documents = [await there.proved(name=f"{letter}.example.com") for letter in "abc"]
     await there.pass_time(10)
     states = [(await read(there.world, *each))["certificate_state"] for each in documents]
@@ -153,7 +153,7 @@ async def test_an_organization_leaves_orders_to_the_others(there, monkeypatch):
 
 
 async def test_new_names_leave_orders_to_renewals(there, monkeypatch):
-    monkeypatch.setattr("windlass.control.records.order_ledger.MOST_OF_NEW_NAMES", 3)
+    monkeypatch.setattr("windlass.control.records.order_ledger.MAX_ORDERS_FOR_NEW_NAMES", 3)
     write = there.world.installation.ctx.store.write
 
     async def enter(name, *, is_renewal=False):

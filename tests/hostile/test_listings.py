@@ -15,11 +15,11 @@ from windlass.base.errors import Unavailable
 from windlass.control.context import git_reader
 from windlass.control.context.call import Reading, handler_of
 from windlass.control.context.git_reader import (
-    MOST,
-    MOST_OF_CALLER,
-    MOST_OF_ONE,
-    SPARE,
-    SPARE_OF_CALLERS,
+    MAX_READS,
+    MAX_READS_OF_CALLER,
+    MAX_READS_OF_ORG,
+    SPARE_READS,
+    SPARE_READS_OF_CALLERS,
     LimitedGitReader,
     ReadCaller,
 )
@@ -27,7 +27,7 @@ from windlass.families import registry
 from windlass.sources.git import Git, GitCommit, GitError, GitSource
 
 ONE = ReadCaller("org", "ada")
-LIMIT = MOST + SPARE + SPARE_OF_CALLERS
+LIMIT = MAX_READS + SPARE_READS + SPARE_READS_OF_CALLERS
 
 
 class Silent:
@@ -101,9 +101,9 @@ async def test_concurrent_requests_for_the_commits_of_a_service_share_one_git_ca
 async def test_git_reads_over_the_limit_of_a_caller_get_503_with_retry_after(world: World, git: Silent):
     apps = [await world.application() for _ in range(20)]
     answers = await asked(world, git, apps)
-    assert git.most == MOST_OF_CALLER
+    assert git.most == MAX_READS_OF_CALLER
     refused = [answer for answer in answers if answer.status != 200]
-    assert len(refused) == 20 - MOST_OF_CALLER
+    assert len(refused) == 20 - MAX_READS_OF_CALLER
     assert {answer.status for answer in refused} == {503}
     assert refused[0].headers["retry-after"] == "5"
     assert "Ask again in a few seconds" in refused[0].message
@@ -126,13 +126,13 @@ async def test_git_reads_of_all_organizations_together_are_limited(git: Silent):
     assert sum(isinstance(result, Unavailable) for result in results) == 20 - LIMIT
 
 
-@pytest.mark.parametrize(("spare", "is_served"), [(SPARE, True), (0, False)])
+@pytest.mark.parametrize(("spare", "is_served"), [(SPARE_READS, True), (0, False)])
 async def test_two_organizations_at_their_git_read_limit_leave_capacity_for_a_third(
     git: Silent, monkeypatch: pytest.MonkeyPatch, spare: int, is_served: bool
 ):
-    monkeypatch.setattr(git_reader, "MOST_OF_CALLER", MOST_OF_ONE)
-    monkeypatch.setattr(git_reader, "SPARE", spare)
-    monkeypatch.setattr(git_reader, "SPARE_OF_CALLERS", 0)
+    monkeypatch.setattr(git_reader, "MAX_READS_OF_CALLER", MAX_READS_OF_ORG)
+    monkeypatch.setattr(git_reader, "SPARE_READS", spare)
+    monkeypatch.setattr(git_reader, "SPARE_READS_OF_CALLERS", 0)
     listings = LimitedGitReader(git)
 
     def asks(org: str, name: str) -> asyncio.Task[Any]:
@@ -155,8 +155,8 @@ async def test_a_caller_at_its_git_read_limit_leaves_capacity_for_others_of_its_
     world: World, git: Silent, monkeypatch: pytest.MonkeyPatch, is_walled: bool
 ):
     if not is_walled:
-        monkeypatch.setattr(git_reader, "MOST_OF_CALLER", MOST_OF_ONE)
-        monkeypatch.setattr(git_reader, "SPARE_OF_CALLERS", 0)
+        monkeypatch.setattr(git_reader, "MAX_READS_OF_CALLER", MAX_READS_OF_ORG)
+        monkeypatch.setattr(git_reader, "SPARE_READS_OF_CALLERS", 0)
     environment, shop = await world.environment(), await world.application()
     token = await world.new_token("Write", limited_to=[environment])
     apps = [await world.application(environment) for _ in range(8)]
@@ -174,8 +174,8 @@ async def test_a_caller_at_its_git_read_limit_leaves_capacity_for_others_of_its_
 @pytest.mark.parametrize(
     ("running", "has_one"),
     [
-        ([("a", "1")] * MOST_OF_CALLER, True),
-        ([("a", "me")] * MOST_OF_CALLER, False),
+        ([("a", "1")] * MAX_READS_OF_CALLER, True),
+        ([("a", "me")] * MAX_READS_OF_CALLER, False),
         ([("a", "1")] * 3 + [("a", "2")] * 2, True),
         ([("a", "1")] * 3 + [("a", "2")] * 3, False),
         ([("b", "1")] * 4 + [("c", "1")] * 4, True),

@@ -12,13 +12,13 @@ import pytest
 
 from tests.tables import table
 from tests.world import Answer, HandClock, World, make_world
-from windlass.control.request.idempotency import SHOWN_FOR
+from windlass.control.request.idempotency import SECRET_LIFETIME
 from windlass.core.declare.registry import Operation
 from windlass.families import registry
 
 SECRETS = re.compile(r"token|secret|password|credential", re.IGNORECASE)
 KEY = {"idempotency-key": "k"}
-MINUTE = SHOWN_FOR / 1000
+MINUTE = SECRET_LIFETIME / 1000
 
 
 @pytest.fixture

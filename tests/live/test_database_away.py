@@ -115,8 +115,8 @@ async def test_a_websocket_closed_by_a_database_outage_has_another_code_than_for
 async def test_a_command_ended_by_a_database_outage_gets_the_reason(
     world: World, address: str, app: str, outage, is_revoked: bool, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(executions, "UNCHECKED", 0.1)
-    monkeypatch.setattr(executions, "LOOK", 0.02)
+    monkeypatch.setattr(executions, "UNCHECKED_TIMEOUT", 0.1)
+    monkeypatch.setattr(executions, "CHECK_INTERVAL", 0.02)
     token = await world.new_token("Deploy")
     [known] = (await world.get(f"/organization/{world.org}/apiToken"))["results"]
     async with (

@@ -7,7 +7,7 @@ import pytest
 from tests.running.deployments import deployed
 from tests.world import World
 from windlass.base.clock import MINUTE, SECOND
-from windlass.control.context.usage_history import EVERY
+from windlass.control.context.usage_history import INTERVAL_MS
 
 
 async def share(world: World) -> float | None:
@@ -45,7 +45,7 @@ async def test_errors_older_than_five_minutes_do_not_count_in_the_error_share(wo
     assert await share(world) == 0.25
     world.clock.turn(2 * MINUTE / SECOND)
     assert await share(world) == 0.0
-    world.clock.turn(5 * MINUTE / SECOND + EVERY / SECOND)
+    world.clock.turn(5 * MINUTE / SECOND + INTERVAL_MS / SECOND)
     assert await share(world) is None
 
 

@@ -31,7 +31,7 @@ from windlass.engines.workload import Instance, Phase
 from windlass.families import registry
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate
-from windlass.store.tables.figures import FIGURES, MOST_COUNTED, Figure
+from windlass.store.tables.figures import FIGURES, MAX_COUNTED_ROWS, Figure
 
 
 async def deployed(world: World, **fields: Any) -> str:
@@ -350,7 +350,7 @@ GROWS = frozenset({"work", "deployment", "delivery", "event", "resource"})
 def test_the_metrics_query_scans_no_growing_table(tmp_path):
     with contextlib.closing(connect(tmp_path / "a.db")) as connection:
         migrate(connection, migrations())
-        assert scanned(connection, FIGURES, (0, MOST_COUNTED)) & GROWS == set()
+        assert scanned(connection, FIGURES, (0, MAX_COUNTED_ROWS)) & GROWS == set()
         assert scanned(connection, "SELECT count(*) FROM work WHERE attempts > 3") == {"work"}
 
 

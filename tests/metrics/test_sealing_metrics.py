@@ -7,7 +7,7 @@ import pytest
 from tests.metrics.prometheus import measured
 from tests.world import World, make_world
 from windlass.base.clock import SECOND
-from windlass.control.reporting.metrics import KEPT, FormerKeyMetrics
+from windlass.control.reporting.metrics import CACHE_TIME, FormerKeyMetrics
 from windlass.install.key import add_key
 from windlass.store.tables.sealed import SealedTable
 
@@ -45,7 +45,7 @@ async def test_the_metric_of_values_sealed_with_an_old_key_falls_to_0_after_the_
         assert before is not None
         assert before >= 3
         await world.settle()
-        world.clock.turn(KEPT / SECOND)
+        world.clock.turn(CACHE_TIME / SECOND)
         assert await measured(world, METRIC) == 0
 
 
@@ -56,7 +56,7 @@ async def test_values_are_counted_once_a_minute_at_most(counts):
         for _ in range(5):
             await source.all()
         assert len(counts) == 1
-        world.clock.turn(KEPT / SECOND)
+        world.clock.turn(CACHE_TIME / SECOND)
         await source.all()
         assert len(counts) == 2
 

@@ -20,7 +20,7 @@ from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.install.database import reading_snapshot
 from windlass.install.key import load_encryption
 from windlass.operate.keys import rotate
-from windlass.store import FAR, CertificateRow, OrderRow, Tx
+from windlass.store import NEVER, CertificateRow, OrderRow, Tx
 from windlass.store.archive import Snapshot
 from windlass.store.tables import sealed
 
@@ -127,7 +127,7 @@ async def seal_certificate(world: World) -> None:
     names = ("domain", org, "service", "shop.example.com")
 
     async def change(tx: Tx) -> None:
-        await tx.certificates.set(CertificateRow(*names, "chain", key, "00", 0, FAR, FAR, "ACME"))
+        await tx.certificates.set(CertificateRow(*names, "chain", key, "00", 0, NEVER, NEVER, "ACME"))
         await tx.certificates.set_order(OrderRow(*names, "https://ca.example", "/order/1", next_key))
 
     await world.installation.ctx.store.write(change)

@@ -24,7 +24,7 @@ Replicas = tuple[World, World]
 async def replicas(postgres_url, tmp_path, monkeypatch):
     """Two servers, each with a data directory and a copy of the key of its own. Their clock stands still, so
     their leases outlast any pause of the machine."""
-    monkeypatch.setattr(key_rotation, "LEASE", HOUR)
+    monkeypatch.setattr(key_rotation, "LEASE_TIME", HOUR)
     clock = HandClock(SystemClock().now())  # the command has the time of the machine
     async with make_world(postgres_url, folder=tmp_path / "a", clock=clock) as first:
         (tmp_path / "b").mkdir(mode=0o700)

@@ -196,7 +196,7 @@ async def test_the_token_is_sent_to_no_other_host_and_pages_end(make, monkeypatc
             return own(shown, f"{here.server.api}{here.server.repositories_path()}?x={next(numbers)}", "")
 
         here.server.with_next = endless  # type: ignore[method-assign]
-        monkeypatch.setattr(client, "MOST_PAGES", 5)
+        monkeypatch.setattr(client, "MAX_PAGES", 5)
         assert (await here.ask("repository")).status == 200
         assert len(here.server.sent) == 5
 

@@ -127,8 +127,8 @@ async def test_packs_are_joined_and_commits_that_nothing_needs_are_forgotten(sce
     for number in range(3):
         folder.write(other=str(number)).commit("more")
         await folder.push(url, "main:other")
-    monkeypatch.setattr("windlass.sources.push.repositories._MOST_PACKS", 2)
-    monkeypatch.setattr("windlass.sources.push.repositories._FRESH", -1)
+    monkeypatch.setattr("windlass.sources.push.repositories._MAX_PACKS", 2)
+    monkeypatch.setattr("windlass.sources.push.repositories._UNREACHABLE_RETENTION_SECONDS", -1)
     await pushed.tidy(app["id"], ())
     assert len([*(pushed.path(app["id"]) / "objects" / "pack").glob("*.pack")]) == 1
     kept = await ask(pushed.path(app["id"]), "for-each-ref", "refs/windlass")
@@ -311,7 +311,7 @@ async def test_one_repository_that_cannot_be_joined_does_not_stop_the_housekeepi
         tried.append(words[0])
         raise TimeoutError
 
-    monkeypatch.setattr("windlass.sources.push.repositories._MOST_PACKS", 2)
+    monkeypatch.setattr("windlass.sources.push.repositories._MAX_PACKS", 2)
     with monkeypatch.context() as patched:
         patched.setattr("windlass.sources.push.repositories.PushedRepositories._try", stuck)
         await sweep_pushed(ctx)
@@ -337,12 +337,12 @@ async def test_packs_are_joined_only_if_the_disk_has_room(scene: Scene, monkeypa
     await folder.push(url, "main:other")
     pushed = scene.windlass.installation.ctx.pushed
     packs = pushed.path(app["id"]) / "objects" / "pack"
-    monkeypatch.setattr("windlass.sources.push.repositories._MOST_PACKS", 2)
+    monkeypatch.setattr("windlass.sources.push.repositories._MAX_PACKS", 2)
     monkeypatch.setattr(pushed, "_reserve", 1 << 60)
     await pushed.tidy(app["id"], ())
     assert len([*packs.glob("*.pack")]) == 2
     monkeypatch.undo()
-    monkeypatch.setattr("windlass.sources.push.repositories._MOST_PACKS", 2)
+    monkeypatch.setattr("windlass.sources.push.repositories._MAX_PACKS", 2)
     pushed._paused.clear()
     pushed._tidied.clear()  # as after another push
     await pushed.tidy(app["id"], ())

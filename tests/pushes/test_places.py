@@ -44,8 +44,8 @@ async def test_a_caller_at_the_limit_of_git_reads_waits_and_then_gets_503(
 ):
     url = with_token(app["push_url"])
     assert (await folder.push(url)).code == 0
-    monkeypatch.setattr(git_reader, "WAIT", 0.05)
-    monkeypatch.setattr(git_reader, "MOST_OF_CALLER", 0)
+    monkeypatch.setattr(git_reader, "PLACE_TIMEOUT", 0.05)
+    monkeypatch.setattr(git_reader, "MAX_READS_OF_CALLER", 0)
     for path in LISTS:
         status, text, _ = await got(app["push_url"] + path)
         assert (status, "as many repositories as possible" in text) == (503, True), text
@@ -54,7 +54,7 @@ async def test_a_caller_at_the_limit_of_git_reads_waits_and_then_gets_503(
     monkeypatch.undo()
     for path in LISTS:
         assert (await got(app["push_url"] + path))[0] == 200, "the control"
-    for _ in range(2 * git_reader.MOST_OF_CALLER):  # each place is freed
+    for _ in range(2 * git_reader.MAX_READS_OF_CALLER):  # each place is freed
         await to_thread(run, folder.path, "ls-remote", url)
     await to_thread(run, scene.place.beside, "clone", "--quiet", url, "cloned")
     folder.write(text="two").commit("two")
@@ -64,7 +64,7 @@ async def test_a_caller_at_the_limit_of_git_reads_waits_and_then_gets_503(
 async def test_a_place_is_free_again_when_its_holder_has_left():
     places, caller = GitPlaces(), ReadCaller("org", "caller")
     with ExitStack() as others:
-        for _ in range(git_reader.MOST_OF_CALLER):
+        for _ in range(git_reader.MAX_READS_OF_CALLER):
             await places.enter(caller, others)
         with ExitStack() as held:
             with pytest.raises(Unavailable):
@@ -88,7 +88,7 @@ async def test_git_is_stopped_although_its_client_never_reads(
     await folder.push(with_token(app["push_url"]), "main:other")
     asked = packet(f"want {commit}\n".encode()) + FLUSH + packet(b"done\n")
     stopped = asyncio.Event()
-    monkeypatch.setattr("windlass.sources.push.repositories._SECONDS", 0.5)
+    monkeypatch.setattr("windlass.sources.push.repositories._TIMEOUT", 0.5)
 
     with pushed.spool(app["id"], asked) as spool:
         async with aclosing(pushed.send(app["id"], spool, "", stopped.set)) as pieces:
@@ -150,7 +150,7 @@ async def test_a_push_has_to_arrive_within_its_time(scene: Scene, app: Any, monk
         arrived.append(None)
         return len(arrived) > 100 or bool([*incoming.glob("incoming/*")])
 
-    monkeypatch.setattr("windlass.api.git_requests._LONGEST", 0.0)
+    monkeypatch.setattr("windlass.api.git_requests._PUSH_TIMEOUT", 0.0)
     status, text = await to_thread(post_chunks, url, [head, b"PACK"], go_on)
     assert (status, b"has to arrive within" in text) == (413, True), text
     monkeypatch.undo()
@@ -162,7 +162,7 @@ async def test_a_push_has_to_arrive_within_its_time(scene: Scene, app: Any, monk
 async def test_the_pushes_of_one_caller_at_once_are_few(
     scene: Scene, app: Any, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("windlass.api.git_requests._MOST_OF_CALLER", 0)
+    monkeypatch.setattr("windlass.api.git_requests._MAX_TRANSFERS_OF_CALLER", 0)
     ended = await folder.push(with_token(app["push_url"]))
     assert (ended.code, "others of this caller are under way" in ended.text) == (1, True), ended
     monkeypatch.undo()

@@ -248,7 +248,7 @@ async def test_more_pushes_and_fetches_at_once_than_a_few_have_to_wait(
 ):
     url = with_token(app["push_url"])
     assert (await folder.push(url)).code == 0
-    monkeypatch.setattr("windlass.api.git_requests._MOST_SENDING", 0)
+    monkeypatch.setattr("windlass.api.git_requests._MAX_TRANSFERS_OF_APPLICATION", 0)
     folder.commit("second")
     ended = await folder.push(url)
     assert (ended.code, "push again in a moment" in ended.text) == (1, True), ended
@@ -279,7 +279,7 @@ async def test_a_list_that_is_too_long_is_refused_and_not_cut(
 ):
     url = with_token(app["push_url"])
     assert (await folder.push(url)).code == 0
-    monkeypatch.setattr("windlass.sources.push.repositories._ANSWER", 10)
+    monkeypatch.setattr("windlass.sources.push.repositories._MAX_OUTPUT_BYTES", 10)
     status, text, _ = await got(app["push_url"] + REFS)
     assert (status, "git says too much" in text) == (503, True), text
     monkeypatch.undo()

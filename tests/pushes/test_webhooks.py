@@ -224,7 +224,7 @@ async def test_json_inside_a_form_is_understood(world: World):
 async def test_a_body_of_25_mib_is_taken_and_a_larger_one_refused(world: World):
     app = await deployed(world, auto_deploy=True)
     to, second = await webhook(world, app), world.git.push("second")
-    most = push_intake.LARGEST - len(push(second, filling=""))
+    most = push_intake.MAX_BODY_BYTES - len(push(second, filling=""))
     assert (await send(world, to, push(second, filling="x" * most))).status == 202
     await world.settle()
     assert await results(world, app) == ["DEPLOYED"]
@@ -248,7 +248,7 @@ async def test_deliveries_of_one_webhook_have_a_limit_of_their_own(world: World,
     to, other = await webhook(world, one), await webhook(world, await deployed(world, git_repository=git))
     intake = world.installation.app._git_webhooks._intake
     with intake.place(to.path.rpartition("/")[2]):
-        monkeypatch.setattr(push_intake, "AT_ONCE_OF_ONE", 1)
+        monkeypatch.setattr(push_intake, "MAX_DELIVERIES_OF_WEBHOOK", 1)
         answer = await send(world, to, b"{}", event="ping")
         assert answer.status == 429
         assert answer.headers["retry-after"] == "5"

@@ -12,7 +12,7 @@ from tests.gateway.routers.town import request
 from tests.metrics.prometheus import needs_promtool, promtool, value
 from windlass.api.prometheus import text_of
 from windlass.control.background.rates import RequestLook, request_points
-from windlass.control.context.usage_history import EVERY
+from windlass.control.context.usage_history import INTERVAL_MS
 from windlass.gateway import router as gateway_router
 from windlass.gateway.messages import ServiceTraffic
 from windlass.gateway.router import GatewayRouter
@@ -36,7 +36,7 @@ async def test_request_counts_of_a_gateway_become_rates_of_their_service(town: G
     router: GatewayRouter = town.router  # type: ignore[assignment]
     await town.shop(await town.instance("one"))
     looks = []
-    for at in (0, EVERY):
+    for at in (0, INTERVAL_MS):
         looks.append(RequestLook(at, {row.service: row for row in await router.service_traffic()}))
         for _ in range(3):
             await town.ask(request())

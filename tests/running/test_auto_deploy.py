@@ -16,7 +16,7 @@ from tests.world import REPOSITORY, World
 from windlass.base import dockerignore
 from windlass.control.background import auto_deploy
 from windlass.control.background.auto_deploy import deploy_new_commit, is_any_watched
-from windlass.control.background.worker import BRANCH_SLOTS, LEASE
+from windlass.control.background.worker import BRANCH_SLOTS, LEASE_TIME
 from windlass.control.deploying.ledger import LostClaim
 from windlass.sources.git import GitSource
 from windlass.store import Queue
@@ -182,7 +182,7 @@ async def test_an_unreadable_branch_is_logged_once_and_read_again_later(world: W
 
 async def test_reading_a_branch_of_a_silent_git_server_times_out(world: World, monkeypatch):
     app = await deployed(world, auto_deploy=True)
-    monkeypatch.setattr(auto_deploy, "HEAD_SECONDS", 0.01)
+    monkeypatch.setattr(auto_deploy, "HEAD_TIMEOUT", 0.01)
     monkeypatch.setattr(world.git, "head", lambda source: asyncio.Event().wait())
     await look(world)
     assert "did not answer within 0.01 seconds" in await said(world, app)
@@ -192,8 +192,8 @@ async def test_an_unreadable_branch_is_read_with_a_short_timeout_except_every_fi
     world: World, monkeypatch
 ):
     app = await deployed(world, auto_deploy=True)
-    monkeypatch.setattr(auto_deploy, "HEAD_SECONDS", 0.03)
-    monkeypatch.setattr(auto_deploy, "SHORT_SECONDS", 0.01)
+    monkeypatch.setattr(auto_deploy, "HEAD_TIMEOUT", 0.03)
+    monkeypatch.setattr(auto_deploy, "SHORT_TIMEOUT", 0.01)
     given: list[float | None] = []
     timeout = asyncio.timeout
 
@@ -331,12 +331,14 @@ async def test_a_server_that_lost_its_lease_while_reading_a_branch_deploys_nothi
     app = await deployed(world, auto_deploy=True, watch_paths=["web"])
     second = world.git.push("second", "web/page.html")
     world.clock.turn(EVERY + 1)
-    (claim,) = await world.installation.ctx.store.write(lambda tx: tx.work.claim(LEASE, 4, Queue.BRANCHES))
+    (claim,) = await world.installation.ctx.store.write(
+        lambda tx: tx.work.claim(LEASE_TIME, 4, Queue.BRANCHES)
+    )
     read = world.git.changed_paths
 
     async def paused(source: GitSource, before: str, after: str) -> list[str]:
         monkeypatch.undo()
-        world.clock.turn(LEASE // 1000 + 1)
+        world.clock.turn(LEASE_TIME // 1000 + 1)
         await world.settle()
         return cast(list[str], await read(source, before, after))
 

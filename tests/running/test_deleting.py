@@ -10,7 +10,7 @@ import pytest
 
 from tests.running.deployments import deploy, deployed, deployments, under_way
 from tests.world import World
-from windlass.control.deploying.retry_later import LEAST_TRIES
+from windlass.control.deploying.retry_later import MIN_ATTEMPTS
 from windlass.core.access import Scope, permits
 from windlass.core.words.events import Event
 
@@ -187,7 +187,7 @@ async def test_a_deletion_fails_when_its_engine_stays_away(world: World):
     await world.delete(f"/application/{app}")
     await world.settle()
     world.clock.turn(world.installation.ctx.settings.ready_seconds)
-    for _ in range(LEAST_TRIES):
+    for _ in range(MIN_ATTEMPTS):
         await world.settle()
         world.clock.turn(10)
     newest = (await deployments(world, app))[0]

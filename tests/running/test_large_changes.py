@@ -12,7 +12,7 @@ from windlass.control.request import dispatch
 from windlass.control.request.creating import NewResource, create_in
 from windlass.control.services import cloning
 from windlass.control.variables import deriving, variables
-from windlass.store import LARGEST
+from windlass.store import MAX_REQUEST_COST
 
 APPLICATIONS, VARIABLES = 3, 4
 COPY = {"name": "copy", "mode": "DEVELOPMENT"}
@@ -53,14 +53,14 @@ async def street(world: World) -> Street:
     return made
 
 
-@pytest.mark.parametrize("largest", [40, LARGEST])
+@pytest.mark.parametrize("largest", [40, MAX_REQUEST_COST])
 async def test_cloning_an_environment_with_too_many_resources_in_one_request_is_refused(
     street, monkeypatch, largest
 ):
     """Negative control: without so small a limit, the same request copies it."""
-    monkeypatch.setattr(dispatch, "LARGEST", largest)
+    monkeypatch.setattr(dispatch, "MAX_REQUEST_COST", largest)
     answer = await street.world.post(f"/environment/{street.id}/clone", COPY)
-    if largest == LARGEST:
+    if largest == MAX_REQUEST_COST:
         assert (answer.status, await street.environments()) == (202, 2)
         return
     assert (answer.status, answer.message.partition(":")[0]) == (409, IN_PARTS)
@@ -81,35 +81,35 @@ async def test_a_clone_that_is_too_large_is_refused_before_anything_is_written(s
         return await create_in(ctx, tx, new)
 
     monkeypatch.setattr(cloning, "create_in", create)
-    monkeypatch.setattr(dispatch, "LARGEST", 40)
+    monkeypatch.setattr(dispatch, "MAX_REQUEST_COST", 40)
     assert (await street.world.post(f"/environment/{street.id}/clone", COPY)).status == 409
     assert touched == []
-    monkeypatch.setattr(dispatch, "LARGEST", LARGEST)
+    monkeypatch.setattr(dispatch, "MAX_REQUEST_COST", MAX_REQUEST_COST)
     assert (await street.world.post(f"/environment/{street.id}/clone", COPY)).status == 202
     assert touched.count("application") == APPLICATIONS
 
 
-@pytest.mark.parametrize("largest", [10, LARGEST])
+@pytest.mark.parametrize("largest", [10, MAX_REQUEST_COST])
 async def test_deploying_too_many_services_in_one_request_is_refused(street, monkeypatch, largest):
     """Negative control: without so small a limit, they are."""
-    monkeypatch.setattr(dispatch, "LARGEST", largest)
+    monkeypatch.setattr(dispatch, "MAX_REQUEST_COST", largest)
     answer = await street.world.post(f"/environment/{street.id}/deploy")
-    assert answer.status == (202 if largest == LARGEST else 409)
+    assert answer.status == (202 if largest == MAX_REQUEST_COST else 409)
     await street.world.settle()
-    assert len(street.world.engine.applied) == (APPLICATIONS if largest == LARGEST else 0)
+    assert len(street.world.engine.applied) == (APPLICATIONS if largest == MAX_REQUEST_COST else 0)
     one = street.applications[0]
     assert (await street.world.post(f"/application/{one}/deploy")).status == 202, "in parts, they can be"
 
 
 async def test_a_long_value_counts_as_several_resources_towards_the_change_limit(street, monkeypatch):
-    monkeypatch.setattr(dispatch, "LARGEST", 40)
+    monkeypatch.setattr(dispatch, "MAX_REQUEST_COST", 40)
     one = street.applications[0]
     path = f"/application/{one}/environmentVariable"
     assert (await street.world.post(path, {"key": "SHORT", "value": "a"})).status == 201
     assert (await street.world.post(path, {"key": "LONG", "value": "a" * 50_000})).status == 409
 
 
-@pytest.mark.parametrize("largest", [10, LARGEST])
+@pytest.mark.parametrize("largest", [10, MAX_REQUEST_COST])
 @pytest.mark.parametrize("is_deployed", [True, False])
 async def test_an_environment_with_very_much_in_it_is_deleted_in_parts(
     street, monkeypatch, is_deployed, largest
@@ -118,9 +118,9 @@ async def test_an_environment_with_very_much_in_it_is_deleted_in_parts(
     rest is removed later, by no request."""
     if is_deployed:
         await deploy(street.world, street.applications[0])
-    monkeypatch.setattr(dispatch, "LARGEST", largest)
+    monkeypatch.setattr(dispatch, "MAX_REQUEST_COST", largest)
     answer = await street.world.delete(f"/environment/{street.id}")
-    if largest == LARGEST:
+    if largest == MAX_REQUEST_COST:
         assert answer.status == 204
         await street.world.settle()
         assert await street.environments() == 0
@@ -137,15 +137,15 @@ async def test_an_environment_with_very_much_in_it_is_deleted_in_parts(
 async def test_the_change_limit_does_not_stop_background_work(street, monkeypatch):
     await deploy(street.world, street.applications[0])
     assert (await street.world.delete(f"/environment/{street.id}")).status == 204
-    monkeypatch.setattr(dispatch, "LARGEST", 0)
+    monkeypatch.setattr(dispatch, "MAX_REQUEST_COST", 0)
     await street.world.settle()
     assert await street.environments() == 0
 
 
-@pytest.mark.parametrize("most", [3, deriving.MOST_ALIASES])
+@pytest.mark.parametrize("most", [3, deriving.MAX_ALIASES])
 async def test_a_variable_has_a_limited_number_of_aliases(street, monkeypatch, most):
     """Aliases of aliases count, too. Negative control: without so small a number, there is another one."""
-    monkeypatch.setattr(deriving, "MOST_ALIASES", most)
+    monkeypatch.setattr(deriving, "MAX_ALIASES", most)
     path = f"/application/{street.applications[0]}/environmentVariable"
     first = (await street.variables_of(street.applications[0]))[0]
     target = first["id"]
@@ -159,7 +159,7 @@ async def test_a_variable_has_a_limited_number_of_aliases(street, monkeypatch, m
 
 
 async def test_a_built_in_variable_has_a_lower_limit_of_aliases(street, monkeypatch):
-    monkeypatch.setattr(deriving, "MOST_OF_BUILT_IN", 1)
+    monkeypatch.setattr(deriving, "MAX_ALIASES_OF_BUILT_IN", 1)
     path = f"/application/{street.applications[0]}/environmentVariable"
     listed = (await street.world.get(f"/compat{path}"))["results"]
     built_in = next(one for one in listed if one["scope"] == "BUILT_IN")
@@ -167,10 +167,10 @@ async def test_a_built_in_variable_has_a_lower_limit_of_aliases(street, monkeypa
     assert (await street.world.post(f"{path}/{built_in['id']}/alias", {"key": "TWO"})).status == 409
 
 
-@pytest.mark.parametrize("most", [VARIABLES, variables.MOST_AT_LEVEL])
+@pytest.mark.parametrize("most", [VARIABLES, variables.MAX_VARIABLES_OF_LEVEL])
 async def test_the_number_of_variables_per_level_is_limited(street, monkeypatch, most):
     """Negative control: without so small a number, there is another one."""
-    monkeypatch.setattr(variables, "MOST_AT_LEVEL", most)
+    monkeypatch.setattr(variables, "MAX_VARIABLES_OF_LEVEL", most)
     service = f"/application/{street.applications[0]}"
     answer = await street.world.post(f"{service}/environmentVariable", {"key": "MORE", "value": "a"})
     assert answer.status == (409 if most == VARIABLES else 201)

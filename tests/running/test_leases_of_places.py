@@ -13,8 +13,8 @@ from tests.running.deployments import deployed
 from tests.running.test_place_owner import AFTER_LEASE, BETWEEN_LOOKS, kinds, lease_passes, look, server
 from tests.world import HandClock, World
 from windlass.base.clock import SECOND
-from windlass.control.background.place_lease import MISSED, OwnerAlive
-from windlass.control.background.worker import LEASE
+from windlass.control.background.place_lease import MAX_MISSED_CHECKS, OwnerAlive
+from windlass.control.background.worker import LEASE_TIME
 
 HOUR = 3600.0
 
@@ -53,11 +53,11 @@ async def test_a_lost_place_owner_is_noticed_after_missed_renewals(apart):
     world, twin = apart
     await deployed(world)
     events = []
-    for _ in range(MISSED):
+    for _ in range(MAX_MISSED_CHECKS):
         twin.clock.turn(BETWEEN_LOOKS)
         await look(twin)
         events.append(await kinds(twin))
-    assert events == [[]] * (MISSED - 1) + [["CLUSTER_UNREACHABLE"]]
+    assert events == [[]] * (MAX_MISSED_CHECKS - 1) + [["CLUSTER_UNREACHABLE"]]
 
 
 async def test_a_place_owner_is_not_reported_lost_because_of_a_database_outage(apart):
@@ -78,7 +78,7 @@ async def test_a_place_owner_is_not_reported_lost_because_the_database_stalled(a
     write = store.write
 
     async def stalled(change: Any) -> Any:
-        twin.clock.turn(MISSED * BETWEEN_LOOKS)
+        twin.clock.turn(MAX_MISSED_CHECKS * BETWEEN_LOOKS)
         return await write(change)
 
     with monkeypatch.context() as patch:
@@ -107,7 +107,7 @@ async def test_a_place_is_not_taken_over_while_the_database_stalls(apart, monkey
 
     async def stalled(seconds: float) -> None:
         waits.append(seconds)
-        twin.clock.turn(LEASE / SECOND)
+        twin.clock.turn(LEASE_TIME / SECOND)
         if len(waits) > 1:
             await look(world)
 

@@ -134,7 +134,7 @@ async def test_notices_of_unknown_services_from_an_engine_cause_a_bounded_number
     scope = EngineScope(clusters, "east", noticed.append, lambda service, lines: None)
     for number in range(1000):
         scope.notice(str(number))
-    assert len(clusters.waiting) == engine_scope.MOST_LOOK_UPS
+    assert len(clusters.waiting) == engine_scope.MAX_LOOKUPS
     for action in clusters.waiting:
         await action
     scope.notice("one more")
@@ -170,7 +170,7 @@ async def round_of(world: World, action: Any, *clusters: str) -> None:
 
 
 async def test_a_hanging_engine_is_left_out_of_further_rounds_until_its_call_ends(monkeypatch):
-    monkeypatch.setattr(all_places, "_ROUND", 0.01)
+    monkeypatch.setattr(all_places, "_ROUND_TIMEOUT", 0.01)
     gate = asyncio.Event()
     async with make_world() as world:
         east, west, reached, action = await rounds(world, gate)
@@ -198,7 +198,7 @@ async def test_without_the_round_timeout_an_action_on_all_engines_waits_for_a_ha
 
 
 async def test_autoscaling_of_a_cluster_continues_while_the_engine_of_another_hangs(monkeypatch):
-    monkeypatch.setattr(all_places, "_ROUND", 0.01)
+    monkeypatch.setattr(all_places, "_ROUND_TIMEOUT", 0.01)
     async with make_world() as world:
         for name in ("east", "west"):
             id = await cluster(world, name)

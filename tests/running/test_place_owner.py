@@ -14,8 +14,8 @@ from tests.running.deployments import PORT, deploy, deployed, deployments
 from tests.world import HandClock, World, make_world
 from windlass.base.clock import SECOND
 from windlass.config import Settings
-from windlass.control.background.place_lease import LOOKS, OwnerAlive
-from windlass.control.background.worker import LEASE
+from windlass.control.background.place_lease import CHECKS_PER_LEASE, OwnerAlive
+from windlass.control.background.worker import LEASE_TIME
 from windlass.control.records.reachability import LOST
 from windlass.install import server_id
 from windlass.routers.router import Endpoint, ServedElsewhere
@@ -24,8 +24,8 @@ from windlass.store import PlaceHolder, Queue, queues_of
 pytestmark = pytest.mark.slow
 
 KEY = "ab" * 32
-AFTER_LEASE = LEASE / SECOND + 1
-BETWEEN_LOOKS = LEASE / SECOND / LOOKS
+AFTER_LEASE = LEASE_TIME / SECOND + 1
+BETWEEN_LOOKS = LEASE_TIME / SECOND / CHECKS_PER_LEASE
 
 
 @asynccontextmanager
@@ -63,7 +63,7 @@ async def lose(pair: tuple[World, World]) -> None:
 
 async def lease_passes(clock: HandClock, *watching: World) -> None:
     """A lease ends, while these servers look as usual."""
-    for _ in range(LOOKS + 1):
+    for _ in range(CHECKS_PER_LEASE + 1):
         clock.turn(BETWEEN_LOOKS)
         await look(*watching)
 
@@ -129,7 +129,7 @@ async def test_a_claim_without_a_place_owner_takes_work_of_every_place(pair):
 
 async def _claim(world: World, queue: int, holder: PlaceHolder | None) -> list[str]:
     store = world.installation.ctx.store
-    claims = await store.write(lambda tx: tx.work.claim(LEASE, 100, queue, holder))
+    claims = await store.write(lambda tx: tx.work.claim(LEASE_TIME, 100, queue, holder))
     return [claim.id for claim in claims if claim.id == "a"]
 
 
@@ -313,7 +313,7 @@ async def test_claims_of_the_former_place_owner_become_invalid_when_the_place_is
     world, twin = pair
     store = world.installation.ctx.store
     await store.write(lambda tx: tx.work.schedule("reconcile", "a", 0))
-    (claim,) = await store.write(lambda tx: tx.work.claim(1000 * LEASE, 1))
+    (claim,) = await store.write(lambda tx: tx.work.claim(1000 * LEASE_TIME, 1))
     await lose(pair)
     assert await store.write(lambda tx: tx.work.held(claim))
     await twin.installation.place_owner.take()

@@ -169,7 +169,7 @@ async def test_without_a_limit_per_environment_one_environment_takes_all_public_
 
 
 async def test_without_a_limit_per_organization_no_public_port_is_left_for_others(monkeypatch):
-    monkeypatch.setattr(ports, "_SHARE", 1)
+    monkeypatch.setattr(ports, "_ORG_SHARE_DIVISOR", 1)
     async with make_world(public_ports="30000-30010") as world:
         assert (await takes_eleven(world))[1] == []
         assert not await another_gets_a_port(world)

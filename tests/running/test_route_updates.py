@@ -30,7 +30,7 @@ class BusyRouter(FakeRouter):
 
 @pytest.fixture
 def router(monkeypatch) -> BusyRouter:
-    monkeypatch.setattr(route_updates, "_PAUSE", 0.001)
+    monkeypatch.setattr(route_updates, "_RETRY_PAUSE", 0.001)
     return BusyRouter()
 
 

@@ -16,7 +16,7 @@ from tests.running.test_place_owner import lose, pair  # noqa: F401 (a fixture)
 from tests.world import World, make_world
 from windlass.base.clock import SECOND
 from windlass.control.background import all_places, sampling
-from windlass.control.context.usage_history import EVERY, KEPT
+from windlass.control.context.usage_history import INTERVAL_MS, RING_POINTS
 from windlass.engines.workload import Instance, Phase, StaticSite, Usage
 from windlass.families import registry
 
@@ -204,14 +204,14 @@ async def test_a_stopped_service_has_null_metrics_up_to_now(world: World):
 
 async def test_metrics_keep_the_latest_240_points(world: World):
     app = await deployed(world)
-    for number in range(KEPT + 20):
+    for number in range(RING_POINTS + 20):
         use(world.engine, app, memory=number)
         count(world, app, number)
         await look(world)
     found = await metrics(world, app)
     (instance,) = found["instances"]
-    assert len(found["times"]) == len(instance["cpu"]) == len(rates(found)) == KEPT
-    assert instance["memory"] == [*range(20, KEPT + 20)]
+    assert len(found["times"]) == len(instance["cpu"]) == len(rates(found)) == RING_POINTS
+    assert instance["memory"] == [*range(20, RING_POINTS + 20)]
 
 
 async def test_a_metric_series_has_at_most_240_points_even_with_irregular_samples(world: World):
@@ -220,7 +220,7 @@ async def test_a_metric_series_has_at_most_240_points_even_with_irregular_sample
     for _ in range(150):
         await look(world, 31)
     found = await metrics(world, app)
-    assert (len(found["times"]), len(found["instances"][0]["memory"])) == (KEPT, KEPT)
+    assert (len(found["times"]), len(found["instances"][0]["memory"])) == (RING_POINTS, RING_POINTS)
 
 
 async def test_a_service_that_did_not_run_for_an_hour_has_no_points(world: World):
@@ -254,7 +254,7 @@ async def test_samples_are_taken_at_multiples_of_the_interval(world: World, monk
     monkeypatch.setattr(asyncio, "sleep", sleep)
     with pytest.raises(asyncio.CancelledError):
         await world.installation.sampler.run()
-    assert [round(seconds * SECOND) for seconds in waited[1:]] == [EVERY - 4] * 2
+    assert [round(seconds * SECOND) for seconds in waited[1:]] == [INTERVAL_MS - 4] * 2
 
 
 async def test_a_service_of_another_organization_is_not_found(world: World):
@@ -307,7 +307,7 @@ async def test_a_server_that_does_not_own_its_place_requests_no_usage_from_its_e
 async def test_a_service_with_many_instances_does_not_displace_metrics_of_other_services(
     world: World, monkeypatch
 ):
-    monkeypatch.setattr(sampling, "MOST_SHOWN", 2)
+    monkeypatch.setattr(sampling, "MAX_SHOWN_INSTANCES", 2)
     large = await deployed(world, min_running_instances=3, max_running_instances=3)
     small = await deployed(world)
     for app in (large, small):
@@ -341,7 +341,7 @@ async def test_usage_from_a_clusters_engine_is_accepted_only_for_services_of_tha
 
 
 async def test_a_hanging_cluster_engine_does_not_stop_metrics_of_other_services(world: World, monkeypatch):
-    monkeypatch.setattr(all_places, "_ROUND", 0.01)
+    monkeypatch.setattr(all_places, "_ROUND_TIMEOUT", 0.01)
     east = await cluster(world)
     far, near = await application_on(world, east), await deployed(world)
     await deploy_on(world, far)

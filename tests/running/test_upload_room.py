@@ -14,7 +14,7 @@ from tests.sources.test_uploads import entry, packed
 from tests.world import World, make_world
 from windlass.base.clock import SECOND
 from windlass.control.context.upload_files import StoredUpload
-from windlass.control.services.uploads import KEPT, MOST_OPEN, sweep_uploads
+from windlass.control.services.uploads import MAX_OPEN_UPLOADS, UPLOAD_RETENTION, sweep_uploads
 
 
 @pytest.fixture
@@ -130,13 +130,13 @@ async def test_stalled_uploads_are_removed_and_needed_ones_stay(world, app):
 @pytest.mark.parametrize("is_late", [True, False])
 async def test_uploads_without_progress_for_a_day_do_not_count_towards_the_limit(world, app, is_late):
     """The control: those of today count."""
-    for _ in range(MOST_OPEN):
+    for _ in range(MAX_OPEN_UPLOADS):
         await begun(world, app)
-    world.clock.turn(KEPT // SECOND + 1 if is_late else 0)
+    world.clock.turn(UPLOAD_RETENTION // SECOND + 1 if is_late else 0)
     answer = await world.post(f"/application/{app}/upload", announced(OTHER))
     assert answer.status == (201 if is_late else 409), answer
     rows = (await world.get(f"/application/{app}/upload"))["results"]
-    assert len(rows) == (1 if is_late else MOST_OPEN)
+    assert len(rows) == (1 if is_late else MAX_OPEN_UPLOADS)
 
 
 async def test_archives_of_a_deleted_application_are_removed(world, app):

@@ -16,7 +16,7 @@ from tests.sources.test_uploads import entry, link, packed
 from tests.world import World
 from windlass.base.disk_reserve import is_short
 from windlass.base.errors import Unavailable
-from windlass.control.context.upload_files import CHECKED, StoredUpload, UploadFiles
+from windlass.control.context.upload_files import MAX_CONCURRENT_CHECKS, StoredUpload, UploadFiles
 
 
 @pytest.fixture
@@ -258,7 +258,7 @@ async def test_completing_an_upload_waits_while_the_maximum_number_of_archives_i
     uploads = world.installation.ctx.uploads
     id = await begun(world, app)
     await sent(world, app, id, FOLDER)
-    others = [AsyncExitStack() for _ in range(CHECKED)]
+    others = [AsyncExitStack() for _ in range(MAX_CONCURRENT_CHECKS)]
     for number, other in enumerate(others):
         await other.enter_async_context(uploads.checking("another", f"play-{number}"))
     completed = asyncio.ensure_future(world.post(f"/application/{app}/upload/{id}/complete"))

@@ -9,12 +9,12 @@ import pytest
 from windlass.control.context import usage_history
 from windlass.control.context.usage_history import (
     CLASSES,
-    EVERY,
-    KEPT,
-    MOST_INSTANCES,
-    MOST_SERVICES,
-    MOST_SHOWN,
+    INTERVAL_MS,
+    MAX_INSTANCES,
+    MAX_SERVICES,
+    MAX_SHOWN_INSTANCES,
     PERCENTILES,
+    RING_POINTS,
     UsageHistory,
 )
 
@@ -25,7 +25,7 @@ MOST_BYTES = 32 * 1024 * 1024
 
 
 def at(point: int) -> int:
-    return point * EVERY
+    return point * INTERVAL_MS
 
 
 def note(history: UsageHistory, point: int, *services: str) -> None:
@@ -47,8 +47,8 @@ def requests(history: UsageHistory, service: str, point: int) -> list[float | No
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> UsageHistory:
-    monkeypatch.setattr(usage_history, "MOST_INSTANCES", 2)
-    monkeypatch.setattr(usage_history, "MOST_SERVICES", 2)
+    monkeypatch.setattr(usage_history, "MAX_INSTANCES", 2)
+    monkeypatch.setattr(usage_history, "MAX_SERVICES", 2)
     return UsageHistory()
 
 
@@ -57,8 +57,8 @@ def test_a_full_history_stays_within_the_bound_of_the_manual():
     try:
         history = UsageHistory()
         for point in range(1000, 1002):
-            note(history, point, *(f"service-{number}" for number in range(2 * MOST_INSTANCES)))
-            count(history, point, *(f"service-{number}" for number in range(2 * MOST_SERVICES)))
+            note(history, point, *(f"service-{number}" for number in range(2 * MAX_INSTANCES)))
+            count(history, point, *(f"service-{number}" for number in range(2 * MAX_SERVICES)))
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -131,10 +131,10 @@ def test_request_rates_are_zero_if_everything_was_recorded(small: UsageHistory):
 def test_a_series_is_dropped_an_hour_after_its_last_point():
     history = UsageHistory()
     note(history, 1000, "old")
-    note(history, 1000 + KEPT - 1, "new")
-    assert is_kept(history, "old", 1000 + KEPT - 1)
-    note(history, 1000 + KEPT, "new")
-    assert not is_kept(history, "old", 1000 + KEPT)
+    note(history, 1000 + RING_POINTS - 1, "new")
+    assert is_kept(history, "old", 1000 + RING_POINTS - 1)
+    note(history, 1000 + RING_POINTS, "new")
+    assert not is_kept(history, "old", 1000 + RING_POINTS)
 
 
 def test_a_point_older_than_the_latest_is_ignored():
@@ -146,18 +146,18 @@ def test_a_point_older_than_the_latest_is_ignored():
 
 def test_a_gap_contains_no_points_of_an_hour_before():
     history = UsageHistory()
-    for point in (*range(1000, 1000 + KEPT), 1000 + KEPT + 3):
+    for point in (*range(1000, 1000 + RING_POINTS), 1000 + RING_POINTS + 3):
         note(history, point, "one")
-    memory = history.of("one", at(1000 + KEPT + 3)).instances["1-0"]["memory"]
-    assert memory == [*[2.0] * (KEPT - 4), None, None, None, 2.0]
+    memory = history.of("one", at(1000 + RING_POINTS + 3)).instances["1-0"]["memory"]
+    assert memory == [*[2.0] * (RING_POINTS - 4), None, None, None, 2.0]
 
 
 def test_metrics_show_the_newest_instances_of_a_service():
     history = UsageHistory()
-    for generation in range(MOST_SHOWN + 5):
+    for generation in range(MAX_SHOWN_INSTANCES + 5):
         history.note_usage(at(1000 + generation), {("one", f"{generation}-0"): POINT})
-    shown = history.of("one", at(1000 + MOST_SHOWN + 5)).instances
-    assert {*shown} == {f"{generation}-0" for generation in range(5, MOST_SHOWN + 5)}
+    shown = history.of("one", at(1000 + MAX_SHOWN_INSTANCES + 5)).instances
+    assert {*shown} == {f"{generation}-0" for generation in range(5, MAX_SHOWN_INSTANCES + 5)}
 
 
 def test_after_the_clock_is_set_back_usage_points_are_recorded_again():

@@ -75,7 +75,7 @@ async def test_status_and_deployment_show_why_they_wait_until_the_wait_ends(acti
             assert shown["status"] == "DEPLOYING"
             assert (await world.get(f"{path}/status"))["message"] == reason
             engine.away = False
-            world.clock.turn(retry_later.PAUSE / 1000)
+            world.clock.turn(retry_later.RETRY_PAUSE_MS / 1000)
             await world.installation.ctx.store.write(lambda tx: _nudge(tx))
             shown = await says(world, deployment, "status", "SUCCEEDED")
         assert shown["message"] == ""

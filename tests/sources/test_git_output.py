@@ -13,7 +13,7 @@ from windlass.sources.git.remote import silent
 def test_only_the_first_and_last_lines_of_endless_git_output_are_processed(monkeypatch, is_control):
     """The event loop looks at the lines: all requests wait meanwhile."""
     if is_control:
-        monkeypatch.setattr(messages, "MOST_READ", 1 << 30)
+        monkeypatch.setattr(messages, "MAX_READ_LINES", 1 << 30)
     looked_at: list[str] = []
     cleaned = GitOutput.cleaned
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windlass.control.background.worker import LEASE
+from windlass.control.background.worker import LEASE_TIME
 from windlass.store import Claim, Queue, Store, Tx, builds_beside
 
 KIND = "reconcile"
@@ -14,8 +14,8 @@ async def ask(store: Store, id: str = "a", due: int | None = None) -> None:
 
 async def claim(store: Store, most: int = 1) -> list[Claim]:
     async def change(tx: Tx) -> list[Claim]:
-        claims = await tx.work.claim(LEASE, most)
-        return claims + await tx.work.claim(LEASE, most - len(claims), builds_beside(Queue.RECONCILE))
+        claims = await tx.work.claim(LEASE_TIME, most)
+        return claims + await tx.work.claim(LEASE_TIME, most - len(claims), builds_beside(Queue.RECONCILE))
 
     return await store.write(change)
 

@@ -183,7 +183,7 @@ def test_an_unexpected_file_error_is_answered_with_503_if_the_data_directory_is_
 async def test_the_database_file_reserves_room_for_changes_on_a_full_disk(
     embedded: Place, monkeypatch, room: int
 ):
-    monkeypatch.setattr(sqlite, "_ROOM", room)
+    monkeypatch.setattr(sqlite, "_RESERVE_BYTES", room)
     async with embedded.opened() as store:
         for number in range(70):
             await store.write(adds(f"n{number}"))
@@ -200,6 +200,9 @@ async def test_the_room_on_the_disk_takes_no_memory(embedded: Place):
         assert isinstance(store, SqliteStore)
         for number in range(70):
             await store.write(adds(f"n{number}"))
-        assert store._writer.pragma("freelist_count") * store._writer.pragma("page_size") >= sqlite._ROOM
+        assert (
+            store._writer.pragma("freelist_count") * store._writer.pragma("page_size")
+            >= sqlite._RESERVE_BYTES
+        )
         cached, _ = store._writer.status(apsw.SQLITE_DBSTATUS_CACHE_USED)
-        assert cached < sqlite._ROOM // 4
+        assert cached < sqlite._RESERVE_BYTES // 4

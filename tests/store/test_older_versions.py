@@ -97,7 +97,7 @@ async def test_an_older_server_pauses_before_it_retries_storing_engine_notices(
     served: Place, monkeypatch: pytest.MonkeyPatch, rest: int
 ):
     """The control: without a rest, it asks the database again at once, and delays newer servers."""
-    monkeypatch.setattr(installation, "_REST", rest)
+    monkeypatch.setattr(installation, "_DATABASE_RETRY_PAUSE", rest)
     async with make_world(served.url, folder=served.folder) as world:
         store, refusals = world.installation.ctx.store, asyncio.Queue[str]()
         write = store.write
@@ -154,7 +154,7 @@ async def test_the_log_of_an_older_server_says_once_that_its_worker_waits(
 ):
     """Newer servers do the work, so that sometimes there is none to be refused. Last, the control: the
     migration is undone, and the worker goes on."""
-    monkeypatch.setattr(worker, "_PAUSE", 0.0)
+    monkeypatch.setattr(worker, "_ERROR_PAUSE", 0.0)
     async with make_world(served.url, folder=served.folder) as world:
         await world.settle()
         await bring_forward(served)

@@ -20,7 +20,7 @@ from tests.store.held import Way, way_to
 from tests.store.stores import Place, names
 from windlass.config import BadSetting
 from windlass.store import Tx
-from windlass.store.nudges import DEAF
+from windlass.store.nudges import MAY_HAVE_MISSED
 
 PROGRAM = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="pgbouncer is not installed")
@@ -74,7 +74,7 @@ async def test_a_pooler_with_a_connection_for_each_client_works(served: Place):
     async with pooled(served, "session") as place, place.opened() as store:
         heard: asyncio.Queue[str] = asyncio.Queue()
         store.listen(heard.put_nowait)
-        while await heard.get() != DEAF:
+        while await heard.get() != MAY_HAVE_MISSED:
             """It listens from now on."""
         await store.write(adds("one"))
         async with served.opened() as other:

@@ -12,7 +12,7 @@ from tests.store.stores import Place, names, until
 from tests.world import make_world
 from windlass.base.errors import Unavailable
 from windlass.store import postgres, postgres_limits
-from windlass.store.nudges import DEAF
+from windlass.store.nudges import MAY_HAVE_MISSED
 
 pytestmark = pytest.mark.slow
 
@@ -76,7 +76,7 @@ async def test_a_server_whose_listening_connection_stalls_listens_again(served: 
     monkeypatch.setattr(postgres, "LISTEN_SECONDS", 0.1)
     async with way_to(served.url) as way, Place(way.url, served.folder).opened() as store:
         begun: list[str] = []
-        store.listen(lambda word: begun.append(word) if word == DEAF else None)
+        store.listen(lambda word: begun.append(word) if word == MAY_HAVE_MISSED else None)
         await until(lambda: len(begun) == 1)
         way.free.clear()
         await until(lambda: "not listening to the database" in caplog.text)

@@ -19,7 +19,7 @@ from tests.world import HandClock
 from windlass.base.errors import Unavailable
 from windlass.base.turn_budget import TurnBudget
 from windlass.store import DeploymentRow, IdempotentAnswer, NameTaken, Row, Store, Tx, Write
-from windlass.store.groups import BACKGROUND
+from windlass.store.groups import MAX_BACKGROUND_CHANGES
 
 # Groups
 
@@ -40,13 +40,13 @@ async def test_changes_of_requests_run_before_changes_of_background_work(store: 
 
         return change
 
-    many = [f"background {number}" for number in range(5 * BACKGROUND)]
+    many = [f"background {number}" for number in range(5 * MAX_BACKGROUND_CHANGES)]
     behind = asyncio.gather(*(TurnBudget().run(store.write(noting(name))) for name in many))
     while not order:  # noqa: ASYNC110 (nothing tells that a group has begun)
         await asyncio.sleep(0)
     await store.write(noting("request"))
     await behind
-    assert order.index("request") <= 2 * BACKGROUND
+    assert order.index("request") <= 2 * MAX_BACKGROUND_CHANGES
     assert [name for name in order if name != "request"] == many
 
 

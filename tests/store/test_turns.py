@@ -15,7 +15,7 @@ from tests.marks import examples
 from tests.store.stores import Place
 from tests.store.test_statements import placeholders
 from tests.world import NOON, HandClock
-from windlass.store import FAR, Claim, Queue, Store, Tx, postgres
+from windlass.store import NEVER, Claim, Queue, Store, Tx, postgres
 from windlass.store.claim_order import ClaimOrder, turn_key
 from windlass.store.tables import deployments, work
 
@@ -72,7 +72,7 @@ async def fill(store: Store, pieces: Sequence[Piece]) -> None:
         await tx.session.all(CLEAR)
         for number, piece in enumerate(pieces):
             moment = NOON + piece.since
-            times = (FAR, moment) if piece.held else (moment, 0)
+            times = (NEVER, moment) if piece.held else (moment, 0)
             await tx.session.all(ADD, f"piece-{number:05d}", *times, key_of(piece), piece.lane)
 
     await store.write(change)

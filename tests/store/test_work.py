@@ -6,7 +6,7 @@ from tests.store.claims import ask, claim, finish, held, next_due, one
 from tests.store.stores import Place
 from tests.world import HandClock
 from windlass.base.clock import MINUTE
-from windlass.control.background.worker import LEASE
+from windlass.control.background.worker import LEASE_TIME
 from windlass.store import Claim, Store
 
 # Lease
@@ -15,7 +15,7 @@ from windlass.store import Claim, Store
 async def test_claimed_work_belongs_to_one_worker_until_the_lease_ends(store: Store, clock: HandClock):
     await ask(store)
     first = await one(store)
-    clock.ms += LEASE - 1
+    clock.ms += LEASE_TIME - 1
     assert await claim(store) == []
     clock.ms += 1
     second = await one(store)
@@ -34,9 +34,9 @@ async def test_scheduling_many_pieces_of_work_equals_scheduling_each(store: Stor
 async def test_a_lease_can_be_prolonged_by_its_holder(store: Store, clock: HandClock):
     await ask(store)
     first = await one(store)
-    clock.ms += LEASE - 1
-    assert await store.write(lambda tx: tx.work.hold(first, LEASE))
-    clock.ms += LEASE - 1
+    clock.ms += LEASE_TIME - 1
+    assert await store.write(lambda tx: tx.work.hold(first, LEASE_TIME))
+    clock.ms += LEASE_TIME - 1
     assert await claim(store) == []
 
 
@@ -53,7 +53,7 @@ async def test_the_longest_waiting_work_is_claimed_first_including_expired_lease
 ):
     await ask(store, "interrupted")
     await one(store)
-    clock.ms += LEASE
+    clock.ms += LEASE_TIME
     for number in range(5):
         await ask(store, f"later-{number}", clock.ms + 1)
     clock.ms += 1
@@ -67,7 +67,7 @@ async def test_the_next_due_time_is_the_earliest_due_work_or_lease_expiry(store:
     await ask(store, "a")
     assert await next_due(store) == clock.ms
     await one(store)
-    assert await next_due(store) == clock.ms + LEASE
+    assert await next_due(store) == clock.ms + LEASE_TIME
     await ask(store, "b", clock.ms + 5)
     assert await next_due(store) == clock.ms + 5
 
@@ -108,7 +108,7 @@ async def test_work_scheduled_again_while_it_runs_survives_the_loss_of_its_worke
     await ask(store)
     await one(store)
     await ask(store)
-    clock.ms += LEASE
+    clock.ms += LEASE_TIME
     await finish(store, await one(store))
     assert await claim(store) == []
 
@@ -120,7 +120,7 @@ async def everything_that_a_holder_may_do(store: Store, claimed: Claim) -> bool:
     """True if any of it had an effect."""
     effects = [
         await held(store, claimed),
-        await store.write(lambda tx: tx.work.hold(claimed, 100 * LEASE)),
+        await store.write(lambda tx: tx.work.hold(claimed, 100 * LEASE_TIME)),
     ]
     await store.write(lambda tx: tx.work.reschedule(claimed, tx.now))
     await finish(store, claimed)
@@ -132,7 +132,7 @@ async def test_a_worker_whose_lease_expired_cannot_change_its_work(
 ):
     await ask(store)
     paused = await one(store)
-    clock.ms += LEASE
+    clock.ms += LEASE_TIME
     second = await one(store)
     before = await place.sql("SELECT * FROM work")
     assert not await everything_that_a_holder_may_do(store, paused)
@@ -152,7 +152,7 @@ async def test_an_expired_claim_stays_invalid_after_the_work_was_finished_and_sc
     """The row was deleted in between: its numbers must not begin again where they once began."""
     await ask(store)
     paused = await one(store)
-    clock.ms += LEASE
+    clock.ms += LEASE_TIME
     await finish(store, await one(store))
     await ask(store)
     await one(store)

@@ -17,7 +17,7 @@ from tests.store.stores import Place, until
 from tests.store.working import Watchful, begun, deployed, kinds
 from tests.world import HandClock, World, make_world
 from windlass.base.encryption import new_key
-from windlass.control.background.worker import LEASE
+from windlass.control.background.worker import LEASE_TIME
 
 # Stopping
 
@@ -70,7 +70,7 @@ async def test_a_dead_replicas_work_is_taken_over_when_its_lease_expires(served:
     async with make_world(served.url, folder=served.folder, clock=clock) as world:
         app = await begun(world)
         async with beside(world, served) as other:
-            clock.ms += LEASE - 1
+            clock.ms += LEASE_TIME - 1
             assert await claim(other.installation.ctx.store) == []
             clock.ms += 1
             await other.installation.worker.start_due()

@@ -13,7 +13,7 @@ from tests.store.stores import Place, until
 from tests.store.working import Watchful, begun, deployed, kinds
 from tests.world import World, make_world
 from windlass.base.clock import MINUTE, SECOND
-from windlass.control.background.worker import LEASE, Worker
+from windlass.control.background.worker import LEASE_TIME, Worker
 from windlass.control.deploying.reconcile import reconcile
 from windlass.engines.workload import Instance, Workload
 from windlass.store import Tx
@@ -21,7 +21,7 @@ from windlass.store import Tx
 
 async def test_a_worker_whose_lease_expired_stores_no_result(world: World, place: Place):
     app = await begun(world)
-    world.clock.ms += LEASE
+    world.clock.ms += LEASE_TIME
     second = await one(world.installation.ctx.store)
     before = await place.everything()
     assert world.engine.gate
@@ -42,7 +42,7 @@ async def test_a_worker_whose_lease_expired_stores_no_result(world: World, place
 async def test_the_log_reports_work_that_is_taken_over(world: World, caplog: pytest.LogCaptureFixture):
     app = await begun(world)
     assert "taken over" not in caplog.text
-    world.clock.ms += LEASE
+    world.clock.ms += LEASE_TIME
     other = Worker(world.installation.ctx)
     await other.start_due()
     assert "work is taken over" in caplog.text
@@ -69,7 +69,7 @@ async def test_a_worker_that_takes_over_its_own_expired_claim_does_not_run_the_w
     engine = Watchful()
     async with make_world(place.url, engine=engine) as world:
         app = await begun(world)
-        world.clock.ms += LEASE
+        world.clock.ms += LEASE_TIME
         await world.installation.worker.start_due()
         await until(lambda: engine.begun == 2)
         assert engine.gate
@@ -100,7 +100,7 @@ async def test_a_worker_cancels_work_that_another_worker_has_taken_over(world: W
 
     async def taken_over() -> bool:
         """Claims the work after its lease, unless the worker prolonged that in the same moment."""
-        world.clock.ms += LEASE
+        world.clock.ms += LEASE_TIME
         return bool(await claim(world.installation.ctx.store))
 
     await until(taken_over)

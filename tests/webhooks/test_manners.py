@@ -14,7 +14,7 @@ from tests.webhooks.receivers import Receivers, Sent
 from tests.world import HandClock, World, make_world
 from windlass.base.clock import SECOND
 from windlass.base.http_out import HttpResult
-from windlass.control.background.worker import LEASE
+from windlass.control.background.worker import LEASE_TIME
 
 EVENTS = ["DEPLOYMENT_STARTED", "DEPLOYMENT_SUCCEEDED"]
 LOOPBACK = ["127.0.0.0/8"]
@@ -181,7 +181,7 @@ async def test_a_replica_paused_past_its_lease_records_no_delivery_of_another(po
         settling = asyncio.create_task(one.settle())
         await slow.asked.wait()
         await only_delivers(one)
-        clock.turn(LEASE / SECOND + 1)
+        clock.turn(LEASE_TIME / SECOND + 1)
         await other.settle()
         assert len(quick.got[URL]) == 1
         slow.answers[URL] = lambda sent: 500

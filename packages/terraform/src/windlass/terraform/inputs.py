@@ -24,7 +24,7 @@ from windlass.core.deploy.states import BUILDS, Progress
 from windlass.core.words.masking import Mask
 from windlass.launch.terraform import APPLY, MIGRATE
 from windlass.launch.terraform_environment import RUN
-from windlass.store import FAR, DeploymentRow, Row
+from windlass.store import NEVER, DeploymentRow, Row
 from windlass.terraform.families.shapes import TerraformVariable
 from windlass.terraform.families.terraform import Terraform
 from windlass.terraform.run_programs import RunProgram
@@ -118,7 +118,7 @@ async def last_run(ctx: Context, service: Row, *, has_succeeded: bool = False) -
 
     With `has_succeeded`, failed deployments are skipped. Plans are always skipped.
     """
-    async for row in newest_first(ctx, service.id, FAR):
+    async for row in newest_first(ctx, service.id, NEVER):
         details = particulars(row)
         is_wanted = row.status == Progress.SUCCEEDED or not has_succeeded
         is_applied = row.action in BUILDS and action_of(details) in (APPLY, MIGRATE)

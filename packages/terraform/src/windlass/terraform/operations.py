@@ -25,7 +25,7 @@ from windlass.core.deploy.states import OPEN, Progress
 from windlass.core.words.events import Event
 from windlass.core.words.masking import Mask
 from windlass.launch.terraform import PLAN_ONLY
-from windlass.store import FAR, Reads, Tx
+from windlass.store import NEVER, Reads, Tx
 from windlass.store.tables.terraform import StateVersion, StoredPlan
 from windlass.terraform.families.shapes import TerraformRemoval
 from windlass.terraform.families.state_shapes import PlanQuery, RestoreRequest
@@ -181,7 +181,7 @@ async def read_lock(ctx: Context, call: Call) -> Reply:
 async def list_state_versions(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     service = await target(source, call)
-    versions = await source.terraform.versions(service.id, FAR)
+    versions = await source.terraform.versions(service.id, NEVER)
     return Reply(results([encode(_shown_version(version, versions[0])) for version in versions]))
 
 

@@ -55,7 +55,7 @@ from windlass.control.people.browser_sessions import (
 )
 from windlass.control.people.passkey_sign_in import PasskeySignIn
 from windlass.control.people.passkeys import PasskeyAnswer, Passkeys, origin_of_passkeys
-from windlass.control.people.password_hashes import LONGEST
+from windlass.control.people.password_hashes import MAX_PASSWORD_LENGTH
 from windlass.control.people.password_sign_in import (
     NextStep,
     PasswordSignIn,
@@ -74,7 +74,7 @@ Answering = Callable[[Request, str, Receive], Awaitable[HttpAnswer]]
 
 _Code = Annotated[str, Meta(max_length=255)]
 _Address = Annotated[str, Meta(max_length=254)]
-_Password = Annotated[str, Meta(max_length=LONGEST)]
+_Password = Annotated[str, Meta(max_length=MAX_PASSWORD_LENGTH)]
 _Name = Annotated[str, Meta(max_length=255)]
 
 

@@ -48,7 +48,7 @@ class HttpAnswer(Struct, frozen=True):
     """The `Cache-Control` header of the response."""
 
 
-LONGEST_ANSWER: Final = 64 * 1024 * 1024
+MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 """Largest response to a read, in bytes. All unread responses of the port together may have twice as many; a
 larger response would be cut off."""
 _ASK_FOR_LESS: Final = (
@@ -59,8 +59,8 @@ _ASK_FOR_LESS: Final = (
 
 def check_length(reply: Reply) -> None:
     """Raises Invalid for a response that is too large to be sent."""
-    if len(reply.body) > LONGEST_ANSWER:
-        raise Invalid(_ASK_FOR_LESS.format(len(reply.body) >> 20, LONGEST_ANSWER >> 20))
+    if len(reply.body) > MAX_ANSWER_BYTES:
+        raise Invalid(_ASK_FOR_LESS.format(len(reply.body) >> 20, MAX_ANSWER_BYTES >> 20))
 
 
 def answer_of(operation: Operation, reply: Reply) -> HttpAnswer:
@@ -121,8 +121,8 @@ async def send_answer(
         await send({"type": "http.response.body", "body": body})
 
 
-FOREVER: Final = b"public, max-age=31536000, immutable"
-ASK_AGAIN: Final = b"no-cache"
+IMMUTABLE_CACHE: Final = b"public, max-age=31536000, immutable"
+NO_CACHE: Final = b"no-cache"
 
 
 class ServedFile(Protocol):
@@ -145,7 +145,7 @@ class ServedFile(Protocol):
 def file_answer(request: Request, file: ServedFile) -> HttpAnswer:
     """Returns a file, compressed if the client accepts gzip, or 304 if the client has the current version."""
     content_type = (b"content-type", file.content_type)
-    caching = FOREVER if file.is_forever else ASK_AGAIN
+    caching = IMMUTABLE_CACHE if file.is_forever else NO_CACHE
     more = ((b"etag", file.etag), (b"vary", b"accept-encoding"), *file.headers)
     held = request.headers.get(b"if-none-match", b"")
     if held == b"*" or file.etag in (tag.strip().removeprefix(b"W/") for tag in held.split(b",")):

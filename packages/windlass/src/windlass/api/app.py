@@ -385,7 +385,7 @@ class App:
         if not query.service:
             raise Invalid("service: must be the id of a service")
         org, lines = await follow_log(
-            self._ctx, actor, request.dialect, query.service, query.within, sockets.LAST
+            self._ctx, actor, request.dialect, query.service, query.within, sockets.MAX_EARLIER_LINES
         )
         session = sockets.LogSession(lines, self._streams, self._ctx.clock)
         return HttpAnswer(101, b"", session=session, place=self.stream_quota.take(org, actor.subject))

@@ -16,7 +16,7 @@ from windlass.core.declare.document import forgiven
 from windlass.core.declare.resource import Spec
 from windlass.core.declare.validation import explain, written_out
 
-MOST = 1024 * 1024
+MAX_BODY_BYTES = 1024 * 1024
 MERGE_PATCH = "application/merge-patch+json"
 PATCHES = ("application/json", MERGE_PATCH)
 """The accepted content types of a PATCH. Other patch formats, such as JSON Patch, are refused."""

@@ -7,12 +7,12 @@ from typing import Final
 from windlass.api.answers import Header
 from windlass.api.requests import COOKIE, SECURE_COOKIE, Request
 from windlass.base.clock import DAY, SECOND
-from windlass.control.people.browser_sessions import LONGEST, NewBrowserSession
+from windlass.control.people.browser_sessions import MAX_SESSION_LIFETIME, NewBrowserSession
 
-_MEMORY: Final = "windlass_sign_in"
-_MEMORY_PATH: Final = "/account/signInProvider"
-_KNOWN: Final = "windlass_known"
-_KNOWN_FOR: Final = 180 * DAY // SECOND
+_SIGN_IN_COOKIE: Final = "windlass_sign_in"
+_SIGN_IN_PATH: Final = "/account/signInProvider"
+_KNOWN_BROWSER: Final = "windlass_known"
+_KNOWN_BROWSER_SECONDS: Final = 180 * DAY // SECOND
 
 
 class Cookies:
@@ -23,7 +23,9 @@ class Cookies:
 
     def session(self, opened: NewBrowserSession) -> Header:
         # The cookie expires with the longest possible session. The server ends unused sessions earlier.
-        return self._cookie(COOKIE, opened.cookie, f"Path=/; Max-Age={LONGEST // SECOND}; SameSite=Strict")
+        return self._cookie(
+            COOKIE, opened.cookie, f"Path=/; Max-Age={MAX_SESSION_LIFETIME // SECOND}; SameSite=Strict"
+        )
 
     def no_session(self) -> Header:
         return self._cookie(COOKIE, "", "Path=/; Max-Age=0; SameSite=Strict")
@@ -31,20 +33,22 @@ class Cookies:
     def memory(self, text: str) -> Header:
         """Returns the cookie with the state of a sign-in at a provider. A Strict cookie would be missing
         when the provider redirects back."""
-        return self._cookie(_MEMORY, text, f"Path={_MEMORY_PATH}; Max-Age=600; SameSite=Lax")
+        return self._cookie(_SIGN_IN_COOKIE, text, f"Path={_SIGN_IN_PATH}; Max-Age=600; SameSite=Lax")
 
     def no_memory(self) -> Header:
-        return self._cookie(_MEMORY, "", f"Path={_MEMORY_PATH}; Max-Age=0; SameSite=Lax")
+        return self._cookie(_SIGN_IN_COOKIE, "", f"Path={_SIGN_IN_PATH}; Max-Age=0; SameSite=Lax")
 
     def memory_of(self, request: Request) -> str:
-        return request.cookie(self._name_of(_MEMORY))
+        return request.cookie(self._name_of(_SIGN_IN_COOKIE))
 
     def known(self, text: str) -> Header:
         """Returns the cookie of a browser in which people have signed in with a password."""
-        return self._cookie(_KNOWN, text, f"Path=/account; Max-Age={_KNOWN_FOR}; SameSite=Strict")
+        return self._cookie(
+            _KNOWN_BROWSER, text, f"Path=/account; Max-Age={_KNOWN_BROWSER_SECONDS}; SameSite=Strict"
+        )
 
     def known_of(self, request: Request) -> str:
-        return request.cookie(self._name_of(_KNOWN))
+        return request.cookie(self._name_of(_KNOWN_BROWSER))
 
     def _name_of(self, name: str) -> str:
         if not self._is_secure:

@@ -38,15 +38,15 @@ from windlass.engines.engine import EngineError, Execution, TerminalSize
 
 SHELL: Final = "/shell/exec"
 """The path at which existing command line clients open a shell."""
-MOST: Final = 64
+MAX_COMMANDS: Final = 64
 """Number of commands at a time, over all organizations. `StreamQuota` divides it between them."""
-LONGEST: Final = 64 * 1024
+MAX_MESSAGE_BYTES: Final = 64 * 1024
 """Largest message from the client, in bytes."""
-LOOK: Final = 0.3
+CHECK_INTERVAL: Final = 0.3
 """Seconds between two checks of the caller's permission."""
-UNCHECKED: Final = 5.0
+UNCHECKED_TIMEOUT: Final = 5.0
 """Seconds for which a command keeps running while the caller's permission cannot be checked."""
-IDLE: Final = 30 * 60.0
+IDLE_TIMEOUT: Final = 30 * 60.0
 """Seconds without input and output after which a command is stopped."""
 _LAST_WORDS: Final = 2.0
 _MAX_REASON_LENGTH: Final = 120
@@ -114,7 +114,7 @@ class ExecutionSockets:
         sockets = [operation for operation in ctx.registry.raw if not operation.writes]
         self._routes = RouteTree(sockets)
         self._by_handler = {operation.handler: operation for operation in sockets}
-        self._quota = StreamQuota(MOST)
+        self._quota = StreamQuota(MAX_COMMANDS)
 
     def has(self, path: str) -> bool:
         return path == SHELL or self._routes.find(path) is not None
@@ -197,10 +197,10 @@ class ExecutionSockets:
 class ExecutionSocket:
     """The session of a websocket that runs a command."""
 
-    longest = LONGEST
+    longest = MAX_MESSAGE_BYTES
 
     def __init__(
-        self, session: ExecutionSession, streams: Streams, *, tells: bool = True, idle: float = IDLE
+        self, session: ExecutionSession, streams: Streams, *, tells: bool = True, idle: float = IDLE_TIMEOUT
     ) -> None:
         """`tells`: sends the exit code as a text frame, which clients at the path `SHELL` do not
         understand."""
@@ -283,13 +283,13 @@ class ExecutionSocket:
         loop = asyncio.get_running_loop()
         checked = loop.time()
         while True:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(CHECK_INTERVAL)
             try:
                 if not await allowed():
                     return SocketEnd.REFUSED
                 checked = loop.time()
             except Unavailable:
-                if loop.time() - checked > UNCHECKED:
+                if loop.time() - checked > UNCHECKED_TIMEOUT:
                     return SocketEnd.UNCHECKED
             if loop.time() - self._active_at > self._idle:
                 return SocketEnd.IDLE

@@ -59,17 +59,17 @@ _REFS: Final = "/info/refs"
 _LFS: Final = "/info/lfs"
 _TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
 _PROTOCOL: Final = re.compile(r"[a-z0-9=:.-]{1,100}")
-_MOST_ASKED: Final = 16 * 1024 * 1024
+_MAX_FETCH_REQUEST_BYTES: Final = 16 * 1024 * 1024
 """The number of bytes in the request of a client that fetches: it lists the commits that it has."""
-_MOST_SENDING: Final = 4
+_MAX_TRANSFERS_OF_APPLICATION: Final = 4
 """The number of pushes of one application that may send objects at the same time, and of its fetches."""
-_MOST_OF_CALLER: Final = 8
+_MAX_TRANSFERS_OF_CALLER: Final = 8
 """The number of pushes of one caller that may send objects at the same time, and of its fetches."""
-_LONGEST: Final = 3600.0
+_PUSH_TIMEOUT: Final = 3600.0
 """The number of seconds in which a push has to arrive."""
 _log = log("pushes")
-_BATCH: Final = 1024 * 1024
-_STOPS: Final = (
+_BATCH_BYTES: Final = 1024 * 1024
+_SHUTDOWN_MESSAGE: Final = (
     "Windlass stops here. What was received is deployed when it starts again: push again to see the end, or "
     "look with `windlass releases`."
 )
@@ -143,14 +143,14 @@ class GitRequests:
             size = 0
             async for piece in _Body(request, receive).pieces:
                 size += len(piece)
-                if size > _MOST_ASKED:
+                if size > _MAX_FETCH_REQUEST_BYTES:
                     raise TooLarge("Clone the repository again: this request lists too many commits")
                 await in_thread(asked.append, piece)
             await self._places.enter(caller_of(row, call), held)
             held.enter_context(self._quota.take(row.org, call.actor.subject))
             place = held.pop_all()
         stream = self._ctx.pushed.send(row.id, asked, protocol, place.close)
-        farewell = on_band(FATAL, _STOPS.encode())
+        farewell = on_band(FATAL, _SHUTDOWN_MESSAGE.encode())
         result = _content_type(f"{_FETCH}-result")
         return HttpAnswer(200, b"", (), result, stream, place=place, farewell=farewell)
 
@@ -162,7 +162,7 @@ class GitRequests:
             place = held.pop_all()
         start = b"" if "version=2" in protocol else packet(f"# service={_FETCH}\n".encode()) + FLUSH
         stream = _with_start(start, self._ctx.pushed.advertise(row.id, protocol, place.close))
-        farewell = packet(b"ERR " + _STOPS.encode())
+        farewell = packet(b"ERR " + _SHUTDOWN_MESSAGE.encode())
         kind = _content_type(f"{_FETCH}-advertisement")
         return HttpAnswer(200, b"", (), kind, stream, place=place, farewell=farewell)
 
@@ -191,7 +191,7 @@ class GitRequests:
             run = PushRun(self._ctx, push, held.pop_all(), self._places, allowed)
         self._runs.add(run.task)
         run.task.add_done_callback(self._end_run)
-        farewell = on_band(FATAL, f"{_STOPS}\n".encode()) if push.has_bands else FLUSH
+        farewell = on_band(FATAL, f"{_SHUTDOWN_MESSAGE}\n".encode()) if push.has_bands else FLUSH
         return HttpAnswer(200, b"", (), kind, run.answer(), place=place, farewell=farewell)
 
     def _end_run(self, task: asyncio.Task[None]) -> None:
@@ -203,8 +203,8 @@ class GitRequests:
         """Counts a push of an application and of its caller until its objects are stored, or a fetch until it
         is answered. Returns why it has to wait; empty if it need not."""
         limits = (
-            (f"{service} {row.id}", _MOST_SENDING, "of this application"),
-            (f"{service} by {call.actor.subject}", _MOST_OF_CALLER, "of this caller"),
+            (f"{service} {row.id}", _MAX_TRANSFERS_OF_APPLICATION, "of this application"),
+            (f"{service} by {call.actor.subject}", _MAX_TRANSFERS_OF_CALLER, "of this caller"),
         )
         for key, most, whose in limits:
             if self._sending[key] >= most:
@@ -303,7 +303,7 @@ class _Body:
         self._receive = receive
         is_packed = request.headers.get(b"content-encoding") in (b"gzip", b"x-gzip")
         self._unpacking = zlib.decompressobj(31) if is_packed else None
-        self._until = asyncio.get_running_loop().time() + _LONGEST
+        self._until = asyncio.get_running_loop().time() + _PUSH_TIMEOUT
         self.is_dropped = False
         """Whether nobody reads the rest, which is then not unpacked."""
         self.pieces = self._read()
@@ -317,7 +317,7 @@ class _Body:
             while data and self._unpacking is not None and not self.is_dropped:
                 try:
                     # In a thread, because a small piece may become a thousand times as large.
-                    piece = await in_thread(self._unpacking.decompress, data, _BATCH)
+                    piece = await in_thread(self._unpacking.decompress, data, _BATCH_BYTES)
                 except zlib.error as error:
                     raise Invalid("Content-Encoding: the body is no gzip") from error
                 data = self._unpacking.unconsumed_tail
@@ -332,7 +332,7 @@ class _Body:
                 message = await self._receive()
         except TimeoutError as error:
             raise TooLarge(
-                f"Push less at once: a push has to arrive within {_LONGEST / 60:g} minutes",
+                f"Push less at once: a push has to arrive within {_PUSH_TIMEOUT / 60:g} minutes",
                 {"connection": "close"},
             ) from error
         if message["type"] == "http.disconnect":
@@ -352,7 +352,7 @@ async def _batches(first: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncIt
     held = bytearray(first)
     async for piece in pieces:
         held += piece
-        if len(held) >= _BATCH:
+        if len(held) >= _BATCH_BYTES:
             yield bytes(held)
             held.clear()
     if held:

@@ -18,7 +18,14 @@ from windlass.base.errors import Invalid, TooLarge, Unauthorized
 from windlass.control.context.call import encode
 from windlass.control.context.context import Context
 from windlass.control.records.git_webhooks import PATH, is_webhook_id, secret_of
-from windlass.control.services.push_intake import KEPT, LARGEST, SMALL, PushIntake, TakenDelivery, result_of
+from windlass.control.services.push_intake import (
+    MAX_BODY_BYTES,
+    MAX_BUFFERED_BYTES,
+    MAX_SMALL_BODY_BYTES,
+    PushIntake,
+    TakenDelivery,
+    result_of,
+)
 from windlass.core.words.git_pushes import SENTENCES, PushResult
 from windlass.sources.git_servers.payloads import (
     DeliveryHead,
@@ -108,7 +115,7 @@ class GitWebhookRequests:
     ) -> tuple[bytes, bool]:
         """Receives and hashes a body. Returns its beginning, and whether that is the whole body."""
         announced = request.headers.get(b"content-length")
-        if announced is not None and int(announced) > LARGEST:
+        if announced is not None and int(announced) > MAX_BODY_BYTES:
             raise _too_large()
         kept, length, is_large = bytearray(), 0, False
         while True:
@@ -118,15 +125,15 @@ class GitWebhookRequests:
             data = message.get("body", b"")
             check.feed(data)
             length += len(data)
-            if length > LARGEST:
+            if length > MAX_BODY_BYTES:
                 raise _too_large()
-            if length > SMALL and not is_large:
+            if length > MAX_SMALL_BODY_BYTES and not is_large:
                 is_large = True
                 places.enter_context(self._intake.large_place(webhook.id))
-            kept += data[: KEPT - len(kept)]
+            kept += data[: MAX_BUFFERED_BYTES - len(kept)]
             if not message.get("more_body", False):
                 return bytes(kept), length == len(kept)
 
 
 def _too_large() -> TooLarge:
-    return TooLarge(f"The body is larger than {LARGEST} bytes", {"connection": "close"})
+    return TooLarge(f"The body is larger than {MAX_BODY_BYTES} bytes", {"connection": "close"})

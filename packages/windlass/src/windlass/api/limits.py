@@ -15,7 +15,7 @@ from windlass.base.errors import DatabaseUnavailable, Unavailable
 from windlass.store import Store, Tx
 
 # A grant is the limit divided by this number.
-_PARTS = 100
+_GRANT_DIVISOR = 100
 # Maximum number of addresses whose requests without a token are counted; the counts are only in memory.
 _MAX_ADDRESSES = 20_000
 # Number of callers from which ended windows are removed.
@@ -96,7 +96,7 @@ class Budgets:
             opened, used = await tx.budgets.get(subject) or (tx.now, 0)
             if tx.now >= opened + HOUR:
                 opened, used = tx.now, 0
-            grant = max(0, min(max(1, limit // _PARTS), limit - used))
+            grant = max(0, min(max(1, limit // _GRANT_DIVISOR), limit - used))
             if grant:
                 await tx.budgets.set(subject, opened, used + grant)
             return opened, used + grant, grant
@@ -108,7 +108,7 @@ class Budgets:
         except Unavailable:  # nothing can be stored, for example on a full disk, but callers may read
             now = self._clock.now()
             opened, used = (window.opened, window.used) if window.is_open(now, limit) else (now, 0)
-            grant = max(0, min(max(1, limit // _PARTS), limit - used))
+            grant = max(0, min(max(1, limit // _GRANT_DIVISOR), limit - used))
             used += grant
         window.renew(limit, opened, used, grant)
         if grant == 0:

@@ -12,7 +12,7 @@ import msgspec
 
 from windlass.api import account_document
 from windlass.api.body import MERGE_PATCH
-from windlass.api.router import LONGEST_WORD
+from windlass.api.router import MAX_WORD_LENGTH
 from windlass.api.samples import ExamplePosition, Samples
 from windlass.api.schemas import Schema, Schemas, parameters, without_marks
 from windlass.core.declare.registry import Operation, Registry
@@ -81,7 +81,7 @@ _EVENT: Final = {
 }
 _EVENTS: Final = {"text/event-stream": {"schema": _EVENT}}
 _BOOLEAN: Final = {"type": "boolean"}
-_WORD: Final = {"type": "string", "minLength": 1, "maxLength": LONGEST_WORD}
+_WORD: Final = {"type": "string", "minLength": 1, "maxLength": MAX_WORD_LENGTH}
 _HEADERS: Final[Mapping[str, tuple[str, Schema, Any]]] = {
     "X-RateLimit-Limit": ("How many requests the caller has in a window", _INTEGER, 1000),
     "X-RateLimit-Remaining": ("How many of them are left", _INTEGER, 999),

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from windlass.api.body import MOST
+from windlass.api.body import MAX_BODY_BYTES
 from windlass.api.limits import Window
 from windlass.base.errors import Invalid, TooLarge
 from windlass.base.trace import Trace, given_trace, new_trace
@@ -185,7 +185,7 @@ def _request_id(headers: dict[bytes, bytes]) -> bytes:
     return b"%s%08x" % (_PROCESS, next(_NUMBERS))
 
 
-async def receive_body(headers: dict[bytes, bytes], receive: Receive, most: int = MOST) -> bytes:
+async def receive_body(headers: dict[bytes, bytes], receive: Receive, most: int = MAX_BODY_BYTES) -> bytes:
     announced = headers.get(b"content-length")
     if announced is not None and int(announced) > most:
         raise _too_large(most)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from windlass.base.ids import LENGTH
 from windlass.core.declare.registry import Operation
 
-LONGEST_WORD = 255
+MAX_WORD_LENGTH = 255
 Methods = Mapping[str, Operation]
 
 
@@ -65,7 +65,7 @@ class RouteTree:
 
 
 def _is_word(piece: str, node: Node) -> bool:
-    return node.takes_words and 0 < len(piece) <= LONGEST_WORD
+    return node.takes_words and 0 < len(piece) <= MAX_WORD_LENGTH
 
 
 def allow_header(methods: Iterable[str]) -> str:

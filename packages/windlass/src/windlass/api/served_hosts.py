@@ -17,7 +17,7 @@ from windlass.control.context.context import Context
 from windlass.control.services.served_hosts import ServedHosts
 
 PATH: Final = "/served-host"
-_LONGEST: Final = 1024
+_MAX_QUERY_BYTES: Final = 1024
 
 
 class ServedHostRequests:
@@ -35,7 +35,9 @@ class ServedHostRequests:
         if request.method not in {"GET", "HEAD"}:
             raise not_allowed(request.method, "GET")
         query: bytes = request.scope["query_string"]
-        asked = parse_qs(query.decode("latin-1")).get("domain", [""]) if len(query) <= _LONGEST else [""]
+        asked = (
+            parse_qs(query.decode("latin-1")).get("domain", [""]) if len(query) <= _MAX_QUERY_BYTES else [""]
+        )
         if len(asked) == 1 and await self._hosts.has(asked[0]):
             return HttpAnswer(200, b"{}")
         raise Missing("Add the name itself as a domain of a service: none here has this name")

@@ -23,7 +23,7 @@ from windlass.core.declare.fields import Id
 from windlass.core.declare.resource import Spec
 
 LOGS: Final = "/service/logs"
-LAST: Final = 1000
+MAX_EARLIER_LINES: Final = 1000
 """Number of earlier lines that are sent first."""
 
 Message = MutableMapping[str, Any]

@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 EVENTS: Final = (b"content-type", b"text/event-stream")
 STILL_HERE: Final = b": still here\n\n"
-QUIET: Final = 15.0
+KEEPALIVE_INTERVAL: Final = 15.0
 """Seconds without an event after which a comment is sent, to keep the connection alive."""
 
-ASK: Final = 5.0
+PERMISSION_CHECK_INTERVAL: Final = 5.0
 """Seconds without an event after which the reader's permission is checked again."""
 
 Receive = Callable[[], Awaitable[Any]]
@@ -70,7 +70,7 @@ _EVENT_REMARKS: Final = StreamRemarks(
 class Streams:
     """The set of all open streams."""
 
-    def __init__(self, quiet: float = QUIET, ask: float = ASK) -> None:
+    def __init__(self, quiet: float = KEEPALIVE_INTERVAL, ask: float = PERMISSION_CHECK_INTERVAL) -> None:
         self._quiet = quiet
         self._ask = min(ask, quiet)
         self._open: set[asyncio.Event] = set()

@@ -26,7 +26,7 @@ from windlass.control.background.clock_set_back import follow_earlier_clock
 from windlass.control.background.housekeeping import (
     SCALE,
     SCALE_ELSEWHERE,
-    SCALE_EVERY,
+    SCALE_INTERVAL,
     SWEEP,
     TIDY,
     TIDY_ELSEWHERE,
@@ -72,7 +72,7 @@ _log = log("main")
 _PASSABLE = ("run", "builds", "databases")
 """Folders that other users may traverse: services that run as their own users reach their files through
 them."""
-_TRIES, _MOMENT = 11, 0.1
+_MAX_ATTEMPTS, _RETRY_PAUSE = 11, 0.1
 
 
 def make_private(folder: Path) -> None:
@@ -208,7 +208,7 @@ def _make_tls_context(file: str, setting: str = "outbound_ca_file") -> ssl.SSLCo
     return context
 
 
-async def open_store(settings: Settings, clock: Clock, tries: int = _TRIES) -> Store:
+async def open_store(settings: Settings, clock: Clock, tries: int = _MAX_ATTEMPTS) -> Store:
     if settings.database_url:
         from windlass.store.postgres import PostgresStore  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
 
@@ -219,7 +219,7 @@ async def open_store(settings: Settings, clock: Clock, tries: int = _TRIES) -> S
     for _ in range(tries - 1):
         with suppress(InUse):
             return await SqliteStore.open(Path(settings.data_dir) / DATABASE, clock)
-        await asyncio.sleep(_MOMENT)
+        await asyncio.sleep(_RETRY_PAUSE)
     return await SqliteStore.open(Path(settings.data_dir) / DATABASE, clock)
 
 
@@ -280,8 +280,8 @@ async def seed(ctx: Context, tx: Tx) -> str | None:
     await follow_earlier_clock(tx)
     await tx.work.schedule(SWEEP, SWEEP, tx.now + 60 * SECOND)
     await tx.work.schedule(TIDY_ELSEWHERE, TIDY_ELSEWHERE, tx.now + 10 * SECOND)
-    await tx.work.schedule(SCALE_ELSEWHERE, SCALE_ELSEWHERE, tx.now + SCALE_EVERY)
-    for kind, later in ((TIDY, 10 * SECOND), (SCALE, SCALE_EVERY)):
+    await tx.work.schedule(SCALE_ELSEWHERE, SCALE_ELSEWHERE, tx.now + SCALE_INTERVAL)
+    for kind, later in ((TIDY, 10 * SECOND), (SCALE, SCALE_INTERVAL)):
         id = kind if place == FIRST_PLACE else f"{kind}:{place}"
         await tx.work.schedule(kind, id, tx.now + later, queue=ctx.ownership.queues.housekeeping)
     await schedule_shared(ctx, tx)

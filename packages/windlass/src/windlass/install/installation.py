@@ -37,7 +37,7 @@ from windlass.control.background.place_lease import PlaceLease
 from windlass.control.background.push_addresses import update_push_addresses
 from windlass.control.background.sampling import Sampler
 from windlass.control.background.service_data import restore_service
-from windlass.control.background.worker import LEASE, Worker
+from windlass.control.background.worker import LEASE_TIME, Worker
 from windlass.control.context.context import Context, OutgoingHttp
 from windlass.control.context.log_store import LOGS, recover
 from windlass.control.context.place import Place
@@ -83,11 +83,11 @@ _STORM = 0.05
 _SILENT = "The database does not answer"
 _OWNER_LOOK = 1.0
 """Seconds between two checks whether this server has become the owner of its place."""
-_REST = 1.0
+_DATABASE_RETRY_PAUSE = 1.0
 """Seconds before the database is tried again after an error."""
-MARK_EVERY = 5
+MARK_INTERVAL = 5
 """Seconds between two updates of the data directory's mark, if the database has new events."""
-_RELEASE_EVERY = 30.0
+_MEMORY_RELEASE_INTERVAL = 30.0
 """Seconds between two releases of unused memory."""
 _ENGINE_TIMEOUT = 5.0
 """Seconds that the start waits for an engine that does not respond."""
@@ -100,7 +100,7 @@ class Installation:
         self,
         ctx: Context,
         fetcher: Callable[[str], Awaitable[bytes]],
-        lease: int = LEASE,
+        lease: int = LEASE_TIME,
     ) -> None:
         self.ctx = ctx
         self.authenticator = Authenticator(ctx, fetcher)
@@ -329,7 +329,7 @@ class Installation:
         except Unavailable:
             self._changed = changed | self._changed
             self._something_changed.set()
-            await asyncio.sleep(_REST)
+            await asyncio.sleep(_DATABASE_RETRY_PAUSE)
 
     async def _note_sharing(self) -> None:
         """Records the machine's isolation features each time this server becomes the owner of its place.
@@ -353,7 +353,7 @@ class Installation:
 
     async def _note_marks(self) -> None:
         while True:
-            await asyncio.sleep(MARK_EVERY)
+            await asyncio.sleep(MARK_INTERVAL)
             with suppress(Unavailable):
                 await self.note_mark()
 
@@ -370,7 +370,7 @@ class Installation:
         """Returns unused memory to the system, so that a server does not keep what a burst of deployments
         needed. This takes less than a millisecond."""
         while True:
-            await asyncio.sleep(_RELEASE_EVERY)
+            await asyncio.sleep(_MEMORY_RELEASE_INTERVAL)
             await in_thread(release_unused)
 
     async def _find_problem(self) -> str:
@@ -393,7 +393,7 @@ async def install(
     kinds: Mapping[str, AnyKind] | None = None,
     out: OutgoingHttp | None = None,
     point: Callable[[str], Awaitable[None]] | None = None,
-    lease: int = LEASE,
+    lease: int = LEASE_TIME,
     adopt: bool = False,
     keeps_engine: bool = False,
     gateway: int = 0,

@@ -33,9 +33,9 @@ from windlass.store.archive import Snapshot, level
 
 _log = logging.getLogger(__name__)
 
-PATIENCE: Final = 5.0
+ENGINE_TIMEOUT: Final = 5.0
 """Seconds that an engine may take to respond."""
-_MAX_NAMED: Final = 5
+_MAX_NAMED_SERVICES: Final = 5
 
 PartsFor = Callable[[str], Awaitable[Parts]]
 """A function that returns the parts of the installation with a given id."""
@@ -99,7 +99,7 @@ async def examine(settings: Settings, parts_for: PartsFor | None = None) -> Owne
     database = await read_state(settings, seen)
     report = OwnershipReport(mark=seen, installation=database.installation, event=database.event)
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(ENGINE_TIMEOUT):
             await _count(settings, report, database, parts_for or _real_parts_for(settings))
     except (EngineError, BuildError) as error:  # including an unavailable engine
         report.unseen = str(error)
@@ -157,7 +157,7 @@ async def without_record(settings: Settings, recorded: Container[str]) -> dict[s
     report = OwnershipReport(mark=seen)
     database = await read_state(settings, seen)
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(ENGINE_TIMEOUT):
             await _collect_services(settings, report, database, _real_parts_for(settings))
     except (EngineUnavailable, BuilderUnavailable, TimeoutError):
         pass
@@ -328,7 +328,7 @@ def inventory(services: Mapping[str, StoredData]) -> str:
     if not services:
         return "no service"
     names = sorted(kept.name or service for service, kept in services.items())
-    shown = ", ".join(names[:_MAX_NAMED]) + (", …" if len(names) > _MAX_NAMED else "")
+    shown = ", ".join(names[:_MAX_NAMED_SERVICES]) + (", …" if len(names) > _MAX_NAMED_SERVICES else "")
     instances, volumes = (
         sum(getattr(kept, what) for kept in services.values()) for what in ("instances", "volumes")
     )

@@ -36,12 +36,12 @@ from windlass.store import Reads
 from windlass.store.archive import Snapshot
 from windlass.store.migrate import find_missing, migrations
 
-_LEFT_ALONE: Final = (
+_UNMANAGED_NOTE: Final = (
     "until then its services are left alone: nothing is started, moved or erased, and deployments there wait "
     "for ready_seconds and fail"
 )
 _RENEW: Final = "docs/clusters.md says how, under `Renew certificates`"
-_SOON: Final = 30
+_CERTIFICATE_WARNING_DAYS: Final = 30
 """Days before the end of a certificate from which `doctor` warns."""
 _APART: Final = 30.0
 """Seconds by which the clocks of two machines may differ."""
@@ -130,9 +130,9 @@ async def _examine(
             report = await connector.report(cluster.access, cluster.label)
     except TimeoutError:
         reason = f"check the host at {address}: its engine did not answer within {SECONDS} seconds"
-        findings.append(fail(cluster.title, reason, _LEFT_ALONE))
+        findings.append(fail(cluster.title, reason, _UNMANAGED_NOTE))
     except (EngineError, Invalid) as error:
-        findings.append(fail(cluster.title, str(error), _LEFT_ALONE))
+        findings.append(fail(cluster.title, str(error), _UNMANAGED_NOTE))
     else:
         findings += [_report_running(cluster, report), _clock(cluster, report)]
     findings += _certificates(cluster, report)
@@ -184,10 +184,10 @@ def _certificates(cluster: ConnectedCluster, report: EngineReport | None) -> Ite
     for name, end in sorted(ends.items(), key=lambda item: item[1]):
         if end <= now:
             yield fail(what, f"renew {name}: it ended on {end:%Y-%m-%d}", _RENEW)
-        elif (end - now).days < _SOON:
+        elif (end - now).days < _CERTIFICATE_WARNING_DAYS:
             yield warn(what, f"renew {name}: it ends on {end:%Y-%m-%d}", _RENEW)
     first = min(ends, key=lambda name: ends[name])
-    if (ends[first] - now).days >= _SOON:
+    if (ends[first] - now).days >= _CERTIFICATE_WARNING_DAYS:
         yield ok(what, f"valid until {ends[first]:%Y-%m-%d}, when {first} ends")
 
 

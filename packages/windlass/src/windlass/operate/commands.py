@@ -17,7 +17,7 @@ import msgspec
 from windlass.base.log import start_logging
 from windlass.config import ShownSetting, describe, take_variables, to_type
 from windlass.operate.one_line_errors import one_line_errors
-from windlass.operate.settings import USUAL_ADDRESS, example, flags, settings_from, to_text
+from windlass.operate.settings import DEFAULT_URL, example, flags, settings_from, to_text
 from windlass.terminal.command_errors import CommandFailed, InvalidUsage, ended_by_user
 from windlass.terminal.sections import Command
 from windlass.terminal.tables import FORMAT_PARAMETER, pairs, print_json, wants_json, wrap_indented
@@ -96,7 +96,7 @@ def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
     from windlass.operate import stopping  # noqa: PLC0415 (imports the whole server)
     from windlass.operate.listeners import address_of  # noqa: PLC0415 (imports the gateway)
 
-    usual = address_of(settings.host, settings.port) if settings.port else USUAL_ADDRESS
+    usual = address_of(settings.host, settings.port) if settings.port else DEFAULT_URL
     api = connect(options, usual=usual)
     named = sources.get("data_dir") == "flag" or options["config_file"] is not None
     if named and api.url != usual:

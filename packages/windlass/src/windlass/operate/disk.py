@@ -17,11 +17,11 @@ from windlass.engines.findings import SECONDS, Finding, fail, ok, warn
 
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
-_ENOUGH, _SCANT = 2 * GIB, GIB // 4
-_SMALL: Final = 2 * _ENOUGH
+_AMPLE_BYTES, _SCANT_BYTES = 2 * GIB, GIB // 4
+_SMALL: Final = 2 * _AMPLE_BYTES
 """Size below which a nearly full disk is reported as too small."""
-_ENOUGH_FILES, _SCANT_FILES = 100_000, 10_000
-_SHOWN: Final = 4
+_AMPLE_FILES, _SCANT_FILES = 100_000, 10_000
+_MAX_SHOWN_PARTS: Final = 4
 _PARTS: Final = (
     "builds/cache",
     "builds",
@@ -60,17 +60,17 @@ def disk(folder: Path, nearest: Path, reserve: int, uploads: int = 0) -> Finding
     """
     facts = os.statvfs(nearest)
     free, whole = facts.f_bavail * facts.f_frsize, facts.f_blocks * facts.f_frsize
-    files = facts.f_favail if facts.f_files else _ENOUGH_FILES  # some file systems have no limit for files
+    files = facts.f_favail if facts.f_files else _AMPLE_FILES  # some file systems have no limit for files
     space = f"{free / GIB:.1f} GiB free"
-    if files < _ENOUGH_FILES:
+    if files < _AMPLE_FILES:
         space += f", and {files} more files"
     short = is_short(nearest, reserve)
     refuses_uploads = free < uploads + min(reserve, int(whole * MAX_RESERVE_FRACTION))
     if refuses_uploads:
         space += f"; uploads are refused, as they leave {uploads / GIB:.1f} GiB free (upload_reserve_bytes)"
-    if free >= _ENOUGH and files >= _ENOUGH_FILES and not short and not refuses_uploads:
+    if free >= _AMPLE_BYTES and files >= _AMPLE_FILES and not short and not refuses_uploads:
         return ok("Disk", space)
-    taken = _largest(folder, by_files=files / _ENOUGH_FILES < free / _ENOUGH)
+    taken = _largest(folder, by_files=files / _AMPLE_FILES < free / _AMPLE_BYTES)
     if taken:
         space += f"; most is in {taken}"
     if whole < _SMALL:
@@ -78,7 +78,7 @@ def disk(folder: Path, nearest: Path, reserve: int, uploads: int = 0) -> Finding
         deleted = "move the data directory to a larger one (docs/moving.md)"
     else:
         deleted = "while nothing is built, builds/cache, git and work can be deleted"
-    if free < _SCANT or files < _SCANT_FILES:
+    if free < _SCANT_BYTES or files < _SCANT_FILES:
         return fail("Disk", space, f"free disk space: soon, nothing more can be stored; {deleted}")
     if short:
         return warn("Disk", space, f"{_RESERVE}; {deleted}")
@@ -93,7 +93,7 @@ def _largest(folder: Path, *, by_files: bool) -> str:
     sizes = [(space.files if by_files else space.bytes, part) for part, space in used.items()]
     return ", ".join(
         f"{part} ({size} files)" if by_files else f"{part} ({size / MIB:.0f} MiB)"
-        for size, part in sorted(sizes, reverse=True)[:_SHOWN]
+        for size, part in sorted(sizes, reverse=True)[:_MAX_SHOWN_PARTS]
         if size
     )
 

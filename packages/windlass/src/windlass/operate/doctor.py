@@ -51,7 +51,7 @@ from windlass.terminal.command_errors import CommandRefused
 
 _BUILT = 1_780_000_000_000
 """A time before this code was written; a clock that shows an earlier time is wrong."""
-_MAX_NAMED: Final = 5
+_MAX_NAMED_SERVICES: Final = 5
 """Number of services that a finding lists by name."""
 
 
@@ -303,8 +303,8 @@ async def _builds(settings: Settings, moment: Snapshot) -> Finding:
             outside.append(service)
     if not outside:
         return ok("Builds", "all are in the data directory")
-    names = await _names(settings, outside[:_MAX_NAMED])
-    shown = ", ".join(names) + (", …" if len(outside) > _MAX_NAMED else "")
+    names = await _names(settings, outside[:_MAX_NAMED_SERVICES])
+    shown = ", ".join(names) + (", …" if len(outside) > _MAX_NAMED_SERVICES else "")
     advice = (
         "start the server, which builds them again, as after a move of the data directory. If it runs "
         "already, their status says why it could not; servers of other machines build theirs"

@@ -46,7 +46,7 @@ from windlass.store.sqlite import InUse
 from windlass.terminal.command_errors import CommandRefused
 
 LOCK: Final = "key.lock"
-LOOK_EVERY: Final = 0.3
+CHECK_INTERVAL: Final = 0.3
 Point = Callable[[str], Awaitable[None]]
 Tell = Callable[[str], None]
 
@@ -184,7 +184,7 @@ async def _complete(settings: Settings, wanted: str, since: int, tell: Tell, poi
             tell(shown := text)
         if not await _work_alone(settings, point):
             # Counting reads all sealed values. The pause is as long as the last count took.
-            await asyncio.sleep(max(LOOK_EVERY, time.monotonic() - began))
+            await asyncio.sleep(max(CHECK_INTERVAL, time.monotonic() - began))
             began = time.monotonic()
     tell(f"All {survey.values.get(wanted, 0)} values are sealed with the key {wanted}.")
 

@@ -33,7 +33,7 @@ from windlass.install.engines import kept_engine, own_settings, provider_in_use
 from windlass.install.installation import Installation, install
 from windlass.operate.explain import cannot_listen
 from windlass.operate.place_owners import examine_sharing
-from windlass.operate.settings import USUAL_ADDRESS
+from windlass.operate.settings import DEFAULT_URL
 from windlass.operate.start_wait import begin_when_possible
 from windlass.serve.server import listen, serve
 from windlass.store import Reads
@@ -234,7 +234,7 @@ def first_steps(host: str, port: int, token: str, code: str = "") -> str:
         "",
         "For the command line: the Admin token below is shown this once. Keep it.",
         "",
-        *([] if url == USUAL_ADDRESS else [f"  export WINDLASS_URL={url}"]),
+        *([] if url == DEFAULT_URL else [f"  export WINDLASS_URL={url}"]),
         f"  export WINDLASS_TOKEN={token}",
         "",
         "Paste the lines with `export` into another terminal, and continue there:",

@@ -11,7 +11,7 @@ import click
 from windlass.config import FORMER_NAMES, Settings, ShownSetting, describe, load
 from windlass.terminal.sections import Option
 
-USUAL_ADDRESS = "http://127.0.0.1:8080"
+DEFAULT_URL = "http://127.0.0.1:8080"
 """The address at which the command line expects the server by default."""
 _FILE_HELP = "TOML file with settings; or name it in WINDLASS_CONFIG."
 

@@ -32,7 +32,7 @@ from windlass.serve.port_state import PortState
 from windlass.serve.server import ApiServer
 
 _log = log("main")
-_PAUSE: Final = 1.0
+_RETRY_PAUSE: Final = 1.0
 """Seconds between two attempts to start."""
 _LITTLE: Final = 256 * 1024
 """Free bytes below which a disk counts as full. Opening a database needs some space."""
@@ -65,7 +65,7 @@ async def begin_when_possible(
                 await answering.enter_async_context(_answer_while_waiting(listening, reason))
                 waits_for = reason
                 note(reason)
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_RETRY_PAUSE)
 
 
 def reason_to_wait(error: Exception, folder: Path) -> str:

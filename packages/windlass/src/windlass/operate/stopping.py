@@ -20,7 +20,7 @@ from windlass.cli.client import Api, ServerUnreachable, path_of
 from windlass.cli.deployments import is_under_way, print_state, say
 from windlass.cli.following import RetryTimer, growing_pauses, retry_until_done, wait_for_budget
 from windlass.config import Settings
-from windlass.control.background.all_places import LONGEST_CALL
+from windlass.control.background.all_places import CALL_TIMEOUT
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.services.clusters import find_access
@@ -196,7 +196,7 @@ async def _end_left_over(ctx: Context, unreached: dict[str, str]) -> set[str]:
             continue
         services = set(await ctx.store.reads.statuses.on_cluster(place.id))
         try:
-            async with asyncio.timeout(LONGEST_CALL):
+            async with asyncio.timeout(CALL_TIMEOUT):
                 running = {instance.service for instance in await place.engine.all()} & services
                 for service in running:
                     await place.engine.remove(service, grace=ctx.settings.stop_seconds)

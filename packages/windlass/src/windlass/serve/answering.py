@@ -12,7 +12,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 # Status lines of the responses that are built in one step. They must have a Content-Length.
-_USUAL = {200: b"HTTP/1.1 200 OK", 201: b"HTTP/1.1 201 Created"}
+_STATUS_LINES = {200: b"HTTP/1.1 200 OK", 201: b"HTTP/1.1 201 Created"}
 
 
 class CorkedTransport:
@@ -83,7 +83,7 @@ class WholeAnswer:
 
     def _put_together(self, start: Any, message: Any) -> bytes | None:
         """Returns the bytes of a complete response with Content-Length, or None if uvicorn has to send it."""
-        cycle, line = self._cycle, _USUAL.get(start["status"])
+        cycle, line = self._cycle, _STATUS_LINES.get(start["status"])
         if not line or message.get("more_body") or not cycle.keep_alive or cycle.scope["method"] == "HEAD":
             return None
         body: bytes = message["body"]

@@ -27,7 +27,7 @@ STOP_SECONDS = 3
 BACKLOG = 2048
 PING_SECONDS, PONG_SECONDS = 20.0, 60.0
 """Seconds between two pings of a websocket, and seconds within which the client must answer a ping."""
-MOST_IN_A_FRAME = 4096
+MAX_FRAME_BYTES = 4096
 """Largest frame from a client, in bytes. The server ignores the content of frames."""
 
 
@@ -81,7 +81,7 @@ def protocols(installation: Installation, bounds: Bounds | None = None) -> dict[
         "proxy_headers": bool(proxies),
         "forwarded_allow_ips": list(proxies),
         "ws": websocket,
-        "ws_max_size": MOST_IN_A_FRAME,
+        "ws_max_size": MAX_FRAME_BYTES,
         "ws_per_message_deflate": False,  # compression needs memory per connection, and messages are short
         "ws_ping_interval": PING_SECONDS,
         "ws_ping_timeout": PONG_SECONDS,

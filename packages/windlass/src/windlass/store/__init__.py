@@ -8,7 +8,7 @@ from windlass.store.claim_order import Idle
 from windlass.store.nudges import (
     CERTIFICATE,
     CLUSTER,
-    DEAF,
+    MAY_HAVE_MISSED,
     ROUTE,
     cluster_topic,
     events_topic,
@@ -26,7 +26,7 @@ from windlass.store.tables.events import EventRow
 from windlass.store.tables.idempotency import IdempotentAnswer
 from windlass.store.tables.key_holders import KeyHolder
 from windlass.store.tables.names import NameRow
-from windlass.store.tables.owners import NOT_TOLD, OwnerRow, Surroundings
+from windlass.store.tables.owners import NO_SURROUNDINGS, OwnerRow, Surroundings
 from windlass.store.tables.queues import (
     FIRST_PLACE,
     PlaceQueues,
@@ -45,7 +45,7 @@ from windlass.store.tables.resources import Row
 from windlass.store.tables.runs import RunRow
 from windlass.store.tables.sealed import ACME_ACCOUNTS, CERTIFICATE_KEY, FACT, ORDER_KEY
 from windlass.store.tables.statuses import StatusRow
-from windlass.store.tables.table import FAR, LARGEST, DatabaseSession, NameTaken
+from windlass.store.tables.table import MAX_REQUEST_COST, NEVER, DatabaseSession, NameTaken
 from windlass.store.tables.timetables import TimetableRow
 from windlass.store.tables.work import (
     Claim,
@@ -58,12 +58,12 @@ __all__ = (
     "CERTIFICATE",
     "CERTIFICATE_KEY",
     "CLUSTER",
-    "DEAF",
     "FACT",
-    "FAR",
     "FIRST_PLACE",
-    "LARGEST",
-    "NOT_TOLD",
+    "MAX_REQUEST_COST",
+    "MAY_HAVE_MISSED",
+    "NEVER",
+    "NO_SURROUNDINGS",
     "ORDER_KEY",
     "ROUTE",
     "CertificateRow",

@@ -20,7 +20,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-ALL_HAVE_ROOM: Final[Mapping[str, int]] = MappingProxyType({})
+NO_LIMITS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Idle(IntEnum):
@@ -72,7 +72,7 @@ class ClaimOrder:
     """Selects pieces one by one from the known work. All pieces have to be added before the first is
     taken."""
 
-    def __init__(self, held: Mapping[str, int], room: Mapping[str, int] = ALL_HAVE_ROOM) -> None:
+    def __init__(self, held: Mapping[str, int], room: Mapping[str, int] = NO_LIMITS) -> None:
         """`held`: number of running pieces, by key. `room`: number of further pieces that may be claimed, by
         key."""
         self._held, self._room = held, room

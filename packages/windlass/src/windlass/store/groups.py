@@ -26,7 +26,7 @@ from windlass.store.transaction import Tx, Write
 
 T = TypeVar("T")
 
-GROUP, BACKGROUND = 128, 8
+MAX_REQUEST_CHANGES, MAX_BACKGROUND_CHANGES = 128, 8
 """Largest number of changes in a group: from requests, and from background work. A request that arrives just
 after the start of a group waits for the whole group."""
 _log = log("store")
@@ -163,7 +163,10 @@ class GroupCommit:
 
     async def _drain(self) -> None:
         while self._waiting or self._waiting_behind:
-            taken = [*_next_changes(self._waiting, GROUP), *_next_changes(self._waiting_behind, BACKGROUND)]
+            taken = [
+                *_next_changes(self._waiting, MAX_REQUEST_CHANGES),
+                *_next_changes(self._waiting_behind, MAX_BACKGROUND_CHANGES),
+            ]
             group = [queued for queued in taken if not queued.answer.done()]
             if group:
                 await self._commit_group(group)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-DEAF: Final = "deaf"
+MAY_HAVE_MISSED: Final = "deaf"
 """Topic of a local nudge, which a store sends when it may have missed nudges of other replicas."""
 ROUTE: Final = "route:"
 CLUSTER: Final = "cluster:"

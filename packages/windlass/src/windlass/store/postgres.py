@@ -28,7 +28,7 @@ from windlass.base.outage import Outage
 from windlass.store import tables
 from windlass.store.groups import GroupCommit, Outcome
 from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, find_missing, migrations
-from windlass.store.nudges import DEAF
+from windlass.store.nudges import MAY_HAVE_MISSED
 from windlass.store.postgres_clock import follow_clock
 from windlass.store.postgres_limits import (
     AWAY,
@@ -288,7 +288,7 @@ class PostgresStore(GroupCommit):
             await connection.add_listener(CHANNEL, lambda *heard: self._notify_listeners(str(heard[-1])))
             self._listen_outage.end()
             self._notify_listeners("work")
-            self._notify_listeners(DEAF)
+            self._notify_listeners(MAY_HAVE_MISSED)
             while not await _wait_for_event(lost, LISTEN_SECONDS):
                 # These statements also detect a stalled or disconnected database.
                 await follow_clock(connection, self._clock)

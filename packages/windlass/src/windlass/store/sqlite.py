@@ -51,14 +51,14 @@ _UNAVAILABLE_ERRORS = (
 )
 _MIN_FREE_BYTES = 1 << 20
 """Free bytes below which a disk counts as full."""
-_ROOM = 4 << 20
+_RESERVE_BYTES = 4 << 20
 """Free bytes in the database file that are reserved for changes that free resources. The WAL is kept as
 large."""
-_PLENTY = 16
+_AMPLE_SPACE_FACTOR = 16
 """The reserve is created only if the disk has this multiple of the reserve's size free."""
-_LOOK_EVERY = 64
+_GROUPS_BETWEEN_CHECKS = 64
 """Number of groups of changes between two checks of the reserve."""
-_TWINS = {apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY}
+_UNIQUE_ERRORS = {apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY}
 
 
 class TooOld(Exception):
@@ -238,7 +238,7 @@ class SqliteStore(GroupCommit):
             done = await self._run_all(self._session, self._tx, changes)
             self._reading.pause()
             await self._thread.run(self._writer.execute, "COMMIT")
-            if self.groups % _LOOK_EVERY == _LOOK_EVERY - 1:
+            if self.groups % _GROUPS_BETWEEN_CHECKS == _GROUPS_BETWEEN_CHECKS - 1:
                 await self._thread.run(self._keep_room)
         except apsw.Error as error:
             self._roll_back()
@@ -291,10 +291,10 @@ class SqliteStore(GroupCommit):
         write = self._writer.execute
         with contextlib.suppress(apsw.Error):  # the changes are stored; the next check follows
             free = self._writer.pragma("freelist_count") * self._writer.pragma("page_size")
-            if free < _ROOM // 2 and _free(self._path.parent) > _ROOM * _PLENTY:
+            if free < _RESERVE_BYTES // 2 and _free(self._path.parent) > _RESERVE_BYTES * _AMPLE_SPACE_FACTOR:
                 self._writer.wal_checkpoint()  # so that the WAL restarts instead of growing
                 write("CREATE TABLE IF NOT EXISTS room (content BLOB)")
-                write("INSERT INTO room VALUES (zeroblob(?))", (_ROOM,))
+                write("INSERT INTO room VALUES (zeroblob(?))", (_RESERVE_BYTES,))
                 self._writer.wal_checkpoint()
                 write("DROP TABLE room")
                 self._writer.release_memory()  # the pages of the table are in the cache
@@ -364,7 +364,7 @@ def _lock_file(path: Path) -> Path:
 
 
 def _translate(error: apsw.ConstraintError) -> Exception:
-    twin = error.extendedresult in _TWINS  # type: ignore[attr-defined]  # missing in its stub
+    twin = error.extendedresult in _UNIQUE_ERRORS  # type: ignore[attr-defined]  # missing in its stub
     return NameTaken(str(error)) if twin else error
 
 

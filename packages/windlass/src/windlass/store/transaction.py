@@ -41,7 +41,7 @@ from windlass.store.tables.runs import RunChanges, RunTable
 from windlass.store.tables.sealed import SealedChanges, SealedTable
 from windlass.store.tables.second_factors import SecondFactorChanges, SecondFactorTable
 from windlass.store.tables.statuses import StatusChanges, StatusTable
-from windlass.store.tables.table import STORED, ChangeSession, DatabaseSession
+from windlass.store.tables.table import STORE_COST, ChangeSession, DatabaseSession
 from windlass.store.tables.terraform import TerraformChanges, TerraformTable
 from windlass.store.tables.timetables import TimetableChanges, TimetableTable
 from windlass.store.tables.tokens import TokenChanges, TokenTable
@@ -239,7 +239,7 @@ class Tx(Reads):
 
         Refusing after a write is expensive, because the whole group of changes would have to be repeated.
         """
-        self.session.foresee(STORED * (1 + len(await self.tree.below(row.id))))
+        self.session.foresee(STORE_COST * (1 + len(await self.tree.below(row.id))))
 
     async def foresee_removal(self, row: Row) -> list[str]:
         """Returns the descendants of a resource, and charges the cost of removing them."""

@@ -14,9 +14,9 @@ from windlass.base.subprocesses import run_together
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 
-LONGEST_CALL: Final = 20.0
+CALL_TIMEOUT: Final = 20.0
 """The timeout in seconds for calls to the engine of a cluster."""
-_ROUND: Final = 2.0
+_ROUND_TIMEOUT: Final = 2.0
 """Seconds after which a round continues without the engines that have not finished."""
 _log = log("places")
 
@@ -33,7 +33,7 @@ async def isolate_failures(place: Place) -> AsyncIterator[None]:
         yield
         return
     try:
-        async with asyncio.timeout(LONGEST_CALL):
+        async with asyncio.timeout(CALL_TIMEOUT):
             yield
     except (OtherDatabase, Unavailable):
         raise
@@ -61,7 +61,7 @@ async def at_clusters(ctx: Context, kind: str, action: Callable[[Place], Awaitab
             tasks.append(task := ctx.places.run_in_background(_act_isolated(place, action)))
             task.add_done_callback(partial(_finish, ctx, key))
     if tasks:
-        done, _ = await asyncio.wait(tasks, timeout=_ROUND)
+        done, _ = await asyncio.wait(tasks, timeout=_ROUND_TIMEOUT)
         for task in done:
             task.result()
 

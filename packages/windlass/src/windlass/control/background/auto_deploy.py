@@ -36,21 +36,21 @@ from windlass.sources.git import GitError, GitSource
 from windlass.store import Claim, Reads, Row, Tx
 from windlass.store.tables.git_pushes import GitPushRow
 
-HEAD_SECONDS, COMPARISON_SECONDS = 20.0, 60.0
+HEAD_TIMEOUT, COMPARISON_TIMEOUT = 20.0, 60.0
 """Time limits in seconds for responses of a git server. Without a limit, a few slow servers could occupy all
 slots of this work."""
-SHORT_SECONDS, FULL_EVERY = 4.0, 5
+SHORT_TIMEOUT, FULL_TIMEOUT_EVERY = 4.0, 5
 """The time limit after failed checks, and how often a check has the full limit all the same, because a slow
 server may need it."""
-LONGEST_PAUSE: Final = 10
+MAX_PAUSE_FACTOR: Final = 10
 """The longest pause while a branch cannot be read, as a multiple of the usual pause."""
-SLOWER: Final = 30
+MIN_PAUSE_FACTOR: Final = 30
 """The shortest pause after a check, as a multiple of its duration, so that slow servers occupy few slots."""
-LONGEST_SLOW_PAUSE: Final = 10 * MINUTE
-MOST_STEPS: Final = 500_000
+MAX_SLOW_PAUSE: Final = 10 * MINUTE
+MAX_COMPARISONS: Final = 500_000
 """The limit of comparisons: path components times pattern components. A larger commit is treated as a change
 of watched files."""
-_LATEST: Final = 50
+_MAX_SEARCHED_DEPLOYMENTS: Final = 50
 """The number of recent deployments that are searched for a commit."""
 _WORDS: Final = Dialect(name="plain", state=str, event=str)
 _FROM_GIT: Final = Origin("GIT")
@@ -98,7 +98,7 @@ async def deploy_new_commit(ctx: Context, claim: Claim) -> None:
         if claim.attempts == 1:
             reason = str(failure) or f"{source.url} did not answer within {limit:g} seconds"
             _log(ctx, service, f"New commits are not deployed now: {reason}")
-        later = pause * min(2**claim.attempts, LONGEST_PAUSE)
+        later = pause * min(2**claim.attempts, MAX_PAUSE_FACTOR)
         await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + later, claim.attempts))
         return
     if message:
@@ -108,11 +108,11 @@ async def deploy_new_commit(ctx: Context, claim: Claim) -> None:
 
 
 def _look_timeout(attempts: int) -> float:
-    return HEAD_SECONDS if attempts % FULL_EVERY == 1 else min(SHORT_SECONDS, HEAD_SECONDS)
+    return HEAD_TIMEOUT if attempts % FULL_TIMEOUT_EVERY == 1 else min(SHORT_TIMEOUT, HEAD_TIMEOUT)
 
 
 def _pause_after(took: int, usual: int) -> int:
-    return max(usual, min(SLOWER * took, LONGEST_SLOW_PAUSE))
+    return max(usual, min(MIN_PAUSE_FACTOR * took, MAX_SLOW_PAUSE))
 
 
 async def _end(tx: Tx, claim: Claim) -> None:
@@ -178,7 +178,7 @@ async def _find_seen(source: Reads, service: Row) -> str:
     seen = await source.branch_heads.seen(service.id)
     if seen is not None:
         return seen
-    past = await source.deployments.latest(service.id, _LATEST)
+    past = await source.deployments.latest(service.id, _MAX_SEARCHED_DEPLOYMENTS)
     commits = (particulars(deployment).commit_id for deployment in past)
     return next(filter(None, commits), NEXT_COMMIT)
 
@@ -186,7 +186,7 @@ async def _find_seen(source: Reads, service: Row) -> str:
 async def _choose_step(tx: Tx, service: str, seen: str, head: str) -> CommitStep:
     past = [
         (deployment, details)
-        for deployment in await tx.deployments.latest(service, _LATEST)
+        for deployment in await tx.deployments.latest(service, _MAX_SEARCHED_DEPLOYMENTS)
         if not (details := particulars(deployment)).command
     ]
     if not past or past[0][0].action not in RELEASES | BUILDS:
@@ -253,7 +253,7 @@ async def _changes_watched(
     if not any(filters):
         return True
     try:
-        async with asyncio.timeout(COMPARISON_SECONDS):
+        async with asyncio.timeout(COMPARISON_TIMEOUT):
             changed = await ctx.git.changed_paths(source, seen, head)
     except (GitError, TimeoutError):
         return True
@@ -266,7 +266,7 @@ def is_any_watched(paths: Sequence[str], *filters: Sequence[str]) -> bool:
     compare."""
     tests = [_filter_of(patterns) for patterns in filters]
     length = sum(path.count("/") + 1 for path in paths)
-    if length * sum(passes.length for passes in tests) > MOST_STEPS:
+    if length * sum(passes.length for passes in tests) > MAX_COMPARISONS:
         return True
     return any(all(passes(PurePosixPath(path)) for passes in tests) for path in paths)
 

@@ -18,11 +18,11 @@ from windlass.control.background.challenges import METHOD
 from windlass.control.context.context import Context
 from windlass.control.records.domains import challenge_id
 from windlass.routers.router import Certificate, Challenge, RouteError
-from windlass.store import CERTIFICATE, CERTIFICATE_KEY, DEAF
+from windlass.store import CERTIFICATE, CERTIFICATE_KEY, MAY_HAVE_MISSED
 
-_EVERY: Final = 15.0
+_COMPARISON_INTERVAL: Final = 15.0
 """Seconds between two comparisons without a change."""
-_PAUSE: Final = 1.0
+_RETRY_PAUSE: Final = 1.0
 _log = log("certificates")
 
 
@@ -38,7 +38,7 @@ class CertificateDelivery:
         self._unusable: dict[str, str] = {}
         """The fingerprints of certificates that cannot be served, by domain. The others are handed over."""
         self._outage = Outage(_log, "certificates wait for the gateway", "certificates are handed over again")
-        ctx.store.listen(self._note_nudge, CERTIFICATE.rstrip(":"), DEAF)
+        ctx.store.listen(self._note_nudge, CERTIFICATE.rstrip(":"), MAY_HAVE_MISSED)
 
     def _note_nudge(self, word: str) -> None:
         self._changed.set()
@@ -53,9 +53,9 @@ class CertificateDelivery:
             except (Unavailable, RouteError) as error:
                 self._outage.note(str(error))
                 self._challenges = dict.fromkeys(self._challenges)
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_RETRY_PAUSE)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_EVERY):
+                async with asyncio.timeout(_COMPARISON_INTERVAL):
                     await self._changed.wait()
 
     async def look(self) -> None:

@@ -16,11 +16,11 @@ from windlass.store import ChallengeRecordRow, Claim, OrderRow, Tx
 
 REMOVE_RECORDS: Final = "challenge records"
 """The kind of work that removes the records of an order."""
-PAUSES: Final = (MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR)
-_LOOK_EVERY: Final = MINUTE
-_LONGEST: Final = DAY
+RETRY_PAUSES: Final = (MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR)
+_CHECK_INTERVAL: Final = MINUTE
+_MAX_RECORD_AGE: Final = DAY
 """The age after which a record is needed no more, whatever the order says."""
-_GIVEN_UP: Final = 7 * DAY
+_MAX_REMOVAL_AGE: Final = 7 * DAY
 _log = log("certificates")
 
 
@@ -29,7 +29,7 @@ async def note_record(ctx: Context, order: OrderRow, name: str) -> int:
 
     async def change(tx: Tx) -> int:
         await tx.challenge_records.add(name, order.answer, order.id)
-        await tx.work.schedule(REMOVE_RECORDS, _work_id(order.id), tx.now + _LOOK_EVERY, org=order.org)
+        await tx.work.schedule(REMOVE_RECORDS, _work_id(order.id), tx.now + _CHECK_INTERVAL, org=order.org)
         rows = await tx.challenge_records.of(order.id)
         return next((row.since for row in rows if (row.name, row.value) == (name, order.answer)), tx.now)
 
@@ -47,12 +47,12 @@ async def remove_records(ctx: Context, claim: Claim) -> None:
     owner = claim.id.removeprefix(f"{REMOVE_RECORDS} ")
     rows = await ctx.store.reads.challenge_records.of(owner)
     order = await ctx.store.reads.certificates.order(owner)
-    due, has_failed = ctx.clock.now() + _LOOK_EVERY, False
+    due, has_failed = ctx.clock.now() + _CHECK_INTERVAL, False
     for row in rows:
         if not _is_needed(ctx, row, order):
             has_failed |= not await _remove(ctx, row)
     if has_failed:
-        due = ctx.clock.now() + PAUSES[min(claim.attempts, len(PAUSES)) - 1]
+        due = ctx.clock.now() + RETRY_PAUSES[min(claim.attempts, len(RETRY_PAUSES)) - 1]
 
     async def change(tx: Tx) -> None:
         if await tx.challenge_records.of(owner):
@@ -65,7 +65,7 @@ async def remove_records(ctx: Context, claim: Claim) -> None:
 
 def _is_needed(ctx: Context, row: ChallengeRecordRow, order: OrderRow | None) -> bool:
     is_open = order is not None and bool(order.url) and order.answer == row.value
-    return is_open and ctx.clock.now() - row.since < _LONGEST
+    return is_open and ctx.clock.now() - row.since < _MAX_RECORD_AGE
 
 
 async def _remove(ctx: Context, row: ChallengeRecordRow) -> bool:
@@ -76,7 +76,7 @@ async def _remove(ctx: Context, row: ChallengeRecordRow) -> bool:
         await ctx.zones.remove(row.name, row.value)
         await ctx.point("record removed")
     except ZoneFailure as error:
-        is_given_up = ctx.clock.now() - row.since > _GIVEN_UP
+        is_given_up = ctx.clock.now() - row.since > _MAX_REMOVAL_AGE
         _log.warning(
             "the DNS record of a certificate stays: remove it by hand"
             if is_given_up

@@ -36,7 +36,7 @@ from windlass.routers.router import Certificate, Challenge, RouteError
 from windlass.store import OrderRow
 
 PATH: Final = "/.well-known/acme-challenge/"
-LONGEST_WAIT: Final = 10 * MINUTE
+MAX_WAIT: Final = 10 * MINUTE
 """The longest wait until the name servers of a zone have a new record."""
 AUTO: Final = "auto"
 """The setting by which http-01 and tls-alpn-01 are tried in turn."""
@@ -144,7 +144,7 @@ class DnsProof:
             raise ProofUnavailable(tell_failure(error, order.name)) from error
         if missing is None:
             return ctx.clock.now() - since >= BLIND_WAIT
-        if missing and ctx.clock.now() - since > LONGEST_WAIT:
+        if missing and ctx.clock.now() - since > MAX_WAIT:
             raise AcmeRefusal(
                 AcmeProblem(
                     detail=f"The TXT record of {place.name} was made, and is not visible yet, after ten "

@@ -14,7 +14,7 @@ from windlass.control.records.runs import TIMETABLES, due_after, plan_of
 from windlass.core.words.due_times import UnknownZone
 from windlass.store import TimetableRow, Tx
 
-LONGEST_WAIT: Final = HOUR
+MAX_WAIT: Final = HOUR
 """The longest wait that is kept. Work with a later due time may have been scheduled while the clock was
 ahead. An early check is harmless."""
 
@@ -22,7 +22,7 @@ ahead. An early check is harmless."""
 async def follow_earlier_clock(tx: Tx) -> None:
     """Moves due times to earlier times if the current clock requires it. A due time whose run was started is
     not repeated."""
-    await tx.work.bring_nearer(tx.now + LONGEST_WAIT)
+    await tx.work.bring_nearer(tx.now + MAX_WAIT)
     for timetable in await tx.timetables.after(tx.now):
         with suppress(UnknownZone):  # the hourly check handles unknown time zones
             await _move_earlier(tx, timetable)

@@ -23,15 +23,15 @@ from windlass.control.records.disk_shares import note_disk, read_disk, record_of
 from windlass.engines.engine import DiskMeasurement, EngineError
 from windlass.store import FIRST_PLACE
 
-EVERY: Final = 300.0
-"""Seconds between two measurements. The interval is `SOON` while an organization exceeds its quota, so that
-freed space is noticed soon."""
-SOON: Final = 60.0
-_FIRST: Final = 20.0
-_TURN: Final = 0.02
-_REST: Final = 19
+INTERVAL: Final = 300.0
+"""Seconds between two measurements. The interval is `SHORT_INTERVAL` while an organization exceeds its
+quota, so that freed space is noticed soon."""
+SHORT_INTERVAL: Final = 60.0
+_FIRST_PAUSE: Final = 20.0
+_TURN_SECONDS: Final = 0.02
+_PAUSE_FACTOR: Final = 19
 """The pause after an interval of counting, as a multiple of its duration."""
-_LONG_REST: Final = 50
+_LONG_PAUSE_FACTOR: Final = 50
 _VOLUMES: Final = "run/volumes"
 _CACHES: Final = "builds/cache/.services"
 """A folder with one subfolder for each organization. The other folders below have one subfolder for each
@@ -101,13 +101,13 @@ class DiskMeter:
         self._volumes: dict[Key, int] = {}
 
     async def run(self) -> None:
-        await asyncio.sleep(_FIRST)
+        await asyncio.sleep(_FIRST_PAUSE)
         while True:
             began = time.monotonic()
             is_any_above = self._ctx.ownership.is_owner and await self.look()
-            await asyncio.sleep(max(SOON if is_any_above else EVERY, time.monotonic() - began))
+            await asyncio.sleep(max(SHORT_INTERVAL if is_any_above else INTERVAL, time.monotonic() - began))
 
-    async def look(self, rest: int = _REST) -> bool:
+    async def look(self, rest: int = _PAUSE_FACTOR) -> bool:
         """Measures the disk usage and records the result. Returns whether an organization exceeds its
         quota."""
         ctx = self._ctx
@@ -115,7 +115,7 @@ class DiskMeter:
         is_left = True
         while is_left:
             began = time.monotonic()
-            is_left = await in_thread(count.go_on, _TURN)
+            is_left = await in_thread(count.go_on, _TURN_SECONDS)
             await asyncio.sleep(rest * (time.monotonic() - began))
         owners = await ctx.store.reads.statuses.organizations()
         sizes = count.bytes + Counter(await self._volumes_elsewhere())
@@ -142,7 +142,7 @@ class DiskMeter:
             with suppress(Unavailable):
                 self._rows = await self._ctx.store.row_sizes()
             now = time.monotonic()
-            self._rows_due = now + _LONG_REST * (now - began)
+            self._rows_due = now + _LONG_PAUSE_FACTOR * (now - began)
         return self._rows
 
     def _folders(self) -> list[tuple[Key, Path]]:
@@ -163,7 +163,7 @@ class DiskMeter:
                 sizes = await self._ctx.places.local.engine.volume_sizes()
                 self._volumes = {("", service): size for service, size in sizes.items()}
             now = time.monotonic()
-            self._volumes_due = now + _LONG_REST * (now - began)
+            self._volumes_due = now + _LONG_PAUSE_FACTOR * (now - began)
         return self._volumes
 
 

@@ -34,15 +34,15 @@ from windlass.control.services.domain_records import (
 from windlass.families.domain import domain
 from windlass.store import Claim, Row, Tx
 
-KEPT: Final = 3 * DAY
+LOST_PROOF_GRACE: Final = 3 * DAY
 """How long a domain is served whose proof is lost."""
-LOOK_EVERY: Final = 6 * HOUR
+PROVED_CHECK_INTERVAL: Final = 6 * HOUR
 """How often the records of a proved domain are looked at."""
-_LOST_EVERY: Final = 10 * MINUTE
-_UNPROVED: Final = ((10 * MINUTE, 20 * SECOND), (HOUR, MINUTE), (DAY, 10 * MINUTE))
+_LOST_CHECK_INTERVAL: Final = 10 * MINUTE
+_NEW_CHECK_INTERVALS: Final = ((10 * MINUTE, 20 * SECOND), (HOUR, MINUTE), (DAY, 10 * MINUTE))
 """How often the records of a new domain are looked at, by its age."""
-_RARELY: Final = HOUR
-_TAKEN: Final = (
+_LONG_CHECK_INTERVAL: Final = HOUR
+_SERVED_ELSEWHERE: Final = (
     "Remove the records that lead it to where it is served now: another service of this installation serves "
     "this domain."
 )
@@ -99,7 +99,7 @@ async def _when_to_look(ctx: Context, row: Row) -> int:
     is_open = order is not None and order.url and order.name == stored.name
     if not order or not is_open or stored.state != "PROVED" or stored.lost or order.since > now:
         return now
-    return order.since + LOOK_EVERY
+    return order.since + PROVED_CHECK_INTERVAL
 
 
 async def _look(ctx: Context, claim: Claim, row: Row) -> tuple[int, bool]:
@@ -152,7 +152,7 @@ async def _record_proof(
     if not await hold(
         tx, row, stored.name, lambda other: by_record and not is_proved_for(ctx, records, other.parent)
     ):
-        fields |= {"state": "UNPROVED", "problem": _TAKEN}
+        fields |= {"state": "UNPROVED", "problem": _SERVED_ELSEWHERE}
         return tx.now + _pause(tx, row)
     fields |= {"state": "PROVED", "proof_lost_at": None}
     if stored.lost or stored.state != "PROVED" or not stored.generate_certificate:
@@ -160,7 +160,7 @@ async def _record_proof(
     if stored.state != "PROVED":
         _log.info("a domain is proved", extra={"domain": stored.name, "by": proof})
         fields |= {"proved_at": stamp(tx.now)}
-    return tx.now + LOOK_EVERY
+    return tx.now + PROVED_CHECK_INTERVAL
 
 
 async def _record_lack(
@@ -173,16 +173,19 @@ async def _record_lack(
         return tx.now + _pause(tx, row)
     if not records.answered:
         fields |= {"problem": advice}
-        return tx.now + _LOST_EVERY
+        return tx.now + _LOST_CHECK_INTERVAL
     if not stored.lost:
         _log.warning("the proof of a domain is lost", extra={"domain": stored.name})
-        fields |= {"proof_lost_at": stamp(tx.now), "problem": _still_served(advice, tx.now + KEPT)}
-    elif tx.now - stored.lost >= KEPT:
+        fields |= {
+            "proof_lost_at": stamp(tx.now),
+            "problem": _still_served(advice, tx.now + LOST_PROOF_GRACE),
+        }
+    elif tx.now - stored.lost >= LOST_PROOF_GRACE:
         _log.warning("a domain without proof is not served any more", extra={"domain": stored.name})
         await withdraw(tx, row, advice)
         fields |= {"problem": advice}
         return tx.now + _pause(tx, row)
-    return tx.now + _LOST_EVERY
+    return tx.now + _LOST_CHECK_INTERVAL
 
 
 def _still_served(advice: str, until: int) -> str:
@@ -192,4 +195,4 @@ def _still_served(advice: str, until: int) -> str:
 def _pause(tx: Tx, row: Row) -> int:
     """Returns the milliseconds until the records of a domain that is not proved are looked at again."""
     age = tx.now - row.created
-    return next((pause for youth, pause in _UNPROVED if age < youth), _RARELY)
+    return next((pause for youth, pause in _NEW_CHECK_INTERVALS if age < youth), _LONG_CHECK_INTERVAL)

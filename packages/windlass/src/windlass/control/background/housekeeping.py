@@ -19,7 +19,7 @@ from windlass.control.deploying.routes import forget
 from windlass.control.people.callers import PEOPLE
 from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.sealed_workload import decrypt_workload
-from windlass.control.reporting.webhooks import KEPT
+from windlass.control.reporting.webhooks import DELIVERY_RETENTION
 from windlass.control.request.deleting import DISCARD
 from windlass.control.services.pushes import sweep_pushed
 from windlass.control.services.uploads import sweep_uploads
@@ -36,11 +36,11 @@ these clusters."""
 EVENTS_AT_ONCE = 500
 _log = log("housekeeping")
 UNKNOWN = "the database does not know it"
-SCALE_EVERY, TIDY_EVERY = 15 * SECOND, 10 * MINUTE
+SCALE_INTERVAL, TIDY_INTERVAL = 15 * SECOND, 10 * MINUTE
 ERASED_AT_ONCE = 2
 """The largest number of deleted services of one cluster that are erased concurrently, because all
 organizations share the worker slots."""
-ERASE_LATER, SLOW = 2 * SECOND, MINUTE
+ERASE_PAUSE, SLOW_PLACE_TIME = 2 * SECOND, MINUTE
 
 
 async def sweep(ctx: Context, claim: Claim) -> None:
@@ -50,7 +50,7 @@ async def sweep(ctx: Context, claim: Claim) -> None:
     async def change(tx: Tx) -> None:
         await tx.idempotency.sweep(tx.now - DAY)
         await tx.budgets.sweep(tx.now - 2 * HOUR)
-        await tx.deliveries.sweep(tx.now - KEPT)
+        await tx.deliveries.sweep(tx.now - DELIVERY_RETENTION)
         await tx.receivers.sweep()
         await tx.git_webhooks.sweep()
         await tx.git_pushes.sweep()
@@ -87,7 +87,7 @@ async def tidy(ctx: Context, claim: Claim) -> None:
     await service_data.sweep(ctx, ctx.logs)
     await service_data.set_unknown_aside(ctx, ctx.places.local, UNKNOWN)
     await ctx.point("swept")
-    await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + TIDY_EVERY))
+    await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + TIDY_INTERVAL))
 
 
 async def tidy_elsewhere(ctx: Context, claim: Claim) -> None:
@@ -98,7 +98,7 @@ async def tidy_elsewhere(ctx: Context, claim: Claim) -> None:
         await service_data.set_unknown_aside(ctx, place, UNKNOWN)
 
     await at_clusters(ctx, TIDY_ELSEWHERE, at)
-    await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + TIDY_EVERY))
+    await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + TIDY_INTERVAL))
 
 
 async def discard(ctx: Context, claim: Claim) -> None:
@@ -111,7 +111,7 @@ async def discard(ctx: Context, claim: Claim) -> None:
     cluster = await ctx.store.reads.deletions.left_at(service)
     place = await ctx.places.at(cluster)
     if place.reconnect is not None and ctx.places.erasing[place.id] >= ERASED_AT_ONCE:
-        await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + ERASE_LATER))
+        await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + ERASE_PAUSE))
         return
     async with ctx.routing[service]:
         await forget(ctx, place, service)
@@ -137,7 +137,7 @@ async def _discard_soon(ctx: Context, place: Place, service: str) -> None:
     finally:
         ctx.places.erasing[place.id] -= 1
     if not is_erased:
-        ctx.places.slow_until[place.id] = ctx.clock.now() + SLOW
+        ctx.places.slow_until[place.id] = ctx.clock.now() + SLOW_PLACE_TIME
 
 
 async def _discard_at(ctx: Context, place: Place, service: str) -> None:
@@ -190,7 +190,7 @@ class Autoscaler(Struct):
         try:
             await self._check_services(ctx)
         finally:
-            await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + SCALE_EVERY))
+            await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + SCALE_INTERVAL))
 
     async def _check_services(self, ctx: Context) -> None:
         able = await self._scalable(ctx)

@@ -20,7 +20,7 @@ from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.control.background.all_places import at_clusters
 from windlass.control.context.context import Context
-from windlass.control.context.engine_scope import MOST_LOOK_UPS
+from windlass.control.context.engine_scope import MAX_LOOKUPS
 from windlass.control.context.place import Place
 from windlass.control.records.deployments import name_of, record_health
 from windlass.core.deploy.states import UP, State
@@ -28,15 +28,15 @@ from windlass.engines.engine import EngineError, Notice
 from windlass.engines.workload import Presence
 from windlass.store import StatusRow, Tx
 
-EVERY: Final = 120.0
+COMPARISON_INTERVAL: Final = 120.0
 """Seconds between two comparisons of a place."""
-_PAUSE: Final = 1.0
+_RETRY_PAUSE: Final = 1.0
 """Seconds until a failed comparison is repeated."""
 _AT_ONCE: Final = 20
 """The largest number of services that are changed in one transaction. Larger transactions would delay API
 requests."""
 _KIND: Final = "instance check"
-_GONE: Final = (
+_MISSING_INSTANCES_ADVICE: Final = (
     "Wait until {} runs again: all of its instances were gone from their engine, and are started again now"
 )
 _log = log("instances")
@@ -88,19 +88,19 @@ class InstanceCheck:
     async def run(self) -> None:
         """Compares places, in an endless loop."""
         loop = asyncio.get_running_loop()
-        next_round = loop.time() + EVERY
+        next_round = loop.time() + COMPARISON_INTERVAL
         while True:
             try:
                 async with asyncio.timeout_at(next_round):
                     await self._is_due.wait()
             except TimeoutError:
-                next_round = loop.time() + EVERY
+                next_round = loop.time() + COMPARISON_INTERVAL
                 self._due |= {place.id for place in self._ctx.places.all()}
             self._is_due.clear()
             try:
                 await self.look()
             except Unavailable:  # Other loops log that the database is unavailable.
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_RETRY_PAUSE)
                 self._is_due.set()
 
     async def look(self) -> None:
@@ -141,7 +141,7 @@ class InstanceCheck:
         """Returns services that have running instances but should have none. Services with runs in progress
         are correct."""
         reads, stray = self._ctx.store.reads, []
-        for service in sorted(running)[:MOST_LOOK_UPS]:
+        for service in sorted(running)[:MAX_LOOKUPS]:
             status = await reads.statuses.get(service)
             if status is None or status.serving is not None or not await self._is_at(place, status):
                 continue
@@ -167,4 +167,6 @@ async def _mark_absent(absent: Iterable[StatusRow], tx: Tx) -> None:
             continue  # The service has changed since: its deployment checks the instances.
         await tx.statuses.change(replace(status, running=0, ready=0))
         if status.state in UP and status.deployment == status.serving:
-            await record_health(tx, service, State.DEPLOYMENT_ERROR, _GONE.format(name_of(service)))
+            await record_health(
+                tx, service, State.DEPLOYMENT_ERROR, _MISSING_INSTANCES_ADVICE.format(name_of(service))
+            )

@@ -27,7 +27,7 @@ from windlass.base.certificates import (
 from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, stamp
 from windlass.base.log import log
 from windlass.control.background.challenges import (
-    LONGEST_WAIT,
+    MAX_WAIT,
     ProofUnavailable,
     choose_challenge,
     reason_against,
@@ -41,24 +41,24 @@ from windlass.control.records.domains import ORDERED, UPLOADED, live_certificate
 from windlass.control.records.order_ledger import Full, enter_order
 from windlass.store import CERTIFICATE_KEY, ORDER_KEY, CertificateRow, Claim, OrderRow, Tx
 
-PAUSES: Final = (MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY)
+RETRY_PAUSES: Final = (MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY)
 """The waits after failures in a row. Authorities allow five failed checks of a name in an hour."""
-AWAY: Final = (MINUTE, 2 * MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR)
+OUTAGE_PAUSES: Final = (MINUTE, 2 * MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR)
 """The waits while the authority does not answer. It is asked at least once an hour."""
-MOST_FAILURES: Final = 3
+MAX_FAILURES: Final = 3
 """After so many failures of an authority in a row, another one is asked if the operator has named one."""
-LONGEST: Final = DAY
+MAX_ORDER_AGE: Final = DAY
 """The age after which an open order is given up."""
-POLL: Final = 2 * SECOND
-UNSEEN: Final = 10 * SECOND
-"""The longest wait before the next look whether the answer to a challenge is visible, in `LONGEST_WAIT`."""
-HINDERED: Final = 10 * MINUTE
+POLL_INTERVAL: Final = 2 * SECOND
+MAX_VISIBILITY_PAUSE: Final = 10 * SECOND
+"""The longest wait before the next look whether the answer to a challenge is visible, in `MAX_WAIT`."""
+HINDERED_PAUSE: Final = 10 * MINUTE
 """The wait before it is tried again whether a proof is possible."""
 LOOK_AT_RENEWAL: Final = 6 * HOUR
 """How often the authority is asked when to renew a certificate."""
-_STEPS: Final = 6
+_MAX_STEPS: Final = 6
 """The most steps of an order in a row; the next ones follow after a pause."""
-_SLACK: Final = HOUR
+_MIN_RENEWAL_DELAY: Final = HOUR
 """The shortest time until a certificate is renewed, whatever it says about its life."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _log = log("certificates")
@@ -89,7 +89,7 @@ class CertificateOrder:
         self._ctx, self._claim, self._certified = ctx, claim, certified
         self._id, self._name = certified.id, certified.name
         self._authority = ctx.authority
-        self._wait = POLL
+        self._wait = POLL_INTERVAL
         self.is_unanswered = False
         """Whether the authority did not answer. The worker counts these attempts in a row."""
 
@@ -109,11 +109,11 @@ class CertificateOrder:
                 if due > now:
                     return due
                 if await self._is_hindered(certificate):
-                    return now + HINDERED
+                    return now + HINDERED_PAUSE
                 if due := await self._enter(certificate):
                     return due
                 await self._place(certificate, order)
-            for _ in range(_STEPS):
+            for _ in range(_MAX_STEPS):
                 if await self._step():
                     stored = await reads.certificates.get(self._id)
                     return min(stored.renew if stored else now, now + LOOK_AT_RENEWAL)
@@ -121,8 +121,8 @@ class CertificateOrder:
                     break
             return now + self._wait
         except AcmeUnavailable as error:
-            pause = AWAY[min(self._claim.attempts, len(AWAY)) - 1]
-            if self._claim.attempts >= MOST_FAILURES and (other := self._other()):
+            pause = OUTAGE_PAUSES[min(self._claim.attempts, len(OUTAGE_PAUSES)) - 1]
+            if self._claim.attempts >= MAX_FAILURES and (other := self._other()):
                 return await self._move(str(error), pause, other)
             self.is_unanswered = True
             return await self._fail(str(error), pause)
@@ -262,7 +262,7 @@ class CertificateOrder:
             return False
         client = await client_of(self._ctx, self._authority)
         order = await client.order(row.url)
-        if now - row.since > LONGEST and order.status != "valid":
+        if now - row.since > MAX_ORDER_AGE and order.status != "valid":
             raise AcmeRefusal(
                 AcmeProblem(detail="The authority did not decide about the order within a day.")
             )
@@ -271,7 +271,7 @@ class CertificateOrder:
             case "pending":
                 await self._answer_challenges(client, row, order)
                 age = now - row.since
-                self._wait = _pause(order, min(age, UNSEEN) if age < LONGEST_WAIT else age)
+                self._wait = _pause(order, min(age, MAX_VISIBILITY_PAUSE) if age < MAX_WAIT else age)
             case "ready":
                 key = self._ctx.encryption.decrypt(row.sealed, *ORDER_KEY.owner(id=self._id))
                 await self._ctx.point("order ready")
@@ -332,7 +332,7 @@ class CertificateOrder:
             fingerprint=read.fingerprint,
             since=now,
             expires=read.expires,
-            renew=max(now + _SLACK, read.since + (read.expires - read.since) * 2 // 3),
+            renew=max(now + _MIN_RENEWAL_DELAY, read.since + (read.expires - read.since) * 2 // 3),
             origin=ORDERED,
         )
 
@@ -363,7 +363,7 @@ class CertificateOrder:
         """Returns the age of the open order, at least a minute and at most an hour: the wait before it is
         tried again to publish its proof."""
         order = await self._ctx.store.reads.certificates.order(self._id)
-        age = self._ctx.clock.now() - order.since if order and order.url else HINDERED
+        age = self._ctx.clock.now() - order.since if order and order.url else HINDERED_PAUSE
         return min(max(age, MINUTE), HOUR)
 
     async def _refused(self, error: AcmeRefusal) -> int:
@@ -372,10 +372,10 @@ class CertificateOrder:
         retry = round(error.retry_after * SECOND)
         shortest = max(retry, HOUR) if error.is_limit else retry
         order = await self._ctx.store.reads.certificates.order(self._id)
-        pause = PAUSES[min(order.failures if order else 0, len(PAUSES) - 1)]
+        pause = RETRY_PAUSES[min(order.failures if order else 0, len(RETRY_PAUSES) - 1)]
         await withdraw_challenge(self._ctx, order)
         failures = order.failures + 1 if order else 1
-        fails_often = error.is_internal and failures >= MOST_FAILURES
+        fails_often = error.is_internal and failures >= MAX_FAILURES
         # Whatever the fall-back says (of its account, or a CAA record), it says nothing about the usual one.
         is_over = self._authority is self._ctx.fallback
         if (error.is_limit or fails_often or is_over) and (other := self._other()):
@@ -459,7 +459,7 @@ def _is_ordered(certificate: CertificateRow | None) -> TypeGuard[CertificateRow]
 def _pause(order: AcmeOrder, age: int) -> int:
     """Returns the wait before an order is read again: as the authority says, and more and more rarely, as the
     age doubles, up to a minute."""
-    return max(POLL, round(order.retry_after * SECOND), min(age, MINUTE))
+    return max(POLL_INTERVAL, round(order.retry_after * SECOND), min(age, MINUTE))
 
 
 def _closed(

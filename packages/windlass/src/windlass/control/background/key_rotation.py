@@ -34,9 +34,9 @@ from windlass.control.records.sealing_keys import (
 from windlass.core.words.events import Event
 from windlass.store import KeyHolder, Store, Tx
 
-LOOK_EVERY: Final = 2.0
+CHECK_INTERVAL: Final = 2.0
 """Seconds between two checks of the configured keys and of the database."""
-LEASE: Final = 15 * SECOND
+LEASE_TIME: Final = 15 * SECOND
 """Milliseconds after which a killed server no longer delays a rotation."""
 _log = log("keys")
 
@@ -74,7 +74,7 @@ class KeyRotation:
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(CHECK_INTERVAL)
             try:
                 await self.look()
                 self._outage.end()
@@ -120,13 +120,13 @@ class KeyRotation:
 
     async def _report_keys(self) -> None:
         """Renews the lease of this server, or announces a new key to other servers."""
-        keys, due = self._encryption.known, self._held_at + LEASE / SECOND / 3
+        keys, due = self._encryption.known, self._held_at + LEASE_TIME / SECOND / 3
         if self._is_shared and (keys != self._held or time.monotonic() >= due):
             await self._store.write(self._hold)
             self._held, self._held_at = keys, time.monotonic()
 
     async def _hold(self, tx: Tx) -> None:
-        await tx.key_holders.hold(self._server, self._name, self._encryption.known, LEASE)
+        await tx.key_holders.hold(self._server, self._name, self._encryption.known, LEASE_TIME)
 
     async def _switch(self, tx: Tx) -> bool:
         """Makes the wanted key the current one, unless a server does not have it yet. Returns whether it

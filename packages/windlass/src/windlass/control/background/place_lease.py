@@ -31,9 +31,9 @@ from windlass.store import OwnerRow, PlaceHolder, Row, Surroundings, Tx, status_
 
 LOST_WORD: Final = "place:lost:"
 FOUND_WORD: Final = "place:found:"
-LOOKS: Final = 5
+CHECKS_PER_LEASE: Final = 5
 """The number of checks in one lease period."""
-MISSED: Final = 3
+MAX_MISSED_CHECKS: Final = 3
 """The number of checks without a renewal after which an owner is lost. It is detected before the lease has
 ended."""
 _NOT_OWNER: Final = (
@@ -118,7 +118,7 @@ class PlaceLease:
 
     @property
     def _between_looks(self) -> int:
-        return self._lease // LOOKS
+        return self._lease // CHECKS_PER_LEASE
 
     def _milliseconds_unchanged(self, row: OwnerRow) -> int:
         """Returns for how many milliseconds another server has not renewed its lease, by the clock of this
@@ -195,7 +195,7 @@ class PlaceLease:
         for row in rows.values():
             if row is own and holder and row.owner == holder.owner:
                 continue
-            is_silent = self._milliseconds_unchanged(row) >= MISSED * self._between_looks
+            is_silent = self._milliseconds_unchanged(row) >= MAX_MISSED_CHECKS * self._between_looks
             if is_silent and await tx.owners.mark_lost(row):
                 _log.error(
                     "the server that owns a place does not answer: states of its services are unknown",

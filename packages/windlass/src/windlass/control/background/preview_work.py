@@ -46,11 +46,11 @@ from windlass.families.preview import preview
 from windlass.sources.git import GitError
 from windlass.store import Claim, Row, Tx
 
-_FOLLOW: Final = 2 * SECOND
-_REST: Final = 5 * MINUTE
-_RETRY: Final = MINUTE
-_DELETE_AGAIN: Final = 5 * SECOND
-_LONGEST_PAUSE: Final = 10 * MINUTE
+_FOLLOW_INTERVAL: Final = 2 * SECOND
+_CHECK_INTERVAL: Final = 5 * MINUTE
+_RETRY_PAUSE: Final = MINUTE
+_DELETE_PAUSE: Final = 5 * SECOND
+_MAX_PAUSE: Final = 10 * MINUTE
 _HEAD_SECONDS: Final = 20.0
 _ITSELF: Final = Requester(Initiator(SYSTEM.id, SYSTEM.name), Origin("GIT"))
 
@@ -80,7 +80,7 @@ async def _remove_environment(ctx: Context, tx: Tx, claim: Claim, id: str) -> No
         await tx.work.done(claim)
         return
     await delete_environment(ctx, tx, made)
-    pause = min(_DELETE_AGAIN * 2 ** min(claim.attempts, 10), _LONGEST_PAUSE)
+    pause = min(_DELETE_PAUSE * 2 ** min(claim.attempts, 10), _MAX_PAUSE)
     await tx.work.reschedule(claim, tx.now + pause, claim.attempts)
 
 
@@ -132,24 +132,24 @@ async def _advance(ctx: Context, tx: Tx, claim: Claim, id: str, newest: tuple[st
         stored = row.read(StoredPreview)
     if stored.state is PreviewState.ENDED:
         if made is None:
-            return tx.now + _REST
+            return tx.now + _CHECK_INTERVAL
         is_under_way = await tx.deletions.at_or_above(made.id) is not None
         await delete_environment(ctx, tx, made)
-        return tx.now + (_DELETE_AGAIN if is_under_way else _RETRY)
+        return tx.now + (_DELETE_PAUSE if is_under_way else _RETRY_PAUSE)
     if not stored.commit_id:
         return await _await_commit(tx, row, stored)
     if stored.needs_approval:
         if stored.state is not PreviewState.WAITING_FOR_APPROVAL:
             event = f"Commit {stored.commit_id[:12]} of a fork waits for an approval"
             await change_preview(tx, row, {"state": PreviewState.WAITING_FOR_APPROVAL}, event)
-        return tx.now + _REST
+        return tx.now + _CHECK_INTERVAL
     if made is None:
         return await _make(ctx, tx, base, row, stored)
     if await tx.deletions.at_or_above(made.id):
-        return tx.now + _DELETE_AGAIN
+        return tx.now + _DELETE_PAUSE
     if stored.commit_id != stored.deployed_commit_id:
         await deploy_commit(ctx, tx, made, row)
-        return tx.now + _FOLLOW
+        return tx.now + _FOLLOW_INTERVAL
     return await _follow(ctx, tx, made, row, address)
 
 
@@ -168,7 +168,7 @@ async def _await_commit(tx: Tx, row: Row, stored: StoredPreview) -> int:
     if stored.branch and stored.state is not PreviewState.FAILED:
         event = f"No repository of the environment has a branch {stored.branch}"
         await change_preview(tx, row, {"state": PreviewState.FAILED}, event)
-    return tx.now + _RETRY
+    return tx.now + _RETRY_PAUSE
 
 
 async def _make(ctx: Context, tx: Tx, base: Row, row: Row, stored: StoredPreview) -> int:
@@ -177,9 +177,9 @@ async def _make(ctx: Context, tx: Tx, base: Row, row: Row, stored: StoredPreview
         if stored.state is not PreviewState.WAITING_FOR_ROOM:
             event = f"The project has {most} previews, which is the most"
             await change_preview(tx, row, {"state": PreviewState.WAITING_FOR_ROOM}, event)
-        return tx.now + _RETRY
+        return tx.now + _RETRY_PAUSE
     await make_environment(ctx, tx, base, row)
-    return tx.now + _FOLLOW
+    return tx.now + _FOLLOW_INTERVAL
 
 
 async def _follow(ctx: Context, tx: Tx, made: Row, row: Row, address: str) -> int:
@@ -189,18 +189,18 @@ async def _follow(ctx: Context, tx: Tx, made: Row, row: Row, address: str) -> in
     state = await state_of(ctx, tx, made)
     was_stopped = stored.state is PreviewState.STOPPED
     if was_stopped and state is PreviewState.DEPLOYING:
-        return tx.now + _FOLLOW  # it is being stopped, or somebody starts it again
+        return tx.now + _FOLLOW_INTERVAL  # it is being stopped, or somebody starts it again
     if not was_stopped and quiet <= tx.now and state in {PreviewState.RUNNING, PreviewState.FAILED}:
         await stop_environment(ctx, tx, made, row)
-        return tx.now + _FOLLOW
+        return tx.now + _FOLLOW_INTERVAL
     fields: dict[str, object] = {"state": state, "address": address}
     if was_stopped and state is PreviewState.RUNNING:
         fields |= {"active_at": stamp(tx.now)}
     event = f"It is {state.lower()}" if state is not stored.state else ""
     await change_preview(tx, row, fields, event)
     if state is PreviewState.DEPLOYING:
-        return tx.now + _FOLLOW
-    return tx.now + (_RETRY if stored.branch else _REST)
+        return tx.now + _FOLLOW_INTERVAL
+    return tx.now + (_RETRY_PAUSE if stored.branch else _CHECK_INTERVAL)
 
 
 async def _note_failure(tx: Tx, claim: Claim, id: str, message: str) -> int:
@@ -210,7 +210,7 @@ async def _note_failure(tx: Tx, claim: Claim, id: str, message: str) -> int:
         events = row.read(StoredPreview).events
         is_new = not events or events[-1].message != message
         await change_preview(tx, row, {"state": PreviewState.FAILED}, message if is_new else "")
-    return tx.now + _RETRY
+    return tx.now + _RETRY_PAUSE
 
 
 async def _tell(ctx: Context, claim: Claim, id: str, due: int) -> int:
@@ -237,6 +237,10 @@ async def _tell(ctx: Context, claim: Claim, id: str, due: int) -> int:
             await delete_resource(ctx, tx, present, _ITSELF)
             return tx.now
         is_news = news_of(after) != after.told and after.pull_request and after.repository
-        return min(due, tx.now + (_RETRY if told and told.problem else _FOLLOW)) if is_news else due
+        return (
+            min(due, tx.now + (_RETRY_PAUSE if told and told.problem else _FOLLOW_INTERVAL))
+            if is_news
+            else due
+        )
 
     return await ctx.store.write(change)

@@ -28,8 +28,8 @@ from windlass.control.request.creating import NewResource, create_in
 from windlass.control.services.deployment_rules import gives_previews, rule_of
 from windlass.control.services.environments import services_of
 from windlass.control.services.git_webhooks import key_of_service
-from windlass.control.services.preview_comments import NOT_ASKED, RepositoryAccess, repositories_of
-from windlass.control.services.previews import MOST, dismissed_pulls, keep_dismissed, pull_key
+from windlass.control.services.preview_comments import NO_ACCESS_ADVICE, RepositoryAccess, repositories_of
+from windlass.control.services.previews import MAX_PREVIEWS, dismissed_pulls, keep_dismissed, pull_key
 from windlass.core.words.previews import LABEL, PreviewState
 from windlass.families.environment import environment
 from windlass.families.preview import Preview, preview
@@ -37,9 +37,9 @@ from windlass.sources.git_servers.failures import GitServerFailure
 from windlass.sources.git_servers.pull_requests import OpenPullRequest
 from windlass.store import Claim, Row, Tx
 
-_LONGEST_PAUSE: Final = 30 * MINUTE
-_MOST_REPOSITORIES: Final = 20
-_LONGEST_TITLE: Final = 300
+_MAX_PAUSE: Final = 30 * MINUTE
+_MAX_REPOSITORIES: Final = 20
+_MAX_TITLE_LENGTH: Final = 300
 
 
 class FoundPulls(Struct, frozen=True):
@@ -61,7 +61,7 @@ async def look_at_pull_requests(ctx: Context, claim: Claim) -> None:
     await ctx.point("pull requests looked at")
     pause = ctx.settings.auto_deploy_seconds * SECOND
     if found.problems:
-        pause = min(pause * 2 ** min(claim.attempts, 10), _LONGEST_PAUSE)
+        pause = min(pause * 2 ** min(claim.attempts, 10), _MAX_PAUSE)
         if claim.attempts == 1:
             await _tell_problems(ctx, base, found.problems)
     attempts = claim.attempts if found.problems else 0
@@ -82,9 +82,9 @@ async def _ask(ctx: Context, base: Row) -> FoundPulls:
     pulls: dict[str, Sequence[OpenPullRequest]] = {}
     problems: dict[str, str] = {}
     repositories = await repositories_of(ctx, ctx.store.reads, base)
-    for key, where in [*repositories.items()][:_MOST_REPOSITORIES]:
+    for key, where in [*repositories.items()][:_MAX_REPOSITORIES]:
         if where is None:
-            problems[key] = NOT_ASKED
+            problems[key] = NO_ACCESS_ADVICE
             continue
         try:
             pulls[key] = await _pulls_of(ctx, base.org, where)
@@ -135,7 +135,7 @@ async def _is_wanted(ctx: Context, tx: Tx, base: Row, key: str, pull: OpenPullRe
     rule = rule_of(base)
     if not (rule.auto_preview or (rule.on_demand_preview and LABEL in pull.labels)):
         return False
-    if len(await previews_of(tx, base.id)) >= MOST:
+    if len(await previews_of(tx, base.id)) >= MAX_PREVIEWS:
         return False
     for service in await services_of(ctx, tx, base):
         kind = ctx.kinds[service.family]
@@ -168,7 +168,7 @@ async def _add(ctx: Context, tx: Tx, base: Row, key: str, pull: OpenPullRequest)
 def _fields_of(key: str, pull: OpenPullRequest) -> dict[str, object]:
     return {
         "repository": key,
-        "title": pull.title[:_LONGEST_TITLE],
+        "title": pull.title[:_MAX_TITLE_LENGTH],
         "url": pull.url,
         "author": pull.author,
         "head_branch": pull.branch,

@@ -13,7 +13,7 @@ from windlass.base.clock import SECOND
 from windlass.control.context.usage_history import (
     CLASSES,
     CPU,
-    EVERY,
+    INTERVAL_MS,
     MEMORY,
     PERCENTILES,
     InstanceKey,
@@ -23,7 +23,7 @@ from windlass.engines.workload import Usage
 from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.builtin.traffic import LATENCY_BOUNDS
 
-_MAX_INTERVAL: Final = EVERY * 5 // 2
+_MAX_INTERVAL: Final = INTERVAL_MS * 5 // 2
 """The longest interval in milliseconds between two samples for a rate. One failed sample is tolerated; a mean
 over a longer interval would hide the gap."""
 _EDGES: Final = (0.0, *LATENCY_BOUNDS, LATENCY_BOUNDS[-1])

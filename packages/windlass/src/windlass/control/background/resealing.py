@@ -31,8 +31,8 @@ from windlass.store.tables.sealed import SealedColumn, SealedValue
 RESEAL: Final = "reseal"
 """The kind of work that encrypts all secrets with the current key."""
 AT_ONCE: Final = 64
-MOST_NAMED: Final = 20
-TRY_AGAIN: Final = MINUTE
+MAX_NAMED_VALUES: Final = 20
+RETRY_PAUSE: Final = MINUTE
 """Milliseconds until secrets that could not be decrypted are tried again."""
 _log = log("keys")
 
@@ -48,7 +48,7 @@ async def reseal_as_work(ctx: Context, claim: Claim) -> None:
 
     async def change(tx: Tx) -> None:
         if report.unreadable:
-            await tx.work.reschedule(claim, tx.now + TRY_AGAIN)
+            await tx.work.reschedule(claim, tx.now + RETRY_PAUSE)
         else:
             await tx.work.done(claim)
 
@@ -65,7 +65,7 @@ async def reseal(
     while count := await _pass(store, encryption, report, point):
         report.resealed += count
     if report.unreadable:
-        shown = report.unreadable[:MOST_NAMED]
+        shown = report.unreadable[:MAX_NAMED_VALUES]
         _log.error("sealed values cannot be opened and stay as they are", extra={"values": shown})
     await store.write(lambda tx: _finish(tx, current, report.unreadable))
     return report
@@ -128,7 +128,7 @@ async def _finish(tx: Tx, current: str, unreadable: Sequence[str]) -> None:
     state = await read_keys(tx)
     if state is None or state.current != current:
         return  # Another key became the current one, with its own work item.
-    names = tuple(unreadable[:MOST_NAMED])
+    names = tuple(unreadable[:MAX_NAMED_VALUES])
     if names or state.unreadable:
         await record_unreadable(tx, names)
     if state.is_settled or unreadable:

@@ -20,9 +20,15 @@ from windlass.control.background.rates import (
     usage_points,
 )
 from windlass.control.context.context import Context
-from windlass.control.context.engine_scope import MOST_LOOK_UPS
+from windlass.control.context.engine_scope import MAX_LOOKUPS
 from windlass.control.context.place import Place
-from windlass.control.context.usage_history import EVERY, MOST_SHOWN, InstanceKey, Point, slot_of
+from windlass.control.context.usage_history import (
+    INTERVAL_MS,
+    MAX_SHOWN_INSTANCES,
+    InstanceKey,
+    Point,
+    slot_of,
+)
 from windlass.engines.engine import EngineError
 from windlass.routers.router import RouteError
 
@@ -50,7 +56,7 @@ class Sampler:
     async def run(self) -> None:
         while True:
             now = self._ctx.clock.now()
-            await asyncio.sleep((EVERY - now % EVERY) / SECOND)
+            await asyncio.sleep((INTERVAL_MS - now % INTERVAL_MS) / SECOND)
             await self.look()
 
     async def look(self) -> None:
@@ -106,7 +112,9 @@ class Sampler:
         mine = {key: usage for id, usage in used.items() if (key := names.get(id))}
         now = self._usage[place.id] = UsageLook(self._ctx.clock.now(), mine)
         chosen = {
-            key for _, keys in groupby(sorted(mine), key=lambda key: key[0]) for key in [*keys][:MOST_SHOWN]
+            key
+            for _, keys in groupby(sorted(mine), key=lambda key: key[0])
+            for key in [*keys][:MAX_SHOWN_INSTANCES]
         }
         points = {key: point for key, point in usage_points(before, now).items() if key in chosen}
         self._ctx.usage.note_usage(now.at, points)
@@ -135,7 +143,7 @@ class Sampler:
             return services
         places = self._ctx.places
         unknown = [service for service in services if places.known_cluster_of(service) is None]
-        for service in unknown[:MOST_LOOK_UPS]:
+        for service in unknown[:MAX_LOOKUPS]:
             await places.cluster_of(service)
         return {service for service in services if places.known_cluster_of(service) == place.id}
 

@@ -43,7 +43,7 @@ SET_ASIDE: Final = "set-aside"
 """The name of the folder for services that were set aside, in the data directory."""
 INSTALLATION: Final = "installation"
 """The key under which the database stores the installation's id."""
-MOST_ASIDE: Final = 20
+MAX_SET_ASIDE: Final = 20
 """The largest number of services that are set aside together at the engine of a cluster."""
 _MAX_NAME_LENGTH: Final = 63
 _log = log("holdings")
@@ -264,7 +264,7 @@ async def _set_unknown_aside(ctx: Context, place: Place, why: str) -> None:
             )
             return
         # The engine of a cluster may report any number of invented services.
-        unknown_services = unknown_services[:MOST_ASIDE]
+        unknown_services = unknown_services[:MAX_SET_ASIDE]
     for service, kept in unknown_services:
         await set_service_aside(ctx, holdings, service, kept, ctx.installation, why)
 

@@ -28,21 +28,21 @@ from windlass.control.records.runs import (
 from windlass.core.words.cron import parse
 from windlass.core.words.due_times import UnknownZone, due_times, next_due, zone
 from windlass.engines.job_plans import Cause, JobPlan, RunEvent
-from windlass.store import FAR, Claim, RunRow, TimetableRow, Tx
+from windlass.store import NEVER, Claim, RunRow, TimetableRow, Tx
 
 AT_ONCE: Final = 100
 """The largest number of jobs whose runs are started in one transaction. Larger transactions would delay API
 requests."""
-MOST_AT_ONCE: Final = 20
+MAX_OPEN_RUNS: Final = 20
 """The largest number of open runs of one job."""
-LATE: Final = MINUTE
+MISSED_AFTER: Final = MINUTE
 """Milliseconds after which a due time counts as missed."""
-LOOK_AGAIN: Final = HOUR
+UNKNOWN_ZONE_PAUSE: Final = HOUR
 """Milliseconds until a timetable is checked again whose time zone is unknown on this machine. Another server
 may have its data."""
 MISSED: Final = "due time missed"
 """The name of the measurement of missed due times."""
-_MAX_COUNTED: Final = 1000
+_MAX_COUNTED_DUE_TIMES: Final = 1000
 """The largest number of missed due times that are counted."""
 _LOOK_BACK: Final = (60, 24 * 60, 32 * 24 * 60, 366 * 24 * 60)
 """Periods in minutes that are searched for the last due time, shortest first."""
@@ -62,7 +62,7 @@ async def _start_some(tx: Tx, claim: Claim) -> int:
         await _start(tx, timetable)
     if len(due) < AT_ONCE:
         following = await tx.timetables.next_due()
-        if following is None or following == FAR:
+        if following is None or following == NEVER:
             await tx.work.done(claim)
         else:
             await tx.work.reschedule(claim, following)
@@ -84,14 +84,14 @@ async def _start(tx: Tx, timetable: TimetableRow) -> None:
     try:
         last, following = last_due(plan, timetable.due, tx.now), due_after(plan, tx.now)
     except UnknownZone as error:  # other timetables continue
-        await tx.timetables.move(timetable.job, tx.now + LOOK_AGAIN)
+        await tx.timetables.move(timetable.job, tx.now + UNKNOWN_ZONE_PAUSE)
         await _skip_once(tx, new, f"Not started: {error}")
         return
     await tx.timetables.move(timetable.job, following)
     if last is None:
         return
     new = replace(new, due=last.due, missed=last.before)
-    is_late = tx.now - last.due > LATE
+    is_late = tx.now - last.due > MISSED_AFTER
     for _ in range(last.before + is_late):
         tx.measure(MISSED, 0)
     if is_late and not plan.runs_missed:
@@ -105,7 +105,7 @@ async def _start(tx: Tx, timetable: TimetableRow) -> None:
 async def _start_beside(tx: Tx, new: NewRun, going: Sequence[RunRow]) -> None:
     """Decides about a due run while other runs of the job are open, as the job's advanced settings say."""
     policy = (await settings_of_job(tx, new.job))["cronjob.concurrency_policy"]
-    if policy == "Forbid" or len(going) >= MOST_AT_ONCE:
+    if policy == "Forbid" or len(going) >= MAX_OPEN_RUNS:
         await skip_run(tx, new, f"Run {going[0].number} had not ended when this one was due")
         return
     if policy == "Replace":
@@ -136,7 +136,7 @@ def last_due(plan: JobPlan, first: int, now: int) -> LastDue | None:
     table, where = parse(plan.scheduled_at), zone(plan.timezone)
     beginning, end = first // MINUTE, now // MINUTE
     is_due = next_due(table, where, beginning - 1) == beginning
-    former = beginning - (1 if is_due else LOOK_AGAIN // MINUTE)
+    former = beginning - (1 if is_due else UNKNOWN_ZONE_PAUSE // MINUTE)
     due: list[int] = []
     for minutes in _LOOK_BACK:
         after = max(former, end - minutes)
@@ -147,10 +147,10 @@ def last_due(plan: JobPlan, first: int, now: int) -> LastDue | None:
         return None
     before = 0
     for _ in due_times(table, where, former, due[-1] - 1):
-        if before == _MAX_COUNTED:
+        if before == _MAX_COUNTED_DUE_TIMES:
             break
         before += 1
-    return LastDue(due[-1] * MINUTE, before, before == _MAX_COUNTED)
+    return LastDue(due[-1] * MINUTE, before, before == _MAX_COUNTED_DUE_TIMES)
 
 
 def _and_others(last: LastDue) -> str:

@@ -49,17 +49,21 @@ from windlass.control.workloads.repositories import COPY_REPOSITORY, copy_reposi
 from windlass.engines.engine import EngineUnavailable
 from windlass.store import Claim, Idle, Queue, Tx, is_owned, work_class
 
-LEASE = 15 * SECOND
+LEASE_TIME = 15 * SECOND
 """Milliseconds until the work of a killed worker is due again. A live worker renews its lease after a third
 of this time."""
-_RETRY = (1 * SECOND, 5 * SECOND, 30 * SECOND, 5 * MINUTE)
+_RETRY_PAUSES = (1 * SECOND, 5 * SECOND, 30 * SECOND, 5 * MINUTE)
 _MAX_SLEEP = 60.0
 _SPARE_CHECK_SECONDS = 2.0
 """Seconds between checks for further due work while all slots, or those of one environment, are occupied."""
-_PAUSE = 1.0
+_ERROR_PAUSE = 1.0
 """Seconds until the loop continues after an error."""
-_TAKEN_OVER = "work is taken over: the server that did it was killed, paused, or cut off from the database"
-_LOST = "work was taken over by another server: this one was paused, or cut off from the database"
+_TAKEN_OVER_WARNING = (
+    "work is taken over: the server that did it was killed, paused, or cut off from the database"
+)
+_LOST_LEASE_WARNING = (
+    "work was taken over by another server: this one was paused, or cut off from the database"
+)
 QUICK_SLOTS, CALLING_SLOTS, BRANCH_SLOTS = 8, 256, 4
 """Slots for quick work, for work that waits for external servers, and for work that starts git."""
 RUN_SLOTS = 1024
@@ -84,7 +88,7 @@ def work_functions() -> dict[str, WorkFunction]:
         housekeeping.SCALE: housekeeping.Autoscaler().scale,
         housekeeping.SCALE_ELSEWHERE: housekeeping.Autoscaler(elsewhere=True).scale,
         DELIVER: deliver,
-        idempotency.FORGET: idempotency.forget,
+        idempotency.ERASE_SECRETS: idempotency.forget,
         RESEAL: reseal_as_work,
         AUTO_DEPLOY: deploy_new_commit,
         PUSH_WORK: pass_on_pushes,
@@ -139,7 +143,7 @@ class WorkQueue(Struct):
 
 
 class Worker:
-    def __init__(self, ctx: Context, lease: int = LEASE) -> None:
+    def __init__(self, ctx: Context, lease: int = LEASE_TIME) -> None:
         self._ctx = ctx
         self._lease = lease
         self._wake = asyncio.Event()
@@ -170,10 +174,10 @@ class Worker:
                 await self._sleep()
             except Unavailable as error:
                 self._outage.note(str(error))
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_ERROR_PAUSE)
             except Exception:  # noqa: BLE001 (the loop must outlive its items)
                 _log.exception("the worker stumbled")
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_ERROR_PAUSE)
 
     async def start_due(self) -> int:
         """Claims and starts due work, as far as slots are free. Returns the number of claims."""
@@ -227,7 +231,7 @@ class Worker:
         )
         for claim in claims:
             if claim.is_taken_over:
-                _log.warning(_TAKEN_OVER, extra={"work": claim.id, "kind": claim.kind})
+                _log.warning(_TAKEN_OVER_WARNING, extra={"work": claim.id, "kind": claim.kind})
             self._start(self._queue(number), claim, spare)
         if spare and claims:
             self._wake.set()  # there may be more extra slots
@@ -330,7 +334,7 @@ class Worker:
                 await asyncio.wait(earlier)
             await self._budget.run(self._functions[claim.kind](self._ctx, claim))
         except LostClaim:
-            _log.warning(_LOST, extra={"work": claim.id, "kind": claim.kind})
+            _log.warning(_LOST_LEASE_WARNING, extra={"work": claim.id, "kind": claim.kind})
             keeper.cancel()  # The lease task would notice the loss, too, and interrupt the check.
             await self._look_again(claim)
         except asyncio.CancelledError:
@@ -357,7 +361,7 @@ class Worker:
             except Unavailable:
                 continue  # The lease may survive the outage. If not, the claim's epoch prevents double work.
             if not held:
-                _log.warning(_LOST, extra={"work": claim.id, "kind": claim.kind})
+                _log.warning(_LOST_LEASE_WARNING, extra={"work": claim.id, "kind": claim.kind})
                 work.cancel()
                 return
 
@@ -368,7 +372,7 @@ class Worker:
             _log.warning("could not ask to look again", extra={"work": claim.id})
 
     async def _retry_later(self, claim: Claim) -> None:
-        wait = _RETRY[min(claim.attempts, len(_RETRY)) - 1]
+        wait = _RETRY_PAUSES[min(claim.attempts, len(_RETRY_PAUSES)) - 1]
         try:
             await self._ctx.store.write(lambda tx: _release_claim(tx, claim, tx.now + wait, claim.attempts))
         except Unavailable:

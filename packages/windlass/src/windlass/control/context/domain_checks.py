@@ -9,9 +9,9 @@ from typing import Final
 
 from windlass.base.errors import Unavailable
 
-MOST_OF_ONE: Final = 2
+MAX_CHECKS_OF_ORG: Final = 2
 """The number of requests of one organization that check domains at a time. Further ones wait."""
-_LONGEST_WAIT: Final = 15.0
+_WAIT_TIMEOUT: Final = 15.0
 
 
 class DomainChecks:
@@ -21,9 +21,9 @@ class DomainChecks:
     @asynccontextmanager
     async def room(self, org: str) -> AsyncIterator[None]:
         """Waits for the checks of an organization. Raises Unavailable if they take too long."""
-        room = self._rooms.setdefault(org, asyncio.Semaphore(MOST_OF_ONE))
+        room = self._rooms.setdefault(org, asyncio.Semaphore(MAX_CHECKS_OF_ORG))
         try:
-            async with asyncio.timeout(_LONGEST_WAIT):
+            async with asyncio.timeout(_WAIT_TIMEOUT):
                 await room.acquire()
         except TimeoutError as error:
             raise Unavailable(

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from windlass.engines.engine import Notice, Sink
 from windlass.engines.workload import OutputLine
 
-MOST_LOOK_UPS: Final = 100
+MAX_LOOKUPS: Final = 100
 """The largest number of concurrent lookups of service ids in the database. An engine may report any number of
 service ids that never existed."""
 
@@ -42,7 +42,7 @@ class EngineScope:
     def _pass_on(self, service: str, action: Callable[[], None]) -> None:
         cluster = self._places.known_cluster_of(service)
         if cluster is None:  # another server deployed the service a moment ago, or the id is invented
-            if self._looking < MOST_LOOK_UPS:
+            if self._looking < MAX_LOOKUPS:
                 self._looking += 1
                 self._places.run_in_background(self._look_up(service, action))
         elif cluster == self._cluster:

@@ -18,18 +18,18 @@ from msgspec import Struct
 from windlass.base.errors import Unavailable
 from windlass.sources.git import GitCommit, GitError, GitSource
 
-SECONDS: Final = 20.0
-KEPT: Final = 5.0
+READ_TIMEOUT: Final = 20.0
+CACHE_SECONDS: Final = 5.0
 """Seconds for which a result is cached."""
 LOOK_SECONDS: Final = 60.0
 """The timeout of a read of a commit's files, which fetches all of them."""
-MOST, MOST_OF_ONE, MOST_OF_CALLER = 8, 4, 3
+MAX_READS, MAX_READS_OF_ORG, MAX_READS_OF_CALLER = 8, 4, 3
 """The largest numbers of concurrent reads: in total, of one organization, and of one caller in it."""
-SPARE, SPARE_OF_CALLERS = 4, 2
+SPARE_READS, SPARE_READS_OF_CALLERS = 4, 2
 """Additional concurrent reads: for organizations without a read in progress, and for callers without one."""
 
 
-WAIT: Final = 30.0
+PLACE_TIMEOUT: Final = 30.0
 """Seconds for which a push or a fetch waits for a place, because git does not try again."""
 _NO_PLACE: Final = "Ask again in a few seconds: as many repositories as possible are being read now"
 
@@ -70,7 +70,7 @@ class RunningRead(Struct, eq=False):
 class LimitedGitReader:
     """Reads repositories for requests with limited concurrency. Concurrent callers share one read."""
 
-    def __init__(self, git: GitReader, *, seconds: float = SECONDS, kept: float = KEPT) -> None:
+    def __init__(self, git: GitReader, *, seconds: float = READ_TIMEOUT, kept: float = CACHE_SECONDS) -> None:
         self._git = git
         self._seconds, self._kept = seconds, kept
         self._reads: dict[ReadKey, RunningRead] = {}
@@ -162,9 +162,9 @@ def has_place(reader: ReadCaller, running: Sequence[ReadCaller]) -> bool:
     capacity, so that busy ones do not delay them."""
     of_org = sum(other.org == reader.org for other in running)
     of_caller = running.count(reader)
-    besides = 0 if of_caller else SPARE_OF_CALLERS
-    most = MOST + besides + (0 if of_org else SPARE)
-    return len(running) < most and of_org < MOST_OF_ONE + besides and of_caller < MOST_OF_CALLER
+    besides = 0 if of_caller else SPARE_READS_OF_CALLERS
+    most = MAX_READS + besides + (0 if of_org else SPARE_READS)
+    return len(running) < most and of_org < MAX_READS_OF_ORG + besides and of_caller < MAX_READS_OF_CALLER
 
 
 class GitPlaces:
@@ -178,7 +178,7 @@ class GitPlaces:
         """Takes a place, which `held` frees: when the process has ended, whatever its client does. Raises
         Unavailable if none becomes free in time."""
         try:
-            async with asyncio.timeout(WAIT if seconds is None else seconds):
+            async with asyncio.timeout(PLACE_TIMEOUT if seconds is None else seconds):
                 while not has_place(caller, self._running):
                     await self._freed.wait()
         except TimeoutError as error:

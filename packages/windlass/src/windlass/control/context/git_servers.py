@@ -11,7 +11,7 @@ from windlass.base.http_out import HttpTransport
 from windlass.registries.client import RequestPauses
 from windlass.sources.git_servers.client import GitServerAccess, GitServerClient, KeptAnswers
 
-MOST, MOST_OF_ONE = 16, 4
+MAX_REQUESTS, MAX_REQUESTS_OF_ORG = 16, 4
 """The number of requests that ask git servers at a time: in total, and of one organization."""
 
 
@@ -24,7 +24,7 @@ class GitServers:
     @contextmanager
     def client(self, out: HttpTransport, org: str, access: GitServerAccess) -> Iterator[GitServerClient]:
         """Opens a client for one request. Raises Unavailable if too many requests ask git servers."""
-        if self._asking.total() >= MOST or self._asking[org] >= MOST_OF_ONE:
+        if self._asking.total() >= MAX_REQUESTS or self._asking[org] >= MAX_REQUESTS_OF_ORG:
             raise Unavailable(
                 "Ask again in a few seconds: as many git servers as possible are being asked now",
                 {"retry-after": "5"},

@@ -29,7 +29,7 @@ from windlass.core.deploy.states import DeploymentStage
 from windlass.core.words.masking import MASK, NOTHING, Mask
 from windlass.engines.workload import OutputLine, is_of_release
 
-MOST_KNOWN: Final = 4096
+MAX_CACHED_MASKS: Final = 4096
 """The number of deployments whose secrets are cached. The secrets of an evicted deployment are read again at
 its next line."""
 
@@ -43,7 +43,7 @@ class Masks:
         mask = self._known.pop(deployment, NOTHING)
         new = [value for value in secrets if value not in mask.values]
         self._known[deployment] = Mask([*mask.values, *new]) if new else mask
-        while len(self._known) > MOST_KNOWN:
+        while len(self._known) > MAX_CACHED_MASKS:
             self._known.popitem(last=False)
 
     def know(self, deployment: str, secrets: Iterable[str]) -> None:
@@ -74,10 +74,10 @@ _BUILD = "build-"
 _ACCESS = "access"
 """The stream that the gateway writes: see `windlass.routers.builtin.service_log`."""
 _ACCESS_SHARE = 4
-_STEPS = 8
+_RETENTION_STEPS = 8
 """The precision of the retention: a line is kept too long by at most an eighth of the retention time."""
-_MAX_WAITING = 20_000
-_AGAIN = 1.0
+_MAX_WAITING_LINES = 20_000
+_RETRY_PAUSE = 1.0
 _log = log("logs")
 
 FindSecrets = Callable[[str], Awaitable[None]]
@@ -213,7 +213,7 @@ class Logs:
         if waiting is None:
             task = asyncio.ensure_future(self._release(deployment, find))
             waiting = self._waiting[deployment] = WaitingLines(task)
-        if waiting.lines + len(lines) > _MAX_WAITING:
+        if waiting.lines + len(lines) > _MAX_WAITING_LINES:
             waiting.lost += len(lines)
         else:
             waiting.batches.append((service, lines))
@@ -225,10 +225,10 @@ class Logs:
             try:
                 await find(deployment)
             except Unavailable:
-                await asyncio.sleep(_AGAIN)
+                await asyncio.sleep(_RETRY_PAUSE)
             except (CannotDecrypt, msgspec.MsgspecError):
                 _log.exception("the secrets of a deployment cannot be read", extra={"deployment": deployment})
-                await asyncio.sleep(_AGAIN * 60)
+                await asyncio.sleep(_RETRY_PAUSE * 60)
         waiting = self._waiting.pop(deployment)
         for service, lines in waiting.batches:
             self.take(service, lines)
@@ -302,7 +302,7 @@ class Logs:
             self.forget(service)
         streams = sorted(self._segments.streams())
         for stream in streams:
-            self._segments.expire(stream, now - self._age, now - self._age // _STEPS)
+            self._segments.expire(stream, now - self._age, now - self._age // _RETENTION_STEPS)
         self._sweep_builds([stream for stream in streams if _is_build(stream)])
 
     async def set_aside(self, service: str, into: Path) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 
-from windlass.store import DEAF, Store
+from windlass.store import MAY_HAVE_MISSED, Store
 
 
 class Nudges:
@@ -30,6 +30,6 @@ class Nudges:
     def _wake(self, word: str) -> None:
         for event in self._waiting.get(word, ()):
             event.set()
-        if word == DEAF:
+        if word == MAY_HAVE_MISSED:
             for event in {event for events in self._waiting.values() for event in events}:
                 event.set()

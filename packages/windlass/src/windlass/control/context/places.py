@@ -29,7 +29,7 @@ from windlass.store import Reads, Row, Surroundings
 
 LOCAL: Final = "local"
 """The id of a server's own place, regardless of the setting `place`."""
-_LOOK_EVERY: Final = 60.0
+_READ_INTERVAL: Final = 60.0
 """Seconds after which all open clusters are read again, in case a change notification was lost."""
 LAST_REQUESTS: Final = 60.0
 """Seconds for requests in progress at a router, after its cluster was moved to another port."""
@@ -144,7 +144,7 @@ class Places:
         """Applies changes of clusters, in an endless loop."""
         while True:
             try:
-                async with asyncio.timeout(_LOOK_EVERY):
+                async with asyncio.timeout(_READ_INTERVAL):
                     await self._must_look.wait()
             except TimeoutError:
                 self._changed |= {*self._open}

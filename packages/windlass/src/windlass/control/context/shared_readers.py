@@ -15,10 +15,10 @@ from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.control.context.nudges import Nudges
 
-PATIENCE: Final = 60.0
+POLL_INTERVAL: Final = 60.0
 """Seconds after which a reader polls without a change notification. A lost notification causes a delay of
 this length."""
-_REST: Final = 1.0
+_OUTAGE_PAUSE: Final = 1.0
 """Seconds between polls while the database is unavailable."""
 _log = log("streams")
 
@@ -76,7 +76,7 @@ class SharedReader:
                 await self._look_once()
                 await asyncio.sleep(self.resting)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(PATIENCE):
+                    async with asyncio.timeout(POLL_INTERVAL):
                         await self._called.wait()
         finally:
             self.broken = True
@@ -91,7 +91,7 @@ class SharedReader:
             news = await self.look()
         except Unavailable:
             self._called.set()
-            await asyncio.sleep(_REST)
+            await asyncio.sleep(_OUTAGE_PAUSE)
             return
         self._done = begun
         self._wake_waiters(news=news)

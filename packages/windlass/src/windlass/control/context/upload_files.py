@@ -24,7 +24,7 @@ from windlass.builders.builder import FULL
 
 UPLOADS: Final = "uploads"
 """The name of the uploads folder in the data directory."""
-CHECKED: Final = 2
+MAX_CONCURRENT_CHECKS: Final = 2
 """The number of archives that are checked concurrently. A check occupies a thread for seconds, and the thread
 pool is small."""
 
@@ -62,7 +62,7 @@ class UploadIdentity(Protocol):
     def id(self) -> str: ...
 
 
-_NO_ROOM: Final = (
+_DISK_SHORTAGE_ERROR: Final = (
     "Ask the operator to free disk space, or to set upload_reserve_bytes lower: uploads leave so much of the "
     "disk of Windlass free, and less would be left"
 )
@@ -80,7 +80,7 @@ class UploadFiles:
         """Sets the free disk space that uploads must leave: `reserve` bytes, in addition to `disk_reserve`
         bytes without which builds are refused."""
         self._folder, self._reserve, self._disk_reserve = folder, reserve, disk_reserve
-        self._checks = asyncio.Semaphore(CHECKED)
+        self._checks = asyncio.Semaphore(MAX_CONCURRENT_CHECKS)
         self._checks_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     @asynccontextmanager
@@ -89,7 +89,7 @@ class UploadFiles:
         organization and in total. Further archives of an organization wait separately, so that they do not
         delay archives of other organizations."""
         own = self._checks_of.setdefault(environment, asyncio.Semaphore(1))
-        of_org = self._checks_of.setdefault(org, asyncio.Semaphore(CHECKED))
+        of_org = self._checks_of.setdefault(org, asyncio.Semaphore(MAX_CONCURRENT_CHECKS))
         async with own, of_org, self._checks:
             yield
 
@@ -112,7 +112,7 @@ class UploadFiles:
     def _check_room(self, disk: os.statvfs_result, size: int) -> None:
         of_disk = min(self._disk_reserve, int(disk.f_blocks * disk.f_frsize * MAX_RESERVE_FRACTION))
         if disk.f_bavail * disk.f_frsize - size < self._reserve + of_disk:
-            raise Unavailable(_NO_ROOM)
+            raise Unavailable(_DISK_SHORTAGE_ERROR)
 
     def has(self, upload: UploadIdentity) -> bool:
         return self.path(upload).exists()

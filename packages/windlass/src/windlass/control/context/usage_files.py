@@ -53,7 +53,7 @@ COARSE: Final = Resolution(30 * MINUTE, 1450)
 RESOLUTIONS: Final = (FINE, COARSE)
 SPANS: Final = {"24h": Span(DAY, FINE), "7d": Span(7 * DAY, COARSE), "30d": Span(30 * DAY, COARSE)}
 _OFFSETS: Final = {FINE: 0, COARSE: FINE.points * _POINT.size}
-_KEPT: Final = COARSE.every * COARSE.points // 1000
+_RETENTION_SECONDS: Final = COARSE.every * COARSE.points // 1000
 """Seconds after its last point at which a file is removed."""
 
 
@@ -138,5 +138,5 @@ class UsageFiles:
         newest = max((file.stat().st_mtime for file in files.values()), default=0.0)
         for name, file in files.items():
             # Measured against the newest file: while nothing was measured, nothing is too old.
-            if name in erase or file.stat().st_mtime < newest - _KEPT:
+            if name in erase or file.stat().st_mtime < newest - _RETENTION_SECONDS:
                 file.unlink()

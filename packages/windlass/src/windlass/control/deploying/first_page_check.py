@@ -29,7 +29,7 @@ ANSWERED: Final = 10.0
 _LOG_PAUSES: Final = (0.05, 0.2, 0.5)
 """Seconds between the attempts to find the program's log lines about the request."""
 _MAX_PAGE_BYTES: Final = 65_536
-_SOON: Final = 1.0
+_ANSWER_TIMEOUT: Final = 1.0
 _REFUSED: Final = 400
 _MAY_REFUSE: Final = (_REFUSED, 403)
 """Statuses with which frameworks reject an unknown host name."""
@@ -130,7 +130,7 @@ async def _read_beginning(reader: asyncio.StreamReader) -> bytes:
     client disconnects."""
     read = b""
     with suppress(TimeoutError):
-        async with asyncio.timeout(_SOON):
+        async with asyncio.timeout(_ANSWER_TIMEOUT):
             while len(read) < _MAX_PAGE_BYTES and (more := await reader.read(_MAX_PAGE_BYTES)):
                 read += more
     return read

@@ -21,7 +21,7 @@ from windlass.control.context.place import Place
 from windlass.control.deploying.ledger import fence
 from windlass.control.deploying.rebuilding import request_rebuild
 from windlass.control.deploying.release import last_output
-from windlass.control.deploying.retry_later import PAUSE, RetryLater
+from windlass.control.deploying.retry_later import RETRY_PAUSE_MS, RetryLater
 from windlass.control.deploying.steps.outcome import RunFailed, wait_for_outcome
 from windlass.control.records.deployments import cancel_word, particulars
 from windlass.control.records.job_outputs import (
@@ -45,7 +45,7 @@ from windlass.store import Claim, RunRow, Tx
 T = TypeVar("T")
 _LOOK: Final = 5.0
 """Seconds after which a wait polls for cancellation, in case a notification was lost."""
-_GRACE: Final = 10.0
+_STOP_GRACE_SECONDS: Final = 10.0
 """The grace period in seconds of a run whose version is gone, and of one that has ended."""
 _WITH_OUTPUT: Final = frozenset({RunEvent.ON_START, RunEvent.ON_STOP})
 """Events whose runs may set variables. A deleted job has no variables, so deletions are missing here."""
@@ -86,7 +86,7 @@ async def execute_run(ctx: Context, claim: Claim) -> None:
     try:
         if run.status in OPEN_RUNS:
             await _run(task)
-        await place.engine.remove(run.job, generation=run.generation, grace=_GRACE)
+        await place.engine.remove(run.job, generation=run.generation, grace=_STOP_GRACE_SECONDS)
     except RetryLater as later:
         await ctx.store.write(partial(_reschedule, task, later))
         return
@@ -167,7 +167,7 @@ async def _wait(task: RunTask, workload: Workload, began: int) -> None:
     try:
         outcome = await _unless_cancelled(task, wait_for_outcome(task.ctx, task.place, workload, began))
     except EngineUnavailable as error:
-        raise RetryLater(PAUSE, str(error)) from error
+        raise RetryLater(RETRY_PAUSE_MS, str(error)) from error
     except ArtifactLost as error:
         await _wait_for_build(task, str(error))
         return
@@ -193,7 +193,7 @@ async def _wait_for_build(task: RunTask, why: str) -> None:
     if failure is not None:
         await _end(task, RunState.FAILED, failure or why)
         return
-    raise RetryLater(PAUSE, "The job is built again")
+    raise RetryLater(RETRY_PAUSE_MS, "The job is built again")
 
 
 async def _take_rebuilt(ctx: Context, tx: Tx, run: RunRow, details: RunDetails) -> str | None:
@@ -231,11 +231,11 @@ async def _cancel(tx: Tx, run: RunRow, details: RunDetails) -> RunDetails:
 async def _end_early(task: RunTask, details: RunDetails) -> None:
     """Ends a run that was cancelled or exceeded its time limit."""
     version = await workload_of(task.ctx, task.run.deployment)
-    grace = version.grace if version else _GRACE
+    grace = version.grace if version else _STOP_GRACE_SECONDS
     try:
         await task.place.engine.remove(task.run.job, generation=task.run.generation, grace=grace)
     except EngineUnavailable as error:
-        raise RetryLater(PAUSE, str(error)) from error
+        raise RetryLater(RETRY_PAUSE_MS, str(error)) from error
     await task.ctx.point("run ended early")
     state = RunState.CANCELED if details.is_cancelled else RunState.FAILED
     await _end(task, state, "", output=await _last_lines(task))
@@ -261,7 +261,7 @@ async def _record(task: RunTask, workload: Workload, outcome: Outcome) -> None:
         outputs = await _read_outputs(task, workload, outcome)
         await task.write(partial(write, outputs=outputs, failure=""))
     except EngineUnavailable as error:
-        raise RetryLater(PAUSE, str(error)) from error
+        raise RetryLater(RETRY_PAUSE_MS, str(error)) from error
     except (BadOutput, EngineError, Conflict, Invalid, Missing) as error:
         await task.write(partial(write, outputs=None, failure=str(error)))
     await task.ctx.point("run recorded")

@@ -13,8 +13,8 @@ from windlass.core.deploy.progress import ChosenVersion
 from windlass.store import DeploymentRow, Row, Tx
 
 _WORDS: Final = Dialect(name="plain", state=str, event=str)
-_REMEMBERED: Final = 20
-_PAUSE: Final = 300_000
+_MAX_SEARCHED_DEPLOYMENTS: Final = 20
+_FIRST_PAUSE: Final = 300_000
 """Milliseconds until a failed rebuild is repeated. The pause doubles with each further failure."""
 _MAX_PAUSE: Final = 86_400_000
 
@@ -50,9 +50,9 @@ async def request_rebuild(ctx: Context, tx: Tx, service: Row, serving: Deploymen
 
 async def _find_tried(tx: Tx, serving: DeploymentRow) -> DeploymentRow | None:
     """Returns the newest rebuild of the version; None if another rebuild may be requested."""
-    later = await tx.deployments.latest(serving.service, _REMEMBERED)
+    later = await tx.deployments.latest(serving.service, _MAX_SEARCHED_DEPLOYMENTS)
     asked = [row for row in later if row.number > serving.number and is_rebuild(row, serving.id)]
-    pause = min(_PAUSE << len(asked) >> 1, _MAX_PAUSE)
+    pause = min(_FIRST_PAUSE << len(asked) >> 1, _MAX_PAUSE)
     return asked[0] if asked and tx.now < asked[0].changed + pause else None
 
 

@@ -16,11 +16,11 @@ T = TypeVar("T")
 Note = Callable[[str], Awaitable[None]]
 """Records why a deployment waits; receives an empty text when the deployment continues."""
 
-HOLD: Final = 2.0
+SLOT_SECONDS: Final = 2.0
 """Seconds for which a step that only waits occupies its worker slot."""
-PAUSE: Final = 5_000
+RETRY_PAUSE_MS: Final = 5_000
 """Milliseconds until a step is repeated after the engine was unavailable."""
-LEAST_TRIES: Final = 4
+MIN_ATTEMPTS: Final = 4
 """The minimum number of attempts before a step fails, even if the server was stopped for longer than the
 step's time limit."""
 
@@ -40,16 +40,16 @@ async def run_when_available(ledger: Ledger, action: Callable[[], Awaitable[T]])
     """Repeats an action while the engine or the builder is unavailable. Raises RetryLater if the outage is
     long, and the last error when the deployment's time limit has passed."""
     try:
-        return await wait_while_unavailable(HOLD, action, ledger.note_waiting)
+        return await wait_while_unavailable(SLOT_SECONDS, action, ledger.note_waiting)
     except (EngineUnavailable, BuilderUnavailable) as error:
         waited = ledger.ctx.clock.now() - particulars(ledger.deployment).began
         if is_exhausted(waited, ledger.ctx.settings.ready_seconds, ledger.claim.attempts):
             raise
-        raise RetryLater(PAUSE, str(error), ledger.claim.attempts) from error
+        raise RetryLater(RETRY_PAUSE_MS, str(error), ledger.claim.attempts) from error
 
 
 def is_exhausted(waited: int, patience: float, tries: int) -> bool:
-    return waited > patience * 1000 and tries >= LEAST_TRIES
+    return waited > patience * 1000 and tries >= MIN_ATTEMPTS
 
 
 async def wait_while_unavailable(patience: float, action: Callable[[], Awaitable[T]], note: Note) -> T:

@@ -34,15 +34,15 @@ _INGRESS: Final = "network.ingress."
 _API: Final = "network.gateway_api."
 _RETRY: Final = f"{_API}retry."
 _MAINTENANCE: Final = "windlass.maintenance."
-_USUAL_FAILURES: Final = ("connect-failure", "reset", "retriable-status-codes")
-_USUAL_STATUSES: Final = (503,)
-_LONGEST_CONNECTING, _LONGEST_WAIT, _DAY = 300, 3600, 86_400
+_DEFAULT_FAILURES: Final = ("connect-failure", "reset", "retriable-status-codes")
+_DEFAULT_STATUSES: Final = (503,)
+_MAX_CONNECT_TIMEOUT, _MAX_IDLE_TIMEOUT, _DAY = 300, 3600, 86_400
 """The longest time limits of connections, in seconds: the services of a gateway share its connections."""
-MOST_RETRIES: Final = 10
+MAX_RETRIES: Final = 10
 """Number of retries of a request. More would hold the client for no gain."""
-MOST_LOGINS: Final = 100
+MAX_LOGINS: Final = 100
 """Number of logins of a service. The gateway, which all services share, keeps them."""
-MOST_BYTES_OF_LOGIN: Final = 700
+MAX_LOGIN_BYTES: Final = 700
 """Size of a user name with its password. The gateway refuses headers above 1 KiB."""
 
 
@@ -52,7 +52,7 @@ class PublicRules(Struct, frozen=True):
     """Whether requests by HTTP are redirected to HTTPS."""
 
 
-_USUAL: Final = PublicRules()
+_DEFAULT_RULES: Final = PublicRules()
 
 
 async def public_rules(ctx: Context, workload: Workload) -> PublicRules:
@@ -60,7 +60,7 @@ async def public_rules(ctx: Context, workload: Workload) -> PublicRules:
     row = await ctx.store.reads.resources.get(workload.service)
     settings = AdvancedValues(row.body if row else b"")
     if not settings:
-        return _USUAL
+        return _DEFAULT_RULES
     allowed = settings.changed(f"{_INGRESS}whitelist_source_range")
     name = settings[f"{_INGRESS}basic_auth_env_var"]
     return PublicRules(
@@ -104,9 +104,9 @@ def _retry(settings: AdvancedValues) -> RouteRetry | None:
         return None
     on, statuses = settings[f"{_RETRY}retry_on"], settings[f"{_RETRY}http_status_codes"]
     return RouteRetry(
-        min(times, MOST_RETRIES),
-        _USUAL_FAILURES if on is None else tuple(words_of(on)),
-        _USUAL_STATUSES if statuses is None else tuple(statuses_of(statuses)),
+        min(times, MAX_RETRIES),
+        _DEFAULT_FAILURES if on is None else tuple(words_of(on)),
+        _DEFAULT_STATUSES if statuses is None else tuple(statuses_of(statuses)),
         settings[f"{_RETRY}per_try_timeout_seconds"] or 0,
     )
 
@@ -118,11 +118,11 @@ def _times(settings: AdvancedValues) -> RouteTimes:
         return min(settings.changed(f"{_INGRESS}{name}_seconds") or 0, most)
 
     envoys = settings[f"{_API}http_connection_idle_timeout_seconds"] or 0
-    idle = changed("keepalive_timeout", _LONGEST_WAIT), min(envoys, _LONGEST_WAIT)
+    idle = changed("keepalive_timeout", _MAX_IDLE_TIMEOUT), min(envoys, _MAX_IDLE_TIMEOUT)
     return RouteTimes(
-        connect=changed("proxy_connect_timeout", _LONGEST_CONNECTING),
+        connect=changed("proxy_connect_timeout", _MAX_CONNECT_TIMEOUT),
         take_request=changed("proxy_send_timeout"),
-        take_answer=changed("send_timeout", _LONGEST_WAIT),
+        take_answer=changed("send_timeout", _MAX_IDLE_TIMEOUT),
         idle=min((limit for limit in idle if limit), default=0),
         connection=changed("keepalive_time"),
     )
@@ -164,7 +164,7 @@ def _logins(ctx: Context, workload: Workload, name: str) -> list[Login]:
     not sent again."""
     logins: dict[str, Login] = {}
     for user, password in _entries(workload.variables.get(name, "")):
-        if len(logins) == MOST_LOGINS:
+        if len(logins) == MAX_LOGINS:
             break
         if user in logins:
             continue
@@ -182,5 +182,5 @@ def _entries(text: str) -> Iterator[tuple[str, str]]:
         # A password in clear may contain commas.
         for entry in parts if all(map(_HASHED.match, parts)) else [line.strip()]:
             user, colon, password = entry.partition(":")
-            if user and colon and password and len(entry.encode()) <= MOST_BYTES_OF_LOGIN:
+            if user and colon and password and len(entry.encode()) <= MAX_LOGIN_BYTES:
                 yield user, password

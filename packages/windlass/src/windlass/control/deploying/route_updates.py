@@ -26,9 +26,9 @@ from windlass.engines.job_plans import RunState
 from windlass.routers.router import RouteError
 from windlass.store import Tx
 
-_SITES_EVERY = 15.0
+_SITE_CHECK_INTERVAL = 15.0
 """Seconds between two checks of the files of static sites."""
-_PAUSE = 1.0
+_RETRY_PAUSE = 1.0
 """Seconds between two attempts to set routes."""
 _log = log("routes")
 
@@ -76,14 +76,14 @@ class RouteUpdates:
                     self._outage.end()
                 except Unavailable as error:
                     self._outage.note(str(error))
-                    await asyncio.sleep(_PAUSE)
+                    await asyncio.sleep(_RETRY_PAUSE)
         finally:
             await self.stop()
 
     async def watch_sites(self) -> None:
         """Restores lost files of static sites, in an endless loop."""
         while True:
-            await asyncio.sleep(_SITES_EVERY)
+            await asyncio.sleep(_SITE_CHECK_INTERVAL)
             with suppress(Unavailable):  # Other loops log that the database is unavailable.
                 await self.restore_sites()
 
@@ -126,7 +126,7 @@ class RouteUpdates:
         if late:
             self._has_checked(late)
             self._noted = late | self._noted
-            asyncio.get_running_loop().call_later(_PAUSE, self._must_look.set)
+            asyncio.get_running_loop().call_later(_RETRY_PAUSE, self._must_look.set)
         for id in self._waiting.keys() - self._running.keys():
             self._running[id] = asyncio.create_task(self._update(id))
 
@@ -137,7 +137,7 @@ class RouteUpdates:
                 self._has_checked(services)
                 await self._complete()
                 if late:
-                    await asyncio.sleep(_PAUSE)
+                    await asyncio.sleep(_RETRY_PAUSE)
                     self._waiting[place] = late | self._waiting.get(place, {})
         finally:
             del self._running[place]
@@ -154,7 +154,7 @@ class RouteUpdates:
                     await router.complete()
             except RouteError as error:
                 _log.warning("routers wait for the routes of all services", extra={"why": str(error)})
-                asyncio.get_running_loop().call_later(_PAUSE, self._must_look.set)
+                asyncio.get_running_loop().call_later(_RETRY_PAUSE, self._must_look.set)
             else:
                 self._untold = None
 

@@ -13,7 +13,7 @@ from windlass.base.errors import Conflict
 from windlass.control.context.context import Context
 from windlass.control.context.neighbours import MainPort
 from windlass.control.context.place import Place
-from windlass.control.kinds.program_kind import MOST_CPU, MOST_MEMORY
+from windlass.control.kinds.program_kind import MAX_CPU, MAX_MEMORY
 from windlass.control.kinds.service_kind import (
     NO_IMAGES,
     FindAddress,
@@ -85,7 +85,7 @@ class JobKind(ServiceKind[Job]):
     more_time = "raise max_duration_seconds"
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Job]) -> None:
-        draft.give(maximum_cpu=MOST_CPU, maximum_memory=MOST_MEMORY, **await _shown_fields(tx, draft.spec))
+        draft.give(maximum_cpu=MAX_CPU, maximum_memory=MAX_MEMORY, **await _shown_fields(tx, draft.spec))
         await watch_created(ctx, tx, draft, _branch_choice(draft.spec))
         if draft.copy_of and (outputs := await outputs_of(ctx, tx, draft.copy_of.id)):
             await store_outputs(ctx, tx, draft.org, draft.id, outputs)

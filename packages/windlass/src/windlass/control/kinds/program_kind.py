@@ -41,10 +41,10 @@ from windlass.store import Row, Tx
 P = TypeVar("P", bound=Program)
 B = TypeVar("B", bound=Base)
 
-MANY = 1000
+UNLIMITED_INSTANCES = 1000
 """The number of instances that represents no limit."""
-MOST_CPU, MOST_MEMORY = 64_000, 1_048_576
-MOST_PATIENCE = 3600.0
+MAX_CPU, MAX_MEMORY = 64_000, 1_048_576
+MAX_PROBE_SECONDS = 3600.0
 """The longest time in seconds for which a probe may delay a release. The operator may set a longer time for
 all services."""
 
@@ -59,7 +59,7 @@ class ProgramKind(ServiceKind[P]):
         if spec.autoscaling:
             scaling = _PolicyMaker(draft.id, draft.org, stamp(tx.now))
             draft.give(autoscaling=msgspec.to_builtins(scaling.policy(spec.autoscaling, None)))
-        draft.give(maximum_cpu=MOST_CPU, maximum_memory=MOST_MEMORY)
+        draft.give(maximum_cpu=MAX_CPU, maximum_memory=MAX_MEMORY)
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[P]) -> None:
         spec, before, row = change.spec, change.before, change.row
@@ -117,11 +117,11 @@ def program(spec: Program, usual: Workload, advanced: AdvancedValues) -> Workloa
         volumes=volumes,
         alone=bool(volumes) or advanced["deployment.update_strategy.type"] == "Recreate",
         instances=spec.min_running_instances,
-        most=MANY if most == -1 else most,
+        most=UNLIMITED_INSTANCES if most == -1 else most,
         ready=asked or derived_probes(ports),
         watched=bool(asked),
         alive=alive,
-        patience=max([usual.patience, *(min(_patience_of(probe), MOST_PATIENCE) for probe in asked)]),
+        patience=max([usual.patience, *(min(_patience_of(probe), MAX_PROBE_SECONDS) for probe in asked)]),
     )
 
 
@@ -182,7 +182,7 @@ def probes(asked: Probe | None, ports: Sequence[WorkloadPort]) -> tuple[HealthPr
         port=ports[0].internal if ports else 0,
         initial_delay=asked.initial_delay_seconds,
         period=asked.period_seconds,
-        timeout=min(asked.timeout_seconds, MOST_PATIENCE),
+        timeout=min(asked.timeout_seconds, MAX_PROBE_SECONDS),
         successes=asked.success_threshold,
         failures=asked.failure_threshold,
     )

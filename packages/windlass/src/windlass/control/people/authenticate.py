@@ -44,7 +44,7 @@ from windlass.store import Tx
 if TYPE_CHECKING:
     from windlass.base.oidc import TokenIssuer, Verifier
 
-KEPT = 1 * SECOND
+CACHE_TIME = 1 * SECOND
 BROWSER = "browser"
 _BROWSER_HEAD = b"browser\n"
 _MAX_CACHED = 10_000
@@ -107,7 +107,7 @@ class Authenticator:
         actor = await self._judge_credential(*_parse(header), now)
         # If the cache was invalidated meanwhile, the result may be outdated, so it serves only this request.
         if changes == self._changes:
-            self._cache_actor(header, actor, now + KEPT)
+            self._cache_actor(header, actor, now + CACHE_TIME)
         return actor
 
     def _cache_actor(self, header: bytes, actor: Actor, until: int) -> None:

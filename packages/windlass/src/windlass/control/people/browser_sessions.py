@@ -31,10 +31,10 @@ from windlass.families.organization import organization
 from windlass.store import Tx
 from windlass.store.tables.browser_sessions import BrowserSession
 
-LINK_LASTS: Final = 10 * MINUTE
-LONGEST: Final = 30 * DAY
+LINK_LIFETIME: Final = 10 * MINUTE
+MAX_SESSION_LIFETIME: Final = 30 * DAY
 """Maximum lifetime of a session, even if it is in use."""
-MOST: Final = 50
+MAX_SESSIONS: Final = 50
 """Maximum number of sessions of one holder. The least recently used ones are ended."""
 _KEY_LABEL: Final = b"page key"
 
@@ -69,7 +69,7 @@ def session_lifetime(ctx: Context) -> int:
 
 
 def end_after_use(ctx: Context, session: BrowserSession, now: int) -> int:
-    return min(session.created_at + LONGEST, now + session_lifetime(ctx))
+    return min(session.created_at + MAX_SESSION_LIFETIME, now + session_lifetime(ctx))
 
 
 async def create_link(ctx: Context, tx: Tx, actor: Actor) -> tuple[str, int]:
@@ -78,7 +78,7 @@ async def create_link(ctx: Context, tx: Tx, actor: Actor) -> tuple[str, int]:
     if actor.token is None:
         raise Forbidden("Send an API token: only a token can be made into a link that signs in")
     code = secrets.token_urlsafe(32)
-    ends = min(tx.now + LINK_LASTS, actor.expires or tx.now + LINK_LASTS)
+    ends = min(tx.now + LINK_LIFETIME, actor.expires or tx.now + LINK_LIFETIME)
     holder = holder_of(ctx, actor)
     await tx.browser_sessions.add(
         BrowserSession(tokens.digest(code), ids.new_id(), holder, actor.name, "", "", 0, tx.now, tx.now, ends)
@@ -117,7 +117,7 @@ async def open_for(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin)
         ends,
     )
     await tx.browser_sessions.add(session)
-    await tx.browser_sessions.keep_newest(holder, MOST)
+    await tx.browser_sessions.keep_newest(holder, MAX_SESSIONS)
     await _record(ctx, tx, holder, name, origin, ends)
     return NewBrowserSession(cookie, page_key_of(ctx, cookie), ends, name)
 

@@ -37,7 +37,7 @@ from windlass.store import Tx
 from windlass.store.tables.passkeys import Passkey
 from windlass.store.tables.people import Person
 
-MOST: Final = 20
+MAX_PASSKEYS: Final = 20
 """The most passkeys of a person."""
 ADD: Final = "add"
 SIGN_IN: Final = "sign in"
@@ -147,8 +147,8 @@ class Passkeys:
         made = self._made_in(answer, sealed)
         if not await tx.browser_sessions.use_up(tokens.digest(sealed.challenge), sealed.ends_at):
             raise Invalid("challenge: was used before; begin again")
-        if len(await tx.passkeys.of(person.id)) >= MOST:
-            raise Conflict(f"Remove a passkey first: an account has at most {MOST}")
+        if len(await tx.passkeys.of(person.id)) >= MAX_PASSKEYS:
+            raise Conflict(f"Remove a passkey first: an account has at most {MAX_PASSKEYS}")
         name = visible(name.strip())[:_MAX_NAME_LENGTH] or "Passkey"
         passkey = Passkey(
             ids.new_id(), person.id, made.id, self._host, made.public_key, made.counter, name, tx.now, 0

@@ -15,12 +15,12 @@ from typing import Final
 from windlass.base.errors import Invalid, Unavailable
 from windlass.base.subprocesses import in_thread
 
-SHORTEST: Final = 10
-LONGEST: Final = 256
-_FEWEST_CHARACTERS: Final = 5
+MIN_PASSWORD_LENGTH: Final = 10
+MAX_PASSWORD_LENGTH: Final = 256
+_MIN_DIFFERENT_CHARACTERS: Final = 5
 """Fewest different characters of a password."""
 _ITERATIONS, _LANES, _KIB, _BYTES = 2, 1, 19 * 1024, 32
-_MAX_WAITING: Final = 40
+_MAX_WAITING_HASHES: Final = 40
 _PARAMETERS: Final = f"$argon2id$v=19$m={_KIB},t={_ITERATIONS},p={_LANES}$"
 _NOBODYS: Final = f"{_PARAMETERS}{'A' * 22}${'A' * 43}"
 """A hash that no password has. It is verified where there is no person, so that the answer takes as long."""
@@ -40,7 +40,7 @@ class PasswordHashes:
         return bool(matches) and hash is not None
 
     async def _in_turn(self, function: object, *args: str) -> object:
-        if self._waiting >= _MAX_WAITING:
+        if self._waiting >= _MAX_WAITING_HASHES:
             raise Unavailable("Try again in a moment: too many people are signing in at once")
         self._waiting += 1
         try:
@@ -57,10 +57,12 @@ def is_outdated(hash: str) -> bool:
 
 def check_password(password: str, email: str, field: str = "password") -> None:
     """Raises Invalid if a new password is easy to guess."""
-    if len(password) < SHORTEST:
-        raise Invalid(f"{field}: must have {SHORTEST} characters or more; a few words make a good one")
-    if len(set(password)) < _FEWEST_CHARACTERS:
-        raise Invalid(f"{field}: must have {_FEWEST_CHARACTERS} different characters or more")
+    if len(password) < MIN_PASSWORD_LENGTH:
+        raise Invalid(
+            f"{field}: must have {MIN_PASSWORD_LENGTH} characters or more; a few words make a good one"
+        )
+    if len(set(password)) < _MIN_DIFFERENT_CHARACTERS:
+        raise Invalid(f"{field}: must have {_MIN_DIFFERENT_CHARACTERS} different characters or more")
     if password.casefold() in {email.casefold(), email.partition("@")[0].casefold()}:
         raise Invalid(f"{field}: must be another one than the e-mail address")
 

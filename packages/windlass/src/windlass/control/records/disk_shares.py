@@ -19,7 +19,7 @@ from windlass.store import FIRST_PLACE, Reads, Tx
 LARGE: Final = 64 * 1024
 """The size in bytes from which a request body is refused if the organization exceeds its quota."""
 _FACT: Final = "disk use at "
-_SHOWN: Final = 3
+_MAX_SHOWN_ORGS: Final = 3
 _TIMES_FREE: Final = 3
 _GIB: Final = 1 << 30
 
@@ -53,7 +53,7 @@ def share_of(setting: int, present: Collection[DiskSpace], organizations: int) -
 
 
 def record_of(held: Mapping[str, int], share: int) -> DiskRecord:
-    largest = sorted(held, key=lambda org: held[org], reverse=True)[:_SHOWN]
+    largest = sorted(held, key=lambda org: held[org], reverse=True)[:_MAX_SHOWN_ORGS]
     above = {org: size for org, size in held.items() if size > share}
     return DiskRecord(share, {org: held[org] for org in largest}, above)
 

@@ -10,7 +10,9 @@ from windlass.core.words.git_pushes import PushResult
 from windlass.store import Row, Tx
 from windlass.store.tables.git_pushes import GitPushRow
 
-_TOLD: Final = frozenset({PushResult.DEPLOYED, PushResult.NO_WATCHED_PATH, PushResult.NOT_RUNNING})
+_RECORDED_RESULTS: Final = frozenset(
+    {PushResult.DEPLOYED, PushResult.NO_WATCHED_PATH, PushResult.NOT_RUNNING}
+)
 """Results of checks that are recorded even if no webhook has announced the commit."""
 
 
@@ -32,7 +34,7 @@ async def record_look(tx: Tx, service: Row, pending: Sequence[GitPushRow], look:
     await tx.git_pushes.settle(of_head[1:], PushResult.ALREADY_KNOWN)
     await tx.git_pushes.settle(others, PushResult.OTHER_COMMIT, f"it is at {look.head[:12]}")
     await tx.git_pushes.settle(elsewhere, PushResult.OTHER_BRANCH)
-    if not of_head and look.result in _TOLD:
+    if not of_head and look.result in _RECORDED_RESULTS:
         webhook = others[0].webhook if others else ""
         row = GitPushRow(
             ids.new_id(), webhook, service.id, "", tx.now, "", look.branch, look.head, look.result

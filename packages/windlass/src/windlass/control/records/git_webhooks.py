@@ -16,7 +16,7 @@ PATH: Final = "/git-webhook/"
 """The path of the addresses that git servers send to."""
 PUSH_WORK: Final = "git push"
 """The kind of work that passes pushes on to services."""
-MOST: Final = 1000
+MAX_WEBHOOKS: Final = 1000
 """The number of webhooks of an organization."""
 _ID: Final = re.compile(r"[0-9a-f]{32}\Z")
 
@@ -46,8 +46,10 @@ async def find_or_add_webhook(ctx: Context, tx: Tx, org: str, repository: str) -
     """Returns the webhook of a repository. Creates it with a new secret if there is none."""
     if found := await tx.git_webhooks.of_repository(org, repository):
         return found
-    if await tx.git_webhooks.count(org) >= MOST:
-        raise Conflict(f"Use fewer repositories: this organization has the addresses of {MOST} webhooks")
+    if await tx.git_webhooks.count(org) >= MAX_WEBHOOKS:
+        raise Conflict(
+            f"Use fewer repositories: this organization has the addresses of {MAX_WEBHOOKS} webhooks"
+        )
     id = secrets.token_hex(16)
     webhook = GitWebhookRow(id, org, repository, "", tx.now, _new_secret(ctx, org, id)[1])
     await tx.git_webhooks.add(webhook)

@@ -23,9 +23,9 @@ from windlass.store import Reads, Tx
 from windlass.store.tables.job_outputs import JobOutputRow
 from windlass.store.tables.sealed import OUTPUTS
 
-MOST: Final = 200
+MAX_OUTPUTS: Final = 200
 """The largest number of outputs of one job."""
-MOST_OF_ALL: Final = 128 * 1024
+MAX_OUTPUTS_BYTES: Final = 128 * 1024
 """The largest size in bytes of the outputs of one job. A process cannot be started with too large an
 environment."""
 
@@ -79,9 +79,10 @@ def parse_outputs(content: bytes | None) -> JobOutputs | None:
             )
         outputs[word] = JobOutput(output.text, output.sensitive, output.description)
     size = sum(len(output.value.encode()) for output in outputs.values())
-    if len(outputs) > MOST or size > MOST_OF_ALL:
+    if len(outputs) > MAX_OUTPUTS or size > MAX_OUTPUTS_BYTES:
         raise BadOutput(
-            f"Write less to the output file: a job has at most {MOST} outputs, with {MOST_OF_ALL} bytes"
+            f"Write less to the output file: a job has at most {MAX_OUTPUTS} outputs, "
+            f"with {MAX_OUTPUTS_BYTES} bytes"
         )
     return outputs
 

@@ -10,7 +10,7 @@ from windlass.control.records.past_deployments import newest_first
 from windlass.core.deploy.states import Progress
 from windlass.store import DeploymentRow, Reads
 
-_REMEMBERED: Final = 1000
+_MAX_SEARCHED_DEPLOYMENTS: Final = 1000
 """The number of deployments that are searched for the latest successful ones."""
 _LOOKED_THROUGH: Final = 100
 """The number of deployments that are searched for earlier uses of a build."""
@@ -21,7 +21,7 @@ async def kept_commits(ctx: Context, service: str) -> set[str]:
     the latest successful deployments."""
     in_use = await _in_use(ctx, service)
     last: set[str] = set()
-    async for row in newest_first(ctx, service, _REMEMBERED):
+    async for row in newest_first(ctx, service, _MAX_SEARCHED_DEPLOYMENTS):
         if len(last) >= ctx.settings.kept_artifacts:
             break
         commit = particulars(row).commit_id
@@ -36,7 +36,7 @@ async def kept_builds(ctx: Context, service: str) -> list[str]:
     in_use = await _in_use(ctx, service)
     needed = [build.artifact.key for row in in_use.values() if (build := particulars(row).made)]
     last: dict[str, None] = {}
-    async for row in newest_first(ctx, service, _REMEMBERED):
+    async for row in newest_first(ctx, service, _MAX_SEARCHED_DEPLOYMENTS):
         if len(last) >= ctx.settings.kept_artifacts:
             break
         build = particulars(row).made

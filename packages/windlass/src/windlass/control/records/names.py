@@ -37,7 +37,7 @@ from windlass.routers.router import RouteError
 from windlass.store import NameRow, Reads, Row, Tx
 
 _AT_ONCE = 200
-MOST_PUBLIC = 32
+MAX_PUBLIC_PORTS = 32
 """The largest number of public TCP ports of one service. All organizations share the ports of a machine."""
 
 
@@ -76,8 +76,10 @@ async def refuse_outside(ctx: Context, tx: Tx, service: Row) -> None:
         if port.publicly_accessible and port.protocol == "TCP" and port.external_port
     }
     ports = service.read(Listener).ports
-    if len(asked) + sum(map(_needs_external_port, ports)) > MOST_PUBLIC:
-        raise Conflict(f"Make some of its ports private: a service may have {MOST_PUBLIC} public TCP ports")
+    if len(asked) + sum(map(_needs_external_port, ports)) > MAX_PUBLIC_PORTS:
+        raise Conflict(
+            f"Make some of its ports private: a service may have {MAX_PUBLIC_PORTS} public TCP ports"
+        )
     held = {row.name for row in await tx.names.of(service.id)} if asked else set()
     for number, index in asked.items():
         if f"{PORT}{number}" not in held and (advice := allowed_ports(ctx.settings, number)):
@@ -90,9 +92,9 @@ async def reserve_names(ctx: Context, tx: Tx, workload: Workload) -> Workload:
     if not any(port.public for port in workload.ports):
         return workload
     held = await tx.names.of(workload.service)
-    if sum(port.public and not by_name(port) for port in workload.ports) > MOST_PUBLIC:
+    if sum(port.public and not by_name(port) for port in workload.ports) > MAX_PUBLIC_PORTS:
         raise EngineError(
-            f"Make some of its ports private: a service may have {MOST_PUBLIC} public TCP ports"
+            f"Make some of its ports private: a service may have {MAX_PUBLIC_PORTS} public TCP ports"
         )
     ports = [await _with_number(ctx, tx, workload, port, held) for port in workload.ports]
     await schedule_own(ctx, tx, workload.service, workload.org)

@@ -18,17 +18,17 @@ from windlass.store import Reads, Tx
 
 WINDOW: Final = 3 * HOUR
 """Let's Encrypt permits an account 300 orders in this time."""
-MOST_OF_NAME: Final = 5
-MOST_OF_ORG: Final = 50
+MAX_ORDERS_OF_NAME: Final = 5
+MAX_ORDERS_OF_ORG: Final = 50
 """The orders of one organization for names without a certificate."""
-MOST_OF_NEW_NAMES: Final = 200
+MAX_ORDERS_FOR_NEW_NAMES: Final = 200
 """All orders for names without a certificate. The others are left for renewals."""
-MOST: Final = 280
+MAX_ORDERS: Final = 280
 WEEK: Final = 7 * DAY
-MOST_OF_WEEK: Final = 45
+MAX_CERTIFICATES_PER_WEEK: Final = 45
 """The new certificates in a week for names below one domain. Let's Encrypt permits 50 for a registered
 domain."""
-MOST_OF_WEEK_OF_ORG: Final = 36
+MAX_CERTIFICATES_OF_ORG_PER_WEEK: Final = 36
 """Those of one organization. The others are left for other organizations."""
 NEAR: Final = 30
 """The number of them from which on users are told."""
@@ -38,7 +38,7 @@ _FACT_OF_WEEK: Final = "acme_orders_of_week"
 Full = Literal["", "name", "organization", "installation", "names"]
 
 
-class PlacedOrder(Struct, frozen=True, array_like=True):
+class CertificateOrder(Struct, frozen=True, array_like=True):
     name: str
     org: str
     since: int
@@ -56,25 +56,25 @@ async def enter_order(
     fact, fact_of_week = (f"{each} {ledger}" if ledger else each for each in (_FACT, _FACT_OF_WEEK))
     recent = await _orders_since(tx, fact, tx.now, WINDOW)
     new = [each for each in recent if not each.is_renewal]
-    limits: list[tuple[Full, list[PlacedOrder], int]] = [
-        ("name", [each for each in recent if each.name == name], MOST_OF_NAME),
-        ("installation", recent, MOST),
+    limits: list[tuple[Full, list[CertificateOrder], int]] = [
+        ("name", [each for each in recent if each.name == name], MAX_ORDERS_OF_NAME),
+        ("installation", recent, MAX_ORDERS),
     ]
     if not is_renewal:
         limits += [
-            ("organization", [each for each in new if each.org == org], MOST_OF_ORG),
-            ("installation", new, MOST_OF_NEW_NAMES),
+            ("organization", [each for each in new if each.org == org], MAX_ORDERS_OF_ORG),
+            ("installation", new, MAX_ORDERS_FOR_NEW_NAMES),
         ]
     waits = [(orders[-most].since + WINDOW, what) for what, orders, most in limits if len(orders) >= most]
     of_week = await _orders_since(tx, fact_of_week, tx.now, WEEK) if weekly and not is_renewal else []
     of_domain = [each for each in of_week if is_at_or_below(each.name, weekly)]
     of_org = [each for each in of_domain if each.org == org]
-    for orders, most in ((of_domain, MOST_OF_WEEK), (of_org, MOST_OF_WEEK_OF_ORG)):
+    for orders, most in ((of_domain, MAX_CERTIFICATES_PER_WEEK), (of_org, MAX_CERTIFICATES_OF_ORG_PER_WEEK)):
         if len(orders) >= most:
             waits.append((orders[-most].since + WEEK, "names"))
     if waits:
         return max(waits)
-    placed = PlacedOrder(name, org, tx.now, is_renewal)
+    placed = CertificateOrder(name, org, tx.now, is_renewal)
     await tx.facts.set(fact, msgspec.json.encode([*recent, placed]))
     if weekly and not is_renewal:
         await tx.facts.set(fact_of_week, msgspec.json.encode([*of_week, placed]))
@@ -87,8 +87,8 @@ async def orders_of_week(source: Reads, domain: str, now: int) -> int:
     return sum(is_at_or_below(each.name, domain) for each in placed)
 
 
-async def _orders_since(source: Reads, fact: str, now: int, window: int) -> list[PlacedOrder]:
+async def _orders_since(source: Reads, fact: str, now: int, window: int) -> list[CertificateOrder]:
     stored = await source.facts.get(fact)
-    former = msgspec.json.decode(stored, type=list[PlacedOrder]) if stored else []
+    former = msgspec.json.decode(stored, type=list[CertificateOrder]) if stored else []
     # A clock that was ahead does not keep orders in the ledger.
     return [each for each in former if now - window < each.since <= now]

@@ -9,7 +9,7 @@ from typing import Final
 
 from windlass.base.certificates import covers
 from windlass.control.context.context import Context
-from windlass.control.records.order_ledger import MOST_OF_WEEK, NEAR, orders_of_week
+from windlass.control.records.order_ledger import MAX_CERTIFICATES_PER_WEEK, NEAR, orders_of_week
 from windlass.core.words.domains import ANY, BadDomain, ascii_name
 from windlass.store import Reads, Tx
 
@@ -93,6 +93,6 @@ async def remark_about(ctx: Context, source: Reads, host: str, *, is_secure: boo
     if count < NEAR:
         return ""
     return (
-        f"Ask the operator of Windlass to set dns_provider: {count} of {MOST_OF_WEEK} new certificates in a "
-        f"week are used for names below {domain}."
+        f"Ask the operator of Windlass to set dns_provider: {count} of {MAX_CERTIFICATES_PER_WEEK} new "
+        f"certificates in a week are used for names below {domain}."
     )

@@ -8,7 +8,7 @@ from typing import Final
 
 from windlass.base.fair_share import FairShare
 from windlass.control.context.context import Context
-from windlass.store import FAR, DeploymentRow
+from windlass.store import NEVER, DeploymentRow
 
 _AT_ONCE: Final = 10
 
@@ -19,7 +19,7 @@ async def newest_first(
     """Yields the deployments of a service, newest first, beginning at `moment` if it is set. Pauses
     regularly, so that other tasks can run."""
     reads, share = ctx.store.reads.deployments, FairShare()
-    newest = FAR if moment is None else await reads.number_at(service, moment)
+    newest = NEVER if moment is None else await reads.number_at(service, moment)
     for _ in range(0, most, _AT_ONCE):
         rows = await reads.latest(service, _AT_ONCE, newest)
         for row in rows:

@@ -14,7 +14,7 @@ PORT = "port "
 """The prefix of ports in the table of names. Host names contain no blanks."""
 API = "API "
 """The prefix of facts that reserve API ports of servers, followed by the name of the port."""
-_SHARE, _LEAST = 8, 8
+_ORG_SHARE_DIVISOR, _MIN_PORTS = 8, 8
 """The largest share of all ports for one organization (an eighth), and its minimum in ports."""
 
 
@@ -67,7 +67,7 @@ async def share_refusal(settings: Settings, tx: Tx, owner: PortOwner, name: str)
     Must be called after the port was reserved, because concurrent transactions could both find the last
     port free."""
     every = len(settings.bindable)
-    most = min(every, max(_LEAST, every // _SHARE))
+    most = min(every, max(_MIN_PORTS, every // _ORG_SHARE_DIVISOR))
     others, own = await tx.names.count_others(owner.org, owner.environment, PORT, name)
     widen = f"ask the operator to widen public_ports ({settings.public_ports})"
     if others >= most:

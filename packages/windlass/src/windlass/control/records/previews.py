@@ -31,7 +31,7 @@ LOOK: Final = "look at pull requests"
 """The kind of work that looks at the open pull requests for the services of an environment."""
 MODE: Final = "PREVIEW"
 """The mode of the environments of previews."""
-MOST_EVENTS: Final = 20
+MAX_EVENTS: Final = 20
 _WORDS: Final = Dialect(name="plain", state=str, event=str)
 _FROM_GIT: Final = Origin("GIT")
 
@@ -133,7 +133,7 @@ async def change_preview(tx: Tx, row: Row, fields: Mapping[str, object], event: 
     }
     if event:
         events = [*before.get("events", ()), {"at": stamp(tx.now), "message": event}]
-        after["events"] = events[-MOST_EVENTS:]
+        after["events"] = events[-MAX_EVENTS:]
     if after == before:
         return row
     await tx.resources.rewrite(row.id, msgspec.json.encode(after))

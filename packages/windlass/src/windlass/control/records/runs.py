@@ -36,7 +36,7 @@ from windlass.engines.job_plans import (
     pause_before,
 )
 from windlass.families.job import job
-from windlass.store import FAR, Claim, RunRow, TimetableRow, Tx
+from windlass.store import NEVER, Claim, RunRow, TimetableRow, Tx
 
 RUN: Final = "run"
 """The kind of work that executes a run. The id of the work is the id of the run."""
@@ -48,11 +48,11 @@ _HISTORY_LIMITS: Final = {
     RunState.FAILED: "cronjob.failed_jobs_history_limit",
     RunState.SUCCEEDED: "cronjob.success_jobs_history_limit",
 }
-KEPT: Final = 1000
+MAX_KEPT_RUNS: Final = 1000
 """The number of runs of a job that are kept."""
 NO_INITIATOR: Final = Initiator("", "")
 ABANDONED: Final = "Ended, because the deployment that waited for it was cancelled"
-_TRIM_EVERY: Final = 16
+_RUNS_BETWEEN_TRIMS: Final = 16
 """The number of runs between two deletions of older runs."""
 _PER_MILLISECOND: Final = 1000
 """The number of generations of one job in each millisecond."""
@@ -120,8 +120,8 @@ async def _store(
     )  # fmt: skip
     if not await tx.runs.add(run):
         return None
-    if number > KEPT and number % _TRIM_EVERY == 0:
-        await tx.runs.trim(new.job, number - KEPT)
+    if number > MAX_KEPT_RUNS and number % _RUNS_BETWEEN_TRIMS == 0:
+        await tx.runs.trim(new.job, number - MAX_KEPT_RUNS)
     if work_due is not None:
         queue = await tx.work.queue_of_runs(new.job)
         await tx.work.schedule(RUN, run.id, work_due, org=new.org, queue=queue)
@@ -228,16 +228,16 @@ async def arm(tx: Tx, job: str, org: str, deployment: str, plan: JobPlan) -> Non
     has one."""
     due = due_after(plan, tx.now)
     await tx.timetables.set(TimetableRow(job, org, deployment, due, encode(plan)))
-    if due != FAR:
+    if due != NEVER:
         await tx.work.schedule(TIMETABLES, TIMETABLES, due)
 
 
 def due_after(plan: JobPlan, moment: int) -> int:
-    """Returns the next due time of a timetable; FAR if there is none."""
+    """Returns the next due time of a timetable; `NEVER` if there is none."""
     if not plan.scheduled_at:
-        return FAR
+        return NEVER
     due = next_due(parse(plan.scheduled_at), zone(plan.timezone), moment // MINUTE)
-    return FAR if due is None else due * MINUTE
+    return NEVER if due is None else due * MINUTE
 
 
 def shown_run(run: RunRow) -> Document:

@@ -20,7 +20,7 @@ from windlass.control.request.paths import target
 from windlass.control.request.permissions import Visibility
 from windlass.core.declare.audit_query import AuditParameters, TargetParameters
 from windlass.core.words.audit import AuditNames, kinds_of, origin_kept
-from windlass.store import FAR, EventFilter, EventRow, Reads
+from windlass.store import NEVER, EventFilter, EventRow, Reads
 
 _STEP = 5_000
 """The range of event numbers that one query scans with a selective filter. Other requests can run between two
@@ -93,7 +93,7 @@ async def targets(ctx: Context, call: Call) -> Reply:
     targets: dict[str, None] = {}
     looked_at = 0
     if query is not None:
-        async with aclosing(_older_events(source, query.conditions, FAR, _BATCH)) as batches:
+        async with aclosing(_older_events(source, query.conditions, NEVER, _BATCH)) as batches:
             async for batch in batches:
                 targets |= dict.fromkeys(getattr(row, column) for row in await _filter(query, batch))
                 looked_at += len(batch)
@@ -122,7 +122,7 @@ def _query_of(
     kinds = kinds_of(word, full=full) if word else ()
     family = words.family_of(sub_target) if sub_target else ""
     since = _parse_time(asked.from_timestamp, 0)
-    until = _parse_time(asked.to_timestamp, FAR)
+    until = _parse_time(asked.to_timestamp, NEVER)
     if (word and not kinds) or family is None:
         return None
     conditions = EventFilter(
@@ -190,12 +190,12 @@ async def _page(source: Reads, query: AuditFilter | None, asked: AuditParameters
         kept = rows[:size][::-1]
         previous = kept[0].seq if len(rows) > size else None
         return AuditPage(kept, previous, kept[-1].seq if kept else above + 1)
-    below = int(asked.continue_token) if asked.continue_token else FAR
+    below = int(asked.continue_token) if asked.continue_token else NEVER
     rows = await _take_page(
         query, _older_events(source, query.conditions, below, _at_once(query, size)), size
     )
     kept = rows[:size]
-    previous = None if below == FAR else kept[0].seq if kept else max(0, below - 1)
+    previous = None if below == NEVER else kept[0].seq if kept else max(0, below - 1)
     return AuditPage(kept, previous, kept[-1].seq if len(rows) > size else None)
 
 
@@ -249,7 +249,7 @@ async def _span(source: Reads, conditions: EventFilter) -> tuple[int, int]:
     first = await _since(source, conditions.since - _SKEW, oldest, newest + 1) if conditions.since else oldest
     last = (
         await _since(source, conditions.until + _SKEW, first, newest + 1)
-        if conditions.until < FAR
+        if conditions.until < NEVER
         else newest
     )
     return first, min(last, newest)

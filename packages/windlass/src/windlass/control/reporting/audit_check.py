@@ -14,7 +14,7 @@ from windlass.base.log import log
 from windlass.control.context.context import Context
 from windlass.store.chain import ChainWalk, Head, beginning_of
 
-EVERY: Final = 60.0
+INTERVAL: Final = 60.0
 AT_ONCE: Final = 500
 """The number of events in one check. A chain of a million events takes 33 hours."""
 _log = log("audit")
@@ -30,7 +30,7 @@ class AuditCheck:
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(INTERVAL)
             with suppress(Unavailable):  # Other loops log that the database is unavailable.
                 await self.look()
 

@@ -37,16 +37,16 @@ from windlass.core.words.webhook_payload import Subscription, render
 from windlass.families.webhook import webhook
 from windlass.store import Claim, DeliveryRow, Tx
 
-LOOKED_FOR_EVERY = 30 * SECOND
-SIDE_BY_SIDE = 16
+PROBE_INTERVAL = 30 * SECOND
+MAX_CONCURRENT_SERVICES = 16
 """The number of services of one webhook whose deliveries are sent concurrently."""
-EACH, MOST = 50, 1000
+MAX_DELIVERIES_OF_SERVICE, MAX_DELIVERIES = 50, 1000
 """The largest numbers of deliveries that are read at once: of one service, and in total."""
 TRIED = 15.0
 """The timeout of a receiver in seconds."""
-LONGEST_WAIT, _DIGITS = HOUR, 9
+MAX_WAIT, _DIGITS = HOUR, 9
 """The longest wait that a receiver may request, and the number of digits of the request that are parsed."""
-SHOWN = 4096
+MAX_STORED_BODY_LENGTH = 4096
 """The number of characters of a response that are stored."""
 _AWAY = {408, 425, 429, 500, 502, 503, 504}
 
@@ -67,7 +67,7 @@ async def _schedule_next(tx: Tx, claim: Claim, id: str) -> None:
         await tx.work.done(claim)
         return
     if (await tx.receivers.get(id)).failing:
-        due = min(due, tx.now + about(LOOKED_FOR_EVERY))
+        due = min(due, tx.now + about(PROBE_INTERVAL))
     await tx.work.reschedule(claim, due)
 
 
@@ -115,7 +115,9 @@ class WebhookSender:
         return subscription.enabled
 
     async def _due(self) -> list[DeliveryRow]:
-        most_each, most = (1, 1) if self._results.receiver.failing else (EACH, MOST)
+        most_each, most = (
+            (1, 1) if self._results.receiver.failing else (MAX_DELIVERIES_OF_SERVICE, MAX_DELIVERIES)
+        )
         reads, now = self._ctx.store.reads, self._ctx.clock.now()
         return await reads.deliveries.due(self._webhook, now, most_each, most)
 
@@ -123,7 +125,7 @@ class WebhookSender:
         lanes: defaultdict[str, list[DeliveryRow]] = defaultdict(list)
         for delivery in due:
             lanes[delivery.lane].append(delivery)
-        room = asyncio.Semaphore(SIDE_BY_SIDE)
+        room = asyncio.Semaphore(MAX_CONCURRENT_SERVICES)
         try:
             async with asyncio.TaskGroup() as group:
                 for lane in lanes.values():
@@ -149,7 +151,7 @@ class WebhookSender:
         except OSError as error:
             attempt = replace(attempt, error=str(error), duration_in_ms=_since(began))
             return self._results.note(delivery, attempt)
-        beginning = answer.body[:SHOWN].decode(errors="replace")
+        beginning = answer.body[:MAX_STORED_BODY_LENGTH].decode(errors="replace")
         attempt = replace(attempt, status_code=answer.status, body=beginning, duration_in_ms=_since(began))
         return self._results.note(delivery, attempt, _requested_wait(answer))
 
@@ -185,7 +187,7 @@ def _requested_wait(answer: HttpResult) -> int | None:
     if not (text.isdecimal() and text.isascii()):
         return None
     seconds = int(text.lstrip("0")[:_DIGITS] or 1)
-    return min(seconds * SECOND, LONGEST_WAIT)
+    return min(seconds * SECOND, MAX_WAIT)
 
 
 def _since(began: float) -> int:

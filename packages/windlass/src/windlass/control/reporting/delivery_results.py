@@ -25,10 +25,10 @@ from windlass.store import Claim, DeliveryRow, Receiver, Tx
 WAITS = (5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR)
 """The pauses after the first failure, the second failure, and so on. The last pause is used for all later
 failures."""
-GIVEN_UP_AFTER = 5 * DAY
+RECEIVER_TIMEOUT = 5 * DAY
 LOST_AFTER = 3
 """The number of consecutive failures, of any service, after which a receiver counts as failing."""
-REMEMBERED = 20
+MAX_STORED_ATTEMPTS = 20
 """The number of attempts that are stored for a delivery."""
 TOGETHER = 0.02
 """Seconds for which results are collected before the next batch is written."""
@@ -64,7 +64,7 @@ class DeliveryResults:
             return True
         self._record_failure(attempt)
         now = self._ctx.clock.now()
-        if not self.receiver.failing and now - delivery.created >= GIVEN_UP_AFTER:
+        if not self.receiver.failing and now - delivery.created >= RECEIVER_TIMEOUT:
             self._ctx.meters.deliveries.count("given_up")
             self._record_attempt(replace(delivery, state=FAILED), attempt)
             return True
@@ -90,13 +90,13 @@ class DeliveryResults:
         self.over = self.over or bool(lost)
         if attempt.status_code == _GONE:
             self._why_disabled = "The receiver answered 410 Gone: it wants no more deliveries"
-        elif lost and now - self.receiver.failing >= GIVEN_UP_AFTER:
-            days = GIVEN_UP_AFTER // DAY
+        elif lost and now - self.receiver.failing >= RECEIVER_TIMEOUT:
+            days = RECEIVER_TIMEOUT // DAY
             self._why_disabled = f"The receiver has taken nothing for {days} days: {_reason_text(attempt)}"
         self.over = self.over or bool(self._why_disabled)
 
     def _record_attempt(self, delivery: DeliveryRow, attempt: StoredAttempt) -> None:
-        story = [*attempts_of(delivery.story), attempt][-REMEMBERED:]
+        story = [*attempts_of(delivery.story), attempt][-MAX_STORED_ATTEMPTS:]
         sent = replace(delivery, attempts=delivery.attempts + 1, story=encode(story), address=self.address)
         self._changed.append(sent)
         if self._writing is None:

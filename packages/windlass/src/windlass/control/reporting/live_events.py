@@ -24,7 +24,7 @@ from windlass.core.declare.traits import StreamOptions
 from windlass.store import EventRow, Reads, events_topic
 
 _PAGE: Final = 200
-_KEPT: Final = 300
+_MAX_CACHED_EVENTS: Final = 300
 """The number of recent events that are cached, for streams that are slightly behind."""
 _GONE: Final = frames.missing_remark(
     "Events that should come here may no longer be kept: the oldest that are follow. What is so now, lists "
@@ -172,9 +172,9 @@ class _EventReader(SharedReader):
         self._recent += events
         if batch.gone:
             self._recent, self._floor = [], batch.last  # each stream reads the events from the database
-        if len(self._recent) > _KEPT:
-            self._floor = self._recent[-_KEPT - 1].number
-            del self._recent[:-_KEPT]
+        if len(self._recent) > _MAX_CACHED_EVENTS:
+            self._floor = self._recent[-_MAX_CACHED_EVENTS - 1].number
+            del self._recent[:-_MAX_CACHED_EVENTS]
         self._place = batch.last
 
     def _marks(self, place: int) -> list[SentEvent]:

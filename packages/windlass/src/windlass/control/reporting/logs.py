@@ -24,7 +24,7 @@ from windlass.store import Row, status_topic
 T = TypeVar("T")
 Lines: TypeAlias = AsyncGenerator[list[bytes] | Gone, None]
 
-_SECOND, _MOMENT = 1.0, 0.2
+_FIRST_LINE_TIMEOUT, _NEXT_LINE_TIMEOUT = 1.0, 0.2
 _GONE = frames.missing_remark(
     "Lines that should come here are no longer kept: the log has grown too large or too old"
 )
@@ -113,7 +113,7 @@ async def _events(lines: Lines) -> AsyncGenerator[bytes, None]:
 async def until_over(ctx: Context, service: str, is_over: IsOver, lines: Lines) -> Lines:
     """Yields lines until the deployment or run has ended and all earlier lines were read."""
     changed = ctx.nudges.expect(status_topic(service))
-    over, patience = False, _SECOND
+    over, patience = False, _FIRST_LINE_TIMEOUT
     async with aclosing(lines):
         following = asyncio.ensure_future(anext(lines, None))
         try:
@@ -122,7 +122,7 @@ async def until_over(ctx: Context, service: str, is_over: IsOver, lines: Lines) 
                     if (piece := following.result()) is None:
                         return
                     yield piece
-                    patience = _MOMENT  # only the first line may take longer, because of a search
+                    patience = _NEXT_LINE_TIMEOUT  # only the first line may take longer, because of a search
                     following = asyncio.ensure_future(anext(lines, None))
                 elif over:
                     return
@@ -145,7 +145,7 @@ async def _arrives_in_time(
     ringing = asyncio.ensure_future(changed.wait())
     waited: set[asyncio.Future[T] | asyncio.Future[Literal[True]]] = {following, ringing}
     try:
-        await asyncio.wait(waited, timeout=_SECOND, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waited, timeout=_FIRST_LINE_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
     finally:
         ringing.cancel()
     return following.done()

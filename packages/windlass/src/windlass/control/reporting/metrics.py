@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 else:  # 8 MB and 35 ms, unneeded by many installations
     x509 = lazy_module("cryptography.x509")
 
-KEPT: Final = MINUTE
+CACHE_TIME: Final = MINUTE
 """Milliseconds for which a count is cached."""
 
 
@@ -50,7 +50,7 @@ class FormerKeyMetrics:
     async def all(self) -> list[Metric]:
         """Returns the metrics; empty while the database is unavailable."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 await self._catch_up()
         except (Unavailable, TimeoutError):
             return []
@@ -59,7 +59,7 @@ class FormerKeyMetrics:
 
     async def _catch_up(self) -> None:
         now = self._ctx.clock.now()
-        if self._counted_at is None or now >= self._counted_at + KEPT:
+        if self._counted_at is None or now >= self._counted_at + CACHE_TIME:
             # A count that times out is not repeated by every scrape.
             self._counted_at = now
             self._count = await self._read_count()
@@ -99,9 +99,9 @@ def end_of(pem: str) -> datetime:
     )
 
 
-PATIENCE: Final = 2.0
+TIMEOUT: Final = 2.0
 """The timeout in seconds for the database and for each engine."""
-MOST_PLACES: Final = 50
+MAX_PLACES: Final = 50
 """The largest number of places in the metrics. Further places are skipped."""
 _QUEUES: Final[Mapping[Queue | None, str]] = {
     Queue.QUICK: "quick",
@@ -127,7 +127,7 @@ class EngineScrape(Struct, frozen=True):
 
 
 class InstallationMetrics:
-    def __init__(self, ctx: Context, patience: float = PATIENCE) -> None:
+    def __init__(self, ctx: Context, patience: float = TIMEOUT) -> None:
         self._ctx, self._patience = ctx, patience
         self._former_keys = FormerKeyMetrics(ctx)
         self.restarts: dict[str, dict[str, int]] = {}
@@ -138,7 +138,7 @@ class InstallationMetrics:
         self._count_restarts(seen)
         meters = self._ctx.meters
         building = gauge("builds_running", "Builds under way at this server", meters.builds_running)
-        certificates = certificate_metrics(self._ctx.places.accesses()[:MOST_PLACES])
+        certificates = certificate_metrics(self._ctx.places.accesses()[:MAX_PLACES])
         disk = _disk_metrics(self._ctx.settings.data_dir)
         return [*database, *_place_metrics(seen), *certificates, *disk, building, *meters.all()]
 
@@ -161,7 +161,7 @@ class InstallationMetrics:
         ]
 
     async def _places(self) -> list[EngineScrape]:
-        places = self._ctx.places.all()[:MOST_PLACES]
+        places = self._ctx.places.all()[:MAX_PLACES]
         return await asyncio.gather(*(_scrape_engine(place, self._patience) for place in places))
 
     def _count_restarts(self, seen: Sequence[EngineScrape]) -> None:

@@ -22,12 +22,12 @@ from windlass.core.words.events import Event
 from windlass.families.organization import organization
 from windlass.store import Reads, Tx
 
-AGAIN = 12 * HOUR
+NEW_SIGN_IN_AFTER = 12 * HOUR
 """The time after which a request of a person counts as another sign-in."""
 REMINDED = 1 * HOUR
 """The interval in which repeated attempts with the same invalid token from the same address are one event."""
-MOST_KNOWN = 20_000
-MOST_WAITING = 10_000
+MAX_CALLERS = 20_000
+MAX_WAITING_EVENTS = 10_000
 _AT_ONCE = 500
 
 
@@ -81,7 +81,7 @@ class SecurityEvents:
         if last is None:
             _forget_one(self._seen)
         self._seen[key] = now
-        return last is None or now - last >= AGAIN
+        return last is None or now - last >= NEW_SIGN_IN_AFTER
 
     def record_new_caller(self, actor: Actor, origin: Origin) -> None:
         """Records a token at a new address, or a sign-in."""
@@ -136,7 +136,7 @@ class SecurityEvents:
     def _keep_sighting(self, sighting: CallerSeen) -> None:
         """Adds an event to the buffer. If the buffer is full, while the database is unavailable, the event is
         only counted."""
-        if len(self._waiting) < MOST_WAITING:
+        if len(self._waiting) < MAX_WAITING_EVENTS:
             self._waiting.append(sighting)
         else:
             self._unwritten += 1
@@ -169,7 +169,7 @@ def _is_person(actor: Actor) -> bool:
 
 def _forget_one(callers: dict[tuple[str, str], int] | dict[tuple[str, str, str], int]) -> None:
     """Removes the oldest entry if there are too many. If its caller returns, another event is recorded."""
-    if len(callers) >= MOST_KNOWN:
+    if len(callers) >= MAX_CALLERS:
         del callers[next(iter(callers))]  # type: ignore[arg-type]
 
 

@@ -37,7 +37,7 @@ SECRET, PREVIOUS, PREVIOUS_UNTIL = "target_secret", "previous_secret", "previous
 TEST_LANE: Final = "test"
 """The lane of test deliveries. Each lane is sent in order and independently of other lanes; every service has
 its own lane."""
-KEPT = 14 * DAY
+DELIVERY_RETENTION = 14 * DAY
 _AT_ONCE: Final = 1000
 
 WAITING, DELIVERED, FAILED = "WAITING", "DELIVERED", "FAILED"

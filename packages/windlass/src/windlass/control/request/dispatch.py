@@ -29,7 +29,7 @@ from windlass.control.records.disk_shares import LARGE, refuse_above_share
 from windlass.control.request.behaviour import check_behaviours
 from windlass.control.request.idempotency import Repeatable, answer_once
 from windlass.control.request.reading import paging, slice_of
-from windlass.store import LARGEST, Tx
+from windlass.store import MAX_REQUEST_COST, Tx
 
 for _module in pkgutil.walk_packages(control.__path__, f"{control.__name__}."):
     importlib.import_module(_module.name)
@@ -73,7 +73,7 @@ class Dispatch:
             await prepare(self._ctx, call)
 
         async def change(tx: Tx) -> tuple[Reply, bool]:
-            tx.limit(LARGEST)
+            tx.limit(MAX_REQUEST_COST)
             if repeatable is None:
                 return await handler(self._ctx, tx, call), False
             return await answer_once(self._ctx, tx, call, handler, repeatable)

@@ -22,9 +22,9 @@ from windlass.core.declare.registry import Operation
 from windlass.store import Claim, IdempotentAnswer, Tx
 from windlass.store.tables.sealed import ANSWER, ONCE
 
-FORGET: Final = "forget"
+ERASE_SECRETS: Final = "forget"
 """The kind of work that erases secrets that were shown once."""
-SHOWN_FOR: Final = MINUTE
+SECRET_LIFETIME: Final = MINUTE
 _REPLAYED: Final = {"idempotency-replayed": "true"}
 
 
@@ -71,11 +71,11 @@ async def forget(ctx: Context, claim: Claim) -> None:
     """Erases secrets that were shown more than a minute ago."""
 
     async def change(tx: Tx) -> None:
-        oldest = await tx.idempotency.erase_secrets(tx.now - SHOWN_FOR)
+        oldest = await tx.idempotency.erase_secrets(tx.now - SECRET_LIFETIME)
         if oldest is None:
             await tx.work.done(claim)
         else:
-            await tx.work.reschedule(claim, oldest + SHOWN_FOR)
+            await tx.work.reschedule(claim, oldest + SECRET_LIFETIME)
 
     await ctx.store.write(change)
 
@@ -90,18 +90,18 @@ async def _store_answer(
     secret = ctx.encryption.encrypt(encode(shown), *owner_of_once) if shown else None
     await tx.idempotency.set(caller, key, msgspec.structs.replace(answered, answer=sealed, once=secret))
     if shown:
-        await tx.work.schedule(FORGET, FORGET, tx.now + SHOWN_FOR)
+        await tx.work.schedule(ERASE_SECRETS, ERASE_SECRETS, tx.now + SECRET_LIFETIME)
 
 
 async def _replay(ctx: Context, tx: Tx, call: Call, kept: IdempotentAnswer, caller: str, key: str) -> Reply:
     owner, owner_of_once = ANSWER.owner(caller=caller, key=key), ONCE.owner(caller=caller, key=key)
     answer = msgspec.msgpack.decode(ctx.encryption.decrypt(kept.answer, *owner), type=StoredAnswer)
     body, held = _split(call.operation, answer.body)
-    if kept.once is not None and kept.at > tx.now - SHOWN_FOR:
+    if kept.once is not None and kept.at > tx.now - SECRET_LIFETIME:
         held |= msgspec.json.decode(ctx.encryption.decrypt(kept.once, *owner_of_once))
     if not held and not _is_parted(call.operation, body):
         return Reply(answer.body, answer.tag, answer.status)
-    if kept.at <= tx.now - SHOWN_FOR or not await _still_exists(tx, call, body):
+    if kept.at <= tx.now - SECRET_LIFETIME or not await _still_exists(tx, call, body):
         raise Conflict(
             "Use another Idempotency-Key: this request was done before, and its answer held a secret that is "
             "shown once. If it is lost, delete what was made, and make another",

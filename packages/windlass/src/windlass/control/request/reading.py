@@ -21,7 +21,7 @@ from windlass.core.declare.resource import Family
 from windlass.store import Reads, Row
 
 EVERYTHING = 2**31 - 1
-MOST_WHOLE: Final = 200_000
+MAX_UNPAGED_LENGTH: Final = 200_000
 """The largest length of a list that may be read without pages."""
 
 
@@ -57,7 +57,10 @@ async def listing(ctx: Context, call: Call) -> Reply:
     if rows is not None:
         return page_of(call, [await reveal_to_admins(ctx, source, call, row) for row in rows])
     page, size = paging(call)
-    if size == EVERYTHING and (length := await source.lists.length(parent.id, family.name)) > MOST_WHOLE:
+    if (
+        size == EVERYTHING
+        and (length := await source.lists.length(parent.id, family.name)) > MAX_UNPAGED_LENGTH
+    ):
         raise Invalid(f"page_size: ask for pages of this list, which has {length:,} entries")
     bodies, total = await source.lists.page(parent.id, family.name, (page - 1) * size, size)
     return Reply(results(all_in_dialect(call, bodies), page, size, total))

@@ -26,7 +26,7 @@ from windlass.core.declare.resource import Spec, Verb
 from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.core.deploy.states import State
 from windlass.families.cluster import Cluster, ClusterShown, ClusterStatus, cluster
-from windlass.store import FIRST_PLACE, NOT_TOLD, Reads, Row, Tx, cluster_topic, queue_of, queues_of
+from windlass.store import FIRST_PLACE, NO_SURROUNDINGS, Reads, Row, Tx, cluster_topic, queue_of, queues_of
 
 
 async def find_access(ctx: Context, id: str) -> EngineAccess | None:
@@ -37,7 +37,7 @@ async def find_access(ctx: Context, id: str) -> EngineAccess | None:
     if access.place in {"", ctx.ownership.place}:
         return access
     owner = await ctx.store.reads.owners.get(access.place)
-    return replace(access, surroundings=owner.surroundings if owner else NOT_TOLD)
+    return replace(access, surroundings=owner.surroundings if owner else NO_SURROUNDINGS)
 
 
 def access_in(encryption: Encryption, row: Row) -> EngineAccess:

@@ -13,7 +13,7 @@ from windlass.control.records.deployments import particulars, status_of
 from windlass.control.request.paths import target
 from windlass.control.request.references import check_reference
 from windlass.control.services.new_tags import deploy_new_tag
-from windlass.control.services.registry_images import MOST_TAGS, failure_answer
+from windlass.control.services.registry_images import MAX_TAGS, failure_answer
 from windlass.control.workloads.images import ImageSource, find_registry, name_in, public_registry
 from windlass.control.workloads.registries import open_registry
 from windlass.engines.image_names import DOCKER_HUB, newer_than, registry_host
@@ -54,7 +54,7 @@ async def list_versions(ctx: Context, call: Call) -> Reply:
     try:
         registry = await _registry_of(ctx, service.org, spec.image_name, spec.registry_id or None)
         image = _relative(spec.image_name, spec.registry_id or None)
-        tags = await registry.tags(image, MOST_TAGS)
+        tags = await registry.tags(image, MAX_TAGS)
         versions = [ImageVersion(name=tag) for tag in newer_than(spec.tag, tags.names)]
         if (runs := await _digest_that_runs(ctx, service)) and spec.tag in tags.names:
             digest = await registry.digest(image, spec.tag)

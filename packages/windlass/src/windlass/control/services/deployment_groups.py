@@ -16,7 +16,7 @@ from windlass.core.deploy.progress import Particulars
 from windlass.core.deploy.states import BUILDS, WORDS, ActionStates, Do, Progress, State, together
 from windlass.store import DeploymentRow, Row
 
-MOST: Final = 10_000
+MAX_CHECKED_DEPLOYMENTS: Final = 10_000
 """Maximum number of deployments that are checked per service."""
 STAGE: Final = "DEFAULT"
 """The name of the only stage, which contains all services of an environment."""
@@ -68,7 +68,7 @@ def state_of(group: Group) -> State:
 async def groups(ctx: Context, services: Sequence[Row], moment: int | None = None) -> AsyncIterator[Group]:
     """Yields the groups of deployments of services, the newest first. `moment`: the time of the newest group
     to yield."""
-    streams = [newest_first(ctx, service.id, MOST, moment) for service in services]
+    streams = [newest_first(ctx, service.id, MAX_CHECKED_DEPLOYMENTS, moment) for service in services]
     heads = [await anext(stream, None) for stream in streams]
     while any(heads):
         newest = max(head.created for head in heads if head)
@@ -89,7 +89,7 @@ async def group_of(ctx: Context, services: Iterable[Row], row: DeploymentRow) ->
         if service.id == row.service:
             group.append(as_past(service, row))
             continue
-        async for other in newest_first(ctx, service.id, MOST, row.created):
+        async for other in newest_first(ctx, service.id, MAX_CHECKED_DEPLOYMENTS, row.created):
             if other.created < row.created:
                 break
             group.append(as_past(service, other))

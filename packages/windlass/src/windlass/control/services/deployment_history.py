@@ -17,7 +17,7 @@ from windlass.control.records.shown_deployments import details_of
 from windlass.control.request.paths import target
 from windlass.control.request.reading import paging
 from windlass.control.services.deployment_groups import (
-    MOST,
+    MAX_CHECKED_DEPLOYMENTS,
     STAGE,
     Group,
     PastDeployment,
@@ -91,7 +91,7 @@ def _history_entry(row: DeploymentRow, name: str) -> Document:
 @reads("*.deploymentHistoryV2")
 async def list_of_service(ctx: Context, call: Call) -> Reply:
     service, query = await target(ctx.store.reads, call), call.asked(HistoryQuery)
-    newest = await _newest(ctx.store.reads, service, query.startId or None, MOST)
+    newest = await _newest(ctx.store.reads, service, query.startId or None, MAX_CHECKED_DEPLOYMENTS)
     rows = await ctx.store.reads.deployments.latest(service.id, query.pageSize, newest)
     entries = [_service_entry(ctx, call, as_past(service, row)) for row in rows]
     return _page(query, entries)

@@ -13,7 +13,7 @@ from windlass.control.request.behaviour import Behaviour, Draft, behaves
 from windlass.families.deployment_restriction import DeploymentRestriction, deployment_restriction
 from windlass.store import Reads, Tx
 
-MOST: Final = 1000
+MAX_RESTRICTIONS: Final = 1000
 """Maximum number of restrictions of one service."""
 
 
@@ -26,5 +26,5 @@ async def restrictions_of(source: Reads, service: str) -> list[DeploymentRestric
 class DeploymentRestrictions(Behaviour[DeploymentRestriction]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[DeploymentRestriction]) -> None:
         rows = await tx.resources.of_parent(draft.above.id, deployment_restriction.name)
-        if len(rows) >= MOST:
-            raise Conflict(f"Delete a restriction first: a service has at most {MOST}")
+        if len(rows) >= MAX_RESTRICTIONS:
+            raise Conflict(f"Delete a restriction first: a service has at most {MAX_RESTRICTIONS}")

@@ -16,7 +16,7 @@ from windlass.control.records.domains import delegation_domain
 from windlass.core.words.domains import ANY
 
 LABEL: Final = "_acme-challenge"
-_MOST_SERVERS: Final = 8
+_MAX_SERVERS: Final = 8
 """More name servers of a zone are not asked."""
 _SECONDS: Final = 20.0
 """Time limit for all questions about one record."""
@@ -97,10 +97,10 @@ async def servers_without(ctx: Context, place: ChallengePlace, value: str) -> Se
 async def _servers_of(ctx: Context, zone: str) -> list[NameServer]:
     """Returns the name servers of a zone, or else of the zone above it."""
     for domain in domains_of(zone):
-        names = (await _ask(ctx, domain, RecordType.NS)).values[:_MOST_SERVERS]
+        names = (await _ask(ctx, domain, RecordType.NS)).values[:_MAX_SERVERS]
         addresses = await asyncio.gather(*(_addresses(ctx, name) for name in names))
         if servers := [NameServer(each, ctx.dns.zone_port) for all in addresses for each in all]:
-            return servers[:_MOST_SERVERS]
+            return servers[:_MAX_SERVERS]
     return []
 
 

@@ -26,13 +26,13 @@ Verdict = Literal[
     "GENERIC_FAILURE",
 ]
 
-_MOST_SERVERS: Final = 5
+_MAX_SERVERS: Final = 5
 """More name servers of the machine are not asked."""
 SECONDS: Final = 15.0
 """Time limit for all questions about one domain."""
-_MOST_LABELS: Final = 10
+_MAX_LABELS: Final = 10
 """CAA records are looked for at the name and at so many names above it, less one."""
-_LATE: Final = f"gives no answer within {SECONDS:.0f} seconds"
+_TIMEOUT_PROBLEM: Final = f"gives no answer within {SECONDS:.0f} seconds"
 _PROBE: Final = "windlass-check"
 """The label that stands for all labels of a domain that begins with `*.`."""
 
@@ -83,7 +83,7 @@ class DomainRecords(Struct, frozen=True):
 async def look_at(ctx: Context, service: str, name: str) -> DomainRecords:
     """Asks each name server for the records of a domain of a service."""
     validation, challenge = validation_domain(ctx, service), challenge_value(ctx, service, name)
-    servers = ctx.dns.servers[:_MOST_SERVERS]
+    servers = ctx.dns.servers[:_MAX_SERVERS]
     views, expected = await asyncio.gather(
         asyncio.gather(*(_view(ctx, server, name) for server in servers)),
         _first_addresses(ctx, servers, validation),
@@ -107,7 +107,7 @@ async def _view(ctx: Context, server: NameServer, name: str) -> ServerView:
     except DnsFailure as error:
         return ServerView(str(server), problem=str(error))
     except TimeoutError:
-        return ServerView(str(server), problem=f"{server} {_LATE}")
+        return ServerView(str(server), problem=f"{server} {_TIMEOUT_PROBLEM}")
     return ServerView(
         str(server),
         (*first.values, *second.values),
@@ -222,12 +222,12 @@ async def caa_of(ctx: Context, name: str) -> tuple[tuple[str, ...], str]:
     for server in ctx.dns.servers[:1]:
         try:
             async with asyncio.timeout(SECONDS):
-                for each in above[:_MOST_LABELS]:
+                for each in above[:_MAX_LABELS]:
                     records = await ctx.dns.ask(server, each, RecordType.CAA)
                     if records.values:
                         return records.values, ""
         except DnsFailure as error:
             return (), f"Authorities may refuse {name}: {error}"
         except TimeoutError:
-            return (), f"Authorities may refuse {name}: {server} {_LATE}"
+            return (), f"Authorities may refuse {name}: {server} {_TIMEOUT_PROBLEM}"
     return (), ""

@@ -28,7 +28,7 @@ from windlass.routers.router import CHECK, Certificate, Challenge, RouteError
 _PATH: Final = "/.well-known/acme-challenge/windlass-"
 """The path at which the gateway answers, followed by a random word. Challenges come before all routes."""
 _SECONDS: Final = 5.0
-_MOST_ADDRESSES: Final = 4
+_MAX_ADDRESSES: Final = 4
 """The number of addresses of a name that are opened by TLS."""
 _PROTOCOL: Final = "acme-tls/1"
 BY_TLS: Final = "tls-alpn-01"
@@ -102,7 +102,7 @@ class _Visit:
         passes requests on to this gateway."""
         port = self._ctx.visits.https_port
         found = await asyncio.gather(
-            *(self._shows_ours(address, port) for address in self._records.addresses[:_MOST_ADDRESSES])
+            *(self._shows_ours(address, port) for address in self._records.addresses[:_MAX_ADDRESSES])
         )
         if not (problems := [problem for problem in found if problem]):
             return PortAnswer(port=port, reached=True)

@@ -27,7 +27,7 @@ from windlass.core.words.domains import ascii_name
 from windlass.families.domain import CheckedCustomDomainResponse, CustomDomain, domain
 from windlass.store import Row, Tx
 
-MOST: Final = 100
+MAX_DOMAINS: Final = 100
 """Maximum number of domains of one service."""
 
 
@@ -35,8 +35,8 @@ MOST: Final = 100
 class Domains(Behaviour[CustomDomain]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[CustomDomain]) -> None:
         service, spec = draft.above, draft.spec
-        if len(await tx.resources.of_parent(service.id, domain.name)) >= MOST:
-            raise Conflict(f"Delete a domain of this service first: it has {MOST}, which is the most")
+        if len(await tx.resources.of_parent(service.id, domain.name)) >= MAX_DOMAINS:
+            raise Conflict(f"Delete a domain of this service first: it has {MAX_DOMAINS}, which is the most")
         name = await _accept_name(ctx, tx, draft.id, service, spec)
         draft.give(**proof_fields(ctx, service.id, name), **_first_state(spec))
 

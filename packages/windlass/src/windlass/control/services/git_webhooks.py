@@ -22,7 +22,7 @@ from windlass.core.words.git_pushes import FOUND_BY_LOOKING, SENTENCES, PushResu
 from windlass.sources.git import GitError
 from windlass.sources.git_servers.repositories import repository_key
 from windlass.store import Reads, Row, Tx
-from windlass.store.tables.git_pushes import KEPT, GitPushRow
+from windlass.store.tables.git_pushes import MAX_KEPT_PUSHES, GitPushRow
 from windlass.store.tables.git_webhooks import GitWebhookRow
 
 _LOCAL: Final = "localhost"
@@ -143,7 +143,7 @@ async def list_pushes(ctx: Context, call: Call) -> Reply:
     webhook = await source.git_webhooks.of_repository(service.org, repository) if repository else None
     if webhook is not None and not await may_for_all(ctx, source, call, Scope.READ, repository):
         webhook = None  # deliveries that are no push of this service are for those who see all services
-    rows = await source.git_pushes.of_service(service.id, webhook.id if webhook else "", KEPT)
+    rows = await source.git_pushes.of_service(service.id, webhook.id if webhook else "", MAX_KEPT_PUSHES)
     return Reply(results([encode(_shown_push(row)) for row in rows]))
 
 

@@ -38,7 +38,7 @@ from windlass.engines.job_plans import OPEN_RUNS, Cause, RunCommand
 from windlass.families.container import ImageToDeploy
 from windlass.families.environment import JobsToClean
 from windlass.families.job import DueTimesQuery, Job, JobDeployRequest, JobRunRequest, job
-from windlass.store import FAR, Reads, Row, RunRow, Tx
+from windlass.store import NEVER, Reads, Row, RunRow, Tx
 
 # Runs
 
@@ -143,7 +143,7 @@ def _command_of(usual: RunCommand, asked: JobRunRequest) -> RunCommand:
 async def read_due_times(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
     timetable = await ctx.store.reads.timetables.get(row.id)
-    is_active = timetable is not None and timetable.due != FAR
+    is_active = timetable is not None and timetable.due != NEVER
     cron = row.read(Job).schedule.cronjob or CronSchedule()
     text, name = cron.scheduled_at or "", cron.timezone
     if timetable is not None and is_active:  # changed settings take effect with the next deployment

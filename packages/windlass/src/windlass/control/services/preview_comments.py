@@ -28,7 +28,7 @@ _STATES: Final[Mapping[PreviewState, CommitState]] = {
     PreviewState.FAILED: CommitState.FAILURE,
 }
 """The commit status of a preview; pending in other states."""
-NOT_ASKED: Final = (
+NO_ACCESS_ADVICE: Final = (
     "Give the services of the repository a git token that reads pull requests, and writes comments and "
     "statuses of commits: without one, the git server is not asked"
 )
@@ -80,7 +80,7 @@ async def tell(ctx: Context, base: Row, row: Row) -> CommentOutcome | None:
         return None
     where = (await repositories_of(ctx, ctx.store.reads, base)).get(stored.repository)
     if where is None:
-        return CommentOutcome("", stored.comment_id, NOT_ASKED)
+        return CommentOutcome("", stored.comment_id, NO_ACCESS_ADVICE)
     comment, problems = stored.comment_id, list[str]()
     try:
         with ctx.git_servers.client(ctx.out, base.org, where.access) as client:

@@ -38,7 +38,7 @@ from windlass.families.environment import environment
 from windlass.families.variable import secret
 from windlass.store import Reads, Row, Tx
 
-_SHORT: Final = 12
+_SHORT_COMMIT_LENGTH: Final = 12
 
 
 def is_switched(ctx: Context, service: Row, stored: StoredPreview) -> bool:
@@ -145,7 +145,7 @@ async def _deploy_services(
                 await deploy(ctx, tx, call, service, None)
         except Failure as failure:
             skipped.append(f"{name_of(service)} is not deployed: {failure.message}")
-    event = f"Commit {stored.commit_id[:_SHORT]} is deployed"
+    event = f"Commit {stored.commit_id[:_SHORT_COMMIT_LENGTH]} is deployed"
     fields = {
         "state": PreviewState.DEPLOYING,
         "deployed_commit_id": stored.commit_id,

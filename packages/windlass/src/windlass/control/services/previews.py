@@ -34,10 +34,10 @@ from windlass.families.environment import environment
 from windlass.families.preview import Approval, Preview, preview
 from windlass.store import Reads, Row, Tx
 
-MOST: Final = 200
+MAX_PREVIEWS: Final = 200
 """Maximum number of previews of one environment."""
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
-_LONGEST_NAME: Final = 200
+_MAX_NAME_LENGTH: Final = 200
 
 
 @behaves(preview)
@@ -49,12 +49,12 @@ class Previews(Behaviour[Preview]):
             raise Conflict("Choose the environment of which this one is a preview: previews have none")
         await require_previews(tx, draft.actor, base)
         present = await previews_of(tx, base.id)
-        if len(present) >= MOST:
-            raise Conflict(f"Delete a preview first: the environment has {MOST}, which is the most")
+        if len(present) >= MAX_PREVIEWS:
+            raise Conflict(f"Delete a preview first: the environment has {MAX_PREVIEWS}, which is the most")
         end = f"pr-{spec.pull_request}" if spec.pull_request else _NOT_IN_NAMES.sub("-", spec.branch or "")
         asked = [row.read(StoredPreview) for row in present]
         names = {one.name.casefold() for one in asked}
-        name = f"{name_of(base)[:_LONGEST_NAME]}-{end}"[: _LONGEST_NAME + 50]
+        name = f"{name_of(base)[:_MAX_NAME_LENGTH]}-{end}"[: _MAX_NAME_LENGTH + 50]
         if spec.branch and spec.branch in {one.branch for one in asked}:
             raise Conflict("branch: choose another one: it has a preview already")
         wanted = draft.extras.get("repository", "")

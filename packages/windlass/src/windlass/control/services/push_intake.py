@@ -28,18 +28,20 @@ from windlass.store import Tx
 from windlass.store.tables.git_pushes import GitPushRow
 from windlass.store.tables.git_webhooks import GitWebhookRow
 
-LARGEST: Final = 25 * 1024 * 1024
+MAX_BODY_BYTES: Final = 25 * 1024 * 1024
 """The largest body. GitHub sends none that is larger."""
-SMALL: Final = 64 * 1024
-KEPT: Final = 1024 * 1024
+MAX_SMALL_BODY_BYTES: Final = 64 * 1024
+MAX_BUFFERED_BYTES: Final = 1024 * 1024
 """How much of a large body is kept in memory. The rest is hashed as it arrives."""
-AT_ONCE, AT_ONCE_OF_ONE = 512, 256
+MAX_DELIVERIES, MAX_DELIVERIES_OF_WEBHOOK = 512, 256
 """The number of deliveries in progress: in total, and of one webhook."""
-LARGE_AT_ONCE, LARGE_AT_ONCE_OF_ONE = 32, 8
-QUIET: Final = 1 * SECOND
+MAX_LARGE_DELIVERIES, MAX_LARGE_DELIVERIES_OF_WEBHOOK = 32, 8
+CHECK_INTERVAL: Final = 1 * SECOND
 """The time between two looks at the branches of a repository. A first push is passed on at once."""
-_MOST_REMEMBERED: Final = 10_000
-_COUNTED: Final = frozenset({PushResult.WRONG_SIGNATURE, PushResult.NO_SIGNATURE, PushResult.OTHER_EVENT})
+_MAX_REMEMBERED_WEBHOOKS: Final = 10_000
+_COUNTED_RESULTS: Final = frozenset(
+    {PushResult.WRONG_SIGNATURE, PushResult.NO_SIGNATURE, PushResult.OTHER_EVENT}
+)
 """Results whose deliveries are counted in one row of the webhook, so that they displace no others."""
 _PASSED_ON: Final = frozenset({PushResult.RECEIVED, PushResult.PULL_REQUEST})
 """Results of deliveries after which services or previews are looked at."""
@@ -54,7 +56,7 @@ class TakenDelivery(Struct, frozen=True):
 
     @property
     def row(self) -> GitPushRow:
-        is_counted = self.result in _COUNTED
+        is_counted = self.result in _COUNTED_RESULTS
         is_signed = self.result not in {PushResult.WRONG_SIGNATURE, PushResult.NO_SIGNATURE}
         return GitPushRow(
             f"{self.webhook.id}:{self.result}" if is_counted else ids.new_id(),
@@ -91,12 +93,12 @@ class PushIntake:
     @contextmanager
     def place(self, webhook: str) -> Iterator[None]:
         """Counts a delivery in progress. Raises TooMany if there are too many."""
-        with _counted(self._in_progress, webhook, AT_ONCE, AT_ONCE_OF_ONE):
+        with _counted(self._in_progress, webhook, MAX_DELIVERIES, MAX_DELIVERIES_OF_WEBHOOK):
             yield
 
     @contextmanager
     def large_place(self, webhook: str) -> Iterator[None]:
-        with _counted(self._large, webhook, LARGE_AT_ONCE, LARGE_AT_ONCE_OF_ONE):
+        with _counted(self._large, webhook, MAX_LARGE_DELIVERIES, MAX_LARGE_DELIVERIES_OF_WEBHOOK):
             yield
 
     async def store(self, delivery: TakenDelivery) -> None:
@@ -118,7 +120,7 @@ class PushIntake:
         fresh = [
             delivery
             for delivery in deliveries
-            if delivery.result in _COUNTED
+            if delivery.result in _COUNTED_RESULTS
             or not await tx.git_pushes.is_repeated(delivery.webhook.id, delivery.head.id)
         ]
         await tx.git_pushes.add([replace(row, arrived=tx.now) for row in _merged(fresh)])
@@ -135,11 +137,11 @@ class PushIntake:
             await tx.git_webhooks.set_provider(id, provider)
 
     def _due(self, webhook: str, now: int) -> int:
-        due = max(now, self._passed_on.get(webhook, 0) + QUIET)
+        due = max(now, self._passed_on.get(webhook, 0) + CHECK_INTERVAL)
         if due > now:
             return due
-        if len(self._passed_on) >= _MOST_REMEMBERED:
-            self._passed_on = {id: at for id, at in self._passed_on.items() if at + QUIET > now}
+        if len(self._passed_on) >= _MAX_REMEMBERED_WEBHOOKS:
+            self._passed_on = {id: at for id, at in self._passed_on.items() if at + CHECK_INTERVAL > now}
         self._passed_on[webhook] = now
         return now
 

@@ -44,12 +44,12 @@ from windlass.sources.push.repositories import new_kept_ref
 from windlass.store import DeploymentRow, Row, Tx
 
 _HEADS, _TAGS = "refs/heads/", "refs/tags/"
-_SHORT: Final = 12
-_QUIET: Final = 5.0
+_SHORT_COMMIT_LENGTH: Final = 12
+_KEEPALIVE_INTERVAL: Final = 5.0
 """Seconds without output after which an empty packet is sent, for proxies that end silent connections."""
 _LINES: Final = 1000
-_MOST_REFS: Final = 10_000
-_MOST_NAMES: Final = 2 * 1024**2
+_MAX_REFS: Final = 10_000
+_MAX_REF_NAMES_BYTES: Final = 2 * 1024**2
 """The number of branches and tags of one repository, and of the bytes in their names. Git lists all of them
 to each client."""
 _WAIT: Final = 600.0
@@ -153,8 +153,8 @@ async def judge_push(ctx: Context, call: Call, row: Row, head: PushHead) -> Inco
             refused[update.ref] = reason
         elif is_full and update.ref not in known:
             refused[update.ref] = (
-                f"delete branches or tags first: a repository has at most {_MOST_REFS} of them, with "
-                f"{_MOST_NAMES // 1024**2} MiB of names"
+                f"delete branches or tags first: a repository has at most {_MAX_REFS} of them, with "
+                f"{_MAX_REF_NAMES_BYTES // 1024**2} MiB of names"
             )
         elif is_deployed:
             deployed, kept = update, new_kept_ref()
@@ -194,7 +194,7 @@ def _has_too_many(head: PushHead, known: Mapping[str, str]) -> bool:
             refs.discard(update.ref)
         else:
             refs.add(update.ref)
-    return len(refs) > _MOST_REFS or sum(len(ref.encode()) for ref in refs) > _MOST_NAMES
+    return len(refs) > _MAX_REFS or sum(len(ref.encode()) for ref in refs) > _MAX_REF_NAMES_BYTES
 
 
 def _why_refused(update: RefUpdate, head: PushHead, known: Mapping[str, str], *, is_deployed: bool) -> str:
@@ -236,7 +236,7 @@ class PushRun:
         """Yields the answer for the client."""
         while True:
             try:
-                async with asyncio.timeout(_QUIET):
+                async with asyncio.timeout(_KEEPALIVE_INTERVAL):
                     piece = await self._pieces.get()
             except TimeoutError:
                 if self._push.has_bands:
@@ -306,11 +306,11 @@ class PushRun:
             return "a branch must be at a commit"
         if update.old != ZERO and not await ctx.pushed.is_behind(push.row.id, update.old, update.new):
             self._say(
-                f"This push is forced: {push.branch} was at {update.old[:_SHORT]}, which is no part of its "
-                "history now."
+                f"This push is forced: {push.branch} was at {update.old[:_SHORT_COMMIT_LENGTH]}, "
+                "which is no part of its history now."
             )
         subject = await ctx.pushed.subject(push.row.id, update.new)
-        self._say(f"Received {update.new[:_SHORT]}: {subject}")
+        self._say(f"Received {update.new[:_SHORT_COMMIT_LENGTH]}: {subject}")
         deployment = await self._accept(update)
         self._say(
             f"Deployment {deployment.number} of {name_of(push.row)} is queued. Ctrl-C does not stop it."

@@ -23,8 +23,8 @@ from windlass.registries.client import RegistryClient
 from windlass.registries.docker_hub import OFFICIAL, public_images, search_images
 from windlass.registries.refusals import Problem, RegistryFailure
 
-MOST_TAGS: Final = 10_000
-MOST_IMAGES: Final = 10_000
+MAX_TAGS: Final = 10_000
+MAX_IMAGES: Final = 10_000
 _WITH_TAGS: Final = 100
 """Maximum number of images on a page whose tags are read."""
 SECONDS: Final = 90
@@ -65,7 +65,7 @@ def failure_answer(failure: RegistryFailure) -> Failure:
 
 
 async def _one_image(registry: RegistryClient, query: ImagesQuery, page: slice) -> RegistryImage:
-    read = await registry.tags(query.imageName, MOST_TAGS)
+    read = await registry.tags(query.imageName, MAX_TAGS)
     tags = newest_first(tag for tag in read.names if query.search in tag)
     return RegistryImage(
         image_name=query.imageName,
@@ -89,7 +89,7 @@ async def _catalogue(
     registry: RegistryClient, spec: ContainerRegistry, call: Call, query: ImagesQuery
 ) -> Reply:
     try:
-        listed = await registry.images(MOST_IMAGES)
+        listed = await registry.images(MAX_IMAGES)
     except RegistryFailure as failure:
         if KINDS[spec.kind].has_catalogue and failure.problem not in {Problem.RIGHT, Problem.NOT_A_REGISTRY}:
             raise
@@ -111,7 +111,7 @@ async def _catalogue(
 
 async def _with_tags(registry: RegistryClient, name: str) -> RegistryImage:
     try:
-        read = await registry.tags(name, MOST_TAGS)
+        read = await registry.tags(name, MAX_TAGS)
     except RegistryFailure as failure:
         # Registries list images whose tags were all deleted, or that this login may not read.
         if failure.problem in {Problem.UNKNOWN_IMAGE, Problem.RIGHT}:

@@ -33,7 +33,7 @@ from windlass.families.repository_files import (
 )
 from windlass.sources.git import GitError, GitSource
 
-MOST_FOLDERS: Final = 10_000
+MAX_FOLDERS: Final = 10_000
 _FIELD: Final = "git_repository"
 T = TypeVar("T")
 Look: TypeAlias = Callable[[str, Path], Awaitable[T]]
@@ -149,7 +149,7 @@ def _find_files(folder: Path, paths: Sequence[str]) -> CheckedFiles:
 
 
 def _list_folders(folder: Path) -> Directories:
-    return Directories(results=[*islice(folder_names(folder), MOST_FOLDERS)])
+    return Directories(results=[*islice(folder_names(folder), MAX_FOLDERS)])
 
 
 def file_inside(folder: Path, path: str, field: str) -> str:

@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 from windlass.base.clock import MINUTE, SECOND
 from windlass.control.context.context import Context
 from windlass.control.records.domains import DOMAIN
-from windlass.store import DEAF, ROUTE
+from windlass.store import MAY_HAVE_MISSED, ROUTE
 
-_KEPT: Final = MINUTE
+_MAX_AGE: Final = MINUTE
 """How long the names are kept if no nudge says that they have changed: a nudge may be lost."""
-PAUSE: Final = SECOND
+MIN_READ_INTERVAL: Final = SECOND
 """The least time between two readings of the names, however many questions there are."""
-_LONGEST: Final = 253
+_MAX_NAME_LENGTH: Final = 253
 _NAME: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)+")
 
 
@@ -33,14 +33,14 @@ class ServedHosts:
         self._changes_read = 0
         """The count when the names were read last."""
         self._reading = asyncio.Lock()
-        ctx.store.listen(self._note_nudge, ROUTE.rstrip(":"), DEAF)
+        ctx.store.listen(self._note_nudge, ROUTE.rstrip(":"), MAY_HAVE_MISSED)
 
     def _note_nudge(self, word: str) -> None:
         self._changes += 1
 
     async def has(self, host: str) -> bool:
         name = host.lower().removesuffix(".")
-        if len(name) > _LONGEST or not _NAME.fullmatch(name):
+        if len(name) > _MAX_NAME_LENGTH or not _NAME.fullmatch(name):
             return False
         if self._is_old():
             async with self._reading:
@@ -52,7 +52,7 @@ class ServedHosts:
         if self._read_at is None:
             return True
         age = self._ctx.clock.now() - self._read_at
-        return not 0 <= age < (PAUSE if self._changes != self._changes_read else _KEPT)
+        return not 0 <= age < (MIN_READ_INTERVAL if self._changes != self._changes_read else _MAX_AGE)
 
     async def _read(self) -> None:
         now, changes = self._ctx.clock.now(), self._changes

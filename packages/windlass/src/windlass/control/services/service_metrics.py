@@ -10,10 +10,10 @@ from windlass.control.context.call import Call, Reply, encode, reads
 from windlass.control.context.context import Context
 from windlass.control.context.usage_files import INSTANCES, SPANS, LongUsagePoints
 from windlass.control.context.usage_history import (
-    ALWAYS_SHOWN,
+    ALWAYS_SHOWN_CLASSES,
     CLASSES,
     CPU,
-    EVERY,
+    INTERVAL_MS,
     MEMORY,
     PERCENTILES,
     Numbers,
@@ -42,7 +42,7 @@ async def read_metrics(ctx: Context, call: Call) -> Reply:
 
 def metrics_of(points: UsagePoints) -> ServiceMetrics:
     return ServiceMetrics(
-        every_seconds=EVERY // SECOND,
+        every_seconds=INTERVAL_MS // SECOND,
         times=[stamp(at) for at in points.times],
         instances=[
             InstanceMetrics(
@@ -71,7 +71,7 @@ def long_metrics_of(points: LongUsagePoints) -> ServiceMetrics:
 
 
 def _requests_of(numbers: Mapping[str, Numbers]) -> RequestMetrics:
-    shown = [name for name in CLASSES if name in ALWAYS_SHOWN or any(numbers[name])]
+    shown = [name for name in CLASSES if name in ALWAYS_SHOWN_CLASSES or any(numbers[name])]
     return RequestMetrics(
         by_status={name: _round(numbers[name]) for name in shown},
         **{name: _round(numbers[name]) for name in PERCENTILES},

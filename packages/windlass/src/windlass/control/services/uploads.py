@@ -31,9 +31,9 @@ from windlass.sources.git import Limits
 from windlass.sources.upload import FolderContent, UploadError, examine
 from windlass.store import Reads, Row, Tx
 
-MOST_OPEN: Final = 10
+MAX_OPEN_UPLOADS: Final = 10
 """Maximum number of incomplete uploads of one application."""
-KEPT: Final = DAY
+UPLOAD_RETENTION: Final = DAY
 """Time without progress after which an unneeded upload is removed."""
 USED_WITHIN: Final = HOUR
 """Time for which a complete upload is kept to be deployed, even if space is needed."""
@@ -78,8 +78,10 @@ class Uploads(Behaviour[Upload]):
                 f"size: send at most {most} bytes, leave out files that the application does not need, or "
                 "ask the operator for more upload_bytes"
             )
-        if await _count_open(tx, draft.above.id) >= MOST_OPEN:
-            raise Conflict(f"Complete or delete an upload first: {MOST_OPEN} of this application are open")
+        if await _count_open(tx, draft.above.id) >= MAX_OPEN_UPLOADS:
+            raise Conflict(
+                f"Complete or delete an upload first: {MAX_OPEN_UPLOADS} of this application are open"
+            )
         most = ctx.settings.upload_kept_bytes
         if _sizes(await tx.resources.of_parent(draft.above.id, upload.name)) + draft.spec.size > most:
             raise Conflict(
@@ -94,7 +96,7 @@ class Uploads(Behaviour[Upload]):
 async def _count_open(tx: Tx, application: str) -> int:
     """Returns the number of incomplete uploads. Removes those without progress, because the periodic sweep
     sees only uploads with an archive."""
-    count, until = 0, stamp(tx.now - KEPT)
+    count, until = 0, stamp(tx.now - UPLOAD_RETENTION)
     for row in await tx.resources.of_parent(application, upload.name):
         if row.read(UploadShown).state != OPEN:
             continue
@@ -179,7 +181,7 @@ async def sweep_uploads(ctx: Context) -> None:
     unknown to this database are not touched."""
     for stored, age in (await in_thread(ctx.uploads.all)).items():
         row = await ctx.store.reads.resources.find(upload.name, stored.id)
-        if row is not None and age * SECOND >= KEPT and not await _is_needed(ctx, row):
+        if row is not None and age * SECOND >= UPLOAD_RETENTION and not await _is_needed(ctx, row):
             await ctx.store.write(partial(_forget, row))
         if await _is_deleted(ctx.store.reads, stored):
             await in_thread(ctx.uploads.remove, stored)

@@ -19,10 +19,10 @@ from windlass.core.declare.resource import Family, Spec
 from windlass.families.variable import Variable, VariableAlias, VariableValue, secret
 from windlass.store import Row, Tx
 
-MOST_ALIASES: Final = 500
+MAX_ALIASES: Final = 500
 """Maximum number of aliases of a variable, including aliases of aliases. A change of its value updates all of
 them at once."""
-MOST_OF_BUILT_IN: Final = 100
+MAX_ALIASES_OF_BUILT_IN: Final = 100
 """Maximum number of aliases of a built-in variable. A service has many built-in variables, which change
 together."""
 
@@ -94,7 +94,7 @@ async def _refuse_many_aliases(tx: Tx, target: Row) -> None:
     first = target.id
     while above := await tx.links.target(first, "aliases"):
         first = above
-    most = MOST_ALIASES if await tx.resources.get(first) else MOST_OF_BUILT_IN
+    most = MAX_ALIASES if await tx.resources.get(first) else MAX_ALIASES_OF_BUILT_IN
     if await tx.links.count_chained(first, "aliases", most) >= most:
         raise Conflict(
             f"Use its name in a value instead, as {{{{{target.name}}}}}: a variable has at most {most} "

@@ -33,7 +33,7 @@ from windlass.families.variable import (
 from windlass.store import Reads, Row, Tx
 
 _KINDS = (variable, secret)
-MOST_AT_LEVEL: Final = 1000
+MAX_VARIABLES_OF_LEVEL: Final = 1000
 """Maximum number of variables, and of secrets, of one level. Every service below reads all of them."""
 _OWN_TYPES = {"FILE", "VALUE"}
 """Types of variables that are not derived."""
@@ -149,10 +149,11 @@ class Variables(Behaviour[Variable | Secret]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Variable | Secret]) -> None:
         level = draft.above
         await self._refuse_duplicate(tx, draft)
-        if await tx.lists.length(level.id, draft.family.name) >= MOST_AT_LEVEL:
+        if await tx.lists.length(level.id, draft.family.name) >= MAX_VARIABLES_OF_LEVEL:
             noun = "secrets" if draft.family is secret else "variables"
             raise Conflict(
-                f"Delete some {noun} first: one {level.family} has at most {MOST_AT_LEVEL} of its own"
+                f"Delete some {noun} first: one {level.family} has at most {MAX_VARIABLES_OF_LEVEL} of its "
+                "own"
             )
         word = ctx.registry[level.family].enum_value
         draft.give(scope=word)

@@ -37,7 +37,7 @@ from windlass.sources.git.remote import Progress
 from windlass.sources.upload import ID, UploadError
 from windlass.store import Row
 
-_REMEMBERED = 200
+_MAX_SEARCHED_DEPLOYMENTS = 200
 """Number of past deployments that are searched for an earlier build."""
 _ALL = "*"
 """A name that stands for all declared variables except secrets, in a set of build argument names."""
@@ -223,7 +223,7 @@ async def _earlier_build(
     service = build_input.service
     base = _base(service, commit)
     place = await ctx.places.of(service.id)
-    async for row in newest_first(ctx, service.id, _REMEMBERED):
+    async for row in newest_first(ctx, service.id, _MAX_SEARCHED_DEPLOYMENTS):
         details = particulars(row)
         build = details.made
         if row.action not in BUILDS or build is None or build.base != base:

@@ -13,7 +13,7 @@ from windlass.sources.git.messages import printable
 FACTS: Final = ("%H", "%ct", "%an", "%ae", "%B")
 FORMAT: Final = "%x00".join(FACTS)
 
-MESSAGE: Final = 10_000
+MAX_MESSAGE_LENGTH: Final = 10_000
 LAST_MOMENT: Final = 253_402_300_799  # the end of the year 9999
 
 
@@ -48,7 +48,9 @@ def _commit(facts: tuple[str, ...], tags: Mapping[str, str]) -> GitCommit:
     name, moment, author, email, message = facts
     return GitCommit(
         id=name,
-        message="".join(sign for sign in message[:MESSAGE] if sign.isprintable() or sign in "\n\t").strip(),
+        message="".join(
+            sign for sign in message[:MAX_MESSAGE_LENGTH] if sign.isprintable() or sign in "\n\t"
+        ).strip(),
         author_name=printable(author),
         author_email=printable(email),
         created_at=min(max(int(moment or 0), 0), LAST_MOMENT) * 1000,

@@ -19,8 +19,8 @@ from windlass.sources.git.messages import NotByName
 from windlass.sources.git.remote import Progress, Remote, silent
 from windlass.sources.git.source import GitError, GitSource, wanted_commit, wanted_ref
 
-WANTED: Final = "refs/windlass/wanted"
-BEFORE: Final = "refs/windlass/before"
+WANTED_REF: Final = "refs/windlass/wanted"
+BEFORE_REF: Final = "refs/windlass/before"
 CONFIG: Final = {
     "sha1": "[core]\nrepositoryformatversion = 0\nbare = false\n",
     "sha256": "[core]\nrepositoryformatversion = 1\nbare = false\n[extensions]\nobjectFormat = sha256\n",
@@ -44,7 +44,15 @@ class Copy(Struct, frozen=True):
     async def commits(self, most: int = 1) -> list[GitCommit]:
         """Fetches the wanted commit with its predecessors, and returns up to `most` commits, newest first."""
         _, tags = await subprocesses.run_together(self._receive(most), self._tags())
-        words = ("log", "-z", "--encoding=UTF-8", f"--max-count={most}", f"--format={FORMAT}", WANTED, "--")
+        words = (
+            "log",
+            "-z",
+            "--encoding=UTF-8",
+            f"--max-count={most}",
+            f"--format={FORMAT}",
+            WANTED_REF,
+            "--",
+        )
         if not (listed := commits(await self.remote.ask(*words, copy=self.folder), tags)):
             raise GitError("This is not a commit.")
         return listed
@@ -53,8 +61,8 @@ class Copy(Struct, frozen=True):
         """Fetches two commits without file contents, and returns the paths of files that differ between
         them."""
         _lay_out(self.folder / ".git", "sha256" if len(after) == 64 else "sha1")
-        await self._pull((f"{before}:{BEFORE}", f"{after}:{WANTED}"), "--depth=1")
-        words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", BEFORE, WANTED, "--")
+        await self._pull((f"{before}:{BEFORE_REF}", f"{after}:{WANTED_REF}"), "--depth=1")
+        words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", BEFORE_REF, WANTED_REF, "--")
         return (await self.remote.ask(*words, copy=self.folder)).split("\0")[:-1]
 
     async def check_out(self, commit: str) -> None:
@@ -87,12 +95,12 @@ class Copy(Struct, frozen=True):
         if not (self.kept and self.kept.taken):
             _lay_out(self.folder / ".git", "sha256" if len(commit or "") == 64 else "sha1")
         if commit is None:
-            await self._pull((f"{wanted_ref(self.source)}:{WANTED}",), f"--depth={most}")
+            await self._pull((f"{wanted_ref(self.source)}:{WANTED_REF}",), f"--depth={most}")
         elif len(commit) not in (40, 64):
             await self._search(commit)
         else:
             try:
-                await self._pull((f"{commit}:{WANTED}",), f"--depth={most}")
+                await self._pull((f"{commit}:{WANTED_REF}",), f"--depth={most}")
             except NotByName:
                 await self._search(commit)
 
@@ -104,7 +112,7 @@ class Copy(Struct, frozen=True):
         if self.kept and self.kept.taken:
             raise NotKept("A kept store has no whole branch.")
         self.progress("The git server does not support fetching a single commit; fetching the whole branch.")
-        await self._pull((f"{wanted_ref(self.source)}:{WANTED}",))
+        await self._pull((f"{wanted_ref(self.source)}:{WANTED_REF}",))
         try:
             words = ("rev-parse", "--verify", f"{commit}^{{commit}}")
             answer = await self.remote.ask(*words, copy=self.folder)
@@ -113,7 +121,7 @@ class Copy(Struct, frozen=True):
             raise GitError(
                 f"Choose another commit, or push this one: {where} has no {commit}, or several that begin so."
             ) from error
-        await self.remote.run("update-ref", WANTED, answer.strip(), copy=self.folder)
+        await self.remote.run("update-ref", WANTED_REF, answer.strip(), copy=self.folder)
 
     async def _pull(self, refs: Sequence[str], *depth: str) -> None:
         """Fetches `refs`, which are refspecs with a remote and a local name."""

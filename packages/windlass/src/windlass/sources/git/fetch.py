@@ -89,9 +89,9 @@ T = TypeVar("T")
 
 NEEDED: Final = (2, 37)  # http.curloptResolve
 _INSTALL: Final = f"Install git {NEEDED[0]}.{NEEDED[1]} or newer on the machine that runs Windlass"
-TRIES: Final = 50
+MAX_ATTEMPTS: Final = 50
 SCRATCH: Final = "commits-"
-MOST_BRANCHES: Final = 1000
+MAX_BRANCHES: Final = 1000
 _HEAD: Final = "HEAD"
 _HEADS: Final = "refs/heads/"
 
@@ -318,7 +318,7 @@ def branches_in(answer: str) -> list[str]:
             default = printable(left.removeprefix("ref: ").removeprefix(_HEADS))
         elif right.startswith(_HEADS):
             names.append(printable(right.removeprefix(_HEADS)))
-    return sorted(names, key=lambda name: (name != default, name))[:MOST_BRANCHES]
+    return sorted(names, key=lambda name: (name != default, name))[:MAX_BRANCHES]
 
 
 def _head_in(answer: str, ref: str) -> tuple[str, str] | None:
@@ -352,7 +352,7 @@ async def _clear_on_failure(folder: Path) -> AsyncIterator[None]:
 
 def _remove(folder: Path) -> None:
     """Removes a folder. Retries, because a terminating process may still write a file."""
-    for _ in range(TRIES):
+    for _ in range(MAX_ATTEMPTS):
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():
             return

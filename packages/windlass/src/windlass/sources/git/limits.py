@@ -13,7 +13,7 @@ from msgspec import Struct
 from windlass.base.child_process import ChildProcess
 from windlass.sources.git.source import GitError
 
-MEMORY: Final = 2 * 1024**3  # for one git process; a small pack file can demand large amounts
+MAX_MEMORY_BYTES: Final = 2 * 1024**3  # for one git process; a small pack file can demand large amounts
 
 
 class Limits(Struct, frozen=True):
@@ -41,7 +41,7 @@ class Limits(Struct, frozen=True):
     def confine(self, process: ChildProcess) -> None:
         with suppress(ProcessLookupError):  # the process may have ended already
             _lower_limit(process.pid, resource.RLIMIT_FSIZE, self.bytes + 1)  # `check` notices the extra byte
-            _lower_limit(process.pid, resource.RLIMIT_DATA, MEMORY)
+            _lower_limit(process.pid, resource.RLIMIT_DATA, MAX_MEMORY_BYTES)
 
 
 def measure(top: Path) -> tuple[int, int]:

@@ -9,12 +9,12 @@ from typing import Final
 
 from windlass.sources.git.limits import Limits
 from windlass.sources.git.messages import printable
-from windlass.sources.git.source import DEEPEST, LONGEST, GitError
+from windlass.sources.git.source import MAX_DEPTH, MAX_URL_LENGTH, GitError
 
-MOST_SUBMODULES: Final = 20
-MOST_LINKS: Final = 40  # consecutive links; the kernel has the same limit
-TARGET: Final = 4095
-MOST_EFFORT: Final = 200_000_000
+MAX_SUBMODULES: Final = 20
+MAX_LINKS: Final = 40  # consecutive links; the kernel has the same limit
+MAX_TARGET_LENGTH: Final = 4095
+MAX_EFFORT: Final = 200_000_000
 """The effort allowed for all links of a folder, a few seconds. Following a few malicious links could take
 days."""
 _END: Final = b"/"
@@ -39,7 +39,7 @@ class TreeListing:
 
     def feed(self, piece: bytes) -> None:
         *records, self._rest = (self._rest + piece).split(b"\0")
-        if len(self._rest) > 2 * LONGEST:
+        if len(self._rest) > 2 * MAX_URL_LENGTH:
             raise _bad_entry(self._rest.partition(b"\t")[2], "is too long a path")
         for record in records:
             self._read_record(record)
@@ -51,17 +51,17 @@ class TreeListing:
         self._size += int(size) if kind == b"blob" else 0
         self._limits.check(self._size, self._entries)
         parts = path.split(b"/")
-        if len(path) > LONGEST or len(parts) > DEEPEST or max(map(len, parts)) > 255:
+        if len(path) > MAX_URL_LENGTH or len(parts) > MAX_DEPTH or max(map(len, parts)) > 255:
             raise _bad_entry(path, "is too long a path")
         if parts[-1] == b".gitattributes":
             self.attributes[to_text(path)] = digest.decode()
         if mode == b"120000":
             self._link(path, int(size))
-        elif kind == b"commit" and len(self.submodules) < MOST_SUBMODULES:
+        elif kind == b"commit" and len(self.submodules) < MAX_SUBMODULES:
             self.submodules.append(to_text(path))
 
     def _link(self, path: bytes, size: int) -> None:
-        if not 0 < size <= TARGET:
+        if not 0 < size <= MAX_TARGET_LENGTH:
             raise _bad_entry(path, "is not a symbolic link that can be made")
         self.links.append(path)
 
@@ -78,7 +78,7 @@ class LinkWalk:
 
     def __init__(self, targets: Mapping[bytes, bytes]) -> None:
         self._targets = targets
-        self._left = MOST_EFFORT
+        self._left = MAX_EFFORT
 
     def find_escaping(self) -> bytes | None:
         """Returns the first link that leads out of the folder. Raises GitError for links that the kernel
@@ -115,7 +115,7 @@ class LinkWalk:
                     return False  # the link is part of a cycle
                 inside.add(place)
                 followed += 1
-                if followed > MOST_LINKS:
+                if followed > MAX_LINKS:
                     # The kernel stops after that many links.
                     raise _endless(link)
                 way.pop()
@@ -134,9 +134,9 @@ def to_text(path: bytes) -> str:
 
 def _endless(link: bytes) -> GitError:
     return GitError(
-        f"Remove the symbolic link {to_text(link)}: it leads through more than {MOST_LINKS} others."
+        f"Remove the symbolic link {to_text(link)}: it leads through more than {MAX_LINKS} others."
     )
 
 
 def _bad_entry(path: bytes, what: str) -> GitError:
-    return GitError(f"{to_text(path[:LONGEST])} {what}.")
+    return GitError(f"{to_text(path[:MAX_URL_LENGTH])} {what}.")

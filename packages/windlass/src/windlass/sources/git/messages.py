@@ -10,11 +10,11 @@ from typing import Final
 from windlass.builders.builder import FULL
 from windlass.sources.git.source import GitError
 
-LONGEST: Final = 300
-MOST: Final = 500
-MOST_READ: Final = 10_000
+MAX_LINE_LENGTH: Final = 300
+MAX_SHOWN_LINES: Final = 500
+MAX_READ_LINES: Final = 10_000
 """Number of lines that are all processed. After that, only the last lines of each chunk are processed."""
-KEPT: Final = 30
+MAX_KEPT_LINES: Final = 30
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?")
 _SHOWN_LINES = re.compile(r"remote: |Receiving objects: |Resolving deltas: ")
@@ -37,13 +37,13 @@ class GitOutput:
         self._hidden = sorted(filter(None, hidden), key=len, reverse=True)
         self._rest = b""
         self._told = self._read = 0
-        self._last: deque[str] = deque(maxlen=KEPT)
+        self._last: deque[str] = deque(maxlen=MAX_KEPT_LINES)
 
     def feed(self, piece: bytes) -> None:
         *lines, rest = (self._rest + piece).split(b"\n")
         self._rest = rest[-64 * 1024 :]
         self._read += len(lines)
-        for line in lines if self._read <= MOST_READ else lines[-KEPT:]:
+        for line in lines if self._read <= MAX_READ_LINES else lines[-MAX_KEPT_LINES:]:
             self._line(line)
 
     def complaint(self) -> str:
@@ -54,7 +54,7 @@ class GitOutput:
         # A progress line is overwritten repeatedly; only its last state matters.
         line = self.cleaned(raw.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace"))
         self._last.append(line)
-        if _SHOWN_LINES.match(line) and self._told < MOST:
+        if _SHOWN_LINES.match(line) and self._told < MAX_SHOWN_LINES:
             self._told += 1
             self._tell(line)
 
@@ -66,7 +66,7 @@ class GitOutput:
 
 def printable(text: str) -> str:
     """Returns a text as one line of at most 300 printable characters."""
-    return "".join(filter(str.isprintable, text[: 4 * LONGEST])).strip()[:LONGEST]
+    return "".join(filter(str.isprintable, text[: 4 * MAX_LINE_LENGTH])).strip()[:MAX_LINE_LENGTH]
 
 
 def explain(complaint: str, url: str, *, has_token: bool) -> GitError:

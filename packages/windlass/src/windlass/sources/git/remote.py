@@ -15,8 +15,8 @@ from windlass.sources.git.messages import GitOutput, explain
 from windlass.sources.git.settings import environment
 from windlass.sources.git.source import GitError
 
-ANSWER: Final = 8 * 1024**2  # for git commands whose output is read
-LOOK_EVERY: Final = 0.1
+MAX_OUTPUT_BYTES: Final = 8 * 1024**2  # for git commands whose output is read
+CHECK_INTERVAL: Final = 0.1
 
 Take = Callable[[bytes], Any]
 Progress = Callable[[str], None]
@@ -42,7 +42,7 @@ class Remote(Struct, frozen=True):
 
         def take(piece: bytes) -> None:
             answer.extend(piece)
-            if len(answer) > ANSWER:
+            if len(answer) > MAX_OUTPUT_BYTES:
                 raise GitError(
                     f"Check the address of the repository: {self.url} sends a larger answer than Windlass "
                     f"reads."
@@ -84,12 +84,12 @@ class Remote(Struct, frozen=True):
     async def _watch(self, top: Path) -> None:
         """Raises GitError when the folder exceeds a limit. Measuring takes at most a fifth of the time."""
         loop = asyncio.get_running_loop()
-        pause = LOOK_EVERY
+        pause = CHECK_INTERVAL
         while True:
             await asyncio.sleep(pause)
             began = loop.time()
             self.limits.check(*await asyncio.to_thread(measure, top))
-            pause = max(LOOK_EVERY, 4 * (loop.time() - began))
+            pause = max(CHECK_INTERVAL, 4 * (loop.time() - began))
 
 
 def without_repository(home: Path, limits: Limits) -> Remote:

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from windlass.base.addresses import Address, BadHost, host
 from windlass.base.lazy import lazy_pattern
 
-LONGEST: Final = 2048
-DEEPEST: Final = 100
+MAX_URL_LENGTH: Final = 2048
+MAX_DEPTH: Final = 100
 
 _PORTS: Final = {"https": 443, "http": 80, "ssh": 22}
 _USER = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
@@ -85,8 +85,8 @@ class RemoteAddress(Struct, frozen=True):
 
 
 def place(url: str) -> RemoteAddress:
-    if len(url) > LONGEST:
-        raise GitError(f"The address of the repository is longer than {LONGEST} characters.")
+    if len(url) > MAX_URL_LENGTH:
+        raise GitError(f"The address of the repository is longer than {MAX_URL_LENGTH} characters.")
     if match := _URL.fullmatch(url):
         return _by_url(match)
     if match := _SCP.fullmatch(url):
@@ -125,7 +125,7 @@ def folder(root_path: str) -> PurePosixPath:
     path = PurePosixPath(root_path.strip("/") or ".")
     if ".." in path.parts:
         raise GitError("root_path: must stay inside the repository; `..` is not allowed.")
-    if len(root_path) > LONGEST or not root_path.isprintable() or not _encodable(root_path):
+    if len(root_path) > MAX_URL_LENGTH or not root_path.isprintable() or not _encodable(root_path):
         raise GitError("root_path: is not a path.")
     return path
 

@@ -41,15 +41,15 @@ from windlass.sources.git_servers.pull_requests import (
 
 T = TypeVar("T")
 
-SECONDS: Final = 10.0
+TIMEOUT: Final = 10.0
 LIST_SECONDS: Final = 30.0
-LONGEST: Final = 4 * 1024 * 1024
+MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
 """Maximum size of an answer, in bytes; larger than a page of repositories."""
-MOST_PAGES: Final = 50
-MOST: Final = 5000
+MAX_PAGES: Final = 50
+MAX_ENTRIES: Final = 5000
 """Maximum number of entries of a list."""
-MOST_KEPT: Final = 200
-LONGEST_KEPT: Final = 16 * 1024 * 1024
+MAX_CACHED_ANSWERS: Final = 200
+MAX_CACHED_BYTES: Final = 16 * 1024 * 1024
 """Limits of the answers that are kept with their ETags, in entries and bytes."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.~{}-]+(/[A-Za-z0-9_.~{}-]+){1,20}\Z")
 _MAX_NAME_LENGTH: Final = 400
@@ -84,7 +84,7 @@ class KeptAnswers:
         self._forget(key)
         self._answers[key] = answer
         self._bytes += len(answer.body)
-        while len(self._answers) > MOST_KEPT or self._bytes > LONGEST_KEPT:
+        while len(self._answers) > MAX_CACHED_ANSWERS or self._bytes > MAX_CACHED_BYTES:
             self._forget(next(iter(self._answers)))
 
     def _forget(self, key: tuple[str, str]) -> None:
@@ -180,7 +180,7 @@ class GitServerClient:
     async def _read_pages(self, path: str, read: Callable[[bytes], Sequence[T]]) -> list[T]:
         entries: list[T] = []
         url, seen = self._base + path, set[str]()
-        while url and url not in seen and len(seen) < MOST_PAGES and len(entries) < MOST:
+        while url and url not in seen and len(seen) < MAX_PAGES and len(entries) < MAX_ENTRIES:
             seen.add(url)
             answer = await self._get(url)
             try:
@@ -188,7 +188,7 @@ class GitServerClient:
                 url = self._next_page(answer)
             except (BadJson, msgspec.MsgspecError, ValueError) as error:
                 raise self._not_a_server() from error
-        return entries[:MOST]
+        return entries[:MAX_ENTRIES]
 
     def _next_page(self, answer: HttpResult) -> str:
         """Returns the address of the next page; empty if there is none at the same server."""
@@ -225,7 +225,7 @@ class GitServerClient:
         if etag:
             headers["If-None-Match"] = etag
         try:
-            answer = await self._out.send(method, url, body, headers, seconds=SECONDS, most=LONGEST)
+            answer = await self._out.send(method, url, body, headers, seconds=TIMEOUT, most=MAX_ANSWER_BYTES)
         except AddressRefused as error:
             raise GitServerFailure(GitServerProblem.ADDRESS, f"git_api_url: {error}") from error
         except NoAnswer as error:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.base.http_out import HttpResult
 
-LONGEST_WAIT: Final = 3600
+MAX_WAIT_SECONDS: Final = 3600
 _MAX_WORDS_LENGTH: Final = 200
 
 
@@ -90,7 +90,7 @@ def rate_limit_wait(answer: HttpResult, now: float) -> int:
     is_spent = headers.get("x-ratelimit-remaining") == "0" or headers.get("ratelimit-remaining") == "0"
     if answer.status != 429 and not (answer.status == 403 and (is_spent or "retry-after" in headers)):
         return 0
-    return min(max(_asked_wait(headers, now), 1), LONGEST_WAIT)
+    return min(max(_asked_wait(headers, now), 1), MAX_WAIT_SECONDS)
 
 
 def _asked_wait(headers: Mapping[str, str], now: float) -> int:

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from windlass.base.foreign_json import BadJson, read_json
 
 GITHUB, GITLAB, GITEA, BITBUCKET = "GITHUB", "GITLAB", "GITEA", "BITBUCKET"
-MOST_PUSHES: Final = 50
+MAX_PUSHES: Final = 50
 _EVENTS: Final = (
     # Gitea and Forgejo also send the header of GitHub.
     (b"x-forgejo-event", GITEA),
@@ -178,7 +178,7 @@ def read_pull_number(body: bytes, *, is_form: bool) -> int:
 def _pushes_in(payload: _Payload) -> Sequence[PushedBranch]:
     changes = payload.push.changes if payload.push else payload.changes
     if changes:
-        return [push for change in changes[:MOST_PUSHES] for push in _of_change(change)]
+        return [push for change in changes[:MAX_PUSHES] for push in _of_change(change)]
     return _of_ref(payload.ref, payload.after) if payload.ref else [PushedBranch("", "")]
 
 

@@ -14,7 +14,7 @@ from windlass.sources.git_servers.forms import GITEA_PATH
 
 CONTEXT: Final = "windlass/preview"
 """The name of the commit status."""
-_LONGEST_STATUS: Final = 140
+_MAX_STATUS_LENGTH: Final = 140
 
 
 class CommitState(StrEnum):
@@ -153,7 +153,7 @@ class GitHubPulls:
     def set_status(
         self, repository: str, commit: str, state: CommitState, text: str, url: str
     ) -> PullRequestCall:
-        body = {"state": state, "context": CONTEXT, "description": text[:_LONGEST_STATUS]}
+        body = {"state": state, "context": CONTEXT, "description": text[:_MAX_STATUS_LENGTH]}
         return PullRequestCall(
             "POST",
             f"/repos/{repository}/statuses/{quote(commit)}",
@@ -232,7 +232,7 @@ class GitLabPulls:
         body = {
             "state": _GITLAB_STATES.get(state, str(state)),
             "name": CONTEXT,
-            "description": text[:_LONGEST_STATUS],
+            "description": text[:_MAX_STATUS_LENGTH],
         }
         path = f"{self._project(repository)}/statuses/{quote(commit)}"
         return PullRequestCall("POST", path, body | ({"target_url": url} if url else {}))
@@ -346,7 +346,7 @@ class BitbucketPulls:
             "key": CONTEXT,
             "name": CONTEXT,
             "state": _BITBUCKET_STATES[state],
-            "description": text[:_LONGEST_STATUS],
+            "description": text[:_MAX_STATUS_LENGTH],
             "url": url or f"https://bitbucket.org/{repository}",
         }
         return PullRequestCall(

@@ -19,10 +19,10 @@ KEEP_ALIVE: Final = b"0005\x01"
 """An empty packet, as git itself sends while it works."""
 OUTPUT, PROGRESS, FATAL = 1, 2, 3
 """The bands of an answer: its data, lines to show, and the reason of an abort."""
-_LARGEST: Final = 65_515
+_MAX_BAND_BYTES: Final = 65_515
 """The number of bytes that one packet of a band carries."""
-_MOST_BYTES: Final = 512 * 1024
-_MOST_REFS: Final = 1000
+_MAX_COMMANDS_BYTES: Final = 512 * 1024
+_MAX_REFS: Final = 1000
 _UPDATE: Final = lazy_pattern(r"([0-9a-f]{40}) ([0-9a-f]{40}) (refs/[\x21-\x7e\x80-\U0010ffff]{1,500})")
 _OFFERED: Final = (
     "report-status",
@@ -83,9 +83,9 @@ class HeadReader:
                 break
             self._lines.append(bytes(self._held[4:length]))
             del self._held[:length]
-            if len(self._lines) > _MOST_REFS:
-                raise PushRefused(f"push fewer refs at once: at most {_MOST_REFS} are taken")
-        if len(self._held) + sum(map(len, self._lines)) > _MOST_BYTES:
+            if len(self._lines) > _MAX_REFS:
+                raise PushRefused(f"push fewer refs at once: at most {_MAX_REFS} are taken")
+        if len(self._held) + sum(map(len, self._lines)) > _MAX_COMMANDS_BYTES:
             raise PushRefused("push fewer refs at once")
         return None
 
@@ -129,8 +129,8 @@ def packet(data: bytes) -> bytes:
 
 def on_band(band: int, data: bytes) -> bytes:
     """Returns data as packets of a band."""
-    starts = range(0, len(data), _LARGEST)
-    return b"".join(packet(bytes([band]) + data[start : start + _LARGEST]) for start in starts)
+    starts = range(0, len(data), _MAX_BAND_BYTES)
+    return b"".join(packet(bytes([band]) + data[start : start + _MAX_BAND_BYTES]) for start in starts)
 
 
 def advertisement(refs: Mapping[str, str]) -> bytes:

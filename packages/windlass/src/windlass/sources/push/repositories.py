@@ -39,17 +39,17 @@ from windlass.sources.push.commands import PushRefused, outcomes_in
 
 REPOSITORIES: Final = "repositories"
 """The name of the folder in the data directory."""
-KEPT: Final = "refs/windlass/pushed"
-FALLBACK: Final = "main"
+KEPT_REFS: Final = "refs/windlass/pushed"
+FALLBACK_BRANCH: Final = "main"
 """The branch that is deployed as long as neither the application nor a push names one."""
 _INCOMING: Final = "incoming"
-_MOST_PACKS: Final = 20
+_MAX_PACKS: Final = 20
 """The number of packs from which they are joined. Each push adds one, and git searches all of them."""
-_FRESH: Final = 3600
+_UNREACHABLE_RETENTION_SECONDS: Final = 3600
 """Seconds for which unreachable objects and unused kept commits stay: a push or a build may be using them."""
-_LONGEST_PAUSE: Final = 7 * 24 * 3600
-_SECONDS: Final = 600
-_ANSWER: Final = 8 * 1024**2
+_MAX_PAUSE: Final = 7 * 24 * 3600
+_TIMEOUT: Final = 600
+_MAX_OUTPUT_BYTES: Final = 8 * 1024**2
 _CONFIG: Final = """[core]
 \trepositoryformatversion = 0
 \tbare = true
@@ -98,7 +98,7 @@ class PushedRepositories:
         self._folder = folder.absolute()
         self.most = most
         self._reserve, self._disk_reserve = reserve, disk_reserve
-        self._limits = Limits(seconds=_SECONDS, bytes=2 * most)
+        self._limits = Limits(seconds=_TIMEOUT, bytes=2 * most)
         self._writing = Locks()
         self._tidied: dict[str, float] = {}
         self._paused: dict[str, tuple[float, float]] = {}
@@ -127,8 +127,8 @@ class PushedRepositories:
         try:
             text = (self.path(application) / "HEAD").read_text()
         except OSError:
-            return FALLBACK
-        return text.strip().removeprefix("ref: refs/heads/") or FALLBACK
+            return FALLBACK_BRANCH
+        return text.strip().removeprefix("ref: refs/heads/") or FALLBACK_BRANCH
 
     async def refs(self, application: str) -> dict[str, str]:
         """Returns the commits of all branches and tags."""
@@ -215,16 +215,16 @@ class PushedRepositories:
         """Forgets commits that no deployment needs, and joins packs. `needed`: the commits that may be
         deployed again. A repository where that fails is tried again after an hour, then after two, and so
         on, so that it costs the others little."""
-        before = time.time() - _FRESH
+        before = time.time() - _UNREACHABLE_RETENTION_SECONDS
         await subprocesses.in_thread(self._remove_left, application, before)
-        until, pause = self._paused.get(application, (0.0, _FRESH))
+        until, pause = self._paused.get(application, (0.0, _UNREACHABLE_RETENTION_SECONDS))
         if not self._has_changed(application) or time.time() < until:
             return
         self._tidied[application] = time.time()
         try:
             await self._tidy(application, needed, before)
         except (TimeoutError, OSError, Unavailable) as error:
-            self._paused[application] = time.time() + pause, min(2 * pause, _LONGEST_PAUSE)
+            self._paused[application] = time.time() + pause, min(2 * pause, _MAX_PAUSE)
             _log.warning("a repository was not tidied: %s", error, extra={"service": application})
         else:
             self._paused.pop(application, None)
@@ -232,13 +232,15 @@ class PushedRepositories:
     def _has_changed(self, application: str) -> bool:
         objects = self.path(application) / "objects" / "pack"
         # A push without new objects adds no pack, and still a commit that is kept.
-        places = [place for place in (objects, self.path(application) / KEPT) if place.is_dir()]
+        places = [place for place in (objects, self.path(application) / KEPT_REFS) if place.is_dir()]
         newest = max((place.stat().st_mtime for place in places), default=0.0)
         return objects.is_dir() and newest >= self._tidied.get(application, 0.0)
 
     async def _tidy(self, application: str, needed: Collection[str], before: float) -> None:
         async with self._writing[application]:
-            listed = await self._ask(application, "for-each-ref", "--format=%(objectname) %(refname)", KEPT)
+            listed = await self._ask(
+                application, "for-each-ref", "--format=%(objectname) %(refname)", KEPT_REFS
+            )
             seen: set[str] = set()
             for line in reversed(listed.splitlines()):
                 commit, _, ref = line.partition(" ")
@@ -246,10 +248,12 @@ class PushedRepositories:
                     await self._try(application, "update-ref", "-d", ref, commit)
                 seen.add(commit)
             packs = [*(self.path(application) / "objects" / "pack").glob("*.pack")]
-            if len(packs) >= _MOST_PACKS:
+            if len(packs) >= _MAX_PACKS:
                 size = sum(pack.stat().st_size for pack in packs)
                 self._check_room(os.statvfs(self.path(application)), size)
-                await self._try(application, "gc", "--quiet", f"--prune={_FRESH}.seconds.ago")
+                await self._try(
+                    application, "gc", "--quiet", f"--prune={_UNREACHABLE_RETENTION_SECONDS}.seconds.ago"
+                )
 
     def _remove_left(self, application: str, before: float) -> None:
         """Removes what pushes and joins left that were killed."""
@@ -321,7 +325,7 @@ class PushedRepositories:
             ["git", *words], cwd=self.path(application), env=self._variables(application), given=given
         ) as process:
             self._limits.confine(process)
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(_TIMEOUT):
                 await subprocesses.run_together(
                     subprocesses.pump(process.stdout, take),
                     subprocesses.pump(process.stderr, note),
@@ -334,7 +338,7 @@ class PushedRepositories:
 
         def take(piece: bytes) -> None:
             answer.extend(piece)
-            if len(answer) > _ANSWER:  # a part would look like the whole
+            if len(answer) > _MAX_OUTPUT_BYTES:  # a part would look like the whole
                 raise Unavailable("Push to a new application: git says too much about this repository")
 
         await self._run(application, words, take, len)
@@ -363,7 +367,7 @@ class PushedRepositories:
                 stopped()
 
             # A timer, because this code does not run while a client takes its time to read.
-            timer = loop.call_later(_SECONDS, stop)
+            timer = loop.call_later(_TIMEOUT, stop)
             try:
                 while piece := await process.stdout.read(subprocesses.PIECE):
                     yield piece
@@ -461,7 +465,7 @@ def _link_objects(source: str, target: str) -> None:
 
 def new_kept_ref() -> str:
     """Returns a ref that keeps a pushed commit."""
-    return f"{KEPT}/{int(time.time()):010d}-{secrets.token_hex(4)}"
+    return f"{KEPT_REFS}/{int(time.time()):010d}-{secrets.token_hex(4)}"
 
 
 def _age_of(ref: str) -> float:

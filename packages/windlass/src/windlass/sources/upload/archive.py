@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from windlass.builders.builder import FULL
 from windlass.sources.git.limits import Limits
-from windlass.sources.git.listing import TARGET, LinkWalk
-from windlass.sources.git.source import DEEPEST, LONGEST, GitError
+from windlass.sources.git.listing import MAX_TARGET_LENGTH, LinkWalk
+from windlass.sources.git.source import MAX_DEPTH, MAX_URL_LENGTH, GitError
 from windlass.sources.upload.tar import ArchiveEntry, ByteSource, TarReader, UploadError, readable_path
 
 ID: Final = 40
@@ -94,7 +94,7 @@ class _ArchiveFolder:
         if path in self._files or path in self._folders or path in self._links:
             raise UploadError(f"{readable_path(path)} is in the archive twice")
         if entry.kind == "link":
-            if not 0 < len(entry.target) <= TARGET or b"\0" in entry.target:
+            if not 0 < len(entry.target) <= MAX_TARGET_LENGTH or b"\0" in entry.target:
                 raise UploadError(f"{readable_path(path)} is not a symbolic link that can be made")
             self._links[path] = entry.target
         elif entry.kind == "twin":
@@ -183,6 +183,10 @@ def _clean(path: bytes) -> bytes:
     parts = [part for part in path.split(b"/") if part not in (b"", b".")]
     if b".." in parts:
         raise UploadError(f"{readable_path(path)} leaves the folder")
-    if len(path) > LONGEST or len(parts) > DEEPEST or any(len(part) > _MAX_PART_LENGTH for part in parts):
+    if (
+        len(path) > MAX_URL_LENGTH
+        or len(parts) > MAX_DEPTH
+        or any(len(part) > _MAX_PART_LENGTH for part in parts)
+    ):
         raise UploadError(f"{readable_path(path)} is too long a path")
     return b"/".join(parts)

@@ -7,9 +7,9 @@ from typing import Any, Final
 from msgspec import Struct
 
 from windlass.store.tables.events import EventRow
-from windlass.store.tables.table import FAR, Table, columns
+from windlass.store.tables.table import NEVER, Table, columns
 
-_MOST_KINDS, _MOST_FAMILIES = 4, 2
+_MOST_KINDS, _MAX_FAMILIES = 4, 2
 _INDEXED = ("subject", "environment", "project")
 """Columns with an index of their own, the most selective first."""
 
@@ -19,7 +19,7 @@ class EventFilter(Struct, frozen=True, kw_only=True):
 
     org: str
     since: int = 0
-    until: int = FAR
+    until: int = NEVER
     kinds: tuple[str, ...] = ()
     """At most four kinds."""
     subject_families: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class EventFilter(Struct, frozen=True, kw_only=True):
         """Whether only a few of the events that are read match the filter."""
         named = [name for name in _INDEXED if getattr(self, name)]
         others = [self.kinds, self.subject_families, self.family, self.actor, self.origin, *named[1:]]
-        return any(others) or self.since > 0 or self.until < FAR
+        return any(others) or self.since > 0 or self.until < NEVER
 
     @property
     def base(self) -> tuple[str, str]:
@@ -50,7 +50,7 @@ class EventFilter(Struct, frozen=True, kw_only=True):
     def values(self) -> tuple[Any, ...]:
         return (
             self.org, self.since, self.until,
-            *_fill(self.kinds, _MOST_KINDS), *_fill(self.subject_families, _MOST_FAMILIES),
+            *_fill(self.kinds, _MOST_KINDS), *_fill(self.subject_families, _MAX_FAMILIES),
             self.family, self.subject, self.actor, self.origin, self.project, self.environment,
         )  # fmt: skip
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from windlass.core.deploy.states import OPEN as OPEN_PROGRESS
 from windlass.core.deploy.states import Progress
-from windlass.store.tables.table import FAR, STORED, ChangeSession, Table, columns, places
+from windlass.store.tables.table import NEVER, STORE_COST, ChangeSession, Table, columns, places
 
 
 class DeploymentRow(Struct, frozen=True, gc=False):
@@ -58,11 +58,11 @@ class DeploymentTable(Table):
         """Returns the waiting and running deployments of a service, the oldest first."""
         return [DeploymentRow(*row) for row in await self._session.all(OPEN, service)]
 
-    async def latest(self, service: str, most: int, newest: int = FAR) -> list[DeploymentRow]:
+    async def latest(self, service: str, most: int, newest: int = NEVER) -> list[DeploymentRow]:
         """Returns deployments of a service up to number `newest`, the newest first."""
         return [DeploymentRow(*row) for row in await self._session.all(LATEST, service, newest, most)]
 
-    async def ended(self, service: str, most: int, newest: int = FAR) -> list[DeploymentRow]:
+    async def ended(self, service: str, most: int, newest: int = NEVER) -> list[DeploymentRow]:
         """Returns finished deployments up to number `newest`, the newest first."""
         return [DeploymentRow(*row) for row in await self._session.all(ENDED, service, newest, most)]
 
@@ -77,7 +77,7 @@ class DeploymentChanges(DeploymentTable):
     _session: ChangeSession
 
     async def add(self, row: DeploymentRow) -> None:
-        self._session.spend(STORED)
+        self._session.spend(STORE_COST)
         await self._session.all(ADD, *msgspec.structs.astuple(row))
 
     async def change(self, row: DeploymentRow) -> None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from windlass.store.tables.deployments import OPEN_STATES
 from windlass.store.tables.table import Table
 
-MOST_COUNTED: Final = 10_000
+MAX_COUNTED_ROWS: Final = 10_000
 """Limit for the number of rows that are counted, per sort."""
 
 # A recursive query finds the next queue through the index, without reading the rows between them.
@@ -76,7 +76,7 @@ class FigureTable(Table):
     __slots__ = ()
 
     async def all(self, now: int) -> list[Figure]:
-        rows = await self._session.all(FIGURES, now, MOST_COUNTED)
+        rows = await self._session.all(FIGURES, now, MAX_COUNTED_ROWS)
         return [
             Figure(sort, state, queue, count, oldest, int(instances))
             for sort, state, queue, count, oldest, instances in rows

@@ -32,7 +32,7 @@ class GitPushRow(Struct, frozen=True, gc=False):
     """How many such deliveries this row stands for."""
 
 
-KEPT: Final = 100
+MAX_KEPT_PUSHES: Final = 100
 """The number of rows that are kept of a webhook, and of a service."""
 
 _COLUMNS: Final = columns(GitPushRow)
@@ -90,12 +90,12 @@ class GitPushChanges(GitPushTable):
     _session: ChangeSession
 
     async def add(self, rows: Sequence[GitPushRow]) -> None:
-        """Adds rows, and removes the oldest ones of their services and webhooks beyond KEPT."""
+        """Adds rows, and removes the oldest ones of their services and webhooks beyond `MAX_KEPT_PUSHES`."""
         await self._session.many(ADD, [msgspec.structs.astuple(row) for row in rows])
         for service in {row.service for row in rows if row.service}:
-            await self._session.all(TRIM_SERVICE, service, KEPT)
+            await self._session.all(TRIM_SERVICE, service, MAX_KEPT_PUSHES)
         for webhook in {row.webhook for row in rows if not row.service}:
-            await self._session.all(TRIM_WEBHOOK, webhook, KEPT)
+            await self._session.all(TRIM_WEBHOOK, webhook, MAX_KEPT_PUSHES)
 
     async def is_repeated(self, webhook: str, delivery: str) -> bool:
         """Returns whether a delivery with this id came before, and counts it."""

@@ -56,7 +56,7 @@ _MARGIN = 2
 """Number of blocks subtracted from the guessed block. Rows can be skipped forward, but not backward."""
 
 
-_MAX_REMEMBERED = 1000
+_MAX_REMEMBERED_LISTS = 1000
 
 
 class ListTable(Table):
@@ -125,7 +125,7 @@ class ListTable(Table):
         far = self._sums.get((parent, family, holes, above))
         if far is None:
             far = await self._holes_far_before(parent, family, above)
-            if len(self._sums) >= _MAX_REMEMBERED:
+            if len(self._sums) >= _MAX_REMEMBERED_LISTS:
                 self._sums.clear()
             self._sums[parent, family, holes, above] = far
         row = await self._session.one(HOLES_JUST_BEFORE, parent, family, above * _FANOUT, block)

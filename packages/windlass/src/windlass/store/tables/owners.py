@@ -28,7 +28,7 @@ class Surroundings(Struct, frozen=True, gc=False):
     """The port of the place's gateway."""
 
 
-NOT_TOLD: Final = Surroundings()
+NO_SURROUNDINGS: Final = Surroundings()
 
 
 class OwnerRow(Struct, frozen=True, gc=False):
@@ -92,7 +92,7 @@ class OwnerChanges(OwnerTable):
     _session: ChangeSession
 
     async def renew(
-        self, place: str, owner: str, lease: int, surroundings: Surroundings = NOT_TOLD, home: str = ""
+        self, place: str, owner: str, lease: int, surroundings: Surroundings = NO_SURROUNDINGS, home: str = ""
     ) -> bool:
         """Renews an owner's lease, or begins it if the place has no owner.
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from windlass.core.declare.stored import read
 from windlass.store.tables import lists
-from windlass.store.tables.table import STORED, ChangeSession, Table, columns, places
+from windlass.store.tables.table import STORE_COST, ChangeSession, Table, columns, places
 
 R = TypeVar("R", bound=Struct)
 
@@ -104,12 +104,12 @@ class ResourceChanges(ResourceTable):
 
     async def add(self, row: Row) -> None:
         """Adds a resource at its position. Raises `NameTaken` if a sibling has the same name."""
-        self._session.spend(STORED + (len(row.body) >> 10))
+        self._session.spend(STORE_COST + (len(row.body) >> 10))
         await self._session.all(ADD, *msgspec.structs.astuple(row))
 
     async def change(self, row: Row) -> None:
         """Replaces a resource. Raises `NameTaken` if a sibling has the new name."""
-        self._session.spend(STORED)
+        self._session.spend(STORE_COST)
         self._known.pop(row.id, None)
         await self._session.all(CHANGE, row.name, row.tag, row.body, row.sealed, row.id)
         await self._session.all(lists.EDIT, row.parent, row.family)

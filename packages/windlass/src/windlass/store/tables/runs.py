@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.store.tables.deployments import OPEN_STATES as OPEN_DEPLOYMENTS
-from windlass.store.tables.table import FAR, ChangeSession, Table, columns, places
+from windlass.store.tables.table import NEVER, ChangeSession, Table, columns, places
 
 
 class RunRow(Struct, frozen=True, gc=False):
@@ -84,7 +84,7 @@ class RunTable(Table):
         """Returns the deployments whose builds the open runs of a job need."""
         return [row[0] for row in await self._session.all(VERSIONS, job)]
 
-    async def latest(self, job: str, most: int, newest: int = FAR) -> list[RunRow]:
+    async def latest(self, job: str, most: int, newest: int = NEVER) -> list[RunRow]:
         return [RunRow(*row) for row in await self._session.all(LATEST, job, newest, most)]
 
     async def awaited_by(self, deployment: str) -> RunRow | None:

@@ -13,11 +13,11 @@ from msgspec import Struct
 
 from windlass.base.errors import Conflict
 
-FAR: Final = 2**62
+NEVER: Final = 2**62
 """A time in the distant future, which stands for "never"."""
-LARGEST: Final = 20_000
+MAX_REQUEST_COST: Final = 20_000
 """Maximum cost of a change from a request. It takes about a second, in which all other changes wait."""
-STORED: Final = 4
+STORE_COST: Final = 4
 """The cost of storing a resource or a deployment. Removing one costs 1."""
 
 NewEvent = tuple[Any, ...]
@@ -56,7 +56,7 @@ class ChangeSession:
     def begin(self, now: int) -> None:
         """Begins the next change of the group."""
         self.now = now
-        self.left = FAR
+        self.left = NEVER
         self.emitted: list[NewEvent] = []
         self.nudges: list[str] = []
         self.measured: list[Measured] = []

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from windlass.store.tables.table import FAR, ChangeSession, Table, columns, places
+from windlass.store.tables.table import NEVER, ChangeSession, Table, columns, places
 
 
 class TimetableRow(Struct, frozen=True, gc=False):
@@ -15,7 +15,7 @@ class TimetableRow(Struct, frozen=True, gc=False):
     org: str
     deployment: str
     due: int
-    """The time of the next run; FAR for a stopped job, and for a job that waits for events."""
+    """The time of the next run; `NEVER` for a stopped job, and for a job that waits for events."""
     body: bytes
 
 
@@ -44,7 +44,7 @@ class TimetableTable(Table):
 
     async def after(self, moment: int) -> list[TimetableRow]:
         """Returns the timetables that are due later."""
-        return [TimetableRow(*row) for row in await self._session.all(AFTER, moment, FAR)]
+        return [TimetableRow(*row) for row in await self._session.all(AFTER, moment, NEVER)]
 
     async def next_due(self) -> int | None:
         """Returns the time when the next timetable is due; None if there are none."""

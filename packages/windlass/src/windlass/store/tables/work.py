@@ -14,9 +14,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.store.claim_order import ALL_HAVE_ROOM, ClaimOrder, Due, Idle, turn_key
+from windlass.store.claim_order import NO_LIMITS, ClaimOrder, Due, Idle, turn_key
 from windlass.store.tables.queues import Queue, builds_beside, queues_of, runs_beside
-from windlass.store.tables.table import FAR, ChangeSession, Table, places
+from windlass.store.tables.table import NEVER, ChangeSession, Table, places
 
 _QUEUES: Final = {
     "reconcile": Queue.RECONCILE,
@@ -61,8 +61,8 @@ class PlaceHolder(Struct, frozen=True, gc=False):
     owner: str
 
 
-# While a worker has claimed a row (`lease` > 0), `due` is FAR unless the work was requested again. Epochs are
-# never reused, even if a row is deleted and inserted again, so they start at a random number.
+# While a worker has claimed a row (`lease` > 0), `due` is NEVER unless the work was requested again. Epochs
+# are never reused, even if a row is deleted and inserted again, so they start at a random number.
 ASK: Final = """
 INSERT INTO work (id, kind, due, lease, epoch, attempts, org, lane)
 VALUES ($1, $2, $3, 0, $4, 0, $5, COALESCE((
@@ -166,7 +166,7 @@ class WorkTable(Table):
         most: int,
         now: int,
         only: Idle | None = None,
-        room: Mapping[str, int] = ALL_HAVE_ROOM,
+        room: Mapping[str, int] = NO_LIMITS,
     ) -> tuple[list[str], set[str]]:
         """Returns the ids of the next pieces to claim, and the ids of all pieces whose lease has ended.
 
@@ -240,7 +240,7 @@ class WorkChanges(WorkTable):
         queue: int = Queue.RECONCILE,
         owner: PlaceHolder | None = None,
         only: Idle | None = None,
-        room: Mapping[str, int] = ALL_HAVE_ROOM,
+        room: Mapping[str, int] = NO_LIMITS,
     ) -> list[Claim]:
         """Claims due work in the fair order of `claim_order`.
 
@@ -266,7 +266,7 @@ class WorkChanges(WorkTable):
         padding = [""] * (_AT_ONCE - len(pieces))
         now = self._session.now
         statement, holder = (CLAIM_OWNED, (owner.place, owner.owner, now)) if owner else (CLAIM, ())
-        rows = await self._session.all(statement, now + lease, FAR, *pieces, *padding, *holder)
+        rows = await self._session.all(statement, now + lease, NEVER, *pieces, *padding, *holder)
         return sorted((Claim(*row) for row in rows), key=lambda claim: pieces.index(claim.id))
 
     async def revoke(self, place: str) -> None:
@@ -286,7 +286,7 @@ class WorkChanges(WorkTable):
 
     async def done(self, claim: Claim) -> None:
         """Completes the work. If the work was requested again meanwhile, it becomes due again."""
-        if await self._session.one(DONE, claim.id, claim.epoch, FAR) is None:
+        if await self._session.one(DONE, claim.id, claim.epoch, NEVER) is None:
             await self.reschedule(claim, self._session.now)
 
     async def reschedule(self, claim: Claim, due: int, attempts: int = 0) -> bool:
@@ -309,7 +309,7 @@ class WorkChanges(WorkTable):
         """Makes work due now that is due after `moment`, and ends leases that end after it. Deliveries stay
         as they are, because they may wait longer."""
         now = self._session.now
-        await self._session.all(NEARER, now, "deliver", moment, FAR)
+        await self._session.all(NEARER, now, "deliver", moment, NEVER)
         await self._session.all(END_LEASES, now, moment)
 
     async def forget(self, id: str) -> None:

@@ -28,9 +28,9 @@ from windlass.core.deploy.progress import RunReport
 from windlass.core.deploy.states import WORDS, Do, Progress
 from windlass.engines.job_plans import OPEN_RUNS, Cause, JobPlan, RunEvent, RunState
 from windlass.engines.workload import Workload
-from windlass.store import FAR, DeploymentRow, RunRow, Tx
+from windlass.store import NEVER, DeploymentRow, RunRow, Tx
 
-_LOOK_AGAIN: Final = 5_000
+_POLL_INTERVAL_MS: Final = 5_000
 """Milliseconds until an awaited run is polled. Usually, the end of the run schedules the deployment
 earlier."""
 _OTHERS_END: Final = "Ended, because the job is stopped or deleted"
@@ -79,7 +79,7 @@ async def cancel_awaited_run(ledger: Ledger) -> None:
     run = await ledger.ctx.store.reads.runs.awaited_by(ledger.deployment.id)
     if run is not None and run.status in OPEN_RUNS:
         await _cancel(ledger, [run], ABANDONED)
-        raise RetryLater(_LOOK_AGAIN, f"Run {run.number} ends")
+        raise RetryLater(_POLL_INTERVAL_MS, f"Run {run.number} ends")
 
 
 async def _end_other_runs(ledger: Ledger) -> None:
@@ -88,12 +88,12 @@ async def _end_other_runs(ledger: Ledger) -> None:
     others = await _disarm(ledger)
     if others:
         await _cancel(ledger, others, _OTHERS_END)
-        raise RetryLater(_LOOK_AGAIN, f"Run {others[0].number} ends")
+        raise RetryLater(_POLL_INTERVAL_MS, f"Run {others[0].number} ends")
 
 
 @in_transaction
 async def _disarm(ledger: Ledger, tx: Tx, current: DeploymentRow) -> list[RunRow]:
-    await tx.timetables.move(current.service, FAR)
+    await tx.timetables.move(current.service, NEVER)
     return [run for run in await tx.runs.open(current.service) if run.awaited_by != current.id]
 
 
@@ -110,7 +110,7 @@ async def _await_run(ledger: Ledger, version: str, plan: JobPlan, event: RunEven
     run = await _find_or_add(ledger, version, plan, event)
     if run is None or run.status in OPEN_RUNS:
         await ledger.ctx.point("run awaited")
-        raise RetryLater(_LOOK_AGAIN, f"A run of {ledger.service.id} has not ended")
+        raise RetryLater(_POLL_INTERVAL_MS, f"A run of {ledger.service.id} has not ended")
     return run
 
 

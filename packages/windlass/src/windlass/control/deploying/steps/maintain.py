@@ -21,7 +21,7 @@ from windlass.engines.workload import Instance, Observation, Phase, Workload
 from windlass.routers.router import RouteError
 from windlass.store import StatusRow, Tx
 
-TRY_AGAIN = 30_000
+RETRY_PAUSE_MS = 30_000
 """Milliseconds until a service that cannot run is tried again."""
 
 
@@ -53,7 +53,7 @@ async def keep(ledger: Ledger) -> None:
 async def _report(ledger: Ledger, workload: Workload, why: str) -> None:
     """Records why a service cannot run, and schedules another attempt."""
     await ledger.note_health(workload, State.DEPLOYMENT_ERROR, why)
-    await ledger.put_off(TRY_AGAIN)
+    await ledger.put_off(RETRY_PAUSE_MS)
 
 
 async def clear(ledger: Ledger) -> None:

@@ -11,7 +11,7 @@ from windlass.builders.builder import BuildError
 from windlass.control.context.log_store import DeploymentLog
 from windlass.control.deploying.freezing import build_input_of
 from windlass.control.deploying.ledger import Ledger, in_transaction
-from windlass.control.deploying.retry_later import PAUSE, RetryLater
+from windlass.control.deploying.retry_later import RETRY_PAUSE_MS, RetryLater
 from windlass.control.deploying.steps.outcome import RunFailed, report_of, wait_for_outcome
 from windlass.control.deploying.steps.release_command import last_lines
 from windlass.control.records.deployments import finish, move, particulars
@@ -33,7 +33,7 @@ async def run_one_off(ledger: Ledger) -> None:
         report = await ledger.begin_run()
         outcome = await wait_for_outcome(ledger.ctx, ledger.place, workload, report.started_at, RELEASE_INDEX)
     except EngineUnavailable as error:
-        raise RetryLater(PAUSE, str(error)) from error
+        raise RetryLater(RETRY_PAUSE_MS, str(error)) from error
     except RunFailed as error:
         failure = f"Make the command shorter, or ask the operator for more run_seconds: {error}"
         await ledger.give_up(failure, timed_out=True)

@@ -9,11 +9,11 @@ from windlass.control.context.place import Place
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.release import with_known_volumes
 from windlass.control.deploying.restored_database import examine
-from windlass.control.deploying.retry_later import HOLD, RetryLater
+from windlass.control.deploying.retry_later import SLOT_SECONDS, RetryLater
 from windlass.core.deploy.progress import RunReport
 from windlass.engines.workload import Outcome, Workload
 
-LOOK_AGAIN = 5_000
+POLL_INTERVAL_MS = 5_000
 """Milliseconds until a run is polled. Usually, the engine reports the end of the run earlier."""
 
 
@@ -33,7 +33,9 @@ async def wait_for_outcome(
     try:
         while True:
             left = until - ctx.clock.now()
-            await asyncio.wait([waiting], timeout=min(HOLD, left / 1000) if left > 0 else HOLD)
+            await asyncio.wait(
+                [waiting], timeout=min(SLOT_SECONDS, left / 1000) if left > 0 else SLOT_SECONDS
+            )
             if waiting.done():
                 return waiting.result()
             if left <= 0:
@@ -46,7 +48,7 @@ async def wait_for_outcome(
             observation = await engine.observe(workload.service)
             if observation.of(workload.generation).instances:
                 await ctx.point("run put off")
-                raise RetryLater(min(LOOK_AGAIN, left), f"{workload.name} runs")
+                raise RetryLater(min(POLL_INTERVAL_MS, left), f"{workload.name} runs")
     finally:
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)

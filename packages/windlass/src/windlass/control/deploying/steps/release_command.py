@@ -13,7 +13,7 @@ import msgspec
 from windlass.control.deploying.freezing import log_start
 from windlass.control.deploying.ledger import Ledger, in_transaction
 from windlass.control.deploying.release import LAST_LINES, ReleaseFailed
-from windlass.control.deploying.retry_later import PAUSE, RetryLater
+from windlass.control.deploying.retry_later import RETRY_PAUSE_MS, RetryLater
 from windlass.control.deploying.steps.outcome import RunFailed, report_of, wait_for_outcome
 from windlass.control.records.deployments import move, particulars
 from windlass.core.deploy.progress import RunReport
@@ -58,7 +58,7 @@ async def _run(ledger: Ledger, workload: Workload, started_at: int) -> RunReport
         )
     except EngineUnavailable as error:
         await ledger.note_waiting(str(error))
-        raise RetryLater(PAUSE, str(error)) from error
+        raise RetryLater(RETRY_PAUSE_MS, str(error)) from error
     except RunFailed as error:
         raise ReleaseFailed(
             "Make the release command shorter, or ask the operator for more run_seconds: it did not end "

@@ -12,7 +12,7 @@ from windlass.builders.builder import BuildError
 from windlass.control.deploying.freezing import build_input_of
 from windlass.control.deploying.ledger import Ledger, in_transaction
 from windlass.control.deploying.release import last_output
-from windlass.control.deploying.retry_later import PAUSE, RetryLater
+from windlass.control.deploying.retry_later import RETRY_PAUSE_MS, RetryLater
 from windlass.control.deploying.steps.outcome import RunFailed, failure_of, report_of, wait_for_outcome
 from windlass.control.records.deployments import move, particulars
 from windlass.control.records.sealed_workload import decrypt_workload
@@ -78,7 +78,7 @@ async def _run(ledger: Ledger, workload: Workload) -> None:
         outcome = await wait_for_outcome(ledger.ctx, ledger.place, workload, report.started_at)
     except EngineUnavailable as error:
         await ledger.note_waiting(str(error))
-        raise RetryLater(PAUSE, str(error)) from error
+        raise RetryLater(RETRY_PAUSE_MS, str(error)) from error
     except RunFailed as error:
         await ledger.give_up(str(error), timed_out=True)
         await _give_up(ledger, workload, str(error))

@@ -10,7 +10,7 @@ from windlass.builders.builder import BuildError
 from windlass.control.deploying.freezing import freeze
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.release import last_output
-from windlass.control.deploying.retry_later import PAUSE, RetryLater
+from windlass.control.deploying.retry_later import RETRY_PAUSE_MS, RetryLater
 from windlass.control.deploying.steps.job_commands import run_start_command
 from windlass.control.deploying.steps.one_off import run_one_off
 from windlass.control.deploying.steps.outcome import RunFailed, failure_of, report_of, wait_for_outcome
@@ -42,7 +42,7 @@ async def run(ledger: Ledger) -> None:
         outcome = await wait_for_outcome(ledger.ctx, ledger.place, workload, report.started_at)
     except EngineUnavailable as error:
         await ledger.note_waiting(str(error))
-        raise RetryLater(PAUSE, str(error)) from error
+        raise RetryLater(RETRY_PAUSE_MS, str(error)) from error
     except (RunFailed, EngineError) as error:
         await ledger.give_up(str(error), timed_out=isinstance(error, RunFailed))
         await _end(ledger, workload, str(error))
