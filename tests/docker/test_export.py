@@ -117,7 +117,7 @@ def test_archives_are_limited_in_number_and_size(tmp_path, monkeypatch):
     with pytest.raises(EngineError, match="Keep the static folder below 3 files"):
         unpack(many, into)
     monkeypatch.setattr(export, "MOST_ENTRIES", 10)
-    monkeypatch.setattr(export, "MOST_BYTES", 12)
+    monkeypatch.setattr(export, "MAX_SITE_BYTES", 12)
     other = tmp_path / "other"
     other.mkdir()
     with pytest.raises(EngineError, match="Make the static folder smaller"):
@@ -126,7 +126,7 @@ def test_archives_are_limited_in_number_and_size(tmp_path, monkeypatch):
 
 
 async def test_an_endless_export_from_the_docker_engine_is_aborted_at_a_size_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(export, "MOST_BYTES", 1000)
+    monkeypatch.setattr(export, "MAX_SITE_BYTES", 1000)
 
     class Endless:
         def stream(self, *_, **__):

@@ -54,7 +54,12 @@ class TestOutput:
     async def test_output_above_the_rate_limit_is_skipped_except_for_the_last_lines(
         self, watched, raw, monkeypatch
     ):
-        for name, most in (("BURST", 200_000), ("PART", 100_000), ("RATE", 50_000), ("SHARED", 200_000)):
+        for name, most in (
+            ("BURST_BYTES", 200_000),
+            ("RESUME_BYTES", 100_000),
+            ("BYTES_PER_SECOND", 50_000),
+            ("SHARED_BYTES_PER_SECOND", 200_000),
+        ):
             monkeypatch.setattr(output_budget, name, most)
         monkeypatch.setattr(follow, "LAST_LINES", 100)
         it = wanted("seq 1 50000; echo end; " + FOREVER, cpu=1000)

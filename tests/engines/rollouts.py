@@ -225,7 +225,7 @@ class Rollouts(AtStation):
         self, rig, station, monkeypatch
     ):
         needs(rig, "programs")
-        for name in ("LOOK_EVERY", "SURE_AFTER"):
+        for name in ("CHECK_INTERVAL", "SURE_AFTER"):
             monkeypatch.setattr(readiness, name, 0.0)
         own = free_port()
         it = await workload(

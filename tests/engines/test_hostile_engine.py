@@ -160,9 +160,9 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds of time and size that a test can wait for."""
     monkeypatch.setattr(provider, "_CHECK_SECONDS", 2.0)
     for name, value in {
-        "CONNECTING": 0.5,
-        "RECOGNISING": 0.5,
-        "MOST": 2**20,
+        "CONNECT_TIMEOUT": 0.5,
+        "ENGINE_ID_TIMEOUT": 0.5,
+        "MAX_ANSWER_BYTES": 2**20,
         "MAX_INFO_BYTES": 2**17,
     }.items():
         monkeypatch.setattr(docker_client, name, value)

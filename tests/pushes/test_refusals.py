@@ -263,7 +263,7 @@ async def test_a_repository_has_a_limit_of_branches_and_tags(
 ):
     url = with_token(app["push_url"])
     assert (await folder.push(url, "main", "main:refs/tags/a", "main:refs/tags/b")).code == 0
-    for limit, most in (("_MOST_REFS", 3), ("_MOST_NAMES", 40)):
+    for limit, most in (("_MAX_REFS", 3), ("_MAX_REF_NAMES_BYTES", 40)):
         monkeypatch.setattr(f"windlass.control.services.pushes.{limit}", most)
         ended = await folder.push(url, "main:refs/tags/c")
         assert (ended.code, "delete branches or tags first" in ended.text) == (1, True), ended

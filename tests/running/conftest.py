@@ -26,4 +26,4 @@ def short_hold(monkeypatch):
     """A step that can only wait gives its slot back at once, and not after seconds."""
     outcome = importlib.import_module("windlass.control.deploying.steps.outcome")
     for module in (retry_later, outcome):
-        monkeypatch.setattr(module, "HOLD", 0.01)
+        monkeypatch.setattr(module, "SLOT_SECONDS", 0.01)

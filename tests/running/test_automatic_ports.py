@@ -262,7 +262,7 @@ async def test_an_application_with_declared_ports_keeps_them(world):
 
 @pytest.fixture
 def sure_at_once(monkeypatch):
-    for name in ("LOOK_EVERY", "SURE_AFTER"):
+    for name in ("CHECK_INTERVAL", "SURE_AFTER"):
         monkeypatch.setattr(readiness, name, 0.0)
 
 

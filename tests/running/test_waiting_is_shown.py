@@ -108,7 +108,7 @@ async def test_a_build_says_that_its_builder_is_away():
 async def test_a_newer_deployment_supersedes_one_whose_program_listens_on_another_port(
     monkeypatch, action, ends
 ):
-    for name in ("LOOK_EVERY", "SURE_AFTER"):
+    for name in ("CHECK_INTERVAL", "SURE_AFTER"):
         monkeypatch.setattr(readiness, name, 0.0)
     async with make_world() as world:
         path = f"/application/{await world.application(ports=[{'internal_port': 3000}])}"
@@ -132,7 +132,7 @@ async def test_a_newer_deployment_supersedes_one_whose_program_listens_on_anothe
 @pytest.mark.parametrize(("is_walled", "ends"), [(True, "CANCELED"), (False, "DEPLOYING")])
 async def test_a_release_that_is_known_to_wait_yields_to_a_newer_deployment(monkeypatch, is_walled, ends):
     """The newer deployment was asked for before."""
-    for name in ("LOOK_EVERY", "NOTED_AFTER"):
+    for name in ("CHECK_INTERVAL", "NOTED_AFTER"):
         monkeypatch.setattr(readiness, name, 0.3)
     if not is_walled:
         monkeypatch.setattr(ledger, "yield_to_newer", AsyncMock())

@@ -118,7 +118,7 @@ def _found(table: str) -> set[ListeningPort]:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     """An engine whose program never passes its probe, and a wait that looks at once and is soon sure."""
-    for name in ("NOTED_AFTER", "LOOK_EVERY", "SURE_AFTER"):
+    for name in ("NOTED_AFTER", "CHECK_INTERVAL", "SURE_AFTER"):
         monkeypatch.setattr(readiness, name, 0.0)
     engine = FakeEngine()
     engine.probes.problem = "it does not answer on port 3000"

@@ -99,8 +99,8 @@ async def test_without_the_file_check_a_start_hangs_and_lists_still_show_other_i
         assert found[False].phase is Phase.RUNNING
         assert found[True].phase is Phase.WAITING
         assert "its start or its end hangs" in found[True].reason
-        monkeypatch.setattr(windlass.docker.engine, "DESCRIBING", 100.0)
-        monkeypatch.setattr(windlass.docker.engine, "HELD", 0.0)
+        monkeypatch.setattr(windlass.docker.engine, "INSPECT_TIMEOUT", 100.0)
+        monkeypatch.setattr(windlass.docker.engine, "REQUERY_SECONDS", 0.0)
         engine._held.clear()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(5):

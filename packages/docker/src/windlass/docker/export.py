@@ -20,7 +20,7 @@ from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.client.answers import NONSENSE
 from windlass.engines.engine import ArtifactLost, EngineError
 
-MOST_BYTES: Final = 5 * 1024**3
+MAX_SITE_BYTES: Final = 5 * 1024**3
 MOST_ENTRIES: Final = 200_000
 _CHUNK_BYTES: Final = 1024 * 1024
 _MAX_CONTAINER_AGE_SECONDS: Final = 3600
@@ -64,9 +64,9 @@ async def _fetch(docker: Docker, container: str, folder: str, archive: Path) -> 
             with archive.open("wb") as file:
                 async for chunk in answer.chunks():
                     size += len(chunk)
-                    if size > MOST_BYTES:
+                    if size > MAX_SITE_BYTES:
                         raise EngineError(
-                            f"Keep the static folder below {MOST_BYTES // 1024**3} GiB: it is larger"
+                            f"Keep the static folder below {MAX_SITE_BYTES // 1024**3} GiB: it is larger"
                         )
                     await in_thread(file.write, chunk)
     except EngineRefused as refused:
@@ -93,7 +93,7 @@ async def _remove(docker: Docker, container: str) -> None:
 def unpack(archive: Path, into: Path) -> None:
     """Unpacks the content of an archive's top-level folder."""
     links: list[tuple[Path, str]] = []
-    left = MOST_BYTES
+    left = MAX_SITE_BYTES
     with tarfile.open(archive, "r:") as tar:
         for count, entry in enumerate(tar):
             if count > MOST_ENTRIES:

@@ -37,7 +37,7 @@ _JOINED: Final = frozenset({b"vary"})
 _MAX_CACHED_ADDRESSES: Final = 1024
 _MAX_ADDRESS_LENGTH: Final = 64
 _MAX_CREDENTIAL_BYTES: Final = 1024
-"""Size of an Authorization header. Control keeps no longer logins (`MOST_BYTES_OF_LOGIN`)."""
+"""Size of an Authorization header. Control keeps no longer logins (`MAX_LOGIN_BYTES`)."""
 _LINE_BREAKS: Final = re.compile(r"[\r\n\0]")
 _PREFLIGHT_SECONDS: Final = 600
 
