@@ -113,10 +113,10 @@ def test_archives_are_limited_in_number_and_size(tmp_path, monkeypatch):
     into = tmp_path / "into"
     into.mkdir()
     many = archive(tmp_path, *((f"site/{number}", file) for number in range(5)))
-    monkeypatch.setattr(export, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(export, "MAX_ENTRIES", 3)
     with pytest.raises(EngineError, match="Keep the static folder below 3 files"):
         unpack(many, into)
-    monkeypatch.setattr(export, "MOST_ENTRIES", 10)
+    monkeypatch.setattr(export, "MAX_ENTRIES", 10)
     monkeypatch.setattr(export, "MAX_SITE_BYTES", 12)
     other = tmp_path / "other"
     other.mkdir()

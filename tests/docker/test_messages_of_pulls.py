@@ -134,7 +134,7 @@ async def test_a_registry_that_sends_too_slowly_ends_the_pull(monkeypatch: pytes
     """The engine loads a few layers at a time for all organizations."""
     monkeypatch.setattr(pulls, "SPEED_PERIOD_SECONDS", 0.2)
     slow: Any = SlowRegistry(piece=4, pieces=10_000)
-    with pytest.raises(EngineRefused, match=pulls.TOO_SLOW) as raised:
+    with pytest.raises(EngineRefused, match=pulls.TOO_SLOW_REASON) as raised:
         await pulls.pull(slow, REF)
     assert why_not_pulled(REF, raised.value.message).startswith("Deploy again later, or take")
     assert slow.sent < 10_000

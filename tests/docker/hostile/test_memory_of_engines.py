@@ -161,7 +161,7 @@ async def test_an_image_with_a_long_description_does_not_stay_on_the_engine(desc
     docker = Docker(docker_host())
     async with SmallRegistry(**description).served() as host:
         ref = f"{host}/acme/long:1"
-        with pytest.raises(EngineRefused, match=pulls.TOO_LONG) as raised:
+        with pytest.raises(EngineRefused, match=pulls.TOO_LONG_REASON) as raised:
             await pull(docker, ref)
         assert why_not_pulled(ref, raised.value.message).startswith("Use an image with a shorter")
         assert await image(docker, ref) is None

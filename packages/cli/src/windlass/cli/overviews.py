@@ -23,7 +23,7 @@ from windlass.terminal.tables import paint, plain
 
 SERVICES: Final = registry().operation("listOrganizationServices")
 _AT_ONCE: Final = 8
-_MAX_NAMED: Final = 20
+_MAX_NAMED_SERVICES: Final = 20
 
 
 def services_in(api: Api, organization: str, **place: str) -> list[Any]:
@@ -64,8 +64,8 @@ def only_service(noun: str, services: Sequence[Mapping[str, Any]]) -> str:
         raise InvalidUsage(f"create the {noun} first: there is none here")
     names = [plain(f"{row['project_name']}/{row['environment_name']}/{row['name']}") for row in services]
     if len(names) > 1:
-        more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-        raise InvalidUsage(f"name one of these: {', '.join(names[:_MAX_NAMED])}{more}")
+        more = f" and {len(names) - _MAX_NAMED_SERVICES} more" if len(names) > _MAX_NAMED_SERVICES else ""
+        raise InvalidUsage(f"name one of these: {', '.join(names[:_MAX_NAMED_SERVICES])}{more}")
     say(names[0])
     return str(services[0]["id"])
 

@@ -18,7 +18,7 @@ from windlass.docker.client.client import Pace
 from windlass.docker.client.raw_connection import pieces
 from windlass.engines.engine import EngineError
 
-MOST: Final = 64 * 1024
+MAX_OUTPUT_BYTES: Final = 64 * 1024
 """Maximum size of the output in bytes; only the end is kept."""
 MARK: Final = "WINDLASS_EXECUTION"
 MAX_OUTPUT_BYTES_PER_SECOND: Final = 1024 * 1024
@@ -63,7 +63,7 @@ async def _run(
         async for chunk in pieces(answer.chunks()):
             for piece in chunk:
                 output += piece
-            del output[:-MOST]
+            del output[:-MAX_OUTPUT_BYTES]
             await pace.keep(sum(map(len, chunk)))
     return int((await docker.json("GET", f"/exec/{execution}/json"))["ExitCode"])
 

@@ -21,7 +21,7 @@ from windlass.docker.client.answers import NONSENSE
 from windlass.engines.engine import ArtifactLost, EngineError
 
 MAX_SITE_BYTES: Final = 5 * 1024**3
-MOST_ENTRIES: Final = 200_000
+MAX_ENTRIES: Final = 200_000
 _CHUNK_BYTES: Final = 1024 * 1024
 _MAX_CONTAINER_AGE_SECONDS: Final = 3600
 _OWNER: Final = "windlass.export"
@@ -96,8 +96,8 @@ def unpack(archive: Path, into: Path) -> None:
     left = MAX_SITE_BYTES
     with tarfile.open(archive, "r:") as tar:
         for count, entry in enumerate(tar):
-            if count > MOST_ENTRIES:
-                raise EngineError(f"Keep the static folder below {MOST_ENTRIES:,} files: it has more")
+            if count > MAX_ENTRIES:
+                raise EngineError(f"Keep the static folder below {MAX_ENTRIES:,} files: it has more")
             path = _place_below(into, entry.name)
             if path is None:
                 continue

@@ -34,7 +34,7 @@ KERNEL: Final = ("/proc", "/sys")
 SYSTEM: Final = (*PROGRAMS, *KERNEL, "/etc")
 """The machine's folders that programs of an ordinary user see, in addition to some devices."""
 DEVICES: Final = "/dev"
-_SEEN_DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
+_VISIBLE_DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS: Final = {
     "fd": "/proc/self/fd",
     "stdin": "/proc/self/fd/0",
@@ -154,7 +154,7 @@ def _mount_points(cell: Cell) -> list[_MountPoint]:
         mounted = (path for path in SYSTEM if path not in copied and _is_folder(path))  # others may be links
         places |= {_MountPoint(path, "system", path) for path in mounted}
         places.add(_MountPoint(DEVICES, "cover", ""))
-        devices = (f"{DEVICES}/{name}" for name in _SEEN_DEVICES)
+        devices = (f"{DEVICES}/{name}" for name in _VISIBLE_DEVICES)
         places |= {_MountPoint(path, "system", path) for path in devices if os.path.exists(path)}  # noqa: PTH110
     bounds = (*visible, *PRIVATE, *named)
     covers = [path for path in hidden_paths(cell) if _is_below(path, bounds) and _is_folder(path)]

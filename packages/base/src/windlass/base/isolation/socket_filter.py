@@ -81,7 +81,7 @@ _X32: Final = 0x40000000
 """The first number of x32 system calls. The filter treats all of them as missing, because some have other
 numbers than on x86_64."""
 _SET_FILTER: Final = 1
-_NO_ROOM: Final = (
+_FILTER_MEMORY_ADVICE: Final = (
     "raise net.core.bpf_jit_limit, or end services that load many seccomp filters: the kernel has no room "
     "for one more"
 )
@@ -189,7 +189,7 @@ def restrict(*, has_limits: bool = True, sees_others: bool = False) -> None:
     flags = ctypes.c_uint(_SPECULATION_ALLOWED)
     if calls.syscall(calls.number("seccomp"), ctypes.c_uint(_SET_FILTER), flags, program):
         failure = ctypes.get_errno()
-        raise OSError(failure, _NO_ROOM if is_offered() else os.strerror(failure))
+        raise OSError(failure, _FILTER_MEMORY_ADVICE if is_offered() else os.strerror(failure))
 
 
 def _program(interfaces: tuple[_Interface, ...], has_limits: bool, sees_others: bool) -> bytes:

@@ -31,8 +31,8 @@ SPEED_PERIOD_SECONDS: Final = 120.0
 """Period in seconds over which the speed is measured."""
 MAX_CONFIGURATION_BYTES: Final = 512 * 1024
 """Maximum size of an image's stored configuration, in bytes."""
-TOO_SLOW: Final = "the registry sends too slowly"
-TOO_LONG: Final = "the image says too much of itself"
+TOO_SLOW_REASON: Final = "the registry sends too slowly"
+TOO_LONG_REASON: Final = "the image says too much of itself"
 
 
 async def image(docker: Docker, ref: str) -> dict[str, Any] | None:
@@ -87,7 +87,7 @@ async def pull(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
                 if "error" in message:
                     raise EngineRefused(404, str(message["error"]))
     except TimeoutError as error:  # the registry does not answer, but the engine does
-        raise EngineRefused(504, TOO_SLOW if speed.is_loading else "timed out") from error
+        raise EngineRefused(504, TOO_SLOW_REASON if speed.is_loading else "timed out") from error
     await _refuse_long(docker, ref)
 
 
@@ -100,10 +100,10 @@ async def _refuse_long(docker: Docker, ref: str) -> None:
             not docker.is_elsewhere
             and await _stored_size(docker, str(described["Id"])) > MAX_CONFIGURATION_BYTES
         ):
-            raise AnswerTooLong(TOO_LONG)
+            raise AnswerTooLong(TOO_LONG_REASON)
     except AnswerTooLong as error:
         await docker.raw("DELETE", f"/images/{ref}")
-        raise EngineRefused(413, TOO_LONG) from error
+        raise EngineRefused(413, TOO_LONG_REASON) from error
     except EngineRefused as refused:
         if refused.status != 404:
             raise
@@ -200,7 +200,7 @@ _REASONS: Final = (
         "Ask the operator to let the Docker engine trust the registry of {ref}: its certificate is refused",
     ),
     (
-        TOO_LONG,
+        TOO_LONG_REASON,
         "Use an image with a shorter configuration and history than {ref}: they may have 512 KiB",
     ),
     (
@@ -214,7 +214,7 @@ _REASONS: Final = (
         "its registry says of it",
     ),
     (
-        TOO_SLOW,
+        TOO_SLOW_REASON,
         "Deploy again later, or take {ref} from a faster registry: it sends less than 64 KiB a second",
     ),
     (

@@ -33,7 +33,7 @@ MAX_REFERENCE_DEPTH: Final = 32
 """Maximum length of a chain of references."""
 
 _MIN_SIMILARITY: Final = 0.85
-_MAX_COMPARED: Final = 1000
+_MAX_COMPARED_NAMES: Final = 1000
 
 _MENTION = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}")
 
@@ -248,7 +248,7 @@ class _Expansion:
         alike = (
             []
             if entry.secret
-            else get_close_matches(name, islice(self._entries, _MAX_COMPARED), 1, _MIN_SIMILARITY)
+            else get_close_matches(name, islice(self._entries, _MAX_COMPARED_NAMES), 1, _MIN_SIMILARITY)
         )
         meant = f" (did you mean {{{{{alike[0]}}}}}?)" if alike else ""
         warning = f"{entry.key} mentions {what} that no variable here has{meant}: it stays as it is written"

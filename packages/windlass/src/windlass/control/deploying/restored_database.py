@@ -27,7 +27,7 @@ _UNKNOWN: Final = (
     "Ask the operator of this server to start it with its newest database, or to set them aside "
     "(windlass serve --adopt): services run on this cluster that the database does not know"
 )
-_MAX_NAMED: Final = 5
+_MAX_NAMED_SERVICES: Final = 5
 _AT_ONCE: Final = 16
 """The number of services that are ended concurrently."""
 _GREATEST: Final = 2**31
@@ -60,7 +60,9 @@ def report_unknown_services(ctx: Context, place: Place, names: Sequence[str]) ->
     if not names:
         ctx.places.remarks.pop(place.id, None)
         return
-    shown = ", ".join(sorted(names)[:_MAX_NAMED]) + (", …" if len(names) > _MAX_NAMED else "")
+    shown = ", ".join(sorted(names)[:_MAX_NAMED_SERVICES]) + (
+        ", …" if len(names) > _MAX_NAMED_SERVICES else ""
+    )
     remark = f"{_UNKNOWN} ({shown})"
     if ctx.places.remarks.get(place.id) != remark:
         _log.warning("unknown services are left alone", extra={"cluster": place.id, "services": shown})

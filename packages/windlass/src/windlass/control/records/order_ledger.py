@@ -38,7 +38,7 @@ _FACT_OF_WEEK: Final = "acme_orders_of_week"
 Full = Literal["", "name", "organization", "installation", "names"]
 
 
-class CertificateOrder(Struct, frozen=True, array_like=True):
+class CertificateOrderEntry(Struct, frozen=True, array_like=True):
     name: str
     org: str
     since: int
@@ -56,7 +56,7 @@ async def enter_order(
     fact, fact_of_week = (f"{each} {ledger}" if ledger else each for each in (_FACT, _FACT_OF_WEEK))
     recent = await _orders_since(tx, fact, tx.now, WINDOW)
     new = [each for each in recent if not each.is_renewal]
-    limits: list[tuple[Full, list[CertificateOrder], int]] = [
+    limits: list[tuple[Full, list[CertificateOrderEntry], int]] = [
         ("name", [each for each in recent if each.name == name], MAX_ORDERS_OF_NAME),
         ("installation", recent, MAX_ORDERS),
     ]
@@ -74,7 +74,7 @@ async def enter_order(
             waits.append((orders[-most].since + WEEK, "names"))
     if waits:
         return max(waits)
-    placed = CertificateOrder(name, org, tx.now, is_renewal)
+    placed = CertificateOrderEntry(name, org, tx.now, is_renewal)
     await tx.facts.set(fact, msgspec.json.encode([*recent, placed]))
     if weekly and not is_renewal:
         await tx.facts.set(fact_of_week, msgspec.json.encode([*of_week, placed]))
@@ -87,8 +87,8 @@ async def orders_of_week(source: Reads, domain: str, now: int) -> int:
     return sum(is_at_or_below(each.name, domain) for each in placed)
 
 
-async def _orders_since(source: Reads, fact: str, now: int, window: int) -> list[CertificateOrder]:
+async def _orders_since(source: Reads, fact: str, now: int, window: int) -> list[CertificateOrderEntry]:
     stored = await source.facts.get(fact)
-    former = msgspec.json.decode(stored, type=list[CertificateOrder]) if stored else []
+    former = msgspec.json.decode(stored, type=list[CertificateOrderEntry]) if stored else []
     # A clock that was ahead does not keep orders in the ledger.
     return [each for each in former if now - window < each.since <= now]

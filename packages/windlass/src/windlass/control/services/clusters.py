@@ -63,7 +63,7 @@ def access_of(id: str, org: str, spec: Cluster, key: str) -> EngineAccess:
 
 
 _ENGINE_ID = "engine_id"
-_MAX_NAMED = 5
+_MAX_SHOWN_NAMES = 5
 _SERVES_ONE = (
     "Follow `windlass doctor` to have several organizations deploy here: services of this machine are not "
     "kept apart well enough for them ({0}), so only one may"
@@ -264,7 +264,7 @@ async def _services_in_use(ctx: Context, source: Reads, id: str) -> list[str]:
 
 
 def _list_names(names: Sequence[str]) -> str:
-    return ", ".join(names[:_MAX_NAMED]) + (", …" if len(names) > _MAX_NAMED else "")
+    return ", ".join(names[:_MAX_SHOWN_NAMES]) + (", …" if len(names) > _MAX_SHOWN_NAMES else "")
 
 
 def _left_behind(services: Sequence[str]) -> str:

@@ -79,7 +79,7 @@ async def _describe(ctx: Context, service: Row) -> Mapping[str, object]:
 
 
 _CHECK: Final = "check"
-_MAX_NAMED: Final = 5
+_MAX_NAMED_SERVICES: Final = 5
 _FIELDS: Final = {Problem.LOGIN: "config", Problem.RIGHT: "config"}
 """The field to report for a kind of problem; by default the address."""
 
@@ -189,7 +189,9 @@ class ContainerRegistries(Behaviour[ContainerRegistry]):
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         names = sorted(name_of(service) for service in await services_that_use(ctx, tx, row))
         if names:
-            shown = ", ".join(names[:_MAX_NAMED]) + (", …" if len(names) > _MAX_NAMED else "")
+            shown = ", ".join(names[:_MAX_NAMED_SERVICES]) + (
+                ", …" if len(names) > _MAX_NAMED_SERVICES else ""
+            )
             raise Conflict(
                 f"Give the services that use it another registry, or delete them: {len(names)} use it "
                 f"({shown})"

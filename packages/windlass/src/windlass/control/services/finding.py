@@ -21,9 +21,9 @@ from windlass.core.declare.validation import did_you_mean
 from windlass.families.organization import organization
 from windlass.families.resource_name import Naming
 
-_MAX_COMPARED: Final = 200
+_MAX_COMPARED_NAMES: Final = 200
 """Maximum number of names that are compared with a misspelled name."""
-_MAX_COMPARED_LENGTH: Final = 40
+_MAX_COMPARED_NAME_LENGTH: Final = 40
 """Maximum length of a compared name. The time of a comparison grows with the square of the length."""
 
 
@@ -132,11 +132,11 @@ class Search:
 
     async def _similar_names(self, siblings: Sequence[PathPart], part: PathPart) -> list[str]:
         """Returns names similar to a misspelled one, among the first names that the caller may see."""
-        if len(part.text) > _MAX_COMPARED_LENGTH:
+        if len(part.text) > _MAX_COMPARED_NAME_LENGTH:
             return []
-        compared = (await self.matches(siblings))[:_MAX_COMPARED]
+        compared = (await self.matches(siblings))[:_MAX_COMPARED_NAMES]
         names = [match.name or await self._name(match.ids[0]) for match in compared]
-        by_key = {name.casefold(): name for name in names if len(name) <= _MAX_COMPARED_LENGTH}
+        by_key = {name.casefold(): name for name in names if len(name) <= _MAX_COMPARED_NAME_LENGTH}
         return [by_key[key] for key in get_close_matches(part.text.casefold(), by_key)]
 
     async def shown(self, parts: Sequence[PathPart], match: Match) -> bytes:
