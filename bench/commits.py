@@ -71,7 +71,7 @@ def _commit(
     execute = connection.execute
     execute("BEGIN IMMEDIATE")
     for row in rows:
-        place, created = next(execute(lists.PLACE, (row.parent, row.family, now)))
+        place, created = next(execute(lists.TAKE_POSITION, (row.parent, row.family, now)))
         values = (row.id, row.family, row.org, row.parent, place, row.name, created, row.tag, row.body, None)
         execute(resources.ADD, values)
     (last,) = next(execute(counters.ADVANCE, (len(events), "event")))

@@ -89,7 +89,7 @@ def fill_services(folder: Path, count: int) -> None:
     connection = connect(folder / DATABASE)
     [row] = connection.execute(resources.FIND, (application, "application"))
     [status] = connection.execute(statuses.GET, (application,))
-    held = [NameRow(*host) for host in connection.execute(names.OF, (application,))]
+    held = [NameRow(*host) for host in connection.execute(names.NAMES_OF_SERVICE, (application,))]
     first = Row(*row)
     copies = list(_copies(first, count))
     with connection:
@@ -98,7 +98,7 @@ def fill_services(folder: Path, count: int) -> None:
         for number, copy in enumerate(copies):
             for one in held:  # the one at the gateway, and the one in the environment
                 named = msgspec.structs.replace(one, name=f"{one.name}-{number}", service=copy[0])
-                connection.execute(names.TAKE, msgspec.structs.astuple(named))
+                connection.execute(names.ADD, msgspec.structs.astuple(named))
     _count(connection, first, count)
     connection.close()
 

@@ -21,7 +21,13 @@ from windlass.store.tables import lists, row_sizes, sealed, tree
 
 ALL = [pytest.param(text, id=name) for name, text in postgres.ALL.items()]
 SHAPES = {
-    Row: ("resources.FIND", "resources.FIRST", "links.SOURCES", "tree.ABOVE", "deletions.AT_OR_ABOVE"),
+    Row: (
+        "resources.FIND",
+        "resources.FIRST",
+        "links.SOURCES_OF_TARGET",
+        "tree.ABOVE",
+        "deletions.AT_OR_ABOVE",
+    ),
     StatusRow: ("statuses.GET", "statuses.BELOW"),
     DeploymentRow: ("deployments.GET", "deployments.OPEN"),
     EventRow: ("events.AFTER", "audit.OLDER.org"),
@@ -55,7 +61,10 @@ def test_the_statement_check_finds_an_unknown_column(embedded: apsw.Connection) 
 def test_no_statement_scans_all_resources_or_deployments(embedded: apsw.Connection) -> None:
     scans = {name: found for name, text in postgres.ALL.items() if (found := scanned(embedded, text))}
     for_commands = {f"sealed.COUNTS.{name}" for name in sealed.COUNTS}  # in a process of its own
-    in_threads = {"figures.FIGURES", *(f"row_sizes.SIZES.{table}" for table in row_sizes.SIZES)}
+    in_threads = {
+        "figures.FIGURES",
+        *(f"row_sizes.SIZE_BY_TABLE.{table}" for table in row_sizes.SIZE_BY_TABLE),
+    }
     assert scans.keys() <= {*in_threads, *for_commands}
 
 

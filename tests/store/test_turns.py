@@ -103,14 +103,14 @@ async def agree(store: Store, pieces: Sequence[Piece], most: int) -> None:
 @pytest.fixture
 def small_front(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few pieces are more than are looked at first."""
-    monkeypatch.setattr(work, "_FRONT", 4)
+    monkeypatch.setattr(work, "_MAX_FRONT_PIECES", 4)
 
 
 @pytest.mark.parametrize("front", [1, 3, 64])
 def test_any_work_is_claimed_in_the_order_of_the_reference_implementation(
     embedded: Place, monkeypatch: pytest.MonkeyPatch, front: int
 ):
-    monkeypatch.setattr(work, "_FRONT", front)
+    monkeypatch.setattr(work, "_MAX_FRONT_PIECES", front)
 
     async def run(pieces: list[Piece], most: int) -> None:
         async with embedded.opened(HandClock()) as store:
@@ -156,7 +156,7 @@ async def test_much_work_of_one_environment_does_not_delay_that_of_another(store
 
 async def test_the_order_check_notices_a_wrong_order_of_work(store: Store, monkeypatch: pytest.MonkeyPatch):
     """Without organizations behind the front, the crowd has every turn."""
-    monkeypatch.setattr(work, "_FRONT", 4)
+    monkeypatch.setattr(work, "_MAX_FRONT_PIECES", 4)
     monkeypatch.setattr(ClaimOrder, "idle", lambda self: 99)
     crowd = [Piece(0, -100 + number, held=False, lane=1) for number in range(50)]
     with pytest.raises(AssertionError):
@@ -196,7 +196,7 @@ async def test_a_claim_reads_equally_few_rows_of_100_and_of_5000(store: Store, o
     assert found[0] == found[1]
 
 
-EXPLAINED = ("FRONT", "FIRSTS", "OF_ORG", "DUE", "CLAIM", "RELEASE_ALL")
+EXPLAINED = ("FRONT", "FIRST_OF_ENVIRONMENTS", "OF_ORG", "DUE_BY_QUEUE", "CLAIM", "RELEASE_ALL")
 
 
 @pytest.mark.parametrize("name", EXPLAINED)

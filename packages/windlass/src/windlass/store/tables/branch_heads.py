@@ -6,18 +6,18 @@ from typing import Final
 
 from windlass.store.tables.table import ChangeSession, Table
 
-SEEN: Final = "SELECT seen FROM branch_head WHERE service = $1"
-NOTE: Final = """
+GET_SEEN_COMMIT: Final = "SELECT seen FROM branch_head WHERE service = $1"
+SET_SEEN_COMMIT: Final = """
 INSERT INTO branch_head (service, seen) VALUES ($1, $2)
 ON CONFLICT (service) DO UPDATE SET seen = excluded.seen"""
-FORGET: Final = "DELETE FROM branch_head WHERE service = $1"
+DELETE: Final = "DELETE FROM branch_head WHERE service = $1"
 
 
 class BranchHeadTable(Table):
     __slots__ = ()
 
     async def seen(self, service: str) -> str | None:
-        row = await self._session.one(SEEN, service)
+        row = await self._session.one(GET_SEEN_COMMIT, service)
         return None if row is None else str(row[0])
 
 
@@ -26,7 +26,7 @@ class BranchHeadChanges(BranchHeadTable):
     _session: ChangeSession
 
     async def note(self, service: str, commit: str) -> None:
-        await self._session.all(NOTE, service, commit)
+        await self._session.all(SET_SEEN_COMMIT, service, commit)
 
     async def forget(self, service: str) -> None:
-        await self._session.all(FORGET, service)
+        await self._session.all(DELETE, service)

@@ -34,13 +34,13 @@ SELECT {_COLUMNS} FROM browser_session WHERE holder = $1 AND is_open = 1 AND end
 ORDER BY used_at DESC, id"""
 ADD: Final = f"""
 INSERT INTO browser_session ({_COLUMNS}) VALUES ({places(len(BrowserSession.__struct_fields__))})"""
-TAKE: Final = f"""
+TAKE_LINK: Final = f"""
 DELETE FROM browser_session WHERE digest = $1 AND is_open = 0 AND ends_at > $2 RETURNING {_COLUMNS}"""
 USE_UP: Final = f"""
 INSERT INTO browser_session ({_COLUMNS}) VALUES ({places(len(BrowserSession.__struct_fields__))})
 ON CONFLICT (digest) DO NOTHING RETURNING digest"""
-USE: Final = "UPDATE browser_session SET used_at = $1, ends_at = $2 WHERE digest = $3 AND used_at < $1"
-END: Final = f"""
+RENEW: Final = "UPDATE browser_session SET used_at = $1, ends_at = $2 WHERE digest = $3 AND used_at < $1"
+DELETE: Final = f"""
 DELETE FROM browser_session WHERE id = $1 AND holder = $2 AND is_open = 1 RETURNING {_COLUMNS}"""
 END_ALL: Final = "DELETE FROM browser_session WHERE holder = $1"
 END_ALL_BUT: Final = f"""
@@ -48,7 +48,7 @@ DELETE FROM browser_session WHERE holder = $1 AND is_open = 1 AND id <> $2 RETUR
 END_OTHERS: Final = """
 DELETE FROM browser_session WHERE holder = $1 AND is_open = 1 AND id NOT IN (
     SELECT id FROM browser_session WHERE holder = $1 AND is_open = 1 ORDER BY used_at DESC, id LIMIT $2)"""
-SWEEP: Final = "DELETE FROM browser_session WHERE ends_at <= $1"
+DELETE_EXPIRED: Final = "DELETE FROM browser_session WHERE ends_at <= $1"
 
 
 class BrowserSessionTable(Table):
@@ -73,7 +73,7 @@ class BrowserSessionChanges(BrowserSessionTable):
 
     async def take_link(self, digest: str) -> BrowserSession | None:
         """Removes a valid link and returns it, so that it can be used only once."""
-        rows = await self._session.all(TAKE, digest, self._session.now)
+        rows = await self._session.all(TAKE_LINK, digest, self._session.now)
         return BrowserSession(*rows[0]) if rows else None
 
     async def use_up(self, digest: str, ends_at: int) -> bool:
@@ -85,11 +85,11 @@ class BrowserSessionChanges(BrowserSessionTable):
     async def use(self, ends: Mapping[str, tuple[int, int]]) -> None:
         """Updates for each digest when the session was last used, and when it ends."""
         for digest, (used_at, ends_at) in ends.items():
-            await self._session.all(USE, used_at, ends_at, digest)
+            await self._session.all(RENEW, used_at, ends_at, digest)
 
     async def end(self, id: str, holder: str) -> BrowserSession | None:
         """Ends a session of a holder and returns it; None if there is no such session."""
-        rows = await self._session.all(END, id, holder)
+        rows = await self._session.all(DELETE, id, holder)
         return BrowserSession(*rows[0]) if rows else None
 
     async def end_all(self, holder: str) -> None:
@@ -105,4 +105,4 @@ class BrowserSessionChanges(BrowserSessionTable):
         await self._session.all(END_OTHERS, holder, count)
 
     async def sweep(self) -> None:
-        await self._session.all(SWEEP, self._session.now)
+        await self._session.all(DELETE_EXPIRED, self._session.now)

@@ -11,7 +11,7 @@ SET: Final = """
 INSERT INTO budget (subject, opened, used) VALUES ($1, $2, $3)
 ON CONFLICT (subject) DO UPDATE SET opened = excluded.opened, used = excluded.used"""
 GIVE_BACK: Final = "UPDATE budget SET used = used - $1 WHERE subject = $2 AND opened = $3"
-SWEEP: Final = "DELETE FROM budget WHERE opened < $1"
+DELETE_OLD: Final = "DELETE FROM budget WHERE opened < $1"
 
 
 class BudgetTable(Table):
@@ -35,4 +35,4 @@ class BudgetChanges(BudgetTable):
         await self._session.all(GIVE_BACK, unused, subject, opened)
 
     async def sweep(self, before: int) -> None:
-        await self._session.all(SWEEP, before)
+        await self._session.all(DELETE_OLD, before)

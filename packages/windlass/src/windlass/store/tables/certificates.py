@@ -65,7 +65,7 @@ _CERTIFICATE: Final = columns(CertificateRow)
 _ORDER: Final = columns(OrderRow)
 GET: Final = f"SELECT {_CERTIFICATE} FROM certificate WHERE id = $1"
 FINGERPRINTS: Final = "SELECT id, fingerprint FROM certificate"
-LIVE: Final = "SELECT name FROM certificate WHERE service = $1 AND expires > $2"
+VALID_NAMES_OF_SERVICE: Final = "SELECT name FROM certificate WHERE service = $1 AND expires > $2"
 SET: Final = f"""
 INSERT INTO certificate ({_CERTIFICATE}) VALUES ({places(len(CertificateRow.__struct_fields__))})
 ON CONFLICT (id) DO UPDATE SET
@@ -73,8 +73,8 @@ ON CONFLICT (id) DO UPDATE SET
     fingerprint = excluded.fingerprint, since = excluded.since, expires = excluded.expires,
     renew = excluded.renew, origin = excluded.origin"""
 RENEW_AT: Final = "UPDATE certificate SET renew = $1 WHERE id = $2"
-FORGET: Final = "DELETE FROM certificate WHERE id = $1 OR service = $2 RETURNING id"
-ORDER: Final = f"SELECT {_ORDER} FROM acme_order WHERE id = $1"
+DELETE: Final = "DELETE FROM certificate WHERE id = $1 OR service = $2 RETURNING id"
+GET_ORDER: Final = f"SELECT {_ORDER} FROM acme_order WHERE id = $1"
 CHALLENGES: Final = f"SELECT {_ORDER} FROM acme_order WHERE challenge <> ''"
 SET_ORDER: Final = f"""
 INSERT INTO acme_order ({_ORDER}) VALUES ({places(len(OrderRow.__struct_fields__))})
@@ -83,7 +83,7 @@ ON CONFLICT (id) DO UPDATE SET
     challenge = excluded.challenge, path = excluded.path, answer = excluded.answer,
     since = excluded.since, failures = excluded.failures,
     message = excluded.message, due = excluded.due"""
-FORGET_ORDER: Final = "DELETE FROM acme_order WHERE id = $1 OR service = $2 RETURNING id"
+DELETE_ORDER: Final = "DELETE FROM acme_order WHERE id = $1 OR service = $2 RETURNING id"
 
 
 class DomainCertificateTable(Table):
@@ -99,10 +99,10 @@ class DomainCertificateTable(Table):
 
     async def live(self, service: str, now: int) -> set[str]:
         """Returns the names of a service that have a certificate which is valid."""
-        return {str(name) for (name,) in await self._session.all(LIVE, service, now)}
+        return {str(name) for (name,) in await self._session.all(VALID_NAMES_OF_SERVICE, service, now)}
 
     async def order(self, id: str) -> OrderRow | None:
-        row = await self._session.one(ORDER, id)
+        row = await self._session.one(GET_ORDER, id)
         return _order(row) if row else None
 
     async def challenges(self) -> list[OrderRow]:
@@ -127,12 +127,12 @@ class DomainCertificateChanges(DomainCertificateTable):
 
     async def forget_order(self, id: str) -> None:
         """Removes the order of a domain, and keeps its certificate."""
-        for (removed,) in await self._session.all(FORGET_ORDER, id, id):
+        for (removed,) in await self._session.all(DELETE_ORDER, id, id):
             self._session.nudge(certificate_topic(str(removed)))
 
     async def forget(self, id: str) -> None:
         """Removes the certificate and the order of a domain, or those of all domains of a service."""
-        for statement in (FORGET, FORGET_ORDER):
+        for statement in (DELETE, DELETE_ORDER):
             for (removed,) in await self._session.all(statement, id, id):
                 self._session.nudge(certificate_topic(str(removed)))
 

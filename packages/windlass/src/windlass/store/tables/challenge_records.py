@@ -22,7 +22,7 @@ _COLUMNS: Final = columns(ChallengeRecordRow)
 OF: Final = f"SELECT {_COLUMNS} FROM challenge_record WHERE owner = $1 ORDER BY name, value"
 ADD: Final = f"""
 INSERT INTO challenge_record ({_COLUMNS}) VALUES ($1, $2, $3, $4) ON CONFLICT (name, value) DO NOTHING"""
-REMOVE: Final = "DELETE FROM challenge_record WHERE name = $1 AND value = $2"
+DELETE: Final = "DELETE FROM challenge_record WHERE name = $1 AND value = $2"
 
 
 class ChallengeRecordTable(Table):
@@ -41,4 +41,4 @@ class ChallengeRecordChanges(ChallengeRecordTable):
         await self._session.all(ADD, name, value, owner, self._session.now)
 
     async def remove(self, row: ChallengeRecordRow) -> None:
-        await self._session.all(REMOVE, row.name, row.value)
+        await self._session.all(DELETE, row.name, row.value)

@@ -18,15 +18,15 @@ SELECT {columns(Row, "resource")}
 FROM above JOIN deletion ON deletion.id = above.id JOIN resource ON resource.id = above.id LIMIT 1"""
 ADD: Final = """
 INSERT INTO deletion (id, body) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET body = excluded.body"""
-FORGET: Final = "DELETE FROM deletion WHERE id = $1"
+DELETE: Final = "DELETE FROM deletion WHERE id = $1"
 
-TOMBSTONE: Final = "SELECT cluster FROM tombstone WHERE service = $1"
-LEFT_ON: Final = "SELECT service FROM tombstone WHERE cluster = $1 ORDER BY service"
-QUEUE: Final = """
+CLUSTER_OF_TOMBSTONE: Final = "SELECT cluster FROM tombstone WHERE service = $1"
+TOMBSTONES_OF_CLUSTER: Final = "SELECT service FROM tombstone WHERE cluster = $1 ORDER BY service"
+QUEUE_OF_TOMBSTONE: Final = """
 SELECT queue.number FROM tombstone JOIN queue ON queue.cluster = tombstone.cluster
 WHERE tombstone.service = $1"""
-LEFT: Final = "SELECT DISTINCT cluster FROM tombstone WHERE cluster <> ''"
-ERASED: Final = "UPDATE tombstone SET cluster = '' WHERE service = $1"
+CLUSTERS_WITH_TOMBSTONES: Final = "SELECT DISTINCT cluster FROM tombstone WHERE cluster <> ''"
+MARK_ERASED: Final = "UPDATE tombstone SET cluster = '' WHERE service = $1"
 TOMBSTONES: Final = "SELECT service FROM tombstone"
 TOMBSTONE_ADD: Final = """
 INSERT INTO tombstone (service, at, cluster) VALUES ($1, $2, $3) ON CONFLICT (service) DO NOTHING"""
@@ -48,26 +48,26 @@ class DeletionTable(Table):
 
     async def is_deleted(self, service: str) -> bool:
         """Returns whether the service was deleted in this database. Otherwise its data must not be erased."""
-        return await self._session.one(TOMBSTONE, service) is not None
+        return await self._session.one(CLUSTER_OF_TOMBSTONE, service) is not None
 
     async def left_at(self, service: str) -> str:
         """Returns the cluster that may still have data of a deleted service; empty if there is none."""
-        row = await self._session.one(TOMBSTONE, service)
+        row = await self._session.one(CLUSTER_OF_TOMBSTONE, service)
         return str(row[0]) if row else ""
 
     async def queue(self, service: str) -> int | None:
         """Returns the work queue of the cluster that may still have data of a deleted service; None if it has
         no queue."""
-        row = await self._session.one(QUEUE, service)
+        row = await self._session.one(QUEUE_OF_TOMBSTONE, service)
         return int(row[0]) if row else None
 
     async def left_on(self, cluster: str) -> list[str]:
         """Returns the deleted services whose data may still be on a cluster."""
-        return [row[0] for row in await self._session.all(LEFT_ON, cluster)]
+        return [row[0] for row in await self._session.all(TOMBSTONES_OF_CLUSTER, cluster)]
 
     async def clusters_with_data(self) -> list[str]:
         """Returns the clusters that may still have data of deleted services."""
-        return [row[0] for row in await self._session.all(LEFT)]
+        return [row[0] for row in await self._session.all(CLUSTERS_WITH_TOMBSTONES)]
 
 
 class DeletionChanges(DeletionTable):
@@ -78,7 +78,7 @@ class DeletionChanges(DeletionTable):
         await self._session.all(ADD, id, body)
 
     async def forget(self, id: str) -> None:
-        await self._session.all(FORGET, id)
+        await self._session.all(DELETE, id)
 
     async def record(self, service: str, cluster: str) -> None:
         """Adds a permanent tombstone for a deleted service with the cluster where it ran."""
@@ -86,4 +86,4 @@ class DeletionChanges(DeletionTable):
 
     async def note_erased(self, service: str) -> None:
         """Records that all data of a deleted service was erased."""
-        await self._session.all(ERASED, service)
+        await self._session.all(MARK_ERASED, service)

@@ -51,12 +51,12 @@ SELECT {_COLUMNS} FROM (
     FROM delivery WHERE webhook = $1 AND state = 'WAITING' AND due <= $2
 ) AS waiting
 WHERE place <= $3 ORDER BY number LIMIT $4"""
-NEXT: Final = "SELECT min(due) FROM delivery WHERE webhook = $1 AND state = 'WAITING'"
+NEXT_DUE: Final = "SELECT min(due) FROM delivery WHERE webhook = $1 AND state = 'WAITING'"
 CHANGE: Final = """
 UPDATE delivery SET state = $1, due = $2, attempts = $3, story = $4, address = $5 WHERE id = $6"""
-HOLD: Final = """
+POSTPONE: Final = """
 UPDATE delivery SET due = $1 WHERE webhook = $2 AND lane = $3 AND state = 'WAITING' AND due < $1"""
-HURRY: Final = """
+SET_DUE_EARLIER: Final = """
 UPDATE delivery SET due = $1 WHERE webhook = $2 AND state = 'WAITING' AND due > $1"""
 REPEAT: Final = """
 UPDATE delivery SET state = 'WAITING', due = $1, attempts = 0
@@ -66,10 +66,10 @@ RETURNING id"""
 REPEAT_ONE: Final = """
 UPDATE delivery SET state = 'WAITING', due = $1, attempts = 0 WHERE webhook = $2 AND id = $3
 RETURNING id"""
-FAIL: Final = """
+MARK_FAILED: Final = """
 UPDATE delivery SET state = 'FAILED' WHERE webhook = $1 AND lane = $2 AND state = 'WAITING'"""
-FORGET: Final = "DELETE FROM delivery WHERE webhook = $1"
-SWEEP: Final = """
+DELETE_OF_WEBHOOK: Final = "DELETE FROM delivery WHERE webhook = $1"
+DELETE_EXPIRED: Final = """
 DELETE FROM delivery
 WHERE (state <> 'WAITING' AND created < $1)
     OR NOT EXISTS (SELECT 1 FROM resource WHERE resource.id = delivery.webhook)"""
@@ -94,7 +94,7 @@ class DeliveryTable(Table):
 
     async def next(self, webhook: str) -> int | None:
         """Returns the time when the next delivery is due."""
-        row = await self._session.one(NEXT, webhook)
+        row = await self._session.one(NEXT_DUE, webhook)
         return row[0] if row else None
 
 
@@ -118,15 +118,15 @@ class DeliveryChanges(DeliveryTable):
 
     async def hold(self, webhook: str, lane: str, due: int) -> None:
         """Delays all waiting deliveries of a lane until `due`."""
-        await self._session.all(HOLD, due, webhook, lane)
+        await self._session.all(POSTPONE, due, webhook, lane)
 
     async def hurry(self, webhook: str) -> None:
         """Makes all waiting deliveries of a webhook due now."""
-        await self._session.all(HURRY, self._session.now, webhook)
+        await self._session.all(SET_DUE_EARLIER, self._session.now, webhook)
 
     async def fail(self, webhook: str, lane: str) -> None:
         """Marks all waiting deliveries of a lane as failed."""
-        await self._session.all(FAIL, webhook, lane)
+        await self._session.all(MARK_FAILED, webhook, lane)
 
     async def repeat(self, webhook: str, since: int, address: str, *, only_failed: bool) -> int:
         """Repeats finished deliveries that were sent to this URL. Returns their number."""
@@ -137,8 +137,8 @@ class DeliveryChanges(DeliveryTable):
         return bool(await self._session.all(REPEAT_ONE, self._session.now, webhook, id))
 
     async def forget(self, webhook: str) -> None:
-        await self._session.all(FORGET, webhook)
+        await self._session.all(DELETE_OF_WEBHOOK, webhook)
 
     async def sweep(self, before: int) -> None:
         """Deletes old finished deliveries, and all deliveries of deleted webhooks."""
-        await self._session.all(SWEEP, before)
+        await self._session.all(DELETE_EXPIRED, before)

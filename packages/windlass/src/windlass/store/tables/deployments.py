@@ -34,7 +34,7 @@ OPEN: Final = f"""
 SELECT {_COLUMNS} FROM deployment
 WHERE service = $1 AND status IN ({OPEN_STATES}) ORDER BY number"""
 # Pages are selected by number, so that every page costs the same.
-LATEST: Final = f"""
+LATEST_UP_TO_NUMBER: Final = f"""
 SELECT {_COLUMNS} FROM deployment WHERE service = $1 AND number <= $2 ORDER BY number DESC LIMIT $3"""
 ENDED: Final = f"""
 SELECT {_COLUMNS} FROM deployment
@@ -44,7 +44,7 @@ NUMBER_AT: Final = """
 SELECT number FROM deployment WHERE service = $1 AND created <= $2 ORDER BY number DESC LIMIT 1"""
 ADD: Final = f"INSERT INTO deployment ({_COLUMNS}) VALUES ({places(len(DeploymentRow.__struct_fields__))})"
 CHANGE: Final = "UPDATE deployment SET status = $1, changed = $2, body = $3, sealed = $4 WHERE id = $5"
-FORGET: Final = "DELETE FROM deployment WHERE service = $1"
+DELETE_OF_SERVICE: Final = "DELETE FROM deployment WHERE service = $1"
 
 
 class DeploymentTable(Table):
@@ -60,7 +60,9 @@ class DeploymentTable(Table):
 
     async def latest(self, service: str, most: int, newest: int = NEVER) -> list[DeploymentRow]:
         """Returns deployments of a service up to number `newest`, the newest first."""
-        return [DeploymentRow(*row) for row in await self._session.all(LATEST, service, newest, most)]
+        return [
+            DeploymentRow(*row) for row in await self._session.all(LATEST_UP_TO_NUMBER, service, newest, most)
+        ]
 
     async def ended(self, service: str, most: int, newest: int = NEVER) -> list[DeploymentRow]:
         """Returns finished deployments up to number `newest`, the newest first."""
@@ -84,4 +86,4 @@ class DeploymentChanges(DeploymentTable):
         await self._session.all(CHANGE, row.status, self._session.now, row.body, row.sealed, row.id)
 
     async def forget(self, service: str) -> None:
-        await self._session.all(FORGET, service)
+        await self._session.all(DELETE_OF_SERVICE, service)

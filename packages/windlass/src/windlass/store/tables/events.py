@@ -41,17 +41,17 @@ _COLUMNS: Final = columns(EventRow)
 AFTER: Final = f"SELECT {_COLUMNS} FROM event WHERE org = $1 AND seq > $2 ORDER BY seq LIMIT $3"
 CHAIN: Final = f"SELECT {_COLUMNS} FROM event WHERE seq > $1 ORDER BY seq LIMIT $2"
 ALL: Final = f"SELECT {_COLUMNS} FROM event ORDER BY seq"
-SPAN: Final = "SELECT (SELECT min(seq) FROM event), (SELECT max(seq) FROM event)"
+FIRST_AND_LAST_SEQ: Final = "SELECT (SELECT min(seq) FROM event), (SELECT max(seq) FROM event)"
 NEWEST: Final = "SELECT seq, hash FROM event ORDER BY seq DESC LIMIT 1"
 OLDEST: Final = "SELECT seq, at, hash FROM event ORDER BY seq LIMIT $1"
-HASH: Final = "SELECT hash FROM event WHERE seq = $1"
-TIME: Final = "SELECT at FROM event WHERE seq >= $1 ORDER BY seq LIMIT 1"
+HASH_OF_EVENT: Final = "SELECT hash FROM event WHERE seq = $1"
+TIME_OF_EVENT: Final = "SELECT at FROM event WHERE seq >= $1 ORDER BY seq LIMIT 1"
 LAST_TIME: Final = "SELECT max(at) FROM event"
 LAST_OF: Final = f"""
 SELECT {_COLUMNS} FROM event WHERE subject = $1 AND subject <> '' AND target = subject
 ORDER BY seq DESC LIMIT 1"""
 ADD: Final = f"INSERT INTO event ({_COLUMNS}) VALUES ({places(len(EventRow.__struct_fields__))})"
-FORGET: Final = "DELETE FROM event WHERE seq <= $1"
+DELETE_UP_TO: Final = "DELETE FROM event WHERE seq <= $1"
 
 
 class EventTable(Table):
@@ -67,7 +67,7 @@ class EventTable(Table):
 
     async def span(self) -> tuple[int, int]:
         """Returns the numbers of the oldest and the newest event; (0, 0) if there are none."""
-        row = await self._session.one(SPAN)
+        row = await self._session.one(FIRST_AND_LAST_SEQ)
         return (row[0] or 0, row[1] or 0) if row else (0, 0)
 
     async def newest(self) -> tuple[int, bytes | None]:
@@ -77,12 +77,12 @@ class EventTable(Table):
 
     async def hash(self, number: int) -> bytes | None:
         """Returns the hash of an event; None if the event does not exist."""
-        row = await self._session.one(HASH, number)
+        row = await self._session.one(HASH_OF_EVENT, number)
         return row[0] if row else None
 
     async def time_of(self, number: int) -> int | None:
         """Returns the time of the event with this number, or of the next existing event."""
-        row = await self._session.one(TIME, number)
+        row = await self._session.one(TIME_OF_EVENT, number)
         return row[0] if row else None
 
     async def last_time(self) -> int | None:
@@ -129,7 +129,7 @@ class EventChanges(EventTable):
         expired = list(itertools.takewhile(lambda row: row[1] < before, oldest))
         if expired:
             number, _, hash = expired[-1]
-            await self._session.all(FORGET, number)
+            await self._session.all(DELETE_UP_TO, number)
             anchor = Anchor(number, hash.hex())
             await self._session.all(facts.SET, ANCHOR, msgspec.json.encode(anchor))
         return len(expired)

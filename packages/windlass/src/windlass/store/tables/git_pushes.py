@@ -42,13 +42,13 @@ INSERT INTO git_push ({_COLUMNS}) VALUES ({places(len(GitPushRow.__struct_fields
 ON CONFLICT (id) DO UPDATE SET
     arrived = excluded.arrived, event = excluded.event, branch = excluded.branch,
     commit_id = excluded.commit_id, note = excluded.note, times = git_push.times + excluded.times"""
-REPEATED: Final = """
+COUNT_REPETITION: Final = """
 UPDATE git_push SET times = times + 1 WHERE webhook = $1 AND service = '' AND delivery = $2 RETURNING id"""
-WAITING: Final = f"""
+UNPROCESSED: Final = f"""
 SELECT {_COLUMNS} FROM git_push WHERE webhook = $1 AND service = '' AND result = $2 ORDER BY arrived, id"""
 PENDING: Final = f"""
 SELECT {_COLUMNS} FROM git_push WHERE service = $1 AND result = $2 ORDER BY arrived DESC, id"""
-SET: Final = "UPDATE git_push SET result = $1, note = $2 WHERE id = $3 AND result = $4"
+SET_RESULT: Final = "UPDATE git_push SET result = $1, note = $2 WHERE id = $3 AND result = $4"
 TURN: Final = "UPDATE git_push SET result = $1 WHERE webhook = $2 AND service = '' AND result = $3"
 OF_SERVICE: Final = f"""
 SELECT {_COLUMNS} FROM git_push
@@ -60,9 +60,9 @@ DELETE FROM git_push WHERE id IN (
 )"""
 TRIM_WEBHOOK: Final = _TRIM.format("webhook = $1 AND service = ''")
 TRIM_SERVICE: Final = _TRIM.format("service = $1")
-FORGET: Final = "DELETE FROM git_push WHERE service = $1"
-FORGET_WEBHOOK: Final = "DELETE FROM git_push WHERE webhook = $1 AND service = ''"
-SWEEP: Final = """
+DELETE_OF_SERVICE: Final = "DELETE FROM git_push WHERE service = $1"
+DELETE_OF_WEBHOOK: Final = "DELETE FROM git_push WHERE webhook = $1 AND service = ''"
+DELETE_ORPHANS: Final = """
 DELETE FROM git_push WHERE service = ''
     AND NOT EXISTS (SELECT 1 FROM git_webhook WHERE git_webhook.id = git_push.webhook)"""
 
@@ -72,7 +72,9 @@ class GitPushTable(Table):
 
     async def waiting(self, webhook: str) -> list[GitPushRow]:
         """Returns the pushes that came to a webhook and were not passed on to services yet."""
-        return [GitPushRow(*row) for row in await self._session.all(WAITING, webhook, PushResult.RECEIVED)]
+        return [
+            GitPushRow(*row) for row in await self._session.all(UNPROCESSED, webhook, PushResult.RECEIVED)
+        ]
 
     async def pending(self, service: str) -> list[GitPushRow]:
         """Returns the pushes for which the branch of a service must still be checked, newest first."""
@@ -99,12 +101,12 @@ class GitPushChanges(GitPushTable):
 
     async def is_repeated(self, webhook: str, delivery: str) -> bool:
         """Returns whether a delivery with this id came before, and counts it."""
-        return bool(delivery and await self._session.all(REPEATED, webhook, delivery))
+        return bool(delivery and await self._session.all(COUNT_REPETITION, webhook, delivery))
 
     async def settle(self, rows: Iterable[GitPushRow], result: PushResult, note: str = "") -> None:
         """Sets the result of rows that are RECEIVED."""
         values = [(result, note, row.id, PushResult.RECEIVED) for row in rows]
-        await self._session.many(SET, values)
+        await self._session.many(SET_RESULT, values)
 
     async def turn(self, webhook: str, before: PushResult, after: PushResult) -> None:
         """Sets the result of all deliveries to a webhook that have another one."""
@@ -112,10 +114,10 @@ class GitPushChanges(GitPushTable):
 
     async def forget(self, service: str) -> None:
         if service:
-            await self._session.all(FORGET, service)
+            await self._session.all(DELETE_OF_SERVICE, service)
 
     async def forget_webhook(self, webhook: str) -> None:
-        await self._session.all(FORGET_WEBHOOK, webhook)
+        await self._session.all(DELETE_OF_WEBHOOK, webhook)
 
     async def sweep(self) -> None:
-        await self._session.all(SWEEP)
+        await self._session.all(DELETE_ORPHANS)

@@ -31,8 +31,8 @@ ADD: Final = f"""
 INSERT INTO git_webhook ({_COLUMNS}) VALUES ({places(len(GitWebhookRow.__struct_fields__))})"""
 SET_SECRET: Final = "UPDATE git_webhook SET sealed = $1 WHERE id = $2"
 SET_PROVIDER: Final = "UPDATE git_webhook SET provider = $1 WHERE id = $2"
-FORGET: Final = "DELETE FROM git_webhook WHERE id = $1"
-SWEEP: Final = """
+DELETE: Final = "DELETE FROM git_webhook WHERE id = $1"
+DELETE_ORPHANS: Final = """
 DELETE FROM git_webhook WHERE NOT EXISTS (SELECT 1 FROM resource WHERE resource.id = git_webhook.org)"""
 
 
@@ -66,11 +66,11 @@ class GitWebhookChanges(GitWebhookTable):
         await self._session.all(SET_PROVIDER, provider, id)
 
     async def forget(self, id: str) -> None:
-        await self._session.all(FORGET, id)
+        await self._session.all(DELETE, id)
 
     async def sweep(self) -> None:
         """Removes the webhooks of organizations that are gone."""
-        await self._session.all(SWEEP)
+        await self._session.all(DELETE_ORPHANS)
 
 
 def _webhook(id: str, org: str, repository: str, provider: str, created: int, sealed: bytes) -> GitWebhookRow:

@@ -26,7 +26,7 @@ ON CONFLICT (caller, key) DO UPDATE SET
     request = excluded.request, at = excluded.at, answer = excluded.answer, once = excluded.once"""
 ERASE_SECRETS: Final = "UPDATE idempotency SET once = NULL WHERE once IS NOT NULL AND at <= $1"
 OLDEST_SECRET: Final = "SELECT min(at) FROM idempotency WHERE once IS NOT NULL"
-SWEEP: Final = "DELETE FROM idempotency WHERE at < $1"
+DELETE_EXPIRED: Final = "DELETE FROM idempotency WHERE at < $1"
 
 
 class IdempotentAnswerTable(Table):
@@ -51,4 +51,4 @@ class IdempotentAnswerChanges(IdempotentAnswerTable):
         return row[0] if row else None
 
     async def sweep(self, before: int) -> None:
-        await self._session.all(SWEEP, before)
+        await self._session.all(DELETE_EXPIRED, before)

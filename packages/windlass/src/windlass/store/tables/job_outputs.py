@@ -21,7 +21,7 @@ GET: Final = f"SELECT {_COLUMNS} FROM job_output WHERE job = $1"
 SET: Final = f"""
 INSERT INTO job_output ({_COLUMNS}) VALUES ({places(len(JobOutputRow.__struct_fields__))})
 ON CONFLICT (job) DO UPDATE SET sealed = excluded.sealed"""
-FORGET: Final = "DELETE FROM job_output WHERE job = $1"
+DELETE_OF_JOB: Final = "DELETE FROM job_output WHERE job = $1"
 
 
 class JobOutputTable(Table):
@@ -40,4 +40,4 @@ class JobOutputChanges(JobOutputTable):
         await self._session.all(SET, *msgspec.structs.astuple(row))
 
     async def forget(self, job: str) -> None:
-        await self._session.all(FORGET, job)
+        await self._session.all(DELETE_OF_JOB, job)

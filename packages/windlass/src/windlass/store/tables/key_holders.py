@@ -21,12 +21,12 @@ class KeyHolder(Struct, frozen=True, gc=False):
         return key in self.keys.split()
 
 
-LIVE: Final = f"SELECT {columns(KeyHolder)} FROM key_holder WHERE until > $1 ORDER BY name"
-HOLD: Final = f"""
+UNEXPIRED: Final = f"SELECT {columns(KeyHolder)} FROM key_holder WHERE until > $1 ORDER BY name"
+RENEW: Final = f"""
 INSERT INTO key_holder ({columns(KeyHolder)}, until) VALUES ($1, $2, $3, $4)
 ON CONFLICT (server) DO UPDATE SET keys = excluded.keys, until = excluded.until"""
-LEAVE: Final = "DELETE FROM key_holder WHERE server = $1"
-SWEEP: Final = "DELETE FROM key_holder WHERE until < $1"
+DELETE: Final = "DELETE FROM key_holder WHERE server = $1"
+DELETE_EXPIRED: Final = "DELETE FROM key_holder WHERE until < $1"
 
 
 class KeyHolderTable(Table):
@@ -34,7 +34,7 @@ class KeyHolderTable(Table):
 
     async def live(self, now: int) -> list[KeyHolder]:
         """Returns the servers whose lease has not ended."""
-        return [KeyHolder(*row) for row in await self._session.all(LIVE, now)]
+        return [KeyHolder(*row) for row in await self._session.all(UNEXPIRED, now)]
 
 
 class KeyHolderChanges(KeyHolderTable):
@@ -44,8 +44,8 @@ class KeyHolderChanges(KeyHolderTable):
     async def hold(self, server: str, name: str, keys: Iterable[str], lease: int) -> None:
         """Records that a server is running until the end of the lease, with the ids of its keys."""
         now = self._session.now
-        await self._session.all(HOLD, server, name, " ".join(sorted(keys)), now + lease)
-        await self._session.all(SWEEP, now - lease)
+        await self._session.all(RENEW, server, name, " ".join(sorted(keys)), now + lease)
+        await self._session.all(DELETE_EXPIRED, now - lease)
 
     async def leave(self, server: str) -> None:
-        await self._session.all(LEAVE, server)
+        await self._session.all(DELETE, server)

@@ -7,7 +7,7 @@ from typing import Final
 from windlass.store.tables.resources import Row
 from windlass.store.tables.table import ChangeSession, Table, columns
 
-SOURCES: Final = f"""
+SOURCES_OF_TARGET: Final = f"""
 SELECT {columns(Row, "resource")}
 FROM link JOIN resource ON resource.id = link.source
 WHERE link.target = $1 AND link.field = $2 ORDER BY resource.created, resource.id"""
@@ -15,7 +15,7 @@ USERS: Final = f"""
 SELECT {columns(Row, "resource")}
 FROM link JOIN resource ON resource.id = link.source
 WHERE link.target = $1 ORDER BY resource.created, resource.id"""
-TARGET: Final = "SELECT target FROM link WHERE source = $1 AND field = $2"
+TARGET_OF_FIELD: Final = "SELECT target FROM link WHERE source = $1 AND field = $2"
 COUNT_CHAINED: Final = """
 WITH RECURSIVE chained (id) AS (
     SELECT source FROM link WHERE target = $1 AND field = $2
@@ -36,8 +36,8 @@ WHERE link.source = below.id AND target.id = link.target AND target.family = $2 
 SET: Final = """
 INSERT INTO link (source, field, target) VALUES ($1, $2, $3)
 ON CONFLICT (source, field) DO UPDATE SET target = excluded.target"""
-UNSET: Final = "DELETE FROM link WHERE source = $1 AND field = $2"
-FORGET: Final = "DELETE FROM link WHERE source = $1"
+DELETE_FIELD: Final = "DELETE FROM link WHERE source = $1 AND field = $2"
+DELETE_OF_SOURCE: Final = "DELETE FROM link WHERE source = $1"
 
 
 class LinkTable(Table):
@@ -45,14 +45,14 @@ class LinkTable(Table):
 
     async def sources(self, target: str, field: str) -> list[Row]:
         """Returns all resources that refer to `target` by this field."""
-        return [Row(*row) for row in await self._session.all(SOURCES, target, field)]
+        return [Row(*row) for row in await self._session.all(SOURCES_OF_TARGET, target, field)]
 
     async def users(self, target: str) -> list[Row]:
         """Returns all resources that refer to `target` by any field, once for each field."""
         return [Row(*row) for row in await self._session.all(USERS, target)]
 
     async def target(self, source: str, field: str) -> str | None:
-        rows = await self._session.all(TARGET, source, field)
+        rows = await self._session.all(TARGET_OF_FIELD, source, field)
         return str(rows[0][0]) if rows else None
 
     async def count_chained(self, target: str, field: str, most: int) -> int:
@@ -75,7 +75,7 @@ class LinkChanges(LinkTable):
         await self._session.all(SET, source, field, target)
 
     async def unset(self, source: str, field: str) -> None:
-        await self._session.all(UNSET, source, field)
+        await self._session.all(DELETE_FIELD, source, field)
 
     async def forget(self, source: str) -> None:
-        await self._session.all(FORGET, source)
+        await self._session.all(DELETE_OF_SOURCE, source)

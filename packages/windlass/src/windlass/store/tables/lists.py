@@ -13,16 +13,16 @@ from windlass.store.tables.table import ChangeSession, DatabaseSession, Table
 
 LENGTH: Final = "SELECT next, live FROM tally WHERE parent = $1 AND family = $2"
 VERSION: Final = "SELECT next, live, edits FROM tally WHERE parent = $1 AND family = $2"
-PLACE: Final = """
+TAKE_POSITION: Final = """
 INSERT INTO tally (parent, family, next, live, last) VALUES ($1, $2, 1, 1, $3)
 ON CONFLICT (parent, family) DO UPDATE SET
     next = tally.next + 1,
     live = tally.live + 1,
     last = CASE WHEN excluded.last > tally.last THEN excluded.last ELSE tally.last + 1 END
 RETURNING next, last"""
-REMOVE: Final = "UPDATE tally SET live = live - 1 WHERE parent = $1 AND family = $2"
-EDIT: Final = "UPDATE tally SET edits = edits + 1 WHERE parent = $1 AND family = $2"
-FORGET: Final = "DELETE FROM tally WHERE parent = $1"
+COUNT_REMOVAL: Final = "UPDATE tally SET live = live - 1 WHERE parent = $1 AND family = $2"
+COUNT_EDIT: Final = "UPDATE tally SET edits = edits + 1 WHERE parent = $1 AND family = $2"
+DELETE_OF_PARENT: Final = "DELETE FROM tally WHERE parent = $1"
 
 HOLES: Final = """
 SELECT block, n FROM hole
@@ -39,7 +39,7 @@ WHERE parent = $1 AND family = $2 AND level = 1 AND block >= $3 AND block < $4""
 HOLE_ADD: Final = """
 INSERT INTO hole (parent, family, level, block, n) VALUES ($1, $2, $3, $4, 1)
 ON CONFLICT (parent, family, level, block) DO UPDATE SET n = hole.n + 1"""
-HOLES_FORGET: Final = "DELETE FROM hole WHERE parent = $1"
+DELETE_HOLES_OF_PARENT: Final = "DELETE FROM hole WHERE parent = $1"
 
 PAGE: Final = """
 SELECT body FROM resource WHERE parent = $1 AND family = $2 AND pos >= $3 ORDER BY pos LIMIT $4"""
@@ -51,8 +51,8 @@ SELECT body FROM resource WHERE parent = $1 AND family = $2 ORDER BY pos DESC LI
 _FANOUT, _LEVELS = 64, 4
 _first_column = itemgetter(0)
 # Up to this number, skipping rows is cheaper than searching for the position.
-_NEAR = 256
-_MARGIN = 2
+_MAX_SKIPPED_ROWS = 256
+_BLOCK_MARGIN = 2
 """Number of blocks subtracted from the guessed block. Rows can be skipped forward, but not backward."""
 
 
@@ -89,9 +89,9 @@ class ListTable(Table):
             return [], live
         if last == live:
             rows = await self._session.all(PAGE, parent, family, skip + 1, most)
-        elif skip <= _NEAR:
+        elif skip <= _MAX_SKIPPED_ROWS:
             rows = await self._session.all(PAGE_SKIPPING, parent, family, 1, most, skip)
-        elif (behind := live - skip - most) <= _NEAR:
+        elif (behind := live - skip - most) <= _MAX_SKIPPED_ROWS:
             rows = (await self._session.all(PAGE_BACKWARDS, parent, family, most, behind))[::-1]
         else:
             start, rest = await self._guess(parent, family, skip, last, live) or await self._find(
@@ -108,15 +108,15 @@ class ListTable(Table):
         The position is estimated from proportions, and corrected by the number of holes before it. Returns
         None if the estimate is too far off.
         """
-        block = skip * last // live // _FANOUT - _MARGIN
+        block = skip * last // live // _FANOUT - _BLOCK_MARGIN
         for _ in range(2):
             block = max(0, block)
             rest = skip - block * _FANOUT + await self._holes_before(parent, family, last - live, block)
-            if 0 <= rest <= _NEAR:
-                end = block + 2 * _NEAR // _FANOUT
+            if 0 <= rest <= _MAX_SKIPPED_ROWS:
+                end = block + 2 * _MAX_SKIPPED_ROWS // _FANOUT
                 reached, rest, holes = await self._descend(parent, family, 1, block, end, rest)
                 return _start(reached, rest, holes) if reached < end else None
-            block += rest // _FANOUT - _MARGIN
+            block += rest // _FANOUT - _BLOCK_MARGIN
         return None
 
     async def _holes_before(self, parent: str, family: str, holes: int, block: int) -> int:
@@ -195,18 +195,18 @@ class ListChanges(ListTable):
 
         The times of siblings differ by at least a millisecond, so that they show the order of creation.
         """
-        place = await self._session.one(PLACE, parent, family, self._session.now)
+        place = await self._session.one(TAKE_POSITION, parent, family, self._session.now)
         assert place is not None
         return place[0], place[1]
 
     async def remove(self, parent: str, family: str, position: int) -> None:
         """Removes a resource from the counts of its list."""
-        await self._session.all(REMOVE, parent, family)
+        await self._session.all(COUNT_REMOVAL, parent, family)
         for level in range(1, _LEVELS + 1):
             block = (position - 1) // _FANOUT**level
             await self._session.all(HOLE_ADD, parent, family, level, block)
 
     async def forget(self, parent: str) -> None:
         """Removes all lists of a parent."""
-        await self._session.all(FORGET, parent)
-        await self._session.all(HOLES_FORGET, parent)
+        await self._session.all(DELETE_OF_PARENT, parent)
+        await self._session.all(DELETE_HOLES_OF_PARENT, parent)

@@ -26,18 +26,18 @@ class NameRow(Struct, frozen=True, gc=False):
 
 
 _COLUMNS: Final = columns(NameRow)
-OF: Final = f"SELECT {_COLUMNS} FROM host WHERE service = $1 ORDER BY number, name"
-HOLDER: Final = f"SELECT {_COLUMNS} FROM host WHERE name = $1"
-BEGINNING: Final = "SELECT name FROM host WHERE substr(name, 1, length($1)) = $2"
+NAMES_OF_SERVICE: Final = f"SELECT {_COLUMNS} FROM host WHERE service = $1 ORDER BY number, name"
+GET: Final = f"SELECT {_COLUMNS} FROM host WHERE name = $1"
+NAMES_WITH_PREFIX: Final = "SELECT name FROM host WHERE substr(name, 1, length($1)) = $2"
 COUNT_OF_ORG: Final = """
 SELECT count(*), count(CASE WHEN resource.parent = $1 THEN 1 END)
 FROM resource JOIN host ON host.service = resource.id
 WHERE resource.org = $2 AND substr(host.name, 1, length($3)) = $4 AND host.name <> $5"""
-TAKE: Final = f"""
+ADD: Final = f"""
 INSERT INTO host ({_COLUMNS}) VALUES ({places(len(NameRow.__struct_fields__))})
 ON CONFLICT (name) DO NOTHING RETURNING name"""
-RELEASE: Final = "DELETE FROM host WHERE name = $1 AND service = $2"
-FORGET: Final = "DELETE FROM host WHERE service = $1 RETURNING name"
+DELETE: Final = "DELETE FROM host WHERE name = $1 AND service = $2"
+DELETE_OF_SERVICE: Final = "DELETE FROM host WHERE service = $1 RETURNING name"
 
 
 class NameTable(Table):
@@ -45,16 +45,16 @@ class NameTable(Table):
 
     async def of(self, service: str) -> list[NameRow]:
         """Returns the names of a service in the order of their reservation."""
-        return [NameRow(*row) for row in await self._session.all(OF, service)]
+        return [NameRow(*row) for row in await self._session.all(NAMES_OF_SERVICE, service)]
 
     async def holder(self, name: str) -> NameRow | None:
         """Returns the reservation of a name; None if no service has it."""
-        row = await self._session.one(HOLDER, name)
+        row = await self._session.one(GET, name)
         return NameRow(*row) if row else None
 
     async def beginning(self, prefix: str) -> set[str]:
         """Returns all reserved names with a prefix. Reads all names."""
-        return {name for (name,) in await self._session.all(BEGINNING, prefix, prefix)}
+        return {name for (name,) in await self._session.all(NAMES_WITH_PREFIX, prefix, prefix)}
 
     async def count_others(self, org: str, environment: str, prefix: str, name: str) -> tuple[int, int]:
         """Returns the number of names with a prefix, except `name`, of an organization's services, and of an
@@ -70,13 +70,13 @@ class NameChanges(NameTable):
     async def take(self, name: str, service: str, port: str = "", wish: str = "") -> NameRow | None:
         """Reserves a name for a service. Returns None if the name is reserved already."""
         row = NameRow(name, service, port, wish, await counters.advance(self._session, "host"))
-        added = await self._session.one(TAKE, *msgspec.structs.astuple(row))
+        added = await self._session.one(ADD, *msgspec.structs.astuple(row))
         return row if added else None
 
     async def release(self, row: NameRow) -> None:
-        await self._session.all(RELEASE, row.name, row.service)
+        await self._session.all(DELETE, row.name, row.service)
         self._session.nudge(route_topic(row.service))
 
     async def forget(self, service: str) -> None:
-        if await self._session.all(FORGET, service):
+        if await self._session.all(DELETE_OF_SERVICE, service):
             self._session.nudge(route_topic(service))

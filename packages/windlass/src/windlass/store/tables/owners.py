@@ -68,12 +68,12 @@ ON CONFLICT (place) DO UPDATE SET is_lost = 0, takes = excluded.takes, host = ex
 WHERE place_owner.owner = excluded.owner
     AND (place_owner.home IN ('', excluded.home) OR excluded.home = '' OR place_owner.until <= $9)
 RETURNING owner"""
-TAKE: Final = """
+TAKE_OVER: Final = """
 UPDATE place_owner SET former = $1, owner = $2, until = $3, is_lost = 0, home = $4
 WHERE place = $5 AND owner = $6 AND until = $7 RETURNING place"""
-LOSE: Final = """
+MARK_LOST: Final = """
 UPDATE place_owner SET is_lost = 1 WHERE place = $1 AND until = $2 AND is_lost = 0 RETURNING place"""
-RELINQUISH: Final = "UPDATE place_owner SET former = $1 WHERE place = $2 AND former = $3"
+CLEAR_FORMER: Final = "UPDATE place_owner SET former = $1 WHERE place = $2 AND former = $3"
 
 
 class OwnerTable(Table):
@@ -108,17 +108,19 @@ class OwnerChanges(OwnerTable):
         meanwhile."""
         former = _join((seen.formers | {seen.owner}) - {owner})
         until = self._session.now + lease
-        row = await self._session.one(TAKE, former, owner, until, home, seen.place, seen.owner, seen.until)
+        row = await self._session.one(
+            TAKE_OVER, former, owner, until, home, seen.place, seen.owner, seen.until
+        )
         return row is not None
 
     async def mark_lost(self, seen: OwnerRow) -> bool:
         """Marks the owner of a place as lost. Returns True only for the first call after each loss."""
-        return await self._session.one(LOSE, seen.place, seen.until) is not None
+        return await self._session.one(MARK_LOST, seen.place, seen.until) is not None
 
     async def relinquish(self, seen: OwnerRow, former: str) -> None:
         """Records that a former owner has stopped its programs at a place. Does nothing if the row has
         changed, in which case the former owner tries again."""
-        await self._session.all(RELINQUISH, _join(seen.formers - {former}), seen.place, seen.former)
+        await self._session.all(CLEAR_FORMER, _join(seen.formers - {former}), seen.place, seen.former)
 
 
 def _join(owners: Iterable[str]) -> str:

@@ -36,26 +36,26 @@ class PasswordLink(Struct, frozen=True, gc=False):
 _PERSON: Final = columns(Person)
 _LINK: Final = columns(PasswordLink)
 GET: Final = f"SELECT {_PERSON} FROM person WHERE id = $1"
-AT: Final = f"SELECT {_PERSON} FROM person WHERE address = $1"
+GET_BY_ADDRESS: Final = f"SELECT {_PERSON} FROM person WHERE address = $1"
 ALL: Final = f"SELECT {_PERSON} FROM person ORDER BY address"
 ADD: Final = f"INSERT INTO person ({_PERSON}) VALUES ({places(len(Person.__struct_fields__))})"
 SET_PASSWORD: Final = "UPDATE person SET password = $1, changed = $2 WHERE id = $3"
-REHASH: Final = "UPDATE person SET password = $1 WHERE id = $2 AND password = $3"
+REPLACE_PASSWORD_HASH: Final = "UPDATE person SET password = $1 WHERE id = $2 AND password = $3"
 RENAME: Final = "UPDATE person SET name = $1 WHERE id = $2"
-FORGET: Final = "DELETE FROM person WHERE id = $1"
-SWEEP: Final = """
+DELETE: Final = "DELETE FROM person WHERE id = $1"
+DELETE_WITHOUT_MEMBERSHIP: Final = """
 DELETE FROM person WHERE created < $1 AND NOT EXISTS (
     SELECT 1 FROM identity WHERE identity.issuer = $2 AND identity.subject = person.id)"""
-SWEEP_FACTORS: Final = tuple(
+DELETE_ORPHANED_FACTORS: Final = tuple(
     f"DELETE FROM {table} WHERE NOT EXISTS (SELECT 1 FROM person WHERE person.id = {table}.person)"
     for table in ("second_factor", "recovery_code", "passkey")
 )
-LINK: Final = f"SELECT {_LINK} FROM password_link WHERE digest = $1 AND ends > $2"
+GET_LINK: Final = f"SELECT {_LINK} FROM password_link WHERE digest = $1 AND ends > $2"
 ADD_LINK: Final = f"""
 INSERT INTO password_link ({_LINK}) VALUES ({places(len(PasswordLink.__struct_fields__))})"""
 TAKE_LINK: Final = f"DELETE FROM password_link WHERE digest = $1 AND ends > $2 RETURNING {_LINK}"
-FORGET_LINKS: Final = "DELETE FROM password_link WHERE subject = $1"
-SWEEP_LINKS: Final = "DELETE FROM password_link WHERE ends <= $1"
+DELETE_LINKS: Final = "DELETE FROM password_link WHERE subject = $1"
+DELETE_EXPIRED_LINKS: Final = "DELETE FROM password_link WHERE ends <= $1"
 
 
 class PeopleTable(Table):
@@ -71,12 +71,12 @@ class PeopleTable(Table):
 
     async def at(self, address: str) -> Person | None:
         """Returns the person with this e-mail address."""
-        row = await self._session.one(AT, address)
+        row = await self._session.one(GET_BY_ADDRESS, address)
         return Person(*row) if row else None
 
     async def link(self, digest: str, now: int) -> PasswordLink | None:
         """Returns a valid link, and leaves it as it is."""
-        row = await self._session.one(LINK, digest, now)
+        row = await self._session.one(GET_LINK, digest, now)
         return PasswordLink(*row) if row else None
 
 
@@ -92,15 +92,15 @@ class PeopleChanges(PeopleTable):
 
     async def rehash(self, person: Person, password: str) -> None:
         """Stores another hash of the same password, unless the password was changed meanwhile."""
-        await self._session.all(REHASH, password, person.id, person.password)
+        await self._session.all(REPLACE_PASSWORD_HASH, password, person.id, person.password)
 
     async def rename(self, id: str, name: str) -> None:
         await self._session.all(RENAME, name, id)
 
     async def forget(self, id: str) -> None:
         """Removes a person, with the second factor and the links to choose a password."""
-        await self._session.all(FORGET, id)
-        for statement in (second_factors.FORGET, second_factors.FORGET_CODES, passkeys.FORGET):
+        await self._session.all(DELETE, id)
+        for statement in (second_factors.DELETE, second_factors.DELETE_CODES, passkeys.DELETE_OF_PERSON):
             await self._session.all(statement, id)
         await self.forget_links(id)
 
@@ -115,11 +115,11 @@ class PeopleChanges(PeopleTable):
         return PasswordLink(*rows[0]) if rows else None
 
     async def forget_links(self, subject: str) -> None:
-        await self._session.all(FORGET_LINKS, subject)
+        await self._session.all(DELETE_LINKS, subject)
 
     async def sweep(self, issuer: str, before: int) -> None:
         """Removes links that have ended, and people who are not a member of any organization any more."""
-        await self._session.all(SWEEP_LINKS, self._session.now)
-        await self._session.all(SWEEP, before, issuer)
-        for statement in SWEEP_FACTORS:
+        await self._session.all(DELETE_EXPIRED_LINKS, self._session.now)
+        await self._session.all(DELETE_WITHOUT_MEMBERSHIP, before, issuer)
+        for statement in DELETE_ORPHANED_FACTORS:
             await self._session.all(statement)

@@ -31,14 +31,14 @@ FIRST_PLACE: Final = "local"
 _FIRST_CLUSTER: Final = 3
 """Offset for the queues of clusters. Must never change, because queue numbers are stored. Only a cluster id
 of zeros and a single digit could collide with a fixed queue."""
-_DIGITS: Final = 15
+_ID_DIGITS: Final = 15
 """Number of hexadecimal digits of a cluster id that determine its queue number. More would not fit into 63
 bits."""
 
 
 _FIRST_PLACE: Final = 2**61
 """Offset for the queues of named places, above the queues of clusters. Must never change."""
-_RUNS: Final = 2**61
+_RUN_QUEUE_OFFSET: Final = 2**61
 """Distance between the queue of deployments and the queue of runs of a named place. Must never change."""
 _FIRST_CLUSTER_RUNS: Final = 2**62 + 2**61
 """Distance between the queue of deployments and the queue of runs of a cluster. Must never change."""
@@ -46,7 +46,7 @@ _FIRST_CLUSTER_RUNS: Final = 2**62 + 2**61
 
 def queue_of(cluster: str) -> int:
     """Returns the queue of a cluster's deployments."""
-    return _FIRST_CLUSTER + int(cluster.replace("-", "")[-_DIGITS:], 16)
+    return _FIRST_CLUSTER + int(cluster.replace("-", "")[-_ID_DIGITS:], 16)
 
 
 class PlaceQueues(NamedTuple):
@@ -63,7 +63,7 @@ def queues_of(place: str) -> PlaceQueues:
         return PlaceQueues(Queue.RECONCILE, Queue.LOCAL, Queue.RUNS)
     number = int(hashlib.blake2b(place.encode(), digest_size=7).hexdigest(), 16)
     deployments = _FIRST_PLACE + 2 * number
-    return PlaceQueues(deployments, deployments + 1, deployments + _RUNS)
+    return PlaceQueues(deployments, deployments + 1, deployments + _RUN_QUEUE_OFFSET)
 
 
 def is_owned(queue: int) -> bool:
@@ -79,7 +79,7 @@ def work_class(queue: int) -> Queue | None:
     Builds have the class of deployments.
     """
     queue = abs(queue)
-    if queue >= _FIRST_PLACE + _RUNS:
+    if queue >= _FIRST_PLACE + _RUN_QUEUE_OFFSET:
         return Queue.RUNS
     if queue >= _FIRST_PLACE:
         return Queue.LOCAL if (queue - _FIRST_PLACE) % 2 else Queue.RECONCILE
@@ -105,4 +105,4 @@ def runs_beside(deployments: int) -> int:
     """Returns the queue of runs that belongs to a queue of deployments."""
     if deployments == Queue.RECONCILE:
         return Queue.RUNS
-    return deployments + (_RUNS if deployments >= _FIRST_PLACE else _FIRST_CLUSTER_RUNS)
+    return deployments + (_RUN_QUEUE_OFFSET if deployments >= _FIRST_PLACE else _FIRST_CLUSTER_RUNS)

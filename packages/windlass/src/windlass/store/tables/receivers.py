@@ -25,8 +25,8 @@ SET: Final = f"""
 INSERT INTO receiver (webhook, {_COLUMNS}) VALUES ($1, $2, $3, $4)
 ON CONFLICT (webhook) DO UPDATE SET
     failing = excluded.failing, fails = excluded.fails, silent = excluded.silent"""
-FORGET: Final = "DELETE FROM receiver WHERE webhook = $1"
-SWEEP: Final = """
+DELETE: Final = "DELETE FROM receiver WHERE webhook = $1"
+DELETE_ORPHANS: Final = """
 DELETE FROM receiver WHERE NOT EXISTS (SELECT 1 FROM resource WHERE resource.id = receiver.webhook)"""
 
 
@@ -49,8 +49,8 @@ class ReceiverChanges(ReceiverTable):
             await self._session.all(SET, webhook, *msgspec.structs.astuple(receiver))
 
     async def forget(self, webhook: str) -> None:
-        await self._session.all(FORGET, webhook)
+        await self._session.all(DELETE, webhook)
 
     async def sweep(self) -> None:
         """Deletes the receivers of webhooks that were deleted."""
-        await self._session.all(SWEEP)
+        await self._session.all(DELETE_ORPHANS)

@@ -40,14 +40,14 @@ class Row(Struct, frozen=True, gc=False):
 _COLUMNS: Final = columns(Row)
 FIND: Final = f"SELECT {_COLUMNS} FROM resource WHERE id = $1 AND family = $2"
 GET: Final = f"SELECT {_COLUMNS} FROM resource WHERE id = $1"
-NAMED: Final = f"SELECT {_COLUMNS} FROM resource WHERE parent = $1 AND family = $2 AND name = $3"
+CHILD_BY_NAME: Final = f"SELECT {_COLUMNS} FROM resource WHERE parent = $1 AND family = $2 AND name = $3"
 OF_ORG: Final = f"SELECT {_COLUMNS} FROM resource WHERE org = $1 AND family = $2 ORDER BY created, id"
 OF_PARENT: Final = f"SELECT {_COLUMNS} FROM resource WHERE parent = $1 AND family = $2 ORDER BY pos"
 FIRST: Final = f"{OF_PARENT} LIMIT 1"
 ADD: Final = f"INSERT INTO resource ({_COLUMNS}) VALUES ({places(len(Row.__struct_fields__))})"
-CHANGE: Final = "UPDATE resource SET name = $1, tag = $2, body = $3, sealed = $4 WHERE id = $5"
-REWRITE: Final = "UPDATE resource SET body = $1 WHERE id = $2"
-FORGET: Final = "DELETE FROM resource WHERE id = $1"
+UPDATE: Final = "UPDATE resource SET name = $1, tag = $2, body = $3, sealed = $4 WHERE id = $5"
+UPDATE_BODY: Final = "UPDATE resource SET body = $1 WHERE id = $2"
+DELETE: Final = "DELETE FROM resource WHERE id = $1"
 
 
 class ResourceTable(Table):
@@ -62,7 +62,7 @@ class ResourceTable(Table):
         return Row(*row) if row else None
 
     async def named(self, parent: str, family: str, name: str) -> Row | None:
-        row = await self._session.one(NAMED, parent, family, name)
+        row = await self._session.one(CHILD_BY_NAME, parent, family, name)
         return Row(*row) if row else None
 
     async def first(self, parent: str, family: str) -> Row | None:
@@ -111,16 +111,16 @@ class ResourceChanges(ResourceTable):
         """Replaces a resource. Raises `NameTaken` if a sibling has the new name."""
         self._session.spend(STORE_COST)
         self._known.pop(row.id, None)
-        await self._session.all(CHANGE, row.name, row.tag, row.body, row.sealed, row.id)
-        await self._session.all(lists.EDIT, row.parent, row.family)
+        await self._session.all(UPDATE, row.name, row.tag, row.body, row.sealed, row.id)
+        await self._session.all(lists.COUNT_EDIT, row.parent, row.family)
 
     async def rewrite(self, id: str, body: bytes) -> None:
         """Changes fields that the server itself maintains. The tag does not change, so that clients'
         `If-Match` stays valid."""
         self._known.pop(id, None)
-        await self._session.all(REWRITE, body, id)
+        await self._session.all(UPDATE_BODY, body, id)
 
     async def forget(self, id: str) -> None:
         """Removes only this row. `Tx.remove` removes a resource from all tables."""
         self._known.pop(id, None)
-        await self._session.all(FORGET, id)
+        await self._session.all(DELETE, id)

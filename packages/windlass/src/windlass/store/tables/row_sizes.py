@@ -9,7 +9,7 @@ from typing import Final
 
 from windlass.store.tables.table import Table
 
-_ROW: Final = 200
+_ROW_BYTES: Final = 200
 """Estimated bytes of a row in addition to its documents."""
 _DOCUMENTS: Final = {
     "resource": ("body", "sealed"),
@@ -24,10 +24,10 @@ _DOCUMENTS: Final = {
 
 def _of_table(table: str, documents: tuple[str, ...]) -> str:
     lengths = " + ".join(f"COALESCE(LENGTH({name}), 0)" for name in documents)
-    return f"SELECT org, SUM({lengths} + {_ROW}) FROM {table} GROUP BY org"
+    return f"SELECT org, SUM({lengths} + {_ROW_BYTES}) FROM {table} GROUP BY org"
 
 
-SIZES: Final = {table: _of_table(table, documents) for table, documents in _DOCUMENTS.items()}
+SIZE_BY_TABLE: Final = {table: _of_table(table, documents) for table, documents in _DOCUMENTS.items()}
 
 
 class RowSizeTable(Table):
@@ -36,7 +36,7 @@ class RowSizeTable(Table):
     async def all(self) -> dict[str, int]:
         """Returns the number of bytes, by organization."""
         sizes: dict[str, int] = {}
-        for statement in SIZES.values():  # one per table: statements have a time limit
+        for statement in SIZE_BY_TABLE.values():  # one per table: statements have a time limit
             for org, size in await self._session.all(statement):
                 sizes[org] = sizes.get(org, 0) + int(size)
         return sizes

@@ -37,13 +37,13 @@ _COLUMNS: Final = columns(RunRow)
 GET: Final = f"SELECT {_COLUMNS} FROM run WHERE id = $1"
 OPEN: Final = f"SELECT {_COLUMNS} FROM run WHERE job = $1 AND status IN ({OPEN_STATES}) ORDER BY number"
 VERSIONS: Final = f"SELECT DISTINCT deployment FROM run WHERE job = $1 AND status IN ({OPEN_STATES})"
-LATEST: Final = f"""
+LATEST_UP_TO_NUMBER: Final = f"""
 SELECT {_COLUMNS} FROM run WHERE job = $1 AND number <= $2 ORDER BY number DESC LIMIT $3"""
 AWAITED: Final = f"""
 SELECT {_COLUMNS} FROM run WHERE awaited_by = $1 AND awaited_by <> '' ORDER BY number DESC LIMIT 1"""
 COUNT: Final = "SELECT count(*) FROM run WHERE job = $1"
 PAGE: Final = f"SELECT {_COLUMNS} FROM run WHERE job = $1 ORDER BY number DESC LIMIT $2 OFFSET $3"
-NUMBER: Final = """
+NEXT_NUMBER: Final = """
 INSERT INTO run_count (job, runs) VALUES ($1, 1) ON CONFLICT (job) DO UPDATE SET runs = run_count.runs + 1
 RETURNING runs"""
 ADD: Final = f"""
@@ -63,10 +63,12 @@ KEEP_NEWEST: Final = f"""
 DELETE FROM run WHERE job = $1 AND status = $2 AND {_ENDED_AND_READ} AND number <= (
     SELECT number FROM run WHERE job = $1 AND status = $2 ORDER BY number DESC LIMIT 1 OFFSET $3
 )"""
-EXPIRE: Final = f"DELETE FROM run WHERE id = $1 AND status NOT IN ({OPEN_STATES}) AND {_ENDED_AND_READ}"
-TRIM: Final = f"DELETE FROM run WHERE job = $1 AND number <= $2 AND status NOT IN ({OPEN_STATES})"
-FORGET: Final = "DELETE FROM run WHERE job = $1"
-FORGET_COUNT: Final = "DELETE FROM run_count WHERE job = $1"
+DELETE_ENDED: Final = f"DELETE FROM run WHERE id = $1 AND status NOT IN ({OPEN_STATES}) AND {_ENDED_AND_READ}"
+DELETE_ENDED_UP_TO: Final = (
+    f"DELETE FROM run WHERE job = $1 AND number <= $2 AND status NOT IN ({OPEN_STATES})"
+)
+DELETE_OF_JOB: Final = "DELETE FROM run WHERE job = $1"
+DELETE_COUNT: Final = "DELETE FROM run_count WHERE job = $1"
 
 
 class RunTable(Table):
@@ -85,7 +87,7 @@ class RunTable(Table):
         return [row[0] for row in await self._session.all(VERSIONS, job)]
 
     async def latest(self, job: str, most: int, newest: int = NEVER) -> list[RunRow]:
-        return [RunRow(*row) for row in await self._session.all(LATEST, job, newest, most)]
+        return [RunRow(*row) for row in await self._session.all(LATEST_UP_TO_NUMBER, job, newest, most)]
 
     async def awaited_by(self, deployment: str) -> RunRow | None:
         """Returns the last run that a deployment waits for."""
@@ -107,7 +109,7 @@ class RunChanges(RunTable):
     _session: ChangeSession
 
     async def next_number(self, job: str) -> int:
-        row = await self._session.one(NUMBER, job)
+        row = await self._session.one(NEXT_NUMBER, job)
         assert row is not None
         return int(row[0])
 
@@ -128,12 +130,12 @@ class RunChanges(RunTable):
 
     async def expire(self, id: str) -> None:
         """Deletes a finished run, unless an open deployment waits for it."""
-        await self._session.all(EXPIRE, id)
+        await self._session.all(DELETE_ENDED, id)
 
     async def trim(self, job: str, newest: int) -> None:
         """Deletes finished runs up to number `newest`."""
-        await self._session.all(TRIM, job, newest)
+        await self._session.all(DELETE_ENDED_UP_TO, job, newest)
 
     async def forget(self, job: str) -> None:
-        await self._session.all(FORGET, job)
-        await self._session.all(FORGET_COUNT, job)
+        await self._session.all(DELETE_OF_JOB, job)
+        await self._session.all(DELETE_COUNT, job)

@@ -25,15 +25,15 @@ class SecondFactor(Struct, frozen=True, gc=False):
 
 _COLUMNS: Final = columns(SecondFactor)
 GET: Final = f"SELECT {_COLUMNS} FROM second_factor WHERE person = $1"
-CODES: Final = "SELECT count(*) FROM recovery_code WHERE person = $1"
+COUNT_CODES: Final = "SELECT count(*) FROM recovery_code WHERE person = $1"
 ADD: Final = f"""
 INSERT INTO second_factor ({_COLUMNS}) VALUES ({places(len(SecondFactor.__struct_fields__))})"""
 CONFIRM: Final = "UPDATE second_factor SET is_confirmed = 1 WHERE person = $1"
-USE: Final = "UPDATE second_factor SET used = $1 WHERE person = $2 AND used < $1 RETURNING person"
-FORGET: Final = "DELETE FROM second_factor WHERE person = $1"
+RECORD_USE: Final = "UPDATE second_factor SET used = $1 WHERE person = $2 AND used < $1 RETURNING person"
+DELETE: Final = "DELETE FROM second_factor WHERE person = $1"
 ADD_CODE: Final = "INSERT INTO recovery_code (person, digest) VALUES ($1, $2)"
 TAKE_CODE: Final = "DELETE FROM recovery_code WHERE person = $1 AND digest = $2 RETURNING person"
-FORGET_CODES: Final = "DELETE FROM recovery_code WHERE person = $1"
+DELETE_CODES: Final = "DELETE FROM recovery_code WHERE person = $1"
 
 
 class SecondFactorTable(Table):
@@ -45,7 +45,7 @@ class SecondFactorTable(Table):
 
     async def codes(self, person: str) -> int:
         """Returns how many recovery codes a person has left."""
-        row = await self._session.one(CODES, person)
+        row = await self._session.one(COUNT_CODES, person)
         return int(row[0]) if row else 0
 
 
@@ -62,26 +62,26 @@ class SecondFactorChanges(SecondFactorTable):
         await self._session.all(CONFIRM, person)
 
     async def replace_codes(self, person: str, digests: Iterable[str]) -> None:
-        await self._session.all(FORGET_CODES, person)
+        await self._session.all(DELETE_CODES, person)
         for digest in digests:
             await self._session.all(ADD_CODE, person, digest)
 
     async def use(self, person: str, step: int) -> bool:
         """Records that the code of a step of time was used. Returns False if it or a later one was used
         before."""
-        return bool(await self._session.all(USE, step, person))
+        return bool(await self._session.all(RECORD_USE, step, person))
 
     async def take_code(self, person: str, digest: str) -> bool:
         """Uses up a recovery code. Returns False if the person has no such code."""
         return bool(await self._session.all(TAKE_CODE, person, digest))
 
     async def forget_app(self, person: str) -> None:
-        await self._session.all(FORGET, person)
+        await self._session.all(DELETE, person)
 
     async def forget(self, person: str) -> None:
         """Removes the app, the recovery codes and the passkeys of a person."""
-        for statement in (FORGET, FORGET_CODES, passkeys.FORGET):
+        for statement in (DELETE, DELETE_CODES, passkeys.DELETE_OF_PERSON):
             await self._session.all(statement, person)
 
     async def forget_codes(self, person: str) -> None:
-        await self._session.all(FORGET_CODES, person)
+        await self._session.all(DELETE_CODES, person)

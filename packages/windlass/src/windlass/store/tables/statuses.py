@@ -39,8 +39,8 @@ BELOW: Final = f"""
 SELECT {columns(StatusRow, "status")}
 FROM resource JOIN status ON status.id = resource.id WHERE resource.parent = $1
 ORDER BY resource.created, resource.id"""
-SERVING: Final = "SELECT id, org, serving FROM status WHERE serving IS NOT NULL ORDER BY id"
-KEPT: Final = f"""
+SERVING_DEPLOYMENTS: Final = "SELECT id, org, serving FROM status WHERE serving IS NOT NULL ORDER BY id"
+STATUSES_OF_KEPT_DEPLOYMENTS: Final = f"""
 SELECT deployment.number, {columns(StatusRow, "status")}
 FROM status JOIN deployment ON deployment.id = status.serving
 WHERE status.serving IS NOT NULL AND NOT EXISTS (
@@ -64,7 +64,7 @@ CHANGE: Final = """
 UPDATE status SET state = $1, message = $2, deployment = $3, deployments = $4, deployed_at = $5, changed = $6,
     serving = $7, digest = $8, instances = $9, running = $10, ready = $11
 WHERE id = $12"""
-REMOVE: Final = "DELETE FROM status WHERE id = $1 RETURNING cluster, deployments"
+DELETE: Final = "DELETE FROM status WHERE id = $1 RETURNING cluster, deployments"
 
 
 class StatusTable(Table):
@@ -79,12 +79,14 @@ class StatusTable(Table):
 
     async def serving(self) -> list[tuple[str, str, str]]:
         """Returns the services that should run, each with its organization and deployment."""
-        return [(row[0], row[1], row[2]) for row in await self._session.all(SERVING)]
+        return [(row[0], row[1], row[2]) for row in await self._session.all(SERVING_DEPLOYMENTS)]
 
     async def kept(self) -> list[tuple[int, StatusRow]]:
         """Returns the services that should run and have no open deployment, each preceded by the number of
         its deployment."""
-        return [(row[0], StatusRow(*row[1:])) for row in await self._session.all(KEPT)]
+        return [
+            (row[0], StatusRow(*row[1:])) for row in await self._session.all(STATUSES_OF_KEPT_DEPLOYMENTS)
+        ]
 
     async def services(self) -> list[str]:
         return [row[0] for row in await self._session.all(SERVICES)]
@@ -131,7 +133,7 @@ class StatusChanges(StatusTable):
         Returns the cluster that has data of the service; empty if the service was never deployed, None if
         there was no status.
         """
-        rows = await self._session.all(REMOVE, id)
+        rows = await self._session.all(DELETE, id)
         if not rows:
             return None
         self._session.nudge(status_topic(id))

@@ -61,25 +61,25 @@ _PLAN: Final = columns(StoredPlan)
 NEWEST: Final = f"SELECT {_VERSION} FROM terraform_state WHERE service = $1 ORDER BY number DESC LIMIT 1"
 VERSION: Final = f"SELECT {_VERSION} FROM terraform_state WHERE service = $1 AND number = $2"
 VERSIONS: Final = f"SELECT {_VERSION} FROM terraform_state WHERE service = $1 ORDER BY number DESC LIMIT $2"
-CONTENT: Final = "SELECT sealed FROM terraform_state WHERE id = $1"
-SHOWN: Final = "SELECT shown FROM terraform_state WHERE id = $1"
+GET_CONTENT: Final = "SELECT sealed FROM terraform_state WHERE id = $1"
+GET_SHOWN_RESOURCES: Final = "SELECT shown FROM terraform_state WHERE id = $1"
 ADD: Final = f"INSERT INTO terraform_state ({_VERSION}, sealed) VALUES ({places(10)})"
-NOTE_SHOWN: Final = "UPDATE terraform_state SET shown = $1 WHERE id = $2"
-TRIM: Final = "DELETE FROM terraform_state WHERE service = $1 AND number <= $2"
-LOCK: Final = f"SELECT {_LOCK} FROM terraform_lock WHERE service = $1"
-TAKE: Final = f"INSERT INTO terraform_lock ({_LOCK}) VALUES ({places(7)})"
-RELEASE: Final = "DELETE FROM terraform_lock WHERE service = $1"
-PLAN: Final = f"SELECT {_PLAN} FROM terraform_plan WHERE deployment = $1"
+SET_SHOWN_RESOURCES: Final = "UPDATE terraform_state SET shown = $1 WHERE id = $2"
+DELETE_UP_TO: Final = "DELETE FROM terraform_state WHERE service = $1 AND number <= $2"
+GET_LOCK: Final = f"SELECT {_LOCK} FROM terraform_lock WHERE service = $1"
+ADD_LOCK: Final = f"INSERT INTO terraform_lock ({_LOCK}) VALUES ({places(7)})"
+DELETE_LOCK: Final = "DELETE FROM terraform_lock WHERE service = $1"
+GET_PLAN: Final = f"SELECT {_PLAN} FROM terraform_plan WHERE deployment = $1"
 PLANS: Final = f"SELECT {_PLAN} FROM terraform_plan WHERE service = $1 ORDER BY created DESC"
 PUT_PLAN: Final = f"""
 INSERT INTO terraform_plan ({_PLAN}) VALUES ({places(8)})
 ON CONFLICT (deployment) DO UPDATE SET created = excluded.created, added = excluded.added,
 changed = excluded.changed, destroyed = excluded.destroyed, sealed = excluded.sealed"""
-OLD_PLANS: Final = """
+DELETE_OLD_PLANS: Final = """
 DELETE FROM terraform_plan WHERE service = $1 AND deployment NOT IN (
     SELECT deployment FROM terraform_plan WHERE service = $2 ORDER BY created DESC LIMIT $3
 )"""
-FORGET: Final = tuple(
+DELETE_OF_SERVICE: Final = tuple(
     f"DELETE FROM {table} WHERE service = $1"
     for table in ("terraform_state", "terraform_lock", "terraform_plan")
 )
@@ -114,20 +114,20 @@ class TerraformTable(Table):
 
     async def content(self, id: str) -> bytes | None:
         """Returns the sealed content of a version."""
-        row = await self._session.one(CONTENT, id)
+        row = await self._session.one(GET_CONTENT, id)
         return bytes(row[0]) if row else None
 
     async def shown(self, id: str) -> bytes | None:
         """Returns the sealed list of resources of a version; None if it is not stored yet."""
-        row = await self._session.one(SHOWN, id)
+        row = await self._session.one(GET_SHOWN_RESOURCES, id)
         return bytes(row[0]) if row and row[0] is not None else None
 
     async def lock(self, service: str) -> StateLock | None:
-        row = await self._session.one(LOCK, service)
+        row = await self._session.one(GET_LOCK, service)
         return _lock(row) if row else None
 
     async def plan(self, deployment: str) -> StoredPlan | None:
-        row = await self._session.one(PLAN, deployment)
+        row = await self._session.one(GET_PLAN, deployment)
         return _plan(row) if row else None
 
     async def plans(self, service: str) -> list[StoredPlan]:
@@ -143,22 +143,22 @@ class TerraformChanges(TerraformTable):
         """Adds the newest version, and removes all but the last `keep` versions."""
         values = (getattr(version, name) for name in StateVersion.__struct_fields__)
         await self._session.all(ADD, *values, sealed)
-        await self._session.all(TRIM, version.service, version.number - keep)
+        await self._session.all(DELETE_UP_TO, version.service, version.number - keep)
 
     async def note_shown(self, id: str, sealed: bytes) -> None:
-        await self._session.all(NOTE_SHOWN, sealed, id)
+        await self._session.all(SET_SHOWN_RESOURCES, sealed, id)
 
     async def take_lock(self, lock: StateLock) -> None:
-        await self._session.all(TAKE, *(getattr(lock, name) for name in StateLock.__struct_fields__))
+        await self._session.all(ADD_LOCK, *(getattr(lock, name) for name in StateLock.__struct_fields__))
 
     async def release_lock(self, service: str) -> None:
-        await self._session.all(RELEASE, service)
+        await self._session.all(DELETE_LOCK, service)
 
     async def put_plan(self, plan: StoredPlan, keep: int) -> None:
         """Stores a plan, and removes all but the last `keep` plans of its service."""
         await self._session.all(PUT_PLAN, *(getattr(plan, name) for name in StoredPlan.__struct_fields__))
-        await self._session.all(OLD_PLANS, plan.service, plan.service, keep)
+        await self._session.all(DELETE_OLD_PLANS, plan.service, plan.service, keep)
 
     async def forget(self, service: str) -> None:
-        for statement in FORGET:
+        for statement in DELETE_OF_SERVICE:
             await self._session.all(statement, service)

@@ -23,12 +23,12 @@ _COLUMNS: Final = columns(TimetableRow)
 GET: Final = f"SELECT {_COLUMNS} FROM timetable WHERE job = $1"
 DUE: Final = f"SELECT {_COLUMNS} FROM timetable WHERE due <= $1 ORDER BY due, job LIMIT $2"
 AFTER: Final = f"SELECT {_COLUMNS} FROM timetable WHERE due > $1 AND due < $2"
-NEXT: Final = "SELECT min(due) FROM timetable"
+NEXT_DUE: Final = "SELECT min(due) FROM timetable"
 SET: Final = f"""
 INSERT INTO timetable ({_COLUMNS}) VALUES ({places(len(TimetableRow.__struct_fields__))})
 ON CONFLICT (job) DO UPDATE SET deployment = excluded.deployment, due = excluded.due, body = excluded.body"""
-MOVE: Final = "UPDATE timetable SET due = $1 WHERE job = $2"
-FORGET: Final = "DELETE FROM timetable WHERE job = $1"
+SET_DUE: Final = "UPDATE timetable SET due = $1 WHERE job = $2"
+DELETE_OF_JOB: Final = "DELETE FROM timetable WHERE job = $1"
 
 
 class TimetableTable(Table):
@@ -48,7 +48,7 @@ class TimetableTable(Table):
 
     async def next_due(self) -> int | None:
         """Returns the time when the next timetable is due; None if there are none."""
-        row = await self._session.one(NEXT)
+        row = await self._session.one(NEXT_DUE)
         return None if row is None or row[0] is None else int(row[0])
 
 
@@ -60,7 +60,7 @@ class TimetableChanges(TimetableTable):
         await self._session.all(SET, *msgspec.structs.astuple(row))
 
     async def move(self, job: str, due: int) -> None:
-        await self._session.all(MOVE, due, job)
+        await self._session.all(SET_DUE, due, job)
 
     async def forget(self, job: str) -> None:
-        await self._session.all(FORGET, job)
+        await self._session.all(DELETE_OF_JOB, job)

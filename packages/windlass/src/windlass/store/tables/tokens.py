@@ -10,12 +10,12 @@ GET: Final = """
 SELECT resource.id, resource.org, resource.body FROM token JOIN resource ON resource.id = token.id
 WHERE token.digest = $1"""
 ADD: Final = "INSERT INTO token (digest, id) VALUES ($1, $2)"
-FORGET: Final = "DELETE FROM token WHERE id = $1 RETURNING digest"
-REVOKED: Final = "SELECT id, org, name FROM revoked WHERE digest = $1 OR id = $2"
+DELETE: Final = "DELETE FROM token WHERE id = $1 RETURNING digest"
+GET_REVOKED: Final = "SELECT id, org, name FROM revoked WHERE digest = $1 OR id = $2"
 REVOKE: Final = """
 INSERT INTO revoked (digest, id, org, name, at) SELECT digest, id, $1, $2, $3 FROM token WHERE id = $4
 ON CONFLICT (digest) DO NOTHING"""
-SWEEP_REVOKED: Final = "DELETE FROM revoked WHERE at < $1"
+DELETE_OLD_REVOKED: Final = "DELETE FROM revoked WHERE at < $1"
 
 
 class TokenTable(Table):
@@ -28,7 +28,7 @@ class TokenTable(Table):
 
     async def revoked(self, digest: str, id: str = "") -> tuple[str, str, str] | None:
         """Returns id, organization and name of a revoked token, by its digest or its id."""
-        row = await self._session.one(REVOKED, digest, id)
+        row = await self._session.one(GET_REVOKED, digest, id)
         return (row[0], row[1], row[2]) if row else None
 
 
@@ -44,8 +44,8 @@ class TokenChanges(TokenTable):
         await self._session.all(REVOKE, org, name, self._session.now, id)
 
     async def sweep_revoked(self, before: int) -> None:
-        await self._session.all(SWEEP_REVOKED, before)
+        await self._session.all(DELETE_OLD_REVOKED, before)
 
     async def forget(self, id: str) -> None:
-        if await self._session.all(FORGET, id):
+        if await self._session.all(DELETE, id):
             self._session.nudge("tokens")

@@ -7,17 +7,17 @@ from typing import Final
 
 from windlass.store.tables.table import ChangeSession, Table
 
-OF: Final = "SELECT name FROM volume WHERE service = $1 ORDER BY name"
+VOLUMES_OF_SERVICE: Final = "SELECT name FROM volume WHERE service = $1 ORDER BY name"
 ALL: Final = "SELECT service, name FROM volume ORDER BY service, name"
 ADD: Final = "INSERT INTO volume (service, name) VALUES ($1, $2) ON CONFLICT (service, name) DO NOTHING"
-FORGET: Final = "DELETE FROM volume WHERE service = $1"
+DELETE_OF_SERVICE: Final = "DELETE FROM volume WHERE service = $1"
 
 
 class VolumeTable(Table):
     __slots__ = ()
 
     async def of(self, service: str) -> set[str]:
-        return {row[0] for row in await self._session.all(OF, service)}
+        return {row[0] for row in await self._session.all(VOLUMES_OF_SERVICE, service)}
 
 
 class VolumeChanges(VolumeTable):
@@ -30,4 +30,4 @@ class VolumeChanges(VolumeTable):
 
     async def forget(self, service: str) -> None:
         """Removes the volumes of a service from the table, after their data was deliberately erased."""
-        await self._session.all(FORGET, service)
+        await self._session.all(DELETE_OF_SERVICE, service)

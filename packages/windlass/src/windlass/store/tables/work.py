@@ -33,7 +33,7 @@ _QUEUES: Final = {
     "run": Queue.RUNS,
 }
 """Kinds of work with a queue of their own. All other kinds use the queue QUICK."""
-_FRONT: Final = 64
+_MAX_FRONT_PIECES: Final = 64
 """Number of longest waiting pieces that are checked before the first pieces of all organizations."""
 _AT_ONCE: Final = 16
 """Number of pieces that one statement claims. Unused placeholders are empty."""
@@ -63,7 +63,7 @@ class PlaceHolder(Struct, frozen=True, gc=False):
 
 # While a worker has claimed a row (`lease` > 0), `due` is NEVER unless the work was requested again. Epochs
 # are never reused, even if a row is deleted and inserted again, so they start at a random number.
-ASK: Final = """
+SCHEDULE: Final = """
 INSERT INTO work (id, kind, due, lease, epoch, attempts, org, lane)
 VALUES ($1, $2, $3, 0, $4, 0, $5, COALESCE((
     SELECT queue.number FROM status JOIN queue ON queue.cluster = status.cluster WHERE status.id = $1
@@ -85,7 +85,7 @@ SELECT 'waiting', due, id, org FROM (
 _FIRST = """
 SELECT {0} FROM work WHERE lane = $1 AND lease = 0 AND work.org = waiting.org AND due <= $2
 ORDER BY due, id LIMIT 1"""
-FIRSTS: Final = f"""
+FIRST_OF_ENVIRONMENTS: Final = f"""
 WITH RECURSIVE waiting (org) AS (
     SELECT min(org) FROM work WHERE lane = $1 AND lease = 0
     UNION ALL
@@ -105,10 +105,10 @@ WHERE id IN ({places(_AT_ONCE, first=3)}) AND EXISTS (
     SELECT 1 FROM place_owner
     WHERE place = ${_AT_ONCE + 3} AND owner = ${_AT_ONCE + 4} AND until > ${_AT_ONCE + 5}
 ) RETURNING id, kind, epoch, attempts, org AS key"""
-HELD: Final = "SELECT id FROM work WHERE id = $1 AND epoch = $2 AND lease > 0"
-HOLD: Final = "UPDATE work SET lease = $1 WHERE id = $2 AND epoch = $3 AND lease > 0 RETURNING id"
-DONE: Final = "DELETE FROM work WHERE id = $1 AND epoch = $2 AND due = $3 AND lease > 0 RETURNING id"
-AGAIN: Final = """
+GET_CLAIMED: Final = "SELECT id FROM work WHERE id = $1 AND epoch = $2 AND lease > 0"
+RENEW_LEASE: Final = "UPDATE work SET lease = $1 WHERE id = $2 AND epoch = $3 AND lease > 0 RETURNING id"
+DELETE_DONE: Final = "DELETE FROM work WHERE id = $1 AND epoch = $2 AND due = $3 AND lease > 0 RETURNING id"
+RESCHEDULE: Final = """
 UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END, attempts = $2
 WHERE id = $3 AND epoch = $4 AND lease > 0 RETURNING id"""
 # A new request may have moved the piece to the other queue meanwhile.
@@ -117,13 +117,13 @@ UPDATE work SET lease = 0, lane = $1, due = CASE WHEN due < $2 THEN due ELSE $2 
 WHERE id = $3 AND epoch = $4 AND lease > 0"""
 RELEASE_ALL: Final = """
 UPDATE work SET lease = 0, due = CASE WHEN due < $1 THEN due ELSE $1 END WHERE lease > 0"""
-NEARER: Final = "UPDATE work SET due = $1 WHERE lease = 0 AND kind <> $2 AND due > $3 AND due < $4"
+SET_DUE_EARLIER: Final = "UPDATE work SET due = $1 WHERE lease = 0 AND kind <> $2 AND due > $3 AND due < $4"
 END_LEASES: Final = "UPDATE work SET lease = $1 WHERE lease > $2"
 # The workers of the former owner detect by the epoch that they have lost their claims.
-REVOKE: Final = """
+REVOKE_CLAIMS: Final = """
 UPDATE work SET lease = 0, due = $1, epoch = epoch + 1 WHERE lease > 0 AND lane IN ($2, $3, $4, $5)"""
 # A recursive query finds the next queue through the index, without reading the rows between them.
-DUE: Final = """
+DUE_BY_QUEUE: Final = """
 WITH RECURSIVE waiting (lane) AS (
     SELECT min(lane) FROM work WHERE lease = 0
     UNION ALL
@@ -134,7 +134,7 @@ SELECT lane, (SELECT min(due) FROM work WHERE lease = 0 AND work.lane = waiting.
 FROM waiting WHERE lane IS NOT NULL
 UNION ALL
 SELECT lane, min(lease) FROM work WHERE lease > 0 GROUP BY lane"""
-FORGET: Final = "DELETE FROM work WHERE id = $1"
+DELETE: Final = "DELETE FROM work WHERE id = $1"
 QUEUE_OF_SERVICE: Final = """
 SELECT queue.number FROM status JOIN queue ON queue.cluster = status.cluster WHERE status.id = $1"""
 ADD_QUEUE: Final = "INSERT INTO queue (cluster, number) VALUES ($1, $2) ON CONFLICT (cluster) DO NOTHING"
@@ -144,7 +144,7 @@ REMOVE_QUEUE: Final = "DELETE FROM queue WHERE cluster = $1"
 def _values_of(
     kind: str, id: str, due: int, org: str, queue: int | None = None, *, builds: bool = False
 ) -> tuple[str | int, ...]:
-    """Returns the values of the statement ASK."""
+    """Returns the values of the statement `SCHEDULE`."""
     usual = _QUEUES.get(kind, Queue.QUICK)
     number = usual if queue is None else queue
     return id, kind, due, secrets.randbits(48), org, number, builds_beside(1) if builds else 1
@@ -156,7 +156,7 @@ class WorkTable(Table):
     async def due(self) -> dict[int, int]:
         """Returns for each queue with work the time when the next piece is due or the next lease ends."""
         nearest: dict[int, int] = {}
-        for queue, since in await self._session.all(DUE):
+        for queue, since in await self._session.all(DUE_BY_QUEUE):
             nearest[queue] = min(since, nearest.get(queue, since))
         return nearest
 
@@ -173,24 +173,24 @@ class WorkTable(Table):
         `only`: considers only organizations or environments without running work. `room`: how many more
         pieces may be claimed, by turn key (see `turn_key`).
         """
-        rows = await self._session.all(FRONT, now, queue, _FRONT)
+        rows = await self._session.all(FRONT, now, queue, _MAX_FRONT_PIECES)
         turns = ClaimOrder({row[3]: row[1] for row in rows if row[0] == "held"}, room)
         ended = [Due(*row[1:]) for row in rows if row[0] == "ended"]
         front = [Due(*row[1:]) for row in rows if row[0] == "waiting"]
-        if len(front) < _FRONT:
+        if len(front) < _MAX_FRONT_PIECES:
             turns.add([*ended, *front], whole=True)
         else:
             # If enough of these organizations have no running work, no other organization can come before
             # them.
             turns.add([*(piece for piece in ended if piece <= front[-1]), *front], whole=False)
             if turns.idle() < most:
-                firsts = await self._session.all(FIRSTS, queue, now)
+                firsts = await self._session.all(FIRST_OF_ENVIRONMENTS, queue, now)
                 turns.add_firsts([*ended, *(Due(*row) for row in firsts if row[0] is not None)])
         taken: list[str] = []
         while len(taken) < most and (piece := turns.take(only)):
             taken.append(piece.id)
             if turns.lacks(piece.key):
-                rows = await self._session.all(OF_ORG, queue, piece.key, now, _FRONT + most)
+                rows = await self._session.all(OF_ORG, queue, piece.key, now, _MAX_FRONT_PIECES + most)
                 own = [due for due in ended if due.key == piece.key]
                 turns.refill(piece.key, [*own, *(Due(*row) for row in rows)])
             turns.advance(piece.key)
@@ -225,12 +225,14 @@ class WorkChanges(WorkTable):
         """
         moment = self._session.now if due is None else due
         key = turn_key(org, environment)
-        await self._session.all(ASK, *_values_of(kind, id, moment, key, queue, builds=builds))
+        await self._session.all(SCHEDULE, *_values_of(kind, id, moment, key, queue, builds=builds))
         self._session.nudge("work")
 
     async def schedule_all(self, kind: str, pieces: Iterable[tuple[str, str]]) -> None:
         """Schedules one piece of work for each pair of id and organization."""
-        await self._session.many(ASK, [_values_of(kind, id, self._session.now, org) for id, org in pieces])
+        await self._session.many(
+            SCHEDULE, [_values_of(kind, id, self._session.now, org) for id, org in pieces]
+        )
         self._session.nudge("work")
 
     async def claim(
@@ -273,20 +275,22 @@ class WorkChanges(WorkTable):
         """Revokes all claims on work at a place, and makes the work due at once."""
         queues = queues_of(place)
         builds = builds_beside(queues.deployments)
-        await self._session.all(REVOKE, self._session.now, *queues, builds)
+        await self._session.all(REVOKE_CLAIMS, self._session.now, *queues, builds)
         self._session.nudge("work")
 
     async def held(self, claim: Claim) -> bool:
         """Returns whether this worker still has the claim."""
-        return await self._session.one(HELD, claim.id, claim.epoch) is not None
+        return await self._session.one(GET_CLAIMED, claim.id, claim.epoch) is not None
 
     async def hold(self, claim: Claim, lease: int) -> bool:
         """Renews the lease. Returns whether the claim was still valid."""
-        return await self._session.one(HOLD, self._session.now + lease, claim.id, claim.epoch) is not None
+        return (
+            await self._session.one(RENEW_LEASE, self._session.now + lease, claim.id, claim.epoch) is not None
+        )
 
     async def done(self, claim: Claim) -> None:
         """Completes the work. If the work was requested again meanwhile, it becomes due again."""
-        if await self._session.one(DONE, claim.id, claim.epoch, NEVER) is None:
+        if await self._session.one(DELETE_DONE, claim.id, claim.epoch, NEVER) is None:
             await self.reschedule(claim, self._session.now)
 
     async def reschedule(self, claim: Claim, due: int, attempts: int = 0) -> bool:
@@ -294,7 +298,7 @@ class WorkChanges(WorkTable):
 
         `attempts`: number of failed attempts so far. Returns whether the claim was still valid.
         """
-        released = await self._session.one(AGAIN, due, attempts, claim.id, claim.epoch)
+        released = await self._session.one(RESCHEDULE, due, attempts, claim.id, claim.epoch)
         self._session.nudge("work")
         return released is not None
 
@@ -309,11 +313,11 @@ class WorkChanges(WorkTable):
         """Makes work due now that is due after `moment`, and ends leases that end after it. Deliveries stay
         as they are, because they may wait longer."""
         now = self._session.now
-        await self._session.all(NEARER, now, "deliver", moment, NEVER)
+        await self._session.all(SET_DUE_EARLIER, now, "deliver", moment, NEVER)
         await self._session.all(END_LEASES, now, moment)
 
     async def forget(self, id: str) -> None:
-        await self._session.all(FORGET, id)
+        await self._session.all(DELETE, id)
 
     async def add_queue(self, cluster: str, number: int) -> None:
         """Assigns a queue to the deployments of a cluster, if it has none. Waiting work stays in its
