@@ -88,8 +88,8 @@ def test_an_open_lock_file_is_recognized_as_removed_or_replaced(path):
 
 def test_a_wait_for_a_lock_ends_with_the_number_of_the_process_that_keeps_it(path):
     with holder(path) as process:
-        with pytest.raises(filelock.LockTimeout) as kept, filelock.holding(path, patience=0.05):
+        with pytest.raises(filelock.LockTimeout) as kept, filelock.holding(path, timeout=0.05):
             raise AssertionError("the lock was held")
         assert kept.value.holder == process.pid
-    with filelock.holding(path, patience=0.05):
+    with filelock.holding(path, timeout=0.05):
         pass

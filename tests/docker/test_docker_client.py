@@ -69,7 +69,7 @@ async def test_an_engine_that_fails_to_report_its_version_is_not_reported_as_too
 async def test_an_answer_that_arrives_byte_by_byte_times_out(tmp_path: Path) -> None:
     async with engine(tmp_path, b"200 OK", b" ", 0.05) as docker:
         with pytest.raises(Away):
-            await docker.raw("GET", "/info", patience=0.5)
+            await docker.raw("GET", "/info", timeout=0.5)
 
 
 async def test_without_a_total_timeout_a_dripping_answer_never_ends(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ async def test_without_a_total_timeout_a_dripping_answer_never_ends(tmp_path: Pa
     received = 0
     async with (
         engine(tmp_path, b"200 OK", b" ", 0.1) as docker,
-        docker.stream("GET", "/info", patience=2.0) as answer,
+        docker.stream("GET", "/info", timeout=2.0) as answer,
     ):
         async for chunk in answer.chunks():
             received += len(chunk)

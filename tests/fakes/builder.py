@@ -46,9 +46,9 @@ class FakeRepositories:
         self._answer()
         return ["main", "next"]
 
-    async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
+    async def commits(self, source: GitSource, limit: int = 20) -> list[GitCommit]:
         self._answer()
-        return self.history[:most] or [_commit(source.commit or self.newest)]
+        return self.history[:limit] or [_commit(source.commit or self.newest)]
 
     async def fetch(self, source: GitSource, into: Path) -> GitCommit:
         self._answer()

@@ -44,7 +44,7 @@ class FakeRouter:
     async def stop(self) -> None:
         self.runs = False
 
-    async def retire(self, patience: float) -> None:
+    async def retire(self, timeout: float) -> None:
         self.runs = False
 
     async def reserve(self, service: str, ports: Sequence[Listen]) -> None:
@@ -62,7 +62,7 @@ class FakeRouter:
     async def set(self, service: str, routes: Sequence[Route]) -> None:
         self.routes[service] = tuple(routes)
 
-    async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+    async def drain(self, endpoints: Sequence[Endpoint], timeout: float) -> None:
         self.drained.extend(endpoints)
 
     async def forget(self, service: str) -> None:
@@ -104,7 +104,7 @@ class FakeRouter:
     async def challenges(self) -> Mapping[str, int]:
         return {id: self.answers.get(id, 0) for id in self.held_challenges}
 
-    async def close_others(self, is_known: IsKnown, patience: float) -> None:
+    async def close_others(self, is_known: IsKnown, timeout: float) -> None:
         """There are none: each fake router is alone."""
 
 

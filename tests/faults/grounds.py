@@ -121,7 +121,7 @@ class Containers:
         wanted = {**words.instances(), "type": ["container"], "event": ["start", "die"]}
         async with (
             self._docker() as docker,
-            docker.stream("GET", "/events", params={"filters": wanted}, patience=None) as events,
+            docker.stream("GET", "/events", params={"filters": wanted}, timeout=None) as events,
         ):
             async for event in events.objects():
                 labels = event["Actor"]["Attributes"]

@@ -156,7 +156,7 @@ async def look(there: Inside, scaler: Autoscaler, clock: HandClock) -> None:
 class Careless(BuiltinRouter):
     """Does not wait for requests under way."""
 
-    async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+    async def drain(self, endpoints: Sequence[Endpoint], timeout: float) -> None:
         return None
 
 

@@ -22,7 +22,7 @@ from windlass.gateway.messages import SuccessorServes, encode
 from windlass.routers.router import Endpoint
 
 
-async def no_elders(endpoints: Sequence[Endpoint], patience: float) -> None:
+async def no_elders(endpoints: Sequence[Endpoint], timeout: float) -> None:
     """This gateway is the first."""
 
 

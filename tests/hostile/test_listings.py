@@ -38,7 +38,7 @@ class Silent:
         self.begun = self.running = self.most = 0
         self.why = ""
 
-    async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
+    async def commits(self, source: GitSource, limit: int = 20) -> list[GitCommit]:
         self.begun += 1
         self.running += 1
         self.most = max(self.most, self.running)

@@ -228,7 +228,7 @@ async def test_a_hanging_engine_has_engine_up_0_and_does_not_delay_a_scrape():
     async with make_world(engine=engine) as world:
         assert await measured(world, "engine_up", place="local") == 1
         engine.hangs = True
-        source = InstallationMetrics(world.installation.ctx, patience=0.05)
+        source = InstallationMetrics(world.installation.ctx, timeout=0.05)
         assert sample(await source.all(), "engine_up", "local", "fake") == 0
         engine.hangs = False
 

@@ -49,7 +49,7 @@ def hanging():
 
 
 async def test_a_hanging_measurement_is_not_repeated_and_its_late_result_is_used(hanging, monkeypatch):
-    measurements: Measurements[str] = Measurements(patience=0.05)
+    measurements: Measurements[str] = Measurements(timeout=0.05)
     with pytest.raises(MeasurementTimeout):
         await measurements.measure((KEY, None), partial(hanging.look, "late"))
     with pytest.raises(MeasurementTimeout) as hangs:

@@ -122,7 +122,7 @@ async def test_the_newest_commits_are_listed_newest_first(git, repository):
     ids = [repository.commit(f"Change {number}") for number in range(5)]
     repository.git("tag", "first", ids[0])
 
-    found = await git.commits(GitSource(repository.url), most=3)
+    found = await git.commits(GitSource(repository.url), limit=3)
     assert [(each.id, each.message) for each in found] == [
         (ids[4], "Change 4"),
         (ids[3], "Change 3"),

@@ -97,7 +97,7 @@ async def test_cutting_connections_at_any_moment_loses_no_acknowledged_change(se
         assert set(acknowledged) <= found
         assert found.isdisjoint(denied)
         assert denied
-        events = await store.reads.events.after(ORG, most=10_000)
+        events = await store.reads.events.after(ORG, limit=10_000)
         assert [event.seq for event in events] == [*range(1, len(found) + 1)]
 
 

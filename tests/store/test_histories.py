@@ -155,7 +155,7 @@ def test_any_sequence_of_changes_has_the_same_result_as_on_a_dictionary(place: P
 
 
 async def _events_are_consecutive(store: Store) -> bool:
-    events = await store.reads.events.after(ORG, most=100_000)
+    events = await store.reads.events.after(ORG, limit=100_000)
     return [event.seq for event in events] == [*range(1, len(events) + 1)] and len(events) > 100
 
 

@@ -64,19 +64,19 @@ def another() -> Iterator[tuple[str, list[tuple[str, str, bytes, str]]]]:
 def test_requests_of_a_run_fall_back_to_another_server(capsys: pytest.CaptureFixture[str]):
     with another() as (url, requests):
         server = RunServer([nowhere(), nowhere(), url], "secret", "")
-        assert server.send("PUT", "/plan", b"plan", patience=0) == b"plan"
-        server.send("PUT", "/resources", b"", patience=0)
+        assert server.send("PUT", "/plan", b"plan", timeout=0) == b"plan"
+        server.send("PUT", "/resources", b"", timeout=0)
     assert [request[:3] for request in requests] == [("PUT", "/plan", b"plan"), ("PUT", "/resources", b"")]
     assert capsys.readouterr().err.count("another one is asked") == 2, "it stays at the one that answers"
     with pytest.raises(LaunchRefused, match="it does not answer"):
-        RunServer([nowhere(), nowhere()], "secret", "").send("GET", "/run", patience=0)
+        RunServer([nowhere(), nowhere()], "secret", "").send("GET", "/run", timeout=0)
 
 
 def test_the_terraform_program_reaches_another_server_with_its_own_credential():
     with another() as (url, requests):
         servers = RunServer([nowhere(), url], "of-the-launcher", "")
         program = RunServer([relay(servers)], "of-the-program", "")
-        assert program.send("POST", "/state?ID=1", b"{}", patience=0) == b"{}"
+        assert program.send("POST", "/state?ID=1", b"{}", timeout=0) == b"{}"
         assert program.pass_on("LOCK", "/state", b"info", {"Authorization": "x"}) == (423, b"info")
     headers = program._headers["Authorization"]
     assert requests == [("POST", "/state?ID=1", b"{}", headers), ("LOCK", "/state", b"info", "x")]

@@ -168,7 +168,7 @@ def test_a_run_that_cannot_reach_the_server_names_the_setting_containers_url(
 ):
     server = RunServer([f"http://127.0.0.1:{free_port()}"], "none", ": set containers_url")
     with pytest.raises(LaunchRefused, match=r"does not answer: .*: set containers_url"):
-        server.send("GET", "/run", patience=0.1)
+        server.send("GET", "/run", timeout=0.1)
     assert "set containers_url" in capsys.readouterr().err
 
 

@@ -61,7 +61,7 @@ class Receivers:
         headers: Mapping[str, str] | None = None,
         *,
         seconds: float = 15.0,
-        most: int = MAX_BODY_BYTES,
+        limit: int = MAX_BODY_BYTES,
     ) -> HttpResult:
         if method == "HEAD":
             self.looks[url] += 1

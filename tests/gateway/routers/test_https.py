@@ -223,7 +223,7 @@ async def test_a_tls_alpn_challenge_gets_its_certificate(town: Town) -> None:
 
 async def test_contexts_that_were_not_used_for_longest_are_dropped(town: Town) -> None:
     table = town.router._shared.certificates
-    contexts = TlsContexts(table, most=3)
+    contexts = TlsContexts(table, limit=3)
     for number in range(5):
         table.put(f"{number}", issue(f"{number}.example.com"))
         contexts.of(f"{number}")

@@ -149,12 +149,12 @@ def of_machine(folder: Path) -> Cgroups:
     return Cgroups(find(), folder, {name: at for name, at in find_v1().items() if name != "cpu"})
 
 
-def of_organization(most: int) -> int:
+def of_organization(limit: int) -> int:
     """Returns the limit of an organization, given the limit of one environment.
 
     It is one and a half times as high, so that one environment leaves a third of it to the others.
     """
-    return most * 3 // 2
+    return limit * 3 // 2
 
 
 class StepGroups:

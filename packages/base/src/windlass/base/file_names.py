@@ -16,12 +16,12 @@ _NOT_ENTERED: Final = frozenset(
 """Folders of tools, with many generated files and no files written by people."""
 
 
-def file_names(top: Path) -> Iterator[str]:
+def file_names(root: Path) -> Iterator[str]:
     """Yields the relative paths of the files below a folder, the files near the top first."""
     ahead = [("", 0)]
     count = 0
     for folder, deep in ahead:
-        for name, is_folder in _entries(top / folder):
+        for name, is_folder in _entries(root / folder):
             path = f"{folder}/{name}" if folder else name
             if not is_folder:
                 count += 1
@@ -32,24 +32,24 @@ def file_names(top: Path) -> Iterator[str]:
                 return
 
 
-def folder_names(top: Path) -> Iterator[str]:
+def folder_names(root: Path) -> Iterator[str]:
     """Yields the relative paths of the folders below a folder, the folders near the top first."""
     ahead = [("", 0)]
     for folder, deep in ahead:
-        for name, is_folder in sorted(_entries(top / folder)) if deep < MAX_DEPTH else ():
+        for name, is_folder in sorted(_entries(root / folder)) if deep < MAX_DEPTH else ():
             if is_folder and name not in _NOT_ENTERED:
                 path = f"{folder}/{name}" if folder else name
                 yield path
                 ahead.append((path, deep + 1))
 
 
-def read_beginning(top: Path, path: str, most: int) -> bytes:
+def read_beginning(root: Path, path: str, limit: int) -> bytes:
     """Returns the first bytes of a file. Raises an OSError for links and for anything but regular files."""
-    opened = os.open(top / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    opened = os.open(root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(opened, "rb") as file:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             raise OSError("it is not a file")
-        return file.read(most)
+        return file.read(limit)
 
 
 def _entries(folder: Path) -> list[tuple[str, bool]]:

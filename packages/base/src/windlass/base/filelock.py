@@ -38,15 +38,15 @@ class LockTimeout(Exception):
         )
 
 
-def wait_for(fd: int, *, shared: bool = False, patience: float | None = None) -> None:
+def wait_for(fd: int, *, shared: bool = False, timeout: float | None = None) -> None:
     """Locks an open file. Waits until no other process holds a conflicting lock.
 
-    Shared locks do not exclude each other. Raises LockTimeout after `patience` seconds.
+    Shared locks do not exclude each other. Raises LockTimeout after `timeout` seconds.
     """
-    if patience is None:
+    if timeout is None:
         fcntl.flock(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         return
-    deadline, pause = time.monotonic() + patience, _FIRST_PAUSE
+    deadline, pause = time.monotonic() + timeout, _FIRST_PAUSE
     while not try_lock(fd, shared=shared):
         if time.monotonic() > deadline:
             raise LockTimeout(holder_of(fd))
@@ -99,11 +99,11 @@ def try_hold(path: Path) -> int | None:
 
 
 @contextmanager
-def holding(path: Path, patience: float | None = None) -> Iterator[None]:
+def holding(path: Path, timeout: float | None = None) -> Iterator[None]:
     """Locks a file for the duration of the block. Waits for the lock first, as `wait_for` does."""
     fd = open_lock_file(path)
     try:
-        wait_for(fd, patience=patience)
+        wait_for(fd, timeout=timeout)
         yield
     finally:
         os.close(fd)

@@ -222,9 +222,9 @@ def marks(pid: int, names: Iterable[str]) -> dict[str, bytes] | None:
     return found
 
 
-def _read_environ(pid: int, most: int) -> bytes:
+def _read_environ(pid: int, limit: int) -> bytes:
     with suppress(OSError), open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123 (as above)
-        return file.read(most)
+        return file.read(limit)
     return b""
 
 

@@ -44,11 +44,11 @@ class HiddenFiles(TooMuchToMeasure):
     """Some files in socket messages could not be read."""
 
 
-def is_tree_above(roots: Collection[int], most: int) -> bool:
-    """Returns whether these processes and their descendants use more than `most` bytes of memory."""
+def is_tree_above(roots: Collection[int], limit: int) -> bool:
+    """Returns whether these processes and their descendants use more than `limit` bytes of memory."""
     find = partial(_sizes_below, roots)
     try:
-        return sum(find().values()) + hidden_memory() > most and are_above(find, most)
+        return sum(find().values()) + hidden_memory() > limit and are_above(find, limit)
     except TooMuchToMeasure:
         return True
 
@@ -96,16 +96,16 @@ def _read_meminfo() -> dict[str, int]:
     return {}
 
 
-def are_above(find: FindSizes, most: int) -> bool:
-    """Returns whether processes use more than `most` bytes. May raise TooMuchToMeasure.
+def are_above(find: FindSizes, limit: int) -> bool:
+    """Returns whether processes use more than `limit` bytes. May raise TooMuchToMeasure.
 
-    Does the slow measurement, which counts shared memory once, only if a fast estimate exceeds `most`.
+    Does the slow measurement, which counts shared memory once, only if a fast estimate exceeds `limit`.
     """
     known = max(sum(sizes.values()) + sum(map(_page_tables, sizes)) for sizes in measure_until_stable(find))
-    if known + hidden_files() <= most:
+    if known + hidden_files() <= limit:
         return False
     files = max(map(_measure_memory_files, measure_until_stable(find)))
-    return known + files > most and _with_shared_once(find, files) > most
+    return known + files > limit and _with_shared_once(find, files) > limit
 
 
 def used_by(find: FindSizes) -> int:

@@ -77,9 +77,9 @@ async def run_together(
         await asyncio.gather(whole, *tasks, *watching, return_exceptions=True)
 
 
-async def run_some(most: int, jobs: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Runs jobs like `run_together`, at most `most` at once."""
-    free = asyncio.Semaphore(most)
+async def run_some(limit: int, jobs: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Runs jobs like `run_together`, at most `limit` at once."""
+    free = asyncio.Semaphore(limit)
 
     async def run(job: Coroutine[Any, Any, T]) -> T:
         async with free:

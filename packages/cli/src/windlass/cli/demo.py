@@ -95,10 +95,10 @@ def _demo(remove: bool, yes: bool, project: str, version: str, patience: int, **
 
 
 class Demo:
-    def __init__(self, api: Api, project: str, patience: int) -> None:
+    def __init__(self, api: Api, project: str, timeout: int) -> None:
         self.api = api
         self._project = project
-        self._patience = patience
+        self._patience = timeout
 
     def deploy(self, version: str, docs: str) -> dict[str, str]:
         """Creates and starts everything that is missing. Returns the application's address, and the ids."""

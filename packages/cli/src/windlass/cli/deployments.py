@@ -136,12 +136,12 @@ def _is_plain(port: Mapping[str, Any]) -> bool:
     return all(port[name] in usual.get(name, (None, "")) for name in port if name not in free)
 
 
-def _newest_deployment(api: Api, started: StartedDeployment) -> Mapping[str, Any] | None:
+def _newest_deployment(api: Api, deployment: StartedDeployment) -> Mapping[str, Any] | None:
     """Returns the newest deployment of a service. None if the service was deleted."""
     try:
-        newest = retry_until_done(lambda: api.get(f"{started.path}/deployment", page_size=1), RetryTimer())[
-            "results"
-        ]
+        newest = retry_until_done(
+            lambda: api.get(f"{deployment.path}/deployment", page_size=1), RetryTimer()
+        )["results"]
     except ApiRefused as refused:
         if is_gone(refused):
             return None
@@ -258,8 +258,8 @@ def last_lines(deployment: Mapping[str, Any]) -> list[str]:
     return _reason_text(deployment).partition(OUTPUT_FOLLOWS)[2].splitlines()
 
 
-def last_lines_of_build(api: Api, started: StartedDeployment) -> list[str]:
-    lines = retry_until_done(lambda: api.get(f"{started.deployment_path}/log", tail=_LINES), RetryTimer())[
+def last_lines_of_build(api: Api, deployment: StartedDeployment) -> list[str]:
+    lines = retry_until_done(lambda: api.get(f"{deployment.deployment_path}/log", tail=_LINES), RetryTimer())[
         "results"
     ]
     return [line["message"] for line in lines]

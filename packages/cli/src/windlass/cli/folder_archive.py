@@ -64,9 +64,9 @@ def uploaded_files(folder: Path) -> Iterator[str]:
             yield path
 
 
-def _walk(top: Path, inner: str, rules: list[IgnoreRule], own: list[IgnoreRule]) -> Iterator[str]:
-    rules = rules + git_rules(_read(top / inner / ".gitignore"), inner)
-    with os.scandir(top / inner) as scan:
+def _walk(root: Path, inner: str, rules: list[IgnoreRule], own: list[IgnoreRule]) -> Iterator[str]:
+    rules = rules + git_rules(_read(root / inner / ".gitignore"), inner)
+    with os.scandir(root / inner) as scan:
         entries = sorted(scan, key=lambda entry: entry.name)
     for entry in entries:
         path = inner + entry.name
@@ -75,8 +75,8 @@ def _walk(top: Path, inner: str, rules: list[IgnoreRule], own: list[IgnoreRule])
             continue
         if not is_folder:
             yield path
-        elif not (top / path / "pyvenv.cfg").exists():  # a virtual environment with an unusual name
-            yield from _walk(top, f"{path}/", rules, own)
+        elif not (root / path / "pyvenv.cfg").exists():  # a virtual environment with an unusual name
+            yield from _walk(root, f"{path}/", rules, own)
 
 
 def _rules_above(folder: Path) -> list[IgnoreRule]:

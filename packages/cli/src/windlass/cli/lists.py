@@ -227,7 +227,7 @@ def _is_for_programs(operation: Operation, rows: Sequence[Any], name: str) -> bo
 def _fitting_columns(rows: Sequence[Any], first: Sequence[str], names: Sequence[str]) -> dict[str, int]:
     """Returns the first columns and as many other columns as fit, with their widths: the first columns
     without addresses if they do not fit with them. Empty if they do not fit then either."""
-    widths = {name: _width(rows, name, most=_NO_LIMIT) for name in first}
+    widths = {name: _width(rows, name, limit=_NO_LIMIT) for name in first}
     left = room() - sum(width + COLUMN_GAP for width in widths.values()) + COLUMN_GAP
     if left < 0:  # addresses are printed below the table
         widths = {name: width for name, width in widths.items() if name not in _ADDRESSES}
@@ -306,11 +306,11 @@ def _is_flat(value: Any) -> bool:
     return not isinstance(value, dict)
 
 
-def _width(rows: Sequence[Any], name: str, most: int = _WIDEST) -> int:
+def _width(rows: Sequence[Any], name: str, limit: int = _WIDEST) -> int:
     """Returns the width of a column. Values that users copy, such as addresses, are never wrapped."""
     widest = max(len(short_cell(row.get(name))) for row in rows)
-    most = _NO_LIMIT if name in {"id", *_ADDRESSES} else most
-    return max(min(widest, most), len(_title(name)))
+    limit = _NO_LIMIT if name in {"id", *_ADDRESSES} else limit
+    return max(min(widest, limit), len(_title(name)))
 
 
 def _title(name: str) -> str:

@@ -36,14 +36,14 @@ def start(
 
 
 def wait_and_show(
-    api: Api, started: StartedDeployment, family: Family | None, *, as_json: bool, cancelled: bool = False
+    api: Api, deployment: StartedDeployment, family: Family | None, *, as_json: bool, cancelled: bool = False
 ) -> None:
-    ended = DeploymentWait(api, started, cancelled=cancelled).until_done()
+    ended = DeploymentWait(api, deployment, cancelled=cancelled).until_done()
     if as_json:
         print_json(ended.deployment)
         return
-    url = first_address(api, started.path) if serves(ended) else ""
-    lacks = serves(ended) and not url and lacks_port(api, started.path)
+    url = first_address(api, deployment.path) if serves(ended) else ""
+    lacks = serves(ended) and not url and lacks_port(api, deployment.path)
     click.echo(summary(ended, url, lacks_port=lacks))
     print_address_hint(family, ended, url)
 

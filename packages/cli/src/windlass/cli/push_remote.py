@@ -55,16 +55,16 @@ def set_remote(git: GitFolder, application: Mapping[str, Any]) -> str:
     return shlex.join(["git", "push", REMOTE, pushed])
 
 
-def _must(top: Path, *words: str) -> None:
-    if _git(top, *words) is None:
-        raise CommandFailed(f"let this user change the settings of the repository in {top}: git refused it")
+def _must(root: Path, *words: str) -> None:
+    if _git(root, *words) is None:
+        raise CommandFailed(f"let this user change the settings of the repository in {root}: git refused it")
 
 
-def _git(top: Path, *words: str) -> str | None:
+def _git(root: Path, *words: str) -> str | None:
     """Returns the output of git; None if it fails."""
     try:
         ended = subprocess.run(
-            ["git", "-C", str(top), *words],
+            ["git", "-C", str(root), *words],
             env=for_tools() | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
             stdin=subprocess.DEVNULL,
             capture_output=True,

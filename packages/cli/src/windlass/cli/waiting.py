@@ -93,17 +93,22 @@ class DeploymentWait:
     """Waits for the end of one deployment."""
 
     def __init__(
-        self, api: Api, started: StartedDeployment, *, cancelled: bool = False, seconds: float | None = None
+        self,
+        api: Api,
+        deployment: StartedDeployment,
+        *,
+        cancelled: bool = False,
+        seconds: float | None = None,
     ) -> None:
         """`cancelled`: the deployment is expected to end as cancelled."""
         self._api = api
-        self._started = started
+        self._started = deployment
         self._wanted = Progress.CANCELED if cancelled else Progress.SUCCEEDED
         self._until = None if seconds is None else time.monotonic() + seconds
         self._seconds = seconds
         self._news: queue.SimpleQueue[_FollowedEvent] = queue.SimpleQueue()
         self._patience = RetryTimer()
-        self._build = None if cancelled else BuildLog(api, started, self._news)
+        self._build = None if cancelled else BuildLog(api, deployment, self._news)
         self._shown = ""
         self._waits = ""
         self._held = ""
@@ -247,9 +252,11 @@ class _StreamReader:
 class BuildLog:
     """The log of a build, read while the deployment runs."""
 
-    def __init__(self, api: Api, started: StartedDeployment, news: queue.SimpleQueue[_FollowedEvent]) -> None:
+    def __init__(
+        self, api: Api, deployment: StartedDeployment, news: queue.SimpleQueue[_FollowedEvent]
+    ) -> None:
         self._api = api
-        self._path = f"{started.deployment_path}/log"
+        self._path = f"{deployment.deployment_path}/log"
         self._news = news
         self._reader: _StreamReader | None = None
 

@@ -109,23 +109,23 @@ class EnvironmentWait:
                 del waited[id]
                 yield EndedDeployment(started, deployment)
 
-    def _read(self, started: StartedDeployment) -> Any:
+    def _read(self, deployment: StartedDeployment) -> Any:
         """Returns the deployment. None if its service was deleted."""
         try:
-            return retry_until_done(lambda: self._api.get(started.deployment_path), RetryTimer())
+            return retry_until_done(lambda: self._api.get(deployment.deployment_path), RetryTimer())
         except ApiRefused as refused:
             if is_gone(refused):
                 return None
             raise
 
-    def _print_state(self, started: StartedDeployment, state: str, waits: str = "") -> None:
+    def _print_state(self, deployment: StartedDeployment, state: str, waits: str = "") -> None:
         """Prints the state of a service and why it waits, if they have changed."""
-        before = self._shown.get(started.path, ("", ""))
-        self._shown[started.path] = state, waits
+        before = self._shown.get(deployment.path, ("", ""))
+        self._shown[deployment.path] = state, waits
         if before[0] != state:
-            print_state(started.name, state)
+            print_state(deployment.name, state)
         if waits and before[1] != waits:
-            show_below(f"{started.name}: {waits}")
+            show_below(f"{deployment.name}: {waits}")
 
     def _check_results(self, ended: Sequence[EndedDeployment], deleted: Sequence[StartedDeployment]) -> None:
         failed = [end for end in ended if end.deployment["status"] != self._wanted]

@@ -37,9 +37,9 @@ class KnownFiles:
             self._texts[path] = self._read(path) if self.tree.has(path) else ""
         return self._texts[path]
 
-    def beginning(self, path: str, most: int) -> str:
+    def beginning(self, path: str, limit: int) -> str:
         """Returns the beginning of a file of any size, such as a lock file."""
-        return self._bytes(path, most).decode("utf-8-sig", errors="replace")
+        return self._bytes(path, limit).decode("utf-8-sig", errors="replace")
 
     def line(self, path: str) -> str:
         """Returns the first line of a file that is neither blank nor a comment."""
@@ -63,9 +63,9 @@ class KnownFiles:
             return ""
         return content.decode("utf-8-sig", errors="replace").replace("\0", "")
 
-    def _bytes(self, path: str, most: int) -> bytes:
+    def _bytes(self, path: str, limit: int) -> bytes:
         try:
-            return self.tree.read(path, most)
+            return self.tree.read(path, limit)
         except OSError as error:
             why = error.strerror or type(error).__name__
             self.problems.append(f"Make {path} a file that can be read: {why}.")

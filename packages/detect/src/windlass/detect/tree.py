@@ -48,8 +48,8 @@ class Tree:
             if folder.startswith(beginning) and folder != self._top:
                 yield folder.removeprefix(beginning)
 
-    def read(self, path: str, most: int) -> bytes:
-        content = self._read(self._full_path(path), most)
+    def read(self, path: str, limit: int) -> bytes:
+        content = self._read(self._full_path(path), limit)
         self._bytes_read[0] += len(content)
         return content
 

@@ -151,7 +151,7 @@ class ContainerClient:
             if inspection["State"]["Status"] in ("exited", "dead"):
                 return inspection
             try:
-                await self._docker.raw("POST", f"/containers/{container}/wait", patience=None)
+                await self._docker.raw("POST", f"/containers/{container}/wait", timeout=None)
             except EngineRefused as refused:
                 if refused.status != 404:
                     raise
@@ -164,7 +164,7 @@ class ContainerClient:
                 "POST",
                 f"/containers/{container}/stop",
                 params={"t": ceil(grace)},
-                patience=grace + STOP_TIMEOUT,
+                timeout=grace + STOP_TIMEOUT,
             )
         except EngineRefused as refused:
             if refused.status != 404:
@@ -184,7 +184,7 @@ class ContainerClient:
     async def _wait_for_removal(self, container: str) -> None:
         with suppress(EngineRefused):
             path = f"/containers/{container}/wait"
-            await self._docker.raw("POST", path, params={"condition": "removed"}, patience=STOP_TIMEOUT)
+            await self._docker.raw("POST", path, params={"condition": "removed"}, timeout=STOP_TIMEOUT)
 
     async def _make(self, workload: Workload, index: int, name: str, once: bool) -> str:
         resources = self._resources

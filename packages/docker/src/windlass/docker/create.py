@@ -39,7 +39,7 @@ LOGS: Final = {"Type": "json-file", "Config": {"max-size": "16m", "max-file": "3
 
 
 def container(
-    wanted: Workload,
+    workload: Workload,
     index: int,
     *,
     installation: str,
@@ -52,13 +52,13 @@ def container(
 ) -> dict[str, Any]:
     """Returns the body of a request that creates a container. `publish`: the address at which ports are
     published. `host_ports`: a host port for each of `published_ports`. `image`: the metadata of the image."""
-    refuse_unfit(wanted, image)
-    ports = published_ports(wanted, once=once)
-    labels = words.labels(installation, wanted, index)
+    refuse_unfit(workload, image)
+    ports = published_ports(workload, once=once)
+    labels = words.labels(installation, workload, index)
     body: dict[str, Any] = {
-        "Image": wanted.artifact.ref,
-        "Hostname": words.pod(wanted, index),
-        "Env": [f"{name}={value}" for name, value in variables(wanted).items()],
+        "Image": workload.artifact.ref,
+        "Hostname": words.pod(workload, index),
+        "Env": [f"{name}={value}" for name, value in variables(workload).items()],
         "Labels": {
             **_empty_labels(image),
             **labels,
@@ -67,7 +67,7 @@ def container(
         },
         "ExposedPorts": {port: {} for port in ports},
         # The engine also applies it when the machine shuts down.
-        "StopTimeout": ceil(wanted.grace),
+        "StopTimeout": ceil(workload.grace),
         # The service's probes decide about its health. An image's health check could run every millisecond,
         # and its resource use would not be limited by the container's limits.
         "Healthcheck": {"Test": ["NONE"]},
@@ -79,16 +79,16 @@ def container(
             },
             # Process 1 of a container must reap orphaned processes, and gets no signals without explicit
             # handlers. Most programs are not written for that, so an init is added.
-            "Init": not has_own_init(wanted, image),
+            "Init": not has_own_init(workload, image),
             "RestartPolicy": {"Name": "no"},  # see `restarts`
             "LogConfig": LOGS,
             "Mounts": [
-                _mount_definition(volume.mount, words.volume(installation, wanted.service, volume))
-                for volume in wanted.volumes
+                _mount_definition(volume.mount, words.volume(installation, workload.service, volume))
+                for volume in workload.volumes
             ],
-            "NanoCpus": wanted.cpu * 1_000_000,
-            "Memory": wanted.memory * MEGABYTE,
-            "MemorySwap": wanted.memory * MEGABYTE,  # memory and swap together: no swap
+            "NanoCpus": workload.cpu * 1_000_000,
+            "Memory": workload.memory * MEGABYTE,
+            "MemorySwap": workload.memory * MEGABYTE,  # memory and swap together: no swap
             "PidsLimit": MAX_PROCESSES,
             "OomScoreAdj": INSTANCES,
             "CapDrop": ["ALL"],
@@ -97,16 +97,16 @@ def container(
         },
         "NetworkingConfig": {"EndpointsConfig": {network: {"Aliases": list(aliases)}}},
     }
-    if wanted.calls_server:
+    if workload.calls_server:
         body["HostConfig"]["ExtraHosts"] = [f"{SERVER_HOST}:host-gateway"]
-    if wanted.read_only:
+    if workload.read_only:
         body["HostConfig"] |= {"ReadonlyRootfs": True, "Tmpfs": dict.fromkeys(_TEMPORARY, "")}
-    if wanted.entrypoint:
-        body["Entrypoint"] = list(wanted.entrypoint)
-    if command := wanted.command or wanted.artifact.command:
+    if workload.entrypoint:
+        body["Entrypoint"] = list(workload.entrypoint)
+    if command := workload.command or workload.artifact.command:
         body["Cmd"] = list(command)
-    if wanted.artifact.workdir:
-        body["WorkingDir"] = wanted.artifact.workdir
+    if workload.artifact.workdir:
+        body["WorkingDir"] = workload.artifact.workdir
     return body
 
 
@@ -116,13 +116,16 @@ def _empty_labels(image: Mapping[str, Any]) -> Mapping[str, str]:
     return dict.fromkeys((image.get("Config") or {}).get("Labels") or {}, "")
 
 
-def refuse_unfit(wanted: Workload, image: Mapping[str, Any]) -> None:
+def refuse_unfit(workload: Workload, image: Mapping[str, Any]) -> None:
     """Raises EngineError for a container whose metadata would make the engine's answers too long."""
     if why := why_unfit(image):
         raise EngineError(why)
-    if written(wanted.entrypoint) + written(wanted.command or wanted.artifact.command) > MAX_COMMAND_BYTES:
+    if (
+        written(workload.entrypoint) + written(workload.command or workload.artifact.command)
+        > MAX_COMMAND_BYTES
+    ):
         raise EngineError("Put the command into a file of the image: it is longer than 32 KB")
-    if written(f"{name}={value}" for name, value in variables(wanted).items()) > MAX_VARIABLES_BYTES:
+    if written(f"{name}={value}" for name, value in variables(workload).items()) > MAX_VARIABLES_BYTES:
         raise EngineError("Shorten the variables: they are longer than 512 KB together")
 
 
@@ -137,34 +140,34 @@ def limits_of(machine: MachineSummary) -> EngineLimits:
     )
 
 
-def has_own_init(wanted: Workload, image: Mapping[str, Any]) -> bool:
+def has_own_init(workload: Workload, image: Mapping[str, Any]) -> bool:
     """Returns whether the container's program is itself an init, which must be process 1."""
     config = image.get("Config") or {}
     labels = [
-        *(wanted.entrypoint or config.get("Entrypoint") or ()),
-        *wanted.command,
+        *(workload.entrypoint or config.get("Entrypoint") or ()),
+        *workload.command,
         *(config.get("Cmd") or ()),
     ]
     return bool(labels) and PurePosixPath(labels[0]).name in INITS
 
 
-def variables(wanted: Workload) -> Mapping[str, str]:
-    variables = {**wanted.artifact.environment, **wanted.variables}
-    if wanted.writes_output:
+def variables(workload: Workload) -> Mapping[str, str]:
+    variables = {**workload.artifact.environment, **workload.variables}
+    if workload.writes_output:
         variables[OUTPUT_VARIABLE] = OUTPUT_FILE
-    port = next((port.internal for port in wanted.ports if port.protocol != "UDP"), None)
-    port = port or next(iter(wanted.artifact.ports), None)
+    port = next((port.internal for port in workload.ports if port.protocol != "UDP"), None)
+    port = port or next(iter(workload.artifact.ports), None)
     return {"PORT": str(port), **variables} if port else variables
 
 
-def published_ports(wanted: Workload, *, once: bool = False) -> list[str]:
+def published_ports(workload: Workload, *, once: bool = False) -> list[str]:
     """Returns the ports to publish, in the engine's notation: `80/tcp`. Ports of one-off programs are not
     published: nothing connects to them, and the engine would start two proxy processes for each port."""
     if once:
         return []
-    asked = [f"{port.internal}/{'udp' if port.protocol == 'UDP' else 'tcp'}" for port in wanted.ports]
+    asked = [f"{port.internal}/{'udp' if port.protocol == 'UDP' else 'tcp'}" for port in workload.ports]
     return list(
-        dict.fromkeys([*asked, *(f"{port}/tcp" for port in wanted.artifact.ports[:MAX_EXPOSED_PORTS])])
+        dict.fromkeys([*asked, *(f"{port}/tcp" for port in workload.artifact.ports[:MAX_EXPOSED_PORTS])])
     )
 
 

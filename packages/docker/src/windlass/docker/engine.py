@@ -237,11 +237,11 @@ class DockerEngine(RolloutEngine):
         with self._translated():
             await self._images.have(artifact.ref, say, login, user)
 
-    async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
+    async def export(self, artifact: Artifact, folder: str, destination: Path) -> Path:
         with self._translated():
             inside = posixpath.join(artifact.workdir or "/", folder)
-            await export_folder(self._docker, self._installation, artifact.ref, inside, into)
-        return into
+            await export_folder(self._docker, self._installation, artifact.ref, inside, destination)
+        return destination
 
     async def end(
         self,
@@ -321,7 +321,7 @@ class DockerEngine(RolloutEngine):
             await self._resources.discard_networks()
         self._removed.forget(erase)
 
-    async def set_aside(self, service: str, into: Path) -> None:
+    async def set_aside(self, service: str, destination: Path) -> None:
         """Stops the service's containers, until `run` starts them again. Volumes stay on the engine."""
         with self._translated():
             containers = await self._containers.list(service=service)

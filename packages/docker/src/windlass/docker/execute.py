@@ -59,7 +59,7 @@ async def _run(
             raise EngineError("The instance does not run") from refused
         raise
     begin, pace = {"Detach": False, "Tty": False}, Pace(MAX_OUTPUT_BYTES_PER_SECOND)
-    async with docker.stream("POST", f"/exec/{execution}/start", body=begin, patience=None) as answer:
+    async with docker.stream("POST", f"/exec/{execution}/start", body=begin, timeout=None) as answer:
         async for chunk in pieces(answer.chunks()):
             for piece in chunk:
                 output += piece

@@ -103,7 +103,7 @@ class DockerExecution:
             begin = {"Detach": False, "Tty": self._has_terminal}
             self._open.push_async_callback(self._end)
             answer = await self._open.enter_async_context(
-                self._docker.stream("POST", f"/exec/{self._id}/start", body=begin, patience=None)
+                self._docker.stream("POST", f"/exec/{self._id}/start", body=begin, timeout=None)
             )
             self._raw = RawConnection(answer)
             self._pieces = _with_explanation(self._split(answer.chunks()))

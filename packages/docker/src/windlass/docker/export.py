@@ -29,7 +29,9 @@ _OWNER: Final = "windlass.export"
 afterwards."""
 
 
-async def export_folder(docker: Docker, installation: str, image: str, folder: str, into: Path) -> None:
+async def export_folder(
+    docker: Docker, installation: str, image: str, folder: str, destination: Path
+) -> None:
     """Copies a folder of an image. Raises ArtifactLost if the image does not exist, and EngineError for other
     problems."""
     label = f"{_OWNER}={installation}"
@@ -44,10 +46,10 @@ async def export_folder(docker: Docker, installation: str, image: str, folder: s
                 "Deploy again: the image of this site is no longer on the Docker engine"
             ) from refused
         raise
-    archive = into.with_name(f"{into.name}.tar")
+    archive = destination.with_name(f"{destination.name}.tar")
     try:
         await _fetch(docker, str(created["Id"]), folder, archive)
-        await in_thread(unpack, archive, into)
+        await in_thread(unpack, archive, destination)
     except tarfile.TarError as error:
         raise EngineError(NONSENSE) from error
     finally:
@@ -90,7 +92,7 @@ async def _remove(docker: Docker, container: str) -> None:
         await docker.raw("DELETE", f"/containers/{container}", params={"force": True, "v": True})
 
 
-def unpack(archive: Path, into: Path) -> None:
+def unpack(archive: Path, destination: Path) -> None:
     """Unpacks the content of an archive's top-level folder."""
     links: list[tuple[Path, str]] = []
     left = MAX_SITE_BYTES
@@ -98,7 +100,7 @@ def unpack(archive: Path, into: Path) -> None:
         for count, entry in enumerate(tar):
             if count > MAX_ENTRIES:
                 raise EngineError(f"Keep the static folder below {MAX_ENTRIES:,} files: it has more")
-            path = _place_below(into, entry.name)
+            path = _place_below(destination, entry.name)
             if path is None:
                 continue
             if entry.isdir():
@@ -110,7 +112,7 @@ def unpack(archive: Path, into: Path) -> None:
                     raise EngineError("Make the static folder smaller: it is too large")
                 _write(path, source, entry.mtime)
             elif entry.islnk():
-                original = _place_below(into, entry.linkname)
+                original = _place_below(destination, entry.linkname)
                 with suppress(OSError):  # the original was skipped
                     if original is not None:
                         os.link(original, path, follow_symlinks=False)
@@ -121,12 +123,12 @@ def unpack(archive: Path, into: Path) -> None:
             path.symlink_to(target)
 
 
-def _place_below(into: Path, name: str) -> Path | None:
+def _place_below(destination: Path, name: str) -> Path | None:
     """Returns the target path of an entry; None if the path would be outside the folder."""
     _, *parts = name.strip("/").split("/")
     if any(part in {"", ".", ".."} or "\0" in part for part in parts):
         return None
-    return into.joinpath(*parts)
+    return destination.joinpath(*parts)
 
 
 def _write(path: Path, source: IO[bytes], modified: float) -> None:

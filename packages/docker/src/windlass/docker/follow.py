@@ -70,11 +70,11 @@ class ContainerFollower:
         """Ends the current pause, because the container has stopped."""
         self._hurried.set()
 
-    async def wait_until_read(self, patience: float) -> None:
+    async def wait_until_read(self, timeout: float) -> None:
         """Waits until all output of a stopped container was passed on."""
         self.hurry()
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 await self._silent.wait()
         except TimeoutError:
             _log.warning("the last output of an instance may be lost", extra={"pod": self._source.pod})
@@ -157,7 +157,7 @@ class ContainerFollower:
         }
         self._is_behind = False
         path = f"/containers/{self._source.container}/logs"
-        async with self._docker.stream("GET", path, params=params, patience=None) as answer:
+        async with self._docker.stream("GET", path, params=params, timeout=None) as answer:
             async for chunk in pieces(answer.chunks()):
                 if lines := [self._line(stamp, text) for stamp, text in reading.new(chunk)]:
                     if reading.left_out:

@@ -35,7 +35,7 @@ class DockerMachine:
         common to all engines."""
         machine = MachineSummary()
         with suppress(EngineRefused):
-            machine = await self._docker.read_list("/info", MachineSummary, patience=_TIMEOUT)
+            machine = await self._docker.read_list("/info", MachineSummary, timeout=_TIMEOUT)
         identity = f"{_KIND}:{machine.ID[:_MAX_ID_LENGTH]}" if machine.ID else _KIND
         if identity != self.remembered():
             await in_thread(self._remember, identity)

@@ -80,29 +80,29 @@ def unique_name(service: str, name: str) -> str:
     return prefix + host_name(name, _MAX_LABEL_LENGTH - len(prefix))
 
 
-def aliases(wanted: Workload) -> Sequence[str]:
+def aliases(workload: Workload) -> Sequence[str]:
     """Returns the host names of a service in its network. Skips a plain name that could be the unique name of
     another service."""
-    plain = [] if not wanted.known_as or _UNIQUE.match(wanted.known_as) else [wanted.known_as]
-    return (unique_name(wanted.service, wanted.name), *plain)
+    plain = [] if not workload.known_as or _UNIQUE.match(workload.known_as) else [workload.known_as]
+    return (unique_name(workload.service, workload.name), *plain)
 
 
-def pod(wanted: Workload, index: int) -> str:
-    tail = f"-{wanted.generation}-{index}"
-    return host_name(wanted.name, _MAX_LABEL_LENGTH - len(tail)) + tail
+def pod(workload: Workload, index: int) -> str:
+    tail = f"-{workload.generation}-{index}"
+    return host_name(workload.name, _MAX_LABEL_LENGTH - len(tail)) + tail
 
 
-def labels(installation: str, wanted: Workload, index: int) -> dict[str, str]:
+def labels(installation: str, workload: Workload, index: int) -> dict[str, str]:
     return {
         INSTALLATION: installation,
-        SERVICE: wanted.service,
-        ENVIRONMENT: wanted.environment,
-        GENERATION: str(wanted.generation),
+        SERVICE: workload.service,
+        ENVIRONMENT: workload.environment,
+        GENERATION: str(workload.generation),
         INDEX: str(index),
-        DEPLOYMENT: wanted.deployment,
-        ALIAS: host_name(wanted.name),
-        POD: pod(wanted, index),
-        ORGANIZATION: wanted.org,
+        DEPLOYMENT: workload.deployment,
+        ALIAS: host_name(workload.name),
+        POD: pod(workload, index),
+        ORGANIZATION: workload.org,
     }
 
 

@@ -51,17 +51,17 @@ class DockerResources:
         """Number of containers that are being added to each environment's network."""
 
     @asynccontextmanager
-    async def network(self, wanted: Workload) -> AsyncIterator[str]:
+    async def network(self, workload: Workload) -> AsyncIterator[str]:
         """Yields the id of an environment's network, after creating it if necessary. The network is not
         removed during the block, in which the caller adds a container. Blocks run concurrently, because
         creating a container takes time."""
-        environment = wanted.environment
+        environment = workload.environment
         try:
-            id = await self._enter(wanted)
+            id = await self._enter(workload)
         except NetworksUsedUp:
             # Removes unused networks now, instead of at the next sweep.
             await self.discard_networks()
-            id = await self._enter(wanted)
+            id = await self._enter(workload)
         try:
             yield id
         finally:
@@ -69,24 +69,24 @@ class DockerResources:
             if not self._entering[environment]:
                 del self._entering[environment]
 
-    async def _enter(self, wanted: Workload) -> str:
-        async with self._locks[wanted.environment]:
-            id = await self._network(wanted)
-            self._entering[wanted.environment] += 1
+    async def _enter(self, workload: Workload) -> str:
+        async with self._locks[workload.environment]:
+            id = await self._network(workload)
+            self._entering[workload.environment] += 1
         return id
 
-    async def check_volumes(self, wanted: Workload) -> None:
+    async def check_volumes(self, workload: Workload) -> None:
         """Raises VolumeLost if a volume that contained data no longer exists."""
-        for volume in wanted.volumes:
-            if volume.is_known and not await self._has_volume(wanted.service, volume):
-                raise VolumeLost(wanted, volume)
+        for volume in workload.volumes:
+            if volume.is_known and not await self._has_volume(workload.service, volume):
+                raise VolumeLost(workload, volume)
 
-    async def make_volumes(self, wanted: Workload) -> None:
+    async def make_volumes(self, workload: Workload) -> None:
         """Creates missing volumes. Their `size` has no effect, because the engine's default driver does not
         support size limits."""
-        labels = {words.INSTALLATION: self._installation, words.SERVICE: wanted.service}
-        for volume in wanted.volumes:
-            name = words.volume(self._installation, wanted.service, volume)
+        labels = {words.INSTALLATION: self._installation, words.SERVICE: workload.service}
+        for volume in workload.volumes:
+            name = words.volume(self._installation, workload.service, volume)
             await self._docker.json("POST", "/volumes/create", body={"Name": name, "Labels": labels})
 
     async def _has_volume(self, service: str, volume: Volume) -> bool:
@@ -116,7 +116,7 @@ class DockerResources:
     async def volume_sizes(self) -> Counter[str]:
         """Returns the total size of each service's volumes in bytes, as measured by the engine."""
         path = "/system/df?type=volume"
-        listed = await self._docker.read_list(path, MeasuredVolumes, patience=_VOLUMES_TIMEOUT)
+        listed = await self._docker.read_list(path, MeasuredVolumes, timeout=_VOLUMES_TIMEOUT)
         wanted, sizes = {"installation": self._installation}, Counter[str]()
         for volume in listed["Volumes"] or ():
             labels, usage = volume["Labels"], volume["UsageData"]
@@ -124,11 +124,11 @@ class DockerResources:
                 sizes[labels[words.SERVICE]] += max(0, usage["Size"])
         return sizes
 
-    async def _network(self, wanted: Workload) -> str:
-        environment = wanted.environment
+    async def _network(self, workload: Workload) -> str:
+        environment = workload.environment
         networks = await self._networks(environment=environment)
         if not networks:
-            await self._make_network(wanted)
+            await self._make_network(workload)
             networks = await self._networks(environment=environment)
         # The engine allows duplicate names. If two servers created a network each, both use the older one.
         if not networks:
@@ -140,19 +140,19 @@ class DockerResources:
             await self._remove(f"/networks/{other['Id']}")
         return str(eldest["Id"])
 
-    async def _make_network(self, wanted: Workload) -> None:
-        async with self._making[wanted.org]:  # two concurrent calls could exceed the limit together
-            await self._refuse_too_many(wanted.org)
-            await self._create_network(wanted)
+    async def _make_network(self, workload: Workload) -> None:
+        async with self._making[workload.org]:  # two concurrent calls could exceed the limit together
+            await self._refuse_too_many(workload.org)
+            await self._create_network(workload)
 
-    async def _create_network(self, wanted: Workload) -> None:
+    async def _create_network(self, workload: Workload) -> None:
         labels = {
             words.INSTALLATION: self._installation,
-            words.ENVIRONMENT: wanted.environment,
-            words.ORGANIZATION: wanted.org,
+            words.ENVIRONMENT: workload.environment,
+            words.ORGANIZATION: workload.org,
         }
         body = {
-            "Name": words.network(self._installation, wanted.environment),
+            "Name": words.network(self._installation, workload.environment),
             "Labels": labels,
             "CheckDuplicate": False,
         }

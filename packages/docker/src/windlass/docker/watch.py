@@ -91,13 +91,13 @@ class EventWatcher:
     def is_unavailable(self) -> bool:
         return self._silent_since is not None and time.monotonic() >= self._silent_since + AWAY_AFTER
 
-    async def start(self, notice: Notice, sink: Sink, missed: Missed, patience: float) -> None:
-        """Starts watching. Waits up to `patience` seconds for the first connection to the engine."""
+    async def start(self, notice: Notice, sink: Sink, missed: Missed, timeout: float) -> None:
+        """Starts watching. Waits up to `timeout` seconds for the first connection to the engine."""
         self._notice, self._sink, self._missed = notice, sink, missed
         self._tried.clear()
         self._task = asyncio.create_task(self._run())
         with suppress(TimeoutError):
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 await self._tried.wait()
 
     async def stop(self) -> None:
@@ -176,7 +176,7 @@ class EventWatcher:
             try:
                 await self._check()
                 async with self._docker.stream(
-                    "GET", "/events", params=self._filter(), patience=None
+                    "GET", "/events", params=self._filter(), timeout=None
                 ) as events:
                     await self._connected()
                     await self._adopt()

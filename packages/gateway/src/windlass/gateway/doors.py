@@ -82,13 +82,13 @@ class Doors:
                         traffic.seconds,
                     )
 
-    def port(self, door: str) -> int:
-        return self._routers[door].port
+    def port(self, listener_key: str) -> int:
+        return self._routers[listener_key].port
 
-    def services(self, door: str) -> frozenset[str]:
+    def services(self, listener_key: str) -> frozenset[str]:
         """Returns the services of this door whose routes and ports are all in effect."""
-        partial = {service for at, service in self._partial if at == door}
-        return self._journal.told.services(door) - partial
+        partial = {service for at, service in self._partial if at == listener_key}
+        return self._journal.told.services(listener_key) - partial
 
     async def restore(self, inherited: Sockets) -> None:
         """Reopens the doors and ports that the journal lists. Uses the listening sockets that the previous
@@ -141,11 +141,11 @@ class Doors:
             case DropChallenge():
                 await router.drop_challenge(change.id)
 
-    async def certificates(self, door: str) -> Mapping[str, str]:
-        return await self._router(door).certificates()
+    async def certificates(self, listener_key: str) -> Mapping[str, str]:
+        return await self._router(listener_key).certificates()
 
-    async def challenges(self, door: str) -> Mapping[str, int]:
-        return await self._router(door).challenges()
+    async def challenges(self, listener_key: str) -> Mapping[str, int]:
+        return await self._router(listener_key).challenges()
 
     def _missing(self, change: SetRoutes) -> Reserve | None:
         """Returns the port reservation of a service if its ports could not be opened when this gateway
@@ -153,8 +153,8 @@ class Doors:
         at = change.door, change.service
         return self._journal.told.reserved(*at) if at in self._partial else None
 
-    async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
-        await asyncio.gather(*(router.drain(endpoints, patience) for router in self._all()))
+    async def drain(self, endpoints: Sequence[Endpoint], timeout: float) -> None:
+        await asyncio.gather(*(router.drain(endpoints, timeout) for router in self._all()))
 
     async def stop(self) -> None:
         for task in [*self._retiring]:
@@ -283,9 +283,9 @@ class Doors:
             task.add_done_callback(self._retiring.pop)
             SealedFolder(self._folder, change.door).clear()
 
-    def _router(self, door: str) -> BuiltinRouter:
-        if (router := self._routers.get(door)) is None:
-            raise RouteError(f"the door {door} is not open")
+    def _router(self, listener_key: str) -> BuiltinRouter:
+        if (router := self._routers.get(listener_key)) is None:
+            raise RouteError(f"the door {listener_key} is not open")
         return router
 
 

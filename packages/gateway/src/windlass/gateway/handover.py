@@ -73,17 +73,17 @@ class Predecessor:
         self._doors = doors
         self._channel.send(SuccessorServes())
 
-    async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+    async def drain(self, endpoints: Sequence[Endpoint], timeout: float) -> None:
         """Waits until the predecessor has no requests or connections to these endpoints in progress."""
         parts = (endpoints[at : at + _MAX_ENDPOINTS] for at in range(0, len(endpoints), _MAX_ENDPOINTS))
-        await asyncio.gather(*(self._drain(part, patience) for part in parts))
+        await asyncio.gather(*(self._drain(part, timeout) for part in parts))
 
-    async def _drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+    async def _drain(self, endpoints: Sequence[Endpoint], timeout: float) -> None:
         if self.has_ended:
             return
         number = next(self._numbers)
         done = self._drains[number] = self._loop.create_future()
-        self._channel.send(ElderDrain(number, tuple(endpoints), patience))
+        self._channel.send(ElderDrain(number, tuple(endpoints), timeout))
         await done
 
     def _handle_message(self, message: FromElder, files: Sequence[int]) -> None:
@@ -202,11 +202,11 @@ class Succession:
         if self._channel is not None:
             self._channel.send(DrainEnd(wanted.number))
 
-    def _pass_on_client(self, door: str, port: int, file: int, waited: ClientWait) -> None:
+    def _pass_on_client(self, listener_key: str, port: int, file: int, waited: ClientWait) -> None:
         if self._channel is None:  # the successor has exited: the client connection is lost
             os.close(file)
         else:
-            self._channel.send(ClientFile(door, port, waited), [file])
+            self._channel.send(ClientFile(listener_key, port, waited), [file])
 
     def _handle_loss(self) -> None:
         self._channel = None

@@ -79,11 +79,11 @@ class JournaledRoutes:
         self._reserved.pop(key, None)
         self._routes.pop(key, None)
 
-    def services(self, door: str) -> frozenset[str]:
-        return frozenset(service for at, service in (*self._reserved, *self._routes) if at == door)
+    def services(self, listener_key: str) -> frozenset[str]:
+        return frozenset(service for at, service in (*self._reserved, *self._routes) if at == listener_key)
 
-    def reserved(self, door: str, service: str) -> Reserve | None:
-        return self._reserved.get((door, service))
+    def reserved(self, listener_key: str, service: str) -> Reserve | None:
+        return self._reserved.get((listener_key, service))
 
     @property
     def is_empty(self) -> bool:
@@ -92,10 +92,10 @@ class JournaledRoutes:
         routes = (route for routed in self._routes.values() for route in routed.routes)
         return not self.stays and not any(route.endpoints or route.site for route in routes)
 
-    def of(self, door: str) -> Iterator[Change]:
+    def of(self, listener_key: str) -> Iterator[Change]:
         """Yields the port reservations and routes of a door."""
         for changes in (self._reserved, self._routes):
-            yield from (change for (at, _), change in changes.items() if at == door)
+            yield from (change for (at, _), change in changes.items() if at == listener_key)
 
     def __iter__(self) -> Iterator[Change]:
         for door, opened in self.doors.items():

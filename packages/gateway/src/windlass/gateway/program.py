@@ -236,9 +236,9 @@ class GatewayProgram:
         others = [opened for opened in self._links.values() if opened is not own]
         return {door: held for opened in others for door, held in opened.items()}
 
-    async def _drain_predecessor(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+    async def _drain_predecessor(self, endpoints: Sequence[Endpoint], timeout: float) -> None:
         if self._predecessor:
-            await self._predecessor.drain(endpoints, patience)
+            await self._predecessor.drain(endpoints, timeout)
 
     # The end
 

@@ -48,7 +48,7 @@ class GatewayRouter:
     def __init__(
         self,
         link: GatewayLink,
-        door: str,
+        listener_key: str,
         host: str,
         port: int,
         trusted: Sequence[str] = (),
@@ -57,10 +57,10 @@ class GatewayRouter:
         proxy_protocol_from: Sequence[str] = (),
         public_https_port: int = 0,
     ) -> None:
-        """`door`: the name of this router in the gateway."""
+        """`listener_key`: the name of this router in the gateway."""
         self._link = link
         self._opening = Open(
-            door,
+            listener_key,
             host,
             port,
             tuple(trusted),
@@ -69,7 +69,7 @@ class GatewayRouter:
             tuple(proxy_protocol_from),
             public_https_port,
         )
-        self._door = door
+        self._door = listener_key
         self._port = port
         self._is_open = False
         self._reserved: dict[str, Reserve] = {}
@@ -100,9 +100,9 @@ class GatewayRouter:
             self._link.forget_greeting(self._restore_door)
             await self._link.stop()
 
-    async def retire(self, patience: float) -> None:
-        """Accepts no further connections. Requests in progress may continue for `patience` seconds."""
-        await self._link.call(Retire(self._door, patience))
+    async def retire(self, timeout: float) -> None:
+        """Accepts no further connections. Requests in progress may continue for `timeout` seconds."""
+        await self._link.call(Retire(self._door, timeout))
         await self.stop()
 
     async def reserve(self, service: str, ports: Sequence[Listen]) -> None:
@@ -115,8 +115,8 @@ class GatewayRouter:
         await self._link.call(change)
         self._routes[service] = change
 
-    async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
-        await self._link.call(DrainEndpoints(self._door, tuple(endpoints), patience))
+    async def drain(self, endpoints: Sequence[Endpoint], timeout: float) -> None:
+        await self._link.call(DrainEndpoints(self._door, tuple(endpoints), timeout))
 
     async def forget(self, service: str) -> None:
         await self._link.call(Forget(self._door, service))
@@ -167,11 +167,11 @@ class GatewayRouter:
     async def services(self) -> Collection[str]:
         return (await self._link.call(self._opening)).services
 
-    async def close_others(self, is_known: IsKnown, patience: float) -> None:
+    async def close_others(self, is_known: IsKnown, timeout: float) -> None:
         state = await self._link.call(self._opening)
         for door in state.doors - {self._door}:
             if not await is_known(door):
-                await self._link.call(Retire(door, patience))
+                await self._link.call(Retire(door, timeout))
 
     async def _restore_door(self, ask: AskGateway) -> None:
         """Reopens the door, and sends the routes of services that the gateway does not have. Existing routes

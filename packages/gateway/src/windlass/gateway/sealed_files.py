@@ -30,10 +30,10 @@ CERTIFICATES: Final = "certificates"
 class SealedFolder:
     """The sealed files of one door."""
 
-    def __init__(self, folder: Path, door: str) -> None:
+    def __init__(self, folder: Path, listener_key: str) -> None:
         """`folder`: the gateway's folder."""
         self._key_file = folder / KEY
-        self._folder = folder / CERTIFICATES / _hash(door)
+        self._folder = folder / CERTIFICATES / _hash(listener_key)
 
     def write(self, name: str, content: bytes) -> None:
         private_folder(self._folder)

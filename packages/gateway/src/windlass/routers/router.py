@@ -151,8 +151,8 @@ class Router(Protocol):
         """Replaces the routes of a service. Requests in progress continue at their instances."""
         ...
 
-    async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
-        """Waits until no requests to these endpoints are in progress. After `patience` seconds, cuts the
+    async def drain(self, endpoints: Sequence[Endpoint], timeout: float) -> None:
+        """Waits until no requests to these endpoints are in progress. After `timeout` seconds, cuts the
         remaining tunnels and pipes."""
         ...
 
@@ -189,6 +189,6 @@ class Router(Protocol):
         """Returns the ids of the challenges that are answered, each with the number of its answers."""
         ...
 
-    async def close_others(self, is_known: IsKnown, patience: float) -> None:
+    async def close_others(self, is_known: IsKnown, timeout: float) -> None:
         """Closes routers of other clusters, unless `is_known` confirms them."""
         ...

@@ -104,8 +104,8 @@ class NativeDatabases:
         for service in erase:
             await self.discard(service)
 
-    async def set_aside(self, service: str, into: Path) -> None:
-        await subprocesses.in_thread(move, self._home / service, into / "database")
+    async def set_aside(self, service: str, destination: Path) -> None:
+        await subprocesses.in_thread(move, self._home / service, destination / "database")
 
     async def put_back(self, service: str, out: Path) -> None:
         await subprocesses.in_thread(move, out / "database", self._home / service)

@@ -71,12 +71,12 @@ from windlass.process.starting import InstanceStarter
 _PORTS: Final = "whereabouts.json"
 
 
-def move_out(records: RecordStore, places: PortAddresses, service: str, into: Path) -> None:
-    """Moves the files of a service to `into`. No process of the service may run."""
+def move_out(records: RecordStore, places: PortAddresses, service: str, destination: Path) -> None:
+    """Moves the files of a service to `destination`. No process of the service may run."""
     if user := places.known(service):
-        into.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(into / _PORTS, msgspec.json.encode(user))
-    for own, kept in _folders(records, service, into):
+        destination.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(destination / _PORTS, msgspec.json.encode(user))
+    for own, kept in _folders(records, service, destination):
         move(own, kept)
     places.forget(service)
 
@@ -303,7 +303,7 @@ class ProcessEngine(RolloutEngine):
             kernel_listeners.queued, instance.ports.get(port, port), instance.network
         )
 
-    async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
+    async def export(self, artifact: Artifact, folder: str, destination: Path) -> Path:
         """Returns the folder in the build without copying it, because builds are on this machine."""
         files.check_place(artifact, self._builds)
         return await asyncio.to_thread(files.built_folder, artifact, folder)
@@ -386,9 +386,9 @@ class ProcessEngine(RolloutEngine):
         await self._resource_monitor.tidy_networks()
         await self._output.finish_all()
 
-    async def set_aside(self, service: str, into: Path) -> None:
+    async def set_aside(self, service: str, destination: Path) -> None:
         self._records.prepare()
-        await self._uninterrupted(self._set_aside(service, into))
+        await self._uninterrupted(self._set_aside(service, destination))
 
     async def put_back(self, service: str, out: Path) -> None:
         self._records.prepare()
@@ -482,11 +482,11 @@ class ProcessEngine(RolloutEngine):
             await self._starter.networks.forget(service_address(self._places.number_of(service)))
         self._places.forget(service)
 
-    async def _set_aside(self, service: str, into: Path) -> None:
+    async def _set_aside(self, service: str, destination: Path) -> None:
         await asyncio.gather(
             *(self._instances.halt(key, _STOP_GRACE_SECONDS) for key in self._records.find(service))
         )
-        await asyncio.to_thread(move_out, self._records, self._places, service, into)
+        await asyncio.to_thread(move_out, self._records, self._places, service, destination)
         await asyncio.to_thread(erase, self._records.caches / service)
         self._records.notify_engines()
 

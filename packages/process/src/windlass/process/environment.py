@@ -16,10 +16,10 @@ _LAUNCHERS: Final = "windlass.launch."
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def command(wanted: Workload) -> tuple[str, ...]:
-    command = tuple(wanted.command or wanted.artifact.command)
+def command(workload: Workload) -> tuple[str, ...]:
+    command = tuple(workload.command or workload.artifact.command)
     if not command:
-        raise EngineError(f"Name a command in a Procfile or in the Dockerfile: {wanted.name} has none")
+        raise EngineError(f"Name a command in a Procfile or in the Dockerfile: {workload.name} has none")
     return with_this_python(command)
 
 
@@ -36,11 +36,11 @@ class InstanceEnvironment:
         self._records, self._claims = records, claims
 
     def ports(
-        self, key: InstanceKey, wanted: Workload, record: Record, *, has_network: bool
+        self, key: InstanceKey, workload: Workload, record: Record, *, has_network: bool
     ) -> dict[int, int]:
         """Returns the outer port for each internal port. They are equal in the instance's own network.
         Otherwise, the outer port is a free port of this machine."""
-        internal = dict.fromkeys([*(port.internal for port in wanted.ports), *wanted.artifact.ports])
+        internal = dict.fromkeys([*(port.internal for port in workload.ports), *workload.artifact.ports])
         if has_network:
             return {port: port for port in internal}
         return {port: self._port(key, record.ports.get(port)) for port in internal}
@@ -53,28 +53,28 @@ class InstanceEnvironment:
             self._claims.release(before, key)
         return self._claims.claim(key)
 
-    def environment(self, key: InstanceKey, wanted: Workload, ports: Mapping[int, int]) -> dict[str, str]:
+    def environment(self, key: InstanceKey, workload: Workload, ports: Mapping[int, int]) -> dict[str, str]:
         """Returns the environment of an instance. Variables of Windlass's own environment are not part of
         it."""
         home = self._records.home(key)
         own = {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": str(home / "home"), "TMPDIR": str(home / "tmp")}
         marks = {INSTANCE: key.id, FILES: str(home / "files")}
-        if wanted.writes_output:
+        if workload.writes_output:
             marks[OUTPUT_VARIABLE] = str(files.output_file(home))
-        places = _port_variables(ports) | self._volume_variables(key, wanted)
+        places = _port_variables(ports) | self._volume_variables(key, workload)
         # The marks come first, where they are searched for, and are merged again last, so that no other
         # variable overrides them.
-        given = dict(wanted.artifact.environment) | places | _variables(wanted, ports)
+        given = dict(workload.artifact.environment) | places | _variables(workload, ports)
         environment = marks | own | given | marks
         environment.pop(EXECUTED_BY, None)  # it marks executed commands, and this is the program itself
         return environment
 
-    def _volume_variables(self, key: InstanceKey, wanted: Workload) -> dict[str, str]:
+    def _volume_variables(self, key: InstanceKey, workload: Workload) -> dict[str, str]:
         return {
             files.volume_variable(volume.name): str(
                 files.volume_folder(self._records.volumes, key.service, volume.name)
             )
-            for volume in wanted.volumes
+            for volume in workload.volumes
         }
 
 
@@ -83,10 +83,10 @@ def _port_variables(ports: Mapping[int, int]) -> dict[str, str]:
     return variables | ({"PORT": str(next(iter(ports.values())))} if ports else {})
 
 
-def _variables(wanted: Workload, ports: Mapping[int, int]) -> dict[str, str]:
+def _variables(workload: Workload, ports: Mapping[int, int]) -> dict[str, str]:
     """Returns the variables with PORT translated to the outer port. Two generations of a program could not
     both listen on the internal port."""
-    variables = dict(wanted.variables)
+    variables = dict(workload.variables)
     outer = {str(internal): str(port) for internal, port in ports.items()}
     if variables.get("PORT") in outer:
         variables["PORT"] = outer[variables["PORT"]]

@@ -45,7 +45,7 @@ CACHE_FOLDERS: Final = (".cache", ".m2", ".gradle", ".npm", "go")
 
 def make(
     home: Path,
-    wanted: Workload,
+    workload: Workload,
     volumes: Path,
     cache: Path,
     owner: int | None,
@@ -57,23 +57,23 @@ def make(
     erase(home / "files")
     for name in ("home", "tmp", "files"):
         (home / name).mkdir(mode=0o700, exist_ok=True)
-    copy(Path(wanted.artifact.ref), home / "app", owner, copies)
+    copy(Path(workload.artifact.ref), home / "app", owner, copies)
     _remember(home / "home", cache)
-    for volume in wanted.volumes:
-        storage = volume_folder(volumes, wanted.service, volume.name)
+    for volume in workload.volumes:
+        storage = volume_folder(volumes, workload.service, volume.name)
         _attach_volume(volume, storage, home / "app", owner, copies)
     tops = [home / "app", home / "files"]
-    tops += [volume_folder(volumes, wanted.service, volume.name) for volume in wanted.volumes]
-    for path, content in wanted.files.items():
+    tops += [volume_folder(volumes, workload.service, volume.name) for volume in workload.volumes]
+    for path, content in workload.files.items():
         _write_file(_file_path(home, path), content, tops, owner)
-    if wanted.writes_output:
+    if workload.writes_output:
         output_file(home).parent.mkdir(mode=0o700, exist_ok=True)
     if owner is not None:
-        for folder in built_folders(Path(wanted.artifact.ref)):
+        for folder in built_folders(Path(workload.artifact.ref)):
             make_readable(folder)
         for own in (home / "home", home / "tmp", home / "files", cache):
             change_owner(own, owner)
-        if wanted.writes_output:
+        if workload.writes_output:
             change_owner(output_file(home).parent, owner)
 
 
@@ -135,11 +135,11 @@ def read_output(home: Path) -> bytes | None:
     return content
 
 
-def check_volumes(volumes: Path, wanted: Workload) -> None:
+def check_volumes(volumes: Path, workload: Workload) -> None:
     """Raises VolumeLost if the folder of a volume that contained data is missing."""
-    for volume in wanted.volumes:
-        if volume.is_known and not volume_folder(volumes, wanted.service, volume.name).is_dir():
-            raise VolumeLost(wanted, volume)
+    for volume in workload.volumes:
+        if volume.is_known and not volume_folder(volumes, workload.service, volume.name).is_dir():
+            raise VolumeLost(workload, volume)
 
 
 def built_folders(artifact: Path) -> list[Path]:
@@ -162,13 +162,17 @@ def make_once(home: Path, owner: int | None) -> None:
         change_owner(folder, owner)
 
 
-def writable(home: Path, wanted: Workload, volumes: Path, cache: Path, *, once: bool = False) -> list[Path]:
+def writable(home: Path, workload: Workload, volumes: Path, cache: Path, *, once: bool = False) -> list[Path]:
     """Returns the folders of the engine in which the program may write."""
     own = [
         home / name
         for name in ("app", "home", "tmp", "files", "output", *((RECORDER_FOLDER,) if once else ()))
     ]
-    return [*own, cache, *(volume_folder(volumes, wanted.service, volume.name) for volume in wanted.volumes)]
+    return [
+        *own,
+        cache,
+        *(volume_folder(volumes, workload.service, volume.name) for volume in workload.volumes),
+    ]
 
 
 def _remember(home: Path, cache: Path) -> None:

@@ -86,7 +86,7 @@ def open_handles(stats: Iterable[kernel.Stat]) -> Iterator[list[int]]:
             os.close(fd)
 
 
-async def wait_for_ends(handles: Iterable[int], patience: float, *, reaping: bool = False) -> bool:
+async def wait_for_ends(handles: Iterable[int], timeout: float, *, reaping: bool = False) -> bool:
     """Waits until all processes have ended or the time is over. Returns whether some are left.
 
     With `reaping`, each process is reaped as it ends. The first process of a cell only ends after the others
@@ -108,7 +108,7 @@ async def wait_for_ends(handles: Iterable[int], patience: float, *, reaping: boo
         loop.add_reader(fd, ended, fd)
     try:
         with suppress(TimeoutError):
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 if left:
                     await over.wait()
     finally:

@@ -42,8 +42,8 @@ class MeasurementTimeout(Exception):
 class Measurements(Generic[T]):
     """Measurements of one kind. There is at most one at a time for each process of an instance."""
 
-    def __init__(self, patience: float = _TIMEOUT) -> None:
-        self._patience = patience
+    def __init__(self, timeout: float = _TIMEOUT) -> None:
+        self._patience = timeout
         self._started: dict[InstanceRun, tuple[Future[T], float]] = {}
         """The running and unread measurements, and the start time of each."""
 

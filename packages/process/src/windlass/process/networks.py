@@ -222,7 +222,7 @@ class Networks:
         if self._lock is None:
             lock = filelock.open_lock_file(self._folder / SERVERS)
             with on_failure(partial(os.close, lock)):
-                filelock.wait_for(lock, shared=True, patience=_LOCK_TIMEOUT)
+                filelock.wait_for(lock, shared=True, timeout=_LOCK_TIMEOUT)
             self._lock = lock
 
     def _forget_networks(self) -> None:

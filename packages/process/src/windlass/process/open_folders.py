@@ -22,9 +22,9 @@ UNCHANGED: Final = -1
 
 
 @contextmanager
-def open_below(top: Path, parts: Sequence[str] = (), owner: int = UNCHANGED) -> Iterator[int]:
-    """Opens a folder below `top`. Creates missing folders in the path."""
-    at = os.open(top, FOLDER)
+def open_below(root: Path, parts: Sequence[str] = (), owner: int = UNCHANGED) -> Iterator[int]:
+    """Opens a folder below `root`. Creates missing folders in the path."""
+    at = os.open(root, FOLDER)
     try:
         for name in parts:
             below = folder(name, at, owner)
@@ -57,10 +57,10 @@ def write(name: str, at: int, content: bytes, owner: int = UNCHANGED) -> None:
         os.fchown(file.fileno(), owner, owner)
 
 
-def read(name: str, at: int, most: int) -> bytes:
-    """Returns the first `most` bytes of a regular file. Raises an OSError for other kinds of files."""
+def read(name: str, at: int, limit: int) -> bytes:
+    """Returns the first `limit` bytes of a regular file. Raises an OSError for other kinds of files."""
     file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
     with os.fdopen(file, "rb") as opened:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise OSError(errno.EINVAL, "it is no file")
-        return opened.read(most)
+        return opened.read(limit)

@@ -137,8 +137,8 @@ class Builder(Protocol):
         """Deletes all data of these services, and leftovers of unfinished builds of all services."""
         ...
 
-    async def set_aside(self, service: str, into: Path) -> None:
-        """Moves all files of a service to the folder `into`, without deleting anything."""
+    async def set_aside(self, service: str, destination: Path) -> None:
+        """Moves all files of a service to the folder `destination`, without deleting anything."""
         ...
 
     async def put_back(self, service: str, out: Path) -> None:

@@ -184,9 +184,9 @@ class _HintReader:
         return value
 
 
-def is_below(path: str, top: str) -> bool:
-    """Returns whether the path equals `top` or lies in it."""
-    return path == top or path.startswith(top.rstrip("/") + "/")
+def is_below(path: str, root: str) -> bool:
+    """Returns whether the path equals `root` or lies in it."""
+    return path == root or path.startswith(root.rstrip("/") + "/")
 
 
 def _command(instruction: Instruction, shell: tuple[str, ...]) -> Command | None:

@@ -111,10 +111,10 @@ _FLAG = lazy_pattern(r"--([a-z-]+)(?:=(\S*))?(?=\s|\Z)")
 class DockerfileError(Exception):
     """Raised if a Dockerfile cannot be parsed. The message contains the line number."""
 
-    def __init__(self, line: int, why: str) -> None:
-        super().__init__(f"line {line}: {why}")
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line}: {reason}")
         self.line = line
-        self.why = why
+        self.why = reason
 
 
 class Heredoc(Struct, frozen=True):

@@ -274,10 +274,10 @@ class Engine(Protocol):
         removed when no service uses it."""
         ...
 
-    async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
+    async def export(self, artifact: Artifact, folder: str, destination: Path) -> Path:
         """Returns a folder of this machine with the files of an artifact's folder, which is relative to its
-        working directory. May copy the files to `into`, an empty folder. Raises ArtifactLost if the artifact
-        no longer exists."""
+        working directory. May copy the files to `destination`, an empty folder. Raises ArtifactLost if the
+        artifact no longer exists."""
         ...
 
     async def apply(self, workload: Workload, count: int, leave: Leave = leave_immediately) -> Observation:
@@ -400,9 +400,9 @@ class Engine(Protocol):
         """Deletes all data of exactly these services, and leftovers that belong to no service."""
         ...
 
-    async def set_aside(self, service: str, into: Path) -> None:
-        """Ends all instances of a service without deleting data. Moves stored files to the folder `into`;
-        other data stays in place. Can be repeated after an interruption."""
+    async def set_aside(self, service: str, destination: Path) -> None:
+        """Ends all instances of a service without deleting data. Moves stored files to the folder
+        `destination`; other data stays in place. Can be repeated after an interruption."""
         ...
 
     async def put_back(self, service: str, out: Path) -> None:

@@ -28,7 +28,7 @@ class Servers(Protocol):
 
     async def sweep(self, erase: Collection[str]) -> None: ...
 
-    async def set_aside(self, service: str, into: Path) -> None: ...
+    async def set_aside(self, service: str, destination: Path) -> None: ...
 
     async def put_back(self, service: str, out: Path) -> None: ...
 
@@ -54,7 +54,7 @@ class NoServers:
     async def sweep(self, erase: Collection[str]) -> None:
         """Does nothing."""
 
-    async def set_aside(self, service: str, into: Path) -> None:
+    async def set_aside(self, service: str, destination: Path) -> None:
         """Does nothing."""
 
     async def put_back(self, service: str, out: Path) -> None:

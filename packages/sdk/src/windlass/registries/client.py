@@ -147,16 +147,16 @@ class RegistryClient:
         if self._host == DOCKER_HUB:
             await self._ask_limit()
 
-    async def tags(self, image: str, most: int) -> RegistryNames:
+    async def tags(self, image: str, limit: int) -> RegistryNames:
         """Returns the tags of an image, in the registry's order."""
         name = repository_of(self._url, image)
         path = f"/v2/{name}/tags/list?n={PER_PAGE}"
-        return await self._pages(path, f"repository:{name}:pull", image, most, TagsAnswer)
+        return await self._pages(path, f"repository:{name}:pull", image, limit, TagsAnswer)
 
-    async def images(self, most: int) -> RegistryNames:
+    async def images(self, limit: int) -> RegistryNames:
         """Returns the names of all images. Many registries do not support this."""
         return await self._pages(
-            f"/v2/_catalog?n={PER_PAGE}", "registry:catalog:*", "", most, CatalogueAnswer
+            f"/v2/_catalog?n={PER_PAGE}", "registry:catalog:*", "", limit, CatalogueAnswer
         )
 
     async def digest(self, image: str, tag: str) -> str:
@@ -179,11 +179,11 @@ class RegistryClient:
                 raise
 
     async def _pages(
-        self, path: str, scope: str, image: str, most: int, shape: type[TagsAnswer] | type[CatalogueAnswer]
+        self, path: str, scope: str, image: str, limit: int, shape: type[TagsAnswer] | type[CatalogueAnswer]
     ) -> RegistryNames:
         try:
             async with asyncio.timeout(self._list_seconds):
-                return await self._read_pages(path, scope, image, most, shape)
+                return await self._read_pages(path, scope, image, limit, shape)
         except TimeoutError as error:
             raise RegistryFailure(
                 Problem.UNREACHABLE,
@@ -191,7 +191,7 @@ class RegistryClient:
             ) from error
 
     async def _read_pages(
-        self, path: str, scope: str, image: str, most: int, shape: type[TagsAnswer] | type[CatalogueAnswer]
+        self, path: str, scope: str, image: str, limit: int, shape: type[TagsAnswer] | type[CatalogueAnswer]
     ) -> RegistryNames:
         names: list[str] = []
         for _ in range(MAX_PAGES):
@@ -200,8 +200,8 @@ class RegistryClient:
             listed = (page.tags if isinstance(page, TagsAnswer) else page.repositories) or ()
             names += filter(_NAME.match, listed)
             following = next_page(answer.headers.get("link", ""), self._api)
-            if len(names) >= most:
-                return RegistryNames(names[:most], is_complete=not following and len(names) == most)
+            if len(names) >= limit:
+                return RegistryNames(names[:limit], is_complete=not following and len(names) == limit)
             if following in ("", path):
                 return RegistryNames(names, is_complete=True)
             path = following
@@ -252,7 +252,7 @@ class RegistryClient:
         if left := self._pauses.left(key):
             raise self._failures.limit_failure(left)
         try:
-            answer = await self._out.send(method, url, b"", headers, seconds=TIMEOUT, most=MAX_ANSWER_BYTES)
+            answer = await self._out.send(method, url, b"", headers, seconds=TIMEOUT, limit=MAX_ANSWER_BYTES)
         except AddressRefused as error:
             raise RegistryFailure(Problem.ADDRESS, str(error)) from error
         except UnknownName as error:

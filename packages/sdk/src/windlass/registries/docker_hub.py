@@ -50,7 +50,7 @@ async def _search(out: HttpTransport, url: str, page: int, size: int) -> SearchA
     paged = f"{url}&page={page}&page_size={min(size, _MAX_PAGE_SIZE)}"
     try:
         answer = await out.send(
-            "GET", paged, b"", {"Accept": "application/json"}, seconds=TIMEOUT, most=MAX_ANSWER_BYTES
+            "GET", paged, b"", {"Accept": "application/json"}, seconds=TIMEOUT, limit=MAX_ANSWER_BYTES
         )
     except (AddressRefused, NoAnswer) as error:
         raise RegistryFailure(

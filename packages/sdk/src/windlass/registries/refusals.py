@@ -94,10 +94,10 @@ class RegistryFailures:
             seconds,
         )
 
-    def not_a_registry(self, why: str) -> RegistryFailure:
+    def not_a_registry(self, reason: str) -> RegistryFailure:
         return RegistryFailure(
             Problem.NOT_A_REGISTRY,
-            f"Check the address: there is no container registry at {self._host}, {why}",
+            f"Check the address: there is no container registry at {self._host}, {reason}",
         )
 
     def _server_failure(self, status: int) -> RegistryFailure:

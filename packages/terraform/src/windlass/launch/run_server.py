@@ -49,12 +49,12 @@ class RunServer:
     def greet(self) -> None:
         """Checks that the server is reachable before the run begins. A later error message of the Terraform
         program would be less specific."""
-        self.send("GET", "/run", patience=FIRST_OUTAGE_TIMEOUT)
+        self.send("GET", "/run", timeout=FIRST_OUTAGE_TIMEOUT)
 
-    def send(self, method: str, path: str, body: bytes = b"", patience: float = OUTAGE_TIMEOUT) -> bytes:
+    def send(self, method: str, path: str, body: bytes = b"", timeout: float = OUTAGE_TIMEOUT) -> bytes:
         """Sends a request and returns the response. Retries while the server is unavailable. Raises
         LaunchRefused with the server's error message if the server refuses the request."""
-        until = time.monotonic() + patience
+        until = time.monotonic() + timeout
         is_said = False
         while True:
             try:

@@ -219,7 +219,7 @@ class TerraformRun:
         """Sends a state that the Terraform program could not store."""
         if self.keeps_state and unsaved.exists():
             say("the program could not send the state to Windlass: it is sent once that answers")
-            self.windlass.send("POST", "/state", unsaved.read_bytes(), patience=math.inf)
+            self.windlass.send("POST", "/state", unsaved.read_bytes(), timeout=math.inf)
             self.windlass.send("UNLOCK", "/state")  # the program could not release the lock either
 
     def _hand_over_state(self) -> None:

@@ -257,8 +257,8 @@ class TerraformKind(ServiceKind[Terraform]):
             grace=max(usual.grace, CANCEL_GRACE_SECONDS),
         )
 
-    async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
-        return usual
+    async def workload(self, ctx: Context, service: Row, default_workload: Workload) -> Workload:
+        return default_workload
 
     def deployed(self, service: Row, details: Particulars) -> Mapping[str, object]:
         """Returns the fields of the service's document that show which commit was applied."""
@@ -278,33 +278,35 @@ class TerraformKind(ServiceKind[Terraform]):
     def main_port(self, service: Row) -> MainPort | None:
         return None
 
-    async def listed_variables(self, ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
-        return without_secrets(await _outputs(ctx, source, service))
+    async def listed_variables(self, ctx: Context, reads: Reads, service: Row) -> list[BuiltIn]:
+        return without_secrets(await _outputs(ctx, reads, service))
 
     def listed_keys(self, service: Row) -> Collection[str]:
         return ()
 
-    async def offer(self, ctx: Context, source: Reads, environment: str, address: FindAddress) -> Offer:
+    async def offer(self, ctx: Context, reads: Reads, environment: str, address: FindAddress) -> Offer:
         """Returns the outputs of the newest state as variables for other services."""
         variables: list[BuiltIn] = []
-        for row in await source.resources.of_parent(environment, self.family.name):
-            variables += await _outputs(ctx, source, row)
+        for row in await reads.resources.of_parent(environment, self.family.name):
+            variables += await _outputs(ctx, reads, row)
         return Offer(with_compatible_keys(variables))
 
 
-def _on_machine(usual: Workload, program: RunProgram) -> Workload:
+def _on_machine(default_workload: Workload, program: RunProgram) -> Workload:
     folder = str(Path(program.path).parent)
-    environment = {**usual.artifact.environment, "PATH": f"{folder}:{_PATH}"}
-    artifact = replace(usual.artifact, environment=environment)
-    return replace(usual, artifact=artifact, command=_LAUNCHER, calls_server=True)
+    environment = {**default_workload.artifact.environment, "PATH": f"{folder}:{_PATH}"}
+    artifact = replace(default_workload.artifact, environment=environment)
+    return replace(default_workload, artifact=artifact, command=_LAUNCHER, calls_server=True)
 
 
-def _in_container(usual: Workload) -> Workload:
+def _in_container(default_workload: Workload) -> Workload:
     return replace(
-        usual,
-        artifact=replace(usual.artifact, environment={**_SURROUNDINGS, **usual.artifact.environment}),
+        default_workload,
+        artifact=replace(
+            default_workload.artifact, environment={**_SURROUNDINGS, **default_workload.artifact.environment}
+        ),
         entrypoint=("python3", "-I", LAUNCHER),
-        files={**usual.files, LAUNCHER: launcher_archive()},
+        files={**default_workload.files, LAUNCHER: launcher_archive()},
         calls_server=True,
     )
 
@@ -386,10 +388,10 @@ def _is_watched(spec: Terraform) -> bool:
 # Runs
 
 
-async def _outputs(ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
+async def _outputs(ctx: Context, reads: Reads, service: Row) -> list[BuiltIn]:
     """Returns the outputs as variables. An output that contains the value of a secret variable or a sensitive
     output is marked as secret, even if the module does not declare it as sensitive."""
-    _, state = await newest_state(ctx, source, service.id)
+    _, state = await newest_state(ctx, reads, service.id)
     if state is None:
         return []
     mask = output_mask(ctx, service, state)

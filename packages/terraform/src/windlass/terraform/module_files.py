@@ -88,8 +88,8 @@ def _values_files(folder: Path) -> list[str]:
 class _ModuleReader:
     """Reads files of a module, up to a total size."""
 
-    def __init__(self, top: Path) -> None:
-        self._top = top
+    def __init__(self, root: Path) -> None:
+        self._top = root
         self._left = MAX_REQUEST_BYTES
         self._sensitive: dict[str, frozenset[str]] = {}
         """The names of sensitive variables in each folder."""

@@ -131,8 +131,8 @@ async def list_plans(ctx: Context, call: Call) -> Reply:
     return Reply(results([encode(await _shown_plan(ctx, source, plan)) for plan in chosen]))
 
 
-async def _shown_plan(ctx: Context, source: Reads, plan: StoredPlan) -> Document:
-    record, planned = plan_record(ctx, plan), await source.deployments.get(plan.deployment)
+async def _shown_plan(ctx: Context, reads: Reads, plan: StoredPlan) -> Document:
+    record, planned = plan_record(ctx, plan), await reads.deployments.get(plan.deployment)
     only_planned = (
         planned is not None
         and planned.status == Progress.SUCCEEDED
@@ -144,7 +144,7 @@ async def _shown_plan(ctx: Context, source: Reads, plan: StoredPlan) -> Document
         "added": plan.added,
         "changed": plan.changed,
         "destroyed": plan.destroyed,
-        "applicable": only_planned and record.state == await present_state(source, plan.service),
+        "applicable": only_planned and record.state == await present_state(reads, plan.service),
         "resources": record.resources,
         "text": record.text,
     }

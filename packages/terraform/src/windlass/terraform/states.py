@@ -75,7 +75,7 @@ def run_credential(
 
 
 async def run_of(
-    ctx: Context, source: Reads, service: str, credential: str, holders: Collection[CredentialHolder]
+    ctx: Context, reads: Reads, service: str, credential: str, holders: Collection[CredentialHolder]
 ) -> DeploymentRow | None:
     """Returns the deployment in progress to which a credential belongs. Returns None if the credential is
     invalid or belongs to none of the `holders`."""
@@ -83,21 +83,21 @@ async def run_of(
     own = [run_credential(ctx, deployment, holder) for holder in holders if ids.is_id(deployment)]
     if not any(hmac.compare_digest(credential.encode(), text.encode()) for text in own):
         return None
-    row = await source.deployments.get(deployment)
+    row = await reads.deployments.get(deployment)
     return row if row and row.service == service and row.status in OPEN else None
 
 
 # Versions
 
 
-async def newest_content(ctx: Context, source: Reads, service: str) -> bytes:
+async def newest_content(ctx: Context, reads: Reads, service: str) -> bytes:
     """Returns the newest state, or empty bytes if there is none."""
-    version = await source.terraform.newest(service)
-    return await content_of(ctx, source, version) if version else b""
+    version = await reads.terraform.newest(service)
+    return await content_of(ctx, reads, version) if version else b""
 
 
-async def content_of(ctx: Context, source: Reads, version: StateVersion) -> bytes:
-    sealed = await source.terraform.content(version.id)
+async def content_of(ctx: Context, reads: Reads, version: StateVersion) -> bytes:
+    sealed = await reads.terraform.content(version.id)
     if sealed is None:
         return b""
     owner = STATE.owner(org=version.org, service=version.service, id=version.id)
@@ -105,11 +105,11 @@ async def content_of(ctx: Context, source: Reads, version: StateVersion) -> byte
 
 
 async def newest_state(
-    ctx: Context, source: Reads, service: str
+    ctx: Context, reads: Reads, service: str
 ) -> tuple[StateVersion | None, StateFile | None]:
     """Returns the newest version and the part of its content that Windlass reads."""
-    version = await source.terraform.newest(service)
-    content = await content_of(ctx, source, version) if version else b""
+    version = await reads.terraform.newest(service)
+    content = await content_of(ctx, reads, version) if version else b""
     return version, read_state(content) if content else None
 
 
@@ -159,9 +159,9 @@ async def note_attributes(ctx: Context, tx: Tx, service: str, attributes: Docume
         await tx.terraform.note_shown(version.id, sealed)
 
 
-async def attributes_of(ctx: Context, source: Reads, version: StateVersion) -> dict[str, Document]:
+async def attributes_of(ctx: Context, reads: Reads, version: StateVersion) -> dict[str, Document]:
     """Returns the attributes of the resources of a version, by address. Empty if none are stored."""
-    sealed = await source.terraform.shown(version.id)
+    sealed = await reads.terraform.shown(version.id)
     if sealed is None:
         return {}
     owner = RESOURCES.owner(org=version.org, service=version.service, id=version.id)
@@ -216,16 +216,16 @@ async def check_lock(tx: Tx, run: DeploymentRow, lock_id: str) -> None:
         raise LockConflict(present)
 
 
-async def describe_lock(source: Reads, service: str, now: int, ending: str = "") -> str:
+async def describe_lock(reads: Reads, service: str, now: int, ending: str = "") -> str:
     """Returns a message with the owner and the age of the lock, and how to release it. Empty if the state is
     not locked.
 
     `ending` is a deployment whose run has ended, even if its record does not show this yet.
     """
-    lock = await source.terraform.lock(service)
+    lock = await reads.terraform.lock(service)
     if lock is None:
         return ""
-    holder = await source.deployments.get(lock.deployment)
+    holder = await reads.deployments.get(lock.deployment)
     run = f"v{holder.number}" if holder else "an earlier deployment"
     is_over = holder is None or holder.id == ending or holder.status not in OPEN
     way_out = "Deploy with the action FORCE_UNLOCK" if is_over else f"Wait for the end of {run}, or cancel it"
@@ -267,11 +267,11 @@ def plan_record(ctx: Context, plan: StoredPlan) -> PlanRecord:
     return msgspec.msgpack.decode(ctx.encryption.decrypt(plan.sealed, *owner), type=PlanRecord)
 
 
-async def present_state(source: Reads, service: str) -> str:
+async def present_state(reads: Reads, service: str) -> str:
     """Returns the number and the digest of the newest state, or an empty string.
 
     A plan becomes stale even if a restored state is identical to the state of the plan, because the number
     differs.
     """
-    version = await source.terraform.newest(service)
+    version = await reads.terraform.newest(service)
     return f"{version.number} {version.digest}" if version else ""

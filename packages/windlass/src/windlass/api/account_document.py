@@ -362,8 +362,8 @@ def _body(**properties: Document) -> Document:
     return {"content": {"application/json": {"schema": _object(**properties)}}}
 
 
-def _limited(most: int) -> Document:
-    return {**_TEXT, "maxLength": most}
+def _limited(limit: int) -> Document:
+    return {**_TEXT, "maxLength": limit}
 
 
 def _path_word(about: str) -> Document:

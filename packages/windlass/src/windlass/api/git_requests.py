@@ -199,7 +199,7 @@ class GitRequests:
         if not task.cancelled() and (error := task.exception()):
             _log.error("a push failed", exc_info=error)
 
-    def _enter(self, service: str, row: Row, call: Call, held: ExitStack) -> str:
+    def _enter(self, service: str, row: Row, call: Call, stack: ExitStack) -> str:
         """Counts a push of an application and of its caller until its objects are stored, or a fetch until it
         is answered. Returns why it has to wait; empty if it need not."""
         limits = (
@@ -211,7 +211,7 @@ class GitRequests:
                 return f"{most} others {whose} are under way"
         for key, _, _ in limits:
             self._sending[key] += 1
-            held.callback(self._leave, key)
+            stack.callback(self._leave, key)
         return ""
 
     def _leave(self, kind: str) -> None:
@@ -219,14 +219,14 @@ class GitRequests:
         if not self._sending[kind]:
             del self._sending[kind]
 
-    async def _store(self, push: IncomingPush, first: bytes, body: _Body, held: ExitStack) -> str:
+    async def _store(self, push: IncomingPush, first: bytes, body: _Body, stack: ExitStack) -> str:
         """Writes the objects of a push to a file. Returns why they are refused; empty if they are not.
 
         A refused push is read to its end, up to a limit, because git shows no answer before that.
         """
         pack: PackFile | None = None
         if push.for_git:
-            pack = held.enter_context(self._ctx.pushed.spool(push.row.id, head_for_git(push.for_git)))
+            pack = stack.enter_context(self._ctx.pushed.spool(push.row.id, head_for_git(push.for_git)))
         reason, size, most = "", 0, 2 * self._ctx.pushed.most
         body.is_dropped = pack is None
         async for piece in _batches(first, body.pieces):

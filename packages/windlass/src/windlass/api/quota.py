@@ -20,8 +20,8 @@ class StreamQuota:
     organizations a third each, so that a slot is always left for another organization.
     """
 
-    def __init__(self, most: int = Bounds().streams) -> None:
-        self.most = most
+    def __init__(self, limit: int = Bounds().streams) -> None:
+        self.most = limit
         self._total = 0
         self._by_org: Counter[str] = Counter()
         self._by_caller: Counter[str] = Counter()

@@ -185,24 +185,24 @@ def _request_id(headers: dict[bytes, bytes]) -> bytes:
     return b"%s%08x" % (_PROCESS, next(_NUMBERS))
 
 
-async def receive_body(headers: dict[bytes, bytes], receive: Receive, most: int = MAX_BODY_BYTES) -> bytes:
+async def receive_body(headers: dict[bytes, bytes], receive: Receive, limit: int = MAX_BODY_BYTES) -> bytes:
     announced = headers.get(b"content-length")
-    if announced is not None and int(announced) > most:
-        raise _too_large(most)
+    if announced is not None and int(announced) > limit:
+        raise _too_large(limit)
     body = bytearray()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Invalid("The request ended before its body did")
         body += message.get("body", b"")
-        if len(body) > most:
-            raise _too_large(most)
+        if len(body) > limit:
+            raise _too_large(limit)
         if not message.get("more_body", False):
             return bytes(body)
 
 
-def _too_large(most: int) -> TooLarge:
-    return TooLarge(f"The body is larger than {most} bytes", {"connection": "close"})
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"The body is larger than {limit} bytes", {"connection": "close"})
 
 
 def repeatable_of(request: Request, body: bytes) -> Repeatable | None:

@@ -187,9 +187,9 @@ async def read_state(settings: Settings, seen: Mark | None) -> DatabaseState:
         )
 
 
-async def _volumes_here(settings: Settings, moment: Snapshot) -> Mapping[str, Collection[str]]:
+async def _volumes_here(settings: Settings, snapshot: Snapshot) -> Mapping[str, Collection[str]]:
     """Returns the volumes of the services that run on this machine's engine."""
-    volumes, reads = await moment.volumes(), moment.reads
+    volumes, reads = await snapshot.volumes(), snapshot.reads
     for id in await reads.statuses.clusters():
         row = await reads.resources.get(id)
         if row is not None and place_of(row.read(Cluster)) != settings.place:

@@ -79,9 +79,9 @@ def _head(noted: str) -> Head | None:
 class _AuditWalk:
     """A walk through the events, from the oldest to the newest."""
 
-    def __init__(self, moment: Snapshot, source: Reads, verdict: Verdict, noted: Head | None) -> None:
-        self._moment = moment
-        self._reads = source
+    def __init__(self, snapshot: Snapshot, reads: Reads, verdict: Verdict, noted: Head | None) -> None:
+        self._moment = snapshot
+        self._reads = reads
         self._told = verdict
         self._noted = noted
         self._seen = noted is None

@@ -98,10 +98,10 @@ def _largest(folder: Path, *, by_files: bool) -> str:
     )
 
 
-def _measure(top: Path, until: float, seen: set[tuple[int, int]]) -> UsedSpace:
+def _measure(root: Path, until: float, seen: set[tuple[int, int]]) -> UsedSpace:
     """Measures a folder. Hard links to files in `seen` are not counted again."""
     used = UsedSpace()
-    for path in _paths(top):
+    for path in _paths(root):
         if time.monotonic() > until:
             break
         with suppress(OSError):
@@ -113,7 +113,7 @@ def _measure(top: Path, until: float, seen: set[tuple[int, int]]) -> UsedSpace:
     return used
 
 
-def _paths(top: Path) -> Iterator[str]:
-    for folder, _, names in os.walk(top):
+def _paths(root: Path) -> Iterator[str]:
+    for folder, _, names in os.walk(root):
         yield folder
         yield from (os.path.join(folder, name) for name in names)  # noqa: PTH118 (names may be of any bytes)

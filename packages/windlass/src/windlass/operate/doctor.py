@@ -193,24 +193,24 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
     yield _clock(None)
 
 
-async def _owners(settings: Settings, moment: Snapshot) -> Sequence[Finding]:
+async def _owners(settings: Settings, snapshot: Snapshot) -> Sequence[Finding]:
     """Checks the owners of places, organizations with a place of their own, and disk shares.
 
     Returns no findings for a database with pending migrations, because its tables may be different.
     """
-    if find_missing(migrations(), await moment.applied()):
+    if find_missing(migrations(), await snapshot.applied()):
         return ()
-    owners = await check_owners(moment.reads, existing_owner_id(settings), await moment.now())
-    reads = moment.reads
+    owners = await check_owners(snapshot.reads, existing_owner_id(settings), await snapshot.now())
+    reads = snapshot.reads
     return (*owners, *await examine_organizations(reads), *await examine_disk(reads))
 
 
-async def _neighbours(settings: Settings, moment: Snapshot) -> Sequence[Finding]:
+async def _neighbours(settings: Settings, snapshot: Snapshot) -> Sequence[Finding]:
     """Warns if several organizations have services that share a resource of the machine."""
-    if find_missing(migrations(), await moment.applied()):
+    if find_missing(migrations(), await snapshot.applied()):
         return ()
     try:
-        return await examine_sharing(moment.reads, settings)
+        return await examine_sharing(snapshot.reads, settings)
     except BadSetting:
         return ()  # the check of the engine reports it
 
@@ -262,19 +262,19 @@ async def _names(settings: Settings, services: Iterable[str]) -> list[str]:
     return [str(msgspec.json.decode(row.body)["name"]) for row in rows if row]
 
 
-async def _form(moment: Snapshot) -> Finding:
-    applied = await moment.applied()
+async def _form(snapshot: Snapshot) -> Finding:
+    applied = await snapshot.applied()
     waiting = find_missing(migrations(), applied)
     if not applied:
-        return ok("Database", f"{moment.database} answers; the first start creates the tables")
-    form = f"{moment.database} answers, with schema {max(applied)}"
+        return ok("Database", f"{snapshot.database} answers; the first start creates the tables")
+    form = f"{snapshot.database} answers, with schema {max(applied)}"
     if waiting:
         return ok("Database", f"{form}; the next start brings it to {newest()}")
     return ok("Database", f"{form}, which is up to date")
 
 
-async def _check_key(settings: Settings, moment: Snapshot) -> Finding:
-    state = await read_keys(moment.reads)
+async def _check_key(settings: Settings, snapshot: Snapshot) -> Finding:
+    state = await read_keys(snapshot.reads)
     try:
         encryption = load_encryption(settings)
         if state is not None:
@@ -283,23 +283,23 @@ async def _check_key(settings: Settings, moment: Snapshot) -> Finding:
         return fail("Secrets", "cannot be opened", str(error))
     if state is None:
         return ok("Secrets", "are not there yet")
-    return await examine_keys(moment.reads, state, encryption)
+    return await examine_keys(snapshot.reads, state, encryption)
 
 
-async def _builds(settings: Settings, moment: Snapshot) -> Finding:
+async def _builds(settings: Settings, snapshot: Snapshot) -> Finding:
     """Warns of builds outside the data directory, which happens when the data directory was moved.
 
     Static sites are not checked, because the data directory has copies of their files. Neither are jobs with
     a timetable, which are built when they are due.
     """
     folder, outside = await in_thread(Path(settings.data_dir).resolve), []
-    for service, _, id in await moment.reads.statuses.serving():
-        deployment = await moment.reads.deployments.get(id)
+    for service, _, id in await snapshot.reads.statuses.serving():
+        deployment = await snapshot.reads.deployments.get(id)
         build = particulars(deployment).made if deployment else None
         if build is None or build.artifact.kind != "native" or build.artifact.static:
             continue
         is_here = Path(build.artifact.ref).is_relative_to(folder)
-        if not is_here and not await moment.reads.timetables.get(service):
+        if not is_here and not await snapshot.reads.timetables.get(service):
             outside.append(service)
     if not outside:
         return ok("Builds", "all are in the data directory")

@@ -121,14 +121,14 @@ async def rotate(settings: Settings, tell: Tell, *, keep: bool = False, point: P
             _drop(settings, (await _survey_keys(settings)).state, tell)
 
 
-async def examine_keys(source: Reads, state: KeyState, encryption: Encryption) -> Finding:
+async def examine_keys(reads: Reads, state: KeyState, encryption: Encryption) -> Finding:
     """Checks that all values are sealed with the first given key."""
     wanted, repeat = encryption.fingerprint, "`windlass key rotate` continues with that"
     if wanted in state.retired:
         return warn("Secrets", f"the first key here, {wanted}, was replaced", f"put {state.current} first")
     if state.is_settled and wanted == state.current:
         return ok("Secrets", "were sealed with this key")
-    values = await values_by_key(source)
+    values = await values_by_key(reads)
     left = sum(count for id, count in values.items() if id != wanted)
     problem = f"values {left} are not sealed with the new key {wanted} yet"
     if state.unreadable:

@@ -162,7 +162,7 @@ class Connection(ClientSocket):
         if 0 < length <= len(self._held.held):  # usually the body arrives together with the head
             return self._held.cut(length)
         bounds = self._port.bounds
-        body = self._body = RequestBody(length, bounds, self._held, plain=True, most=bounds.body_chunks)
+        body = self._body = RequestBody(length, bounds, self._held, plain=True, limit=bounds.body_chunks)
         data = body.begin()
         self._whole = body.whole
         return data

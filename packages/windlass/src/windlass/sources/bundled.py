@@ -29,18 +29,18 @@ class BundledRepositories:
         self._repository = home.absolute() / "demo.git"
         self._local = Git(allow_local=True, outbound_allow=(), home=home / "git")
 
-    async def fetch(self, source: GitSource, into: Path, progress: Progress = silent) -> GitCommit:
+    async def fetch(self, source: GitSource, destination: Path, progress: Progress = silent) -> GitCommit:
         git, near = await self._find(source)
         with _named(source, near):
-            return await git.fetch(near, into, progress)
+            return await git.fetch(near, destination, progress)
 
     @asynccontextmanager
     async def fetching(
-        self, source: GitSource, into: Path, name: str, progress: Progress = silent
+        self, source: GitSource, destination: Path, name: str, progress: Progress = silent
     ) -> AsyncIterator[GitCommit]:
         git, near = await self._find(source)
         with _named(source, near):
-            async with git.fetching(near, into, name, progress) as commit:
+            async with git.fetching(near, destination, name, progress) as commit:
                 yield commit
 
     async def discard(self, name: str) -> None:
@@ -51,10 +51,10 @@ class BundledRepositories:
         for git in (self._others, self._local):
             await git.stop()
 
-    async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
+    async def commits(self, source: GitSource, limit: int = 20) -> list[GitCommit]:
         git, near = await self._find(source)
         with _named(source, near):
-            return await git.commits(near, most)
+            return await git.commits(near, limit)
 
     async def head(self, source: GitSource) -> tuple[str, str]:
         git, near = await self._find(source)

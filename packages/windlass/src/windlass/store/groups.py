@@ -202,8 +202,8 @@ class GroupCommit:
             listener(word)
 
 
-def _next_changes(queue: deque[QueuedChange], most: int) -> Iterable[QueuedChange]:
-    return [queue.popleft() for _ in range(min(most, len(queue)))]
+def _next_changes(queue: deque[QueuedChange], limit: int) -> Iterable[QueuedChange]:
+    return [queue.popleft() for _ in range(min(limit, len(queue)))]
 
 
 def _count_nothing(word: str, seconds: float, labels: tuple[str, ...]) -> None:

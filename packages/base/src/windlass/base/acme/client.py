@@ -113,7 +113,7 @@ class AcmeClient:
 
     async def chain(self, order: AcmeOrder) -> str:
         """Returns the certificate and its chain in PEM."""
-        answer = await self._post(order.certificate, None, most=_MAX_CHAIN_BYTES)
+        answer = await self._post(order.certificate, None, limit=_MAX_CHAIN_BYTES)
         return answer.body.decode("ascii", "replace")
 
     async def renewal_info(self, id: str) -> RenewalInfo | None:
@@ -132,10 +132,10 @@ class AcmeClient:
             self._directory = _read(_checked(await self._send("GET", self._directory_url)), Directory)
         return self._directory
 
-    async def _post(self, url: str, payload: Mapping[str, object] | None, *, most: int = 0) -> HttpResult:
+    async def _post(self, url: str, payload: Mapping[str, object] | None, *, limit: int = 0) -> HttpResult:
         for attempt in range(MAX_NONCE_ATTEMPTS):
             body = self.key.sign(url, await self._nonce(), payload, self.account)
-            answer = await self._send("POST", url, body, most=most)
+            answer = await self._send("POST", url, body, limit=limit)
             if (nonce := answer.headers.get("replay-nonce")) and len(self._nonces) < MAX_NONCE_ATTEMPTS:
                 self._nonces.append(nonce)
             try:
@@ -154,9 +154,9 @@ class AcmeClient:
             raise AcmeUnavailable("The authority gives no nonce.")
         return nonce
 
-    async def _send(self, method: str, url: str, body: bytes = b"", *, most: int = 0) -> HttpResult:
+    async def _send(self, method: str, url: str, body: bytes = b"", *, limit: int = 0) -> HttpResult:
         headers = {"Content-Type": _JOSE} if body else {}
-        limits: dict[str, Any] = {"most": most} if most else {}
+        limits: dict[str, Any] = {"most": limit} if limit else {}
         try:
             return await self._out.send(method, url, body, headers, **limits)
         except (NoAnswer, AddressRefused) as error:

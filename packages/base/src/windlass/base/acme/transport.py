@@ -38,14 +38,14 @@ class AuthorityHttp:
         headers: Mapping[str, str] = {},
         *,
         seconds: float = 20.0,
-        most: int = MAX_BODY_BYTES,
+        limit: int = MAX_BODY_BYTES,
     ) -> HttpResult:
         origin = _origin_of(url)
         if origin == self._origin:
-            return await self._chosen.send(method, url, body, headers, seconds=seconds, most=most)
+            return await self._chosen.send(method, url, body, headers, seconds=seconds, limit=limit)
         if origin[0] != "https":
             raise AddressRefused("The authority names an address without https.")
-        return await self._others.send(method, url, body, headers, seconds=seconds, most=most)
+        return await self._others.send(method, url, body, headers, seconds=seconds, limit=limit)
 
     async def close(self) -> None:
         await self._chosen.close()

@@ -28,12 +28,12 @@ class RequestBody:
         held: HeadBuffer,
         *,
         plain: bool = False,
-        most: int = sys.maxsize,
+        limit: int = sys.maxsize,
         at_once: int = sys.maxsize,
     ) -> None:
-        """`plain` removes the framing of a chunked body. For `most` and `at_once`, see `Chunks`."""
+        """`plain` removes the framing of a chunked body. For `limit` and `at_once`, see `Chunks`."""
         is_chunked = length == CHUNKED
-        self._chunks = Chunks(bounds, plain=plain, most=most, at_once=at_once) if is_chunked else None
+        self._chunks = Chunks(bounds, plain=plain, limit=limit, at_once=at_once) if is_chunked else None
         self._held = held
         self.left = length if self._chunks is None else _UNKNOWN
         """The maximum number of bytes that are still missing."""

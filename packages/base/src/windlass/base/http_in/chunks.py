@@ -41,15 +41,15 @@ class Chunks:
     )
 
     def __init__(
-        self, bounds: Bounds, *, plain: bool = False, most: int = sys.maxsize, at_once: int = sys.maxsize
+        self, bounds: Bounds, *, plain: bool = False, limit: int = sys.maxsize, at_once: int = sys.maxsize
     ) -> None:
-        """`most` limits the number of chunks of the body, `at_once` the chunks parsed by one `feed` call."""
+        """`limit` limits the number of chunks of the body, `at_once` the chunks parsed by one `feed` call."""
         self._at_once = self._turn_left = at_once
         self.is_behind = False
         """Whether more chunks have arrived than one call parses. `feed` must then be called again, even
         without new bytes."""
         self._bounds = bounds
-        self._chunks_left = most
+        self._chunks_left = limit
         self._excess = 0
         self._held = b""
         self._left = 0

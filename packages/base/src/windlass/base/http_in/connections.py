@@ -187,9 +187,9 @@ class ConnectionTable:
 
     # Refusals
 
-    def refuse(self, why: str) -> None:
+    def refuse(self, reason: str) -> None:
         """Counts a refusal. The next tick logs the counts, so that bad requests cannot fill the log."""
-        self._refused[why] += 1
+        self._refused[reason] += 1
 
     def _log_refused(self, now: float) -> None:
         if self._refused and now >= self._log_at:

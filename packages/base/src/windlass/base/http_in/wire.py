@@ -49,11 +49,11 @@ class HeadBuffer:
 
     __slots__ = ("_empty", "_most", "_most_of_line", "_seen", "held")
 
-    def __init__(self, most: int, most_of_line: int) -> None:
-        """`most` is the maximum size of a head, and `most_of_line` the maximum length of its target."""
+    def __init__(self, limit: int, most_of_line: int) -> None:
+        """`limit` is the maximum size of a head, and `most_of_line` the maximum length of its target."""
         self.held = bytearray()
         self._seen = self._empty = 0
-        self._most = most
+        self._most = limit
         self._most_of_line = most_of_line + _AROUND_TARGET
 
     def add(self, data: bytes) -> None:

@@ -81,21 +81,21 @@ class HttpClient:
         )
 
     async def send(
-        self, method: str, where: Url, body: bytes, headers: Mapping[str, str], seconds: float, most: int
+        self, method: str, where: Url, body: bytes, headers: Mapping[str, str], seconds: float, limit: int
     ) -> HttpResult:
         began = time.monotonic()
         with self._translated(where, seconds):
             async with asyncio.timeout(seconds):
                 try:
-                    return await self._send_once(method, where, body, headers, began, most)
+                    return await self._send_once(method, where, body, headers, began, limit)
                 except _ConnectionLost:
-                    return await self._send_once(method, where, body, headers, began, most)
+                    return await self._send_once(method, where, body, headers, began, limit)
 
     async def close(self) -> None:
         await self._session.close()
 
     async def _send_once(
-        self, method: str, where: Url, body: bytes, headers: Mapping[str, str], began: float, most: int
+        self, method: str, where: Url, body: bytes, headers: Mapping[str, str], began: float, limit: int
     ) -> HttpResult:
         used = _RequestState()
         try:
@@ -108,7 +108,7 @@ class HttpClient:
                 trace_request_ctx=used,
             ) as answer:
                 used.answered = True
-                return await _read(answer, began, most)
+                return await _read(answer, began, limit)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
             if used.before and not used.answered:
                 raise _ConnectionLost from error
@@ -189,18 +189,18 @@ def _trace_reuse() -> aiohttp.TraceConfig:
     return tracing
 
 
-async def _read(answer: aiohttp.ClientResponse, began: float, most: int) -> HttpResult:
-    body = await _read_beginning(answer.content, most + 1)
-    if cut := len(body) > most:
+async def _read(answer: aiohttp.ClientResponse, began: float, limit: int) -> HttpResult:
+    body = await _read_beginning(answer.content, limit + 1)
+    if cut := len(body) > limit:
         _close_abruptly(answer)
     return HttpResult(
-        answer.status, _decoded_headers(answer), body[:most], cut, round((time.monotonic() - began) * 1000)
+        answer.status, _decoded_headers(answer), body[:limit], cut, round((time.monotonic() - began) * 1000)
     )
 
 
-async def _read_beginning(content: aiohttp.StreamReader, most: int) -> bytes:
+async def _read_beginning(content: aiohttp.StreamReader, limit: int) -> bytes:
     kept = bytearray()
-    while len(kept) < most and (more := await content.read(most - len(kept))):
+    while len(kept) < limit and (more := await content.read(limit - len(kept))):
         kept += more
     return bytes(kept)
 

@@ -27,7 +27,7 @@ class HttpTransport(Protocol):
         headers: Mapping[str, str] = ...,
         *,
         seconds: float = ...,
-        most: int = ...,
+        limit: int = ...,
     ) -> HttpResult: ...
 
 
@@ -57,16 +57,16 @@ class HttpSender:
         headers: Mapping[str, str] = {},
         *,
         seconds: float = 15.0,
-        most: int = MAX_BODY_BYTES,
+        limit: int = MAX_BODY_BYTES,
     ) -> HttpResult:
-        """Sends a request and returns the response with any status, and with up to `most` bytes of its body.
+        """Sends a request and returns the response with any status, and with up to `limit` bytes of its body.
 
         The request may be sent twice, so it should contain an id. Raises `AddressRefused`, or `NoAnswer` if
         no complete response arrives within `seconds`.
         """
         where = parse_url(url)
         check_url(where, self._reach, named_elsewhere=bool(self._proxy))
-        return await self._open_client().send(method, where, body, headers, seconds, most)
+        return await self._open_client().send(method, where, body, headers, seconds, limit)
 
     async def fetch(self, url: str) -> bytes:
         """Fetches a document of a trusted issuer, at any address.

@@ -330,10 +330,10 @@ def _most_processes(findings: Findings) -> int:
     return min(MAX_PROCESSES, user_limits.share_of_processes()) if findings["identity"] != "none" else 0
 
 
-def _advice(part: str, why: str, findings: Findings) -> str:
+def _advice(part: str, reason: str, findings: Findings) -> str:
     """Returns advice for the operator to enable a missing isolation feature."""
-    if why in _ADVICE_BY_REASON:
-        return _ADVICE_BY_REASON[why]
+    if reason in _ADVICE_BY_REASON:
+        return _ADVICE_BY_REASON[reason]
     needs_identity = part in ("mounts", "processes", "network")
     return _FIRST if needs_identity and findings["identity"] == "none" else _MEANING[part][1]
 

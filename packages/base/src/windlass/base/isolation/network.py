@@ -518,8 +518,8 @@ def _limit(network: CellNetwork) -> list[netlink.Rule]:
     return [(*leaves_by(UP), *netlink.exceeds(most), *verdict(DROP))] if most else []
 
 
-def _limit_of_group(groups: str, most: int) -> netlink.Rule:
-    return (*leaves_by(UP), *netlink.exceeds_in_group(groups, most), *verdict(DROP))
+def _limit_of_group(groups: str, limit: int) -> netlink.Rule:
+    return (*leaves_by(UP), *netlink.exceeds_in_group(groups, limit), *verdict(DROP))
 
 
 def _masked_at(name: str) -> netlink.Rule:

@@ -261,9 +261,9 @@ def _small_sharing(architecture: int, missing: bytes, unsupported: bytes) -> byt
     return block + _if_equal(sets, small_set) + _if_equal(memory, small_segment)
 
 
-def _up_to(word: int, most: int, answer: bytes) -> bytes:
-    """Returns code that loads an argument and runs `answer` if the argument is greater than `most`."""
-    return _step(_LOAD, word) + _step(_IF_ABOVE, most, len(answer) // 8) + answer
+def _up_to(word: int, limit: int, answer: bytes) -> bytes:
+    """Returns code that loads an argument and runs `answer` if the argument is greater than `limit`."""
+    return _step(_LOAD, word) + _step(_IF_ABOVE, limit, len(answer) // 8) + answer
 
 
 def _if_flags(word: int, flags: int, answer: bytes) -> bytes:

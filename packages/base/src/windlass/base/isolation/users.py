@@ -119,41 +119,41 @@ def _read(file: Path) -> dict[str, int]:
     raise OSError(errno.EIO, f"bring back {file.name} of the data directory from a backup: it is damaged")
 
 
-def change_owner(top: Path, uid: int) -> None:
+def change_owner(root: Path, uid: int) -> None:
     """Makes a user the owner of a folder and its contents, without following links, even if programs run.
 
     The folder itself comes last, so that its owner shows that the work is complete.
     """
-    if not top.is_dir() or top.stat().st_uid == uid:
+    if not root.is_dir() or root.stat().st_uid == uid:
         return
-    for _, folders, files, at in os.fwalk(top, topdown=False, follow_symlinks=False):
+    for _, folders, files, at in os.fwalk(root, topdown=False, follow_symlinks=False):
         for name in (*folders, *files):
             os.chown(name, uid, uid, dir_fd=at, follow_symlinks=False)
-    os.chown(top, uid, uid)
+    os.chown(root, uid, uid)
 
 
-def give_ours(top: Path, uid: int) -> None:
+def give_ours(root: Path, uid: int) -> None:
     """Makes a user the owner of a folder and its contents, except files that belong to other users."""
     ours = os.geteuid()
-    for _, folders, files, at in os.fwalk(top, topdown=False, follow_symlinks=False):
+    for _, folders, files, at in os.fwalk(root, topdown=False, follow_symlinks=False):
         for name in (*folders, *files):
             if os.stat(name, dir_fd=at, follow_symlinks=False).st_uid == ours:
                 os.chown(name, uid, uid, dir_fd=at, follow_symlinks=False)
-    if top.stat().st_uid == ours:
-        os.chown(top, uid, uid)
+    if root.stat().st_uid == ours:
+        os.chown(root, uid, uid)
 
 
-def make_readable(top: Path) -> None:
+def make_readable(root: Path) -> None:
     """Makes a folder and its contents readable by all users who may enter its parents.
 
     The folder itself comes last, so that its mode shows that all work is done. It must not change meanwhile.
     """
-    if not top.is_dir() or top.stat().st_mode & _READ_FOLDER == _READ_FOLDER:
+    if not root.is_dir() or root.stat().st_mode & _READ_FOLDER == _READ_FOLDER:
         return
-    for _, folders, files, at in os.fwalk(top, topdown=False, follow_symlinks=False):
+    for _, folders, files, at in os.fwalk(root, topdown=False, follow_symlinks=False):
         for name, rights in (*((path, _READ_FOLDER) for path in folders), *((path, _READ) for path in files)):
             mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
             rights |= mode >> 6 & stat.S_IXOTH
             if not stat.S_ISLNK(mode) and mode & rights != rights:
                 os.chmod(name, stat.S_IMODE(mode) | rights, dir_fd=at)
-    top.chmod(stat.S_IMODE(top.stat().st_mode) | _READ_FOLDER)
+    root.chmod(stat.S_IMODE(root.stat().st_mode) | _READ_FOLDER)

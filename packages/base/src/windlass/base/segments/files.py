@@ -144,10 +144,10 @@ def end_of(folder: str) -> int:
     return 0
 
 
-def last(folder: str, most: int, wanted: LineFilter, before: int | None = None) -> list[bytes]:
-    """Returns the last `most` lines that match a filter, the oldest first. `before`: the end position."""
+def last(folder: str, limit: int, wanted: LineFilter, before: int | None = None) -> list[bytes]:
+    """Returns the last `limit` lines that match a filter, the oldest first. `before`: the end position."""
     pieces: list[list[bytes]] = []
-    if most <= 0:
+    if limit <= 0:
         return []
     for segment, spans in _newest_first(folder, before):
         if spans is not None and not wanted.may_take(*spans):
@@ -158,10 +158,10 @@ def last(folder: str, most: int, wanted: LineFilter, before: int | None = None) 
             size = os.fstat(fd).st_size
             end = size if before is None else min(size, before - segment.base)
             for chunk in backwards(fd, last_line_end(fd, end)):
-                lines = wanted.last(chunk, most)
+                lines = wanted.last(chunk, limit)
                 pieces.append(lines)
-                most -= len(lines)
-                if most <= 0:
+                limit -= len(lines)
+                if limit <= 0:
                     return _join(pieces)
     return _join(pieces)
 

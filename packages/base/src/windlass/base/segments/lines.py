@@ -138,11 +138,11 @@ class LineFilter(Struct, frozen=True):
         lines = split(chunk)
         return lines if self.takes_all else [line for line in lines if self._accepts(line)]
 
-    def last(self, chunk: bytes, most: int) -> list[bytes]:
-        """Returns the last `most` matching lines of a chunk."""
+    def last(self, chunk: bytes, limit: int) -> list[bytes]:
+        """Returns the last `limit` matching lines of a chunk."""
         if self.takes_all and b"\0" not in chunk:
-            return chunk[:-1].rsplit(b"\n", most)[-most:]
-        return self.of(chunk)[-most:]
+            return chunk[:-1].rsplit(b"\n", limit)[-limit:]
+        return self.of(chunk)[-limit:]
 
     def _accepts(self, line: bytes) -> bool:
         if self._from and time_of(line) < self._from:

@@ -70,11 +70,11 @@ class LineFollower:
 
 class Segments:
     def __init__(
-        self, root: Path, most: int, *, voice: str = "log", most_open: int = 128, size: int | None = None
+        self, root: Path, limit: int, *, voice: str = "log", most_open: int = 128, size: int | None = None
     ) -> None:
         self._root = str(root)
-        self._most = most
-        self._size = size or max(_MIN_SEGMENT_BYTES, most // _MAX_SEGMENTS)
+        self._most = limit
+        self._size = size or max(_MIN_SEGMENT_BYTES, limit // _MAX_SEGMENTS)
         self._voice = voice
         self._most_open = most_open
         self._writers: OrderedDict[str, SegmentWriter] = OrderedDict()
@@ -156,12 +156,12 @@ class Segments:
 
     # Reading
 
-    def tail(self, stream: str, most: int, wanted: LineFilter = EVERYTHING) -> list[bytes]:
-        """Returns the last `most` lines that match a filter, as JSON, the oldest first."""
-        return files.last(self._folder(stream), most, wanted)
+    def tail(self, stream: str, limit: int, wanted: LineFilter = EVERYTHING) -> list[bytes]:
+        """Returns the last `limit` lines that match a filter, as JSON, the oldest first."""
+        return files.last(self._folder(stream), limit, wanted)
 
     async def follow(
-        self, stream: str, most: int = 0, wanted: LineFilter = EVERYTHING, *, after: str | None = None
+        self, stream: str, limit: int = 0, wanted: LineFilter = EVERYTHING, *, after: str | None = None
     ) -> AsyncGenerator[list[bytes] | Gone, None]:
         """Yields the last lines that match a filter, or all lines after a given line. Then yields new lines
         while the stream exists.
@@ -175,7 +175,7 @@ class Segments:
                 yield Gone()
             if place is None:
                 place = files.end_of(folder)
-                if lines := await self._last_lines(folder, most, wanted, place):
+                if lines := await self._last_lines(folder, limit, wanted, place):
                     yield lines
             while not follower.ended:
                 follower.woken.clear()
@@ -190,10 +190,10 @@ class Segments:
                 else:
                     await self._wait_for_lines(stream, follower)
 
-    async def _last_lines(self, folder: str, most: int, wanted: LineFilter, end: int) -> list[bytes]:
+    async def _last_lines(self, folder: str, limit: int, wanted: LineFilter, end: int) -> list[bytes]:
         if wanted.takes_all:
-            return files.last(folder, most, wanted, end)
-        return await asyncio.to_thread(files.last, folder, most, wanted, end)
+            return files.last(folder, limit, wanted, end)
+        return await asyncio.to_thread(files.last, folder, limit, wanted, end)
 
     async def _wait_for_lines(self, stream: str, follower: LineFollower) -> None:
         """Waits until this process has written to the stream. Polls for lines of other processes, which do

@@ -79,8 +79,8 @@ def whole_folder(folder: Path, git: GitFolder | None) -> Path:
     return git.top if git and not Path.home().is_relative_to(git.top) else folder
 
 
-def _place_in(top: Path, folder: Path) -> dict[str, str]:
-    inner = folder.resolve().relative_to(top.resolve()).as_posix()
+def _place_in(root: Path, folder: Path) -> dict[str, str]:
+    inner = folder.resolve().relative_to(root.resolve()).as_posix()
     return {"root_path": f"/{inner}"} if inner != "." else {}
 
 
@@ -339,16 +339,16 @@ class ApplicationMaker:
 
 
 def _init_answers(
-    folder: Path, top: Path, recipe: Recipe, options: Mapping[str, Any], *, asks: bool
+    folder: Path, root: Path, recipe: Recipe, options: Mapping[str, Any], *, asks: bool
 ) -> InitAnswers:
-    """Asks the questions of `windlass init`. `top`: the folder whose name is the default project name."""
+    """Asks the questions of `windlass init`. `root`: the folder whose name is the default project name."""
     linked = find_linked_folder(folder)
     before = linked.link if linked and linked.folder == folder else None
     ask: Callable[[str, str], str] = _prompt if asks else lambda _question, default: default
     usual = _name_of(folder)
     name = options["name"] or ask("Name of the application", before.application if before else usual)
     place = options["environment"] or ask(
-        "Project and environment", before.place if before else f"{_name_of(top)}/production"
+        "Project and environment", before.place if before else f"{_name_of(root)}/production"
     )
     if place.count("/") != 1 or not all(place.split("/")):
         raise InvalidUsage(f"give a project and an environment, such as shop/production, and not {place!r}")

@@ -62,12 +62,12 @@ def run(command: Sequence[str], name: str | None, detach: bool, **options: Any) 
 run.context_settings = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
-def _show_output(api: Api, started: StartedDeployment, *, as_json: bool) -> None:
+def _show_output(api: Api, deployment: StartedDeployment, *, as_json: bool) -> None:
     """Prints the log of the run until the run has ended."""
 
     def ask(headers: Mapping[str, str]) -> ApiAnswer:
         query = {"follow": "true", "tail": _MAX_LINES}
-        return api.call("GET", f"{started.deployment_path}/log", query=query, headers=headers)
+        return api.call("GET", f"{deployment.deployment_path}/log", query=query, headers=headers)
 
     for event in StreamFollower(ask, retry_until_done(lambda: ask({}), RetryTimer())).events():
         if event.kind == LINE:
@@ -82,15 +82,15 @@ def _exit_code(deployment: Mapping[str, Any]) -> int:
     raise CommandFailed(f"run it again if you still need it: {in_sentence(message)}")
 
 
-def _cancel(api: Api, started: StartedDeployment) -> None:
-    api.call("POST", f"{started.deployment_path}/cancel")
+def _cancel(api: Api, deployment: StartedDeployment) -> None:
+    api.call("POST", f"{deployment.deployment_path}/cancel")
     say("The command is being cancelled.")
 
 
-def _show_begun(started: StartedDeployment, answer: Mapping[str, Any], *, as_json: bool) -> None:
+def _show_begun(deployment: StartedDeployment, answer: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(answer)
     else:
         number = answer["number"]
-        follow = f"windlass deployment log {number} --follow --application {quote(plain(started.name))}"
-        click.echo(f"{plain(started.name)}: the command runs, as run {number}. See: {follow}")
+        follow = f"windlass deployment log {number} --follow --application {quote(plain(deployment.name))}"
+        click.echo(f"{plain(deployment.name)}: the command runs, as run {number}. See: {follow}")

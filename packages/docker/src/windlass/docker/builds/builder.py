@@ -178,7 +178,7 @@ class DockerBuilder:
         with self._translated():
             return {*await self._services(), *await self._pulled.services()}
 
-    async def set_aside(self, service: str, into: Path) -> None:
+    async def set_aside(self, service: str, destination: Path) -> None:
         """Does nothing: images stay on the engine, where nothing starts them."""
 
     async def put_back(self, service: str, out: Path) -> None:
@@ -341,7 +341,7 @@ class DockerBuilder:
         async with packing(chosen.files) as parcel:
             try:
                 async with self._docker.stream(
-                    "POST", "/build", params=params, data=parcel.pieces(), patience=None
+                    "POST", "/build", params=params, data=parcel.pieces(), timeout=None
                 ) as answer:
                     async for message in answer.objects():
                         progress.take(message)

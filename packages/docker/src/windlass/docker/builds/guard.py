@@ -118,8 +118,8 @@ class Rewritten(Struct, frozen=True):
 class BuildRefused(BuildError):
     """Raised if a Dockerfile uses a feature that is not allowed. The message contains the line number."""
 
-    def __init__(self, line: int, why: str) -> None:
-        super().__init__(f"Dockerfile line {line}: {_printable(why)}")
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"Dockerfile line {line}: {_printable(reason)}")
 
 
 def rewritten(text: str, around: Around) -> Rewritten:

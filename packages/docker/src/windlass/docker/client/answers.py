@@ -128,11 +128,11 @@ class EngineAnswer:
 
 
 async def read_short(
-    response: aiohttp.ClientResponse, most: int = MAX_REASON_BYTES, patience: float = CONNECT_TIMEOUT
+    response: aiohttp.ClientResponse, limit: int = MAX_REASON_BYTES, timeout: float = CONNECT_TIMEOUT
 ) -> bytes:
-    """Reads at most the first `most` bytes of a short answer, such as a version or an error message."""
+    """Reads at most the first `limit` bytes of a short answer, such as a version or an error message."""
     kept = bytearray()
-    async with asyncio.timeout(patience):
-        while len(kept) < most and (more := await response.content.read(most - len(kept))):
+    async with asyncio.timeout(timeout):
+        while len(kept) < limit and (more := await response.content.read(limit - len(kept))):
             kept += more
     return bytes(kept)

@@ -136,26 +136,26 @@ class Docker:
     async def read_list(self, path: str, type: Any, **options: Any) -> Any:
         """Returns a possibly long list, decoded as a type. Fields that the type does not declare are
         skipped."""
-        most = MAX_ANSWER_BYTES if self.is_elsewhere else MAX_LIST_BYTES
-        return decode(await self.raw("GET", path, most=most, **options), type)
+        limit = MAX_ANSWER_BYTES if self.is_elsewhere else MAX_LIST_BYTES
+        return decode(await self.raw("GET", path, limit=limit, **options), type)
 
-    async def raw(self, method: str, path: str, *, most: int = MAX_ANSWER_BYTES, **options: Any) -> bytes:
-        """Sends a request and returns the body of the answer. The whole answer must arrive within `patience`,
+    async def raw(self, method: str, path: str, *, limit: int = MAX_ANSWER_BYTES, **options: Any) -> bytes:
+        """Sends a request and returns the body of the answer. The whole answer must arrive within `timeout`,
         because an engine could otherwise send single bytes forever."""
         with self.translated():
-            async with asyncio.timeout(options.get("patience", REQUEST_TIMEOUT)):
-                return await self._read_whole(method, path, most, **options)
+            async with asyncio.timeout(options.get("timeout", REQUEST_TIMEOUT)):
+                return await self._read_whole(method, path, limit, **options)
 
-    async def _read_whole(self, method: str, path: str, most: int, **options: Any) -> bytes:
+    async def _read_whole(self, method: str, path: str, limit: int, **options: Any) -> bytes:
         async with self.stream(method, path, **options) as answer:
             parts, size = [], 0
             async for chunk in answer.chunks():
                 parts.append(chunk)
                 size += len(chunk)
-                if size > most:
+                if size > limit:
                     raise AnswerTooLong(
                         "Have the operator remove containers and images with many ports or long labels: the "
-                        f"Docker engine answers {path} with more than {most} bytes",
+                        f"Docker engine answers {path} with more than {limit} bytes",
                     )
             return b"".join(parts)
 
@@ -168,10 +168,10 @@ class Docker:
         params: Mapping[str, object] | None = None,
         body: object = None,
         data: bytes | AsyncIterator[bytes] | None = None,
-        patience: float | None = REQUEST_TIMEOUT,
+        timeout: float | None = REQUEST_TIMEOUT,
         auth: Mapping[str, str] = NO_AUTH,
     ) -> AsyncIterator[EngineAnswer]:
-        """Sends a request and yields the answer as a stream. `patience`: maximum seconds without data; None
+        """Sends a request and yields the answer as a stream. `timeout`: maximum seconds without data; None
         for no limit. `auth`: header with a registry login."""
         if not self._version:
             self._version = await self._negotiate()
@@ -181,7 +181,7 @@ class Docker:
             params=params,
             body=body,
             data=data,
-            patience=patience,
+            timeout=timeout,
             auth=auth,
         ) as response:
             if response.status >= 400:
@@ -195,7 +195,7 @@ class Docker:
 
     async def ping(self) -> Mapping[str, str]:
         """Returns the headers of a ping. Does not negotiate or cache the API version."""
-        async with self._request("GET", "/_ping", patience=CONNECT_TIMEOUT) as response:
+        async with self._request("GET", "/_ping", timeout=CONNECT_TIMEOUT) as response:
             if response.status >= 400:
                 raise await self._no(response)
             return dict(response.headers)
@@ -214,7 +214,7 @@ class Docker:
             raise EngineRefused(
                 400, f"There is no Docker engine at {self.host}: another program answers there"
             )
-        return str(an_object(await self.json("GET", "/info", patience=ENGINE_ID_TIMEOUT)).get("ID", ""))
+        return str(an_object(await self.json("GET", "/info", timeout=ENGINE_ID_TIMEOUT)).get("ID", ""))
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -275,7 +275,7 @@ class Docker:
         params: Mapping[str, object] | None = None,
         body: object = None,
         data: bytes | AsyncIterator[bytes] | None = None,
-        patience: float | None = None,
+        timeout: float | None = None,
         auth: Mapping[str, str] = NO_AUTH,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         import aiohttp  # noqa: PLC0415 (as above)
@@ -298,7 +298,7 @@ class Docker:
                 data=sent,
                 headers=headers,
                 allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=patience),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=timeout),
             )
         try:
             yield response
@@ -307,7 +307,7 @@ class Docker:
 
     async def _negotiate(self) -> str:
         """Returns the newest API version that both sides support."""
-        async with self._request("GET", "/version", patience=CONNECT_TIMEOUT) as response:
+        async with self._request("GET", "/version", timeout=CONNECT_TIMEOUT) as response:
             if response.status >= 400:
                 raise await self._no(response)
             with self.translated():

@@ -79,7 +79,7 @@ async def pull(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
             asyncio.timeout(REGISTRY_SILENCE_TIMEOUT) as limit,
             limited_memory(docker),
             docker.stream(
-                "POST", "/images/create", params=params, patience=ENGINE_SILENCE_TIMEOUT, auth=auth
+                "POST", "/images/create", params=params, timeout=ENGINE_SILENCE_TIMEOUT, auth=auth
             ) as answer,
         ):
             async for message in answer.objects():
@@ -155,7 +155,7 @@ async def push(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
     path = f"/images/{name}/push"
     auth = registry_auth(login or RegistryLogin("", ""))  # the engine requires a login header for a push
     async with docker.stream(
-        "POST", path, params={"tag": tag}, patience=ENGINE_SILENCE_TIMEOUT, auth=auth
+        "POST", path, params={"tag": tag}, timeout=ENGINE_SILENCE_TIMEOUT, auth=auth
     ) as answer:
         async for message in answer.objects():
             if "error" in message:

@@ -127,7 +127,7 @@ class SendingClient(InstanceClient):
                 self._send(other)
                 self._advance()
 
-    def failed(self, peer: Peer, why: str, *, unsent: bool = False) -> None:
+    def failed(self, peer: Peer, reason: str, *, unsent: bool = False) -> None:
         """Called when the connection ended before the first byte of the answer. Retries the request once if a
         repetition is safe."""
         self._upstream = self._peer = None
@@ -141,15 +141,15 @@ class SendingClient(InstanceClient):
             self._send(backend.pick([peer]) or peer, fresh=True)
         else:
             attempts.tried.append(peer)
-            self.broken(why)
+            self.broken(reason)
 
-    def broken(self, why: str) -> None:
+    def broken(self, reason: str) -> None:
         """Called when the instance's answer is invalid, before the client has received any part of an
         answer."""
         backend = self._backend
         assert backend is not None
         if not self._repeat(AttemptFailure.RESET):
-            self._fail(pages.bad_answer(backend.title, why))
+            self._fail(pages.bad_answer(backend.title, reason))
             self._advance()
 
     def repeats(self, status: int) -> bool:

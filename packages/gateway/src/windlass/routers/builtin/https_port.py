@@ -53,9 +53,9 @@ client's address."""
 class TlsContexts:
     """The contexts of the certificates that were used last."""
 
-    def __init__(self, certificates: CertificateTable, most: int = _MAX_CACHED_CONTEXTS) -> None:
+    def __init__(self, certificates: CertificateTable, limit: int = _MAX_CACHED_CONTEXTS) -> None:
         self._certificates = certificates
-        self._most = most
+        self._most = limit
         self._held: OrderedDict[str, tuple[str, ssl.SSLContext]] = OrderedDict()
         """Contexts by the id of the certificate, each with the hash of the certificate."""
 

@@ -248,8 +248,8 @@ def not_answering(title: str) -> ErrorPage:
     )
 
 
-def bad_answer(title: str, why: str) -> ErrorPage:
-    return ErrorPage(502, f"{title} gave no valid answer", why)
+def bad_answer(title: str, reason: str) -> ErrorPage:
+    return ErrorPage(502, f"{title} gave no valid answer", reason)
 
 
 def too_late(title: str, seconds: float) -> ErrorPage:

@@ -58,8 +58,8 @@ class ProxiedConnection(asyncio.Protocol):
         if rest and not self._transport.is_closing():
             client.data_received(rest)
 
-    def _refuse(self, why: str) -> None:
-        self._shared.connections.refuse(why)
+    def _refuse(self, reason: str) -> None:
+        self._shared.connections.refuse(reason)
         self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -217,9 +217,9 @@ class BuiltinRouter:
                 await asyncio.sleep(0)
                 await self.log_to("")
 
-    async def retire(self, patience: float) -> None:
+    async def retire(self, timeout: float) -> None:
         """Stops accepting connections. Stops the router when all requests in progress have ended, or after
-        `patience` seconds."""
+        `timeout` seconds."""
         if self._gateway is not None:
             self._gateway.close()
         self._release_held_port()
@@ -227,11 +227,11 @@ class BuiltinRouter:
             self._https.close()
         self._shared.stopping = True
         try:
-            await self.drain([*self._shared.peers], patience)
-            async with asyncio.timeout(patience):
+            await self.drain([*self._shared.peers], timeout)
+            async with asyncio.timeout(timeout):
                 while self._shared.files_sent:  # noqa: ASYNC110 (the end of a file is no event)
                     await asyncio.sleep(_CHECK_INTERVAL)
-            async with asyncio.timeout(min(patience, _LAST_ANSWERS_TIMEOUT)):
+            async with asyncio.timeout(min(timeout, _LAST_ANSWERS_TIMEOUT)):
                 while self.connections:  # noqa: ASYNC110 (the end of a connection is no event)
                     await asyncio.sleep(_CHECK_INTERVAL)
         except TimeoutError:
@@ -269,13 +269,13 @@ class BuiltinRouter:
                 raise RouteError(f"port {route.external} has not been reserved for {route.title}")
         self._table.put(service, routes)
 
-    async def drain(self, endpoints: Sequence[Endpoint], patience: float) -> None:
+    async def drain(self, endpoints: Sequence[Endpoint], timeout: float) -> None:
         peers = [peer for at in endpoints if (peer := self._shared.peers.get(at))]
         for peer in peers:
             peer.draining += 1
             peer.let_go()
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 for peer in peers:
                     await peer.wait_until_idle()
         except TimeoutError:
@@ -320,7 +320,7 @@ class BuiltinRouter:
     async def challenges(self) -> Mapping[str, int]:
         return self._shared.certificates.answers()
 
-    async def close_others(self, is_known: IsKnown, patience: float) -> None:
+    async def close_others(self, is_known: IsKnown, timeout: float) -> None:
         """Does nothing: other routers of an earlier process ended with that process."""
 
     def _release_held_port(self) -> None:

@@ -33,8 +33,8 @@ class KeptValues(Generic[V]):
     """A FIFO cache of limited size. It is not LRU, because recording each use would slow down every
     request."""
 
-    def __init__(self, most: int, size: Callable[[V], int], drop: Callable[[V], None] = lambda value: None):
-        self._most, self._size, self._drop = most, size, drop
+    def __init__(self, limit: int, size: Callable[[V], int], drop: Callable[[V], None] = lambda value: None):
+        self._most, self._size, self._drop = limit, size, drop
         self._values: dict[str, V] = {}
         self.get = self._values.get
         self.total = 0

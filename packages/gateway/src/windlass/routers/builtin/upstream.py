@@ -62,11 +62,11 @@ class InstanceClient(SiteClient):
 
     # Left to `client`
 
-    def failed(self, peer: Peer, why: str, *, unsent: bool = False) -> None:
+    def failed(self, peer: Peer, reason: str, *, unsent: bool = False) -> None:
         """Called when the connection ended before the first byte of the answer."""
         raise NotImplementedError
 
-    def broken(self, why: str) -> None:
+    def broken(self, reason: str) -> None:
         """Called when the instance's answer is invalid, before the client has received any part of an
         answer."""
         raise NotImplementedError
@@ -354,10 +354,10 @@ class Upstream(asyncio.Protocol):
         self.client = None
         client.switch(self, answer.switching(), rest)
 
-    def _break(self, client: InstanceClient, why: str) -> None:
+    def _break(self, client: InstanceClient, reason: str) -> None:
         self.client = None
         self.transport.abort()
-        client.broken(why)
+        client.broken(reason)
 
     def _cut(self, client: InstanceClient) -> None:
         self.client = None

@@ -143,12 +143,14 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def publish(source: Path, settings: SiteSettings, into: Path, former: Path | None = None) -> PublishReport:
-    """Publishes a site into the empty folder `into`. Files with equal content are hard links to the former
-    release's files."""
+def publish(
+    source: Path, settings: SiteSettings, destination: Path, former: Path | None = None
+) -> PublishReport:
+    """Publishes a site into the empty folder `destination`. Files with equal content are hard links to the
+    former release's files."""
     report = PublishReport()
     root = _site_root(source, settings)
-    copy = _Copier(into, former)
+    copy = _Copier(destination, former)
     files: dict[str, SiteFile] = {}
     for path, real in _walk(root, report):
         if path in {REDIRECTS, HEADERS}:
@@ -170,7 +172,7 @@ def publish(source: Path, settings: SiteSettings, into: Path, former: Path | Non
         )
     if not rules.fallback and settings.derived_fallback in files and NOT_FOUND not in files:
         rules = replace(rules, fallback=settings.derived_fallback)
-    write_whole(into / INDEX, encode_index(files, rules), durable=False)
+    write_whole(destination / INDEX, encode_index(files, rules), durable=False)
     return report
 
 
@@ -269,8 +271,8 @@ def _open(path: Path) -> int:
 class _Copier:
     """Copies file contents into a release. Equal contents are stored once."""
 
-    def __init__(self, into: Path, former: Path | None) -> None:
-        self._into, self._former = into, former
+    def __init__(self, destination: Path, former: Path | None) -> None:
+        self._into, self._former = destination, former
         self._compressed: dict[str, int] = {}
         self._left = _MAX_COMPRESSED_SITE_BYTES
 

@@ -157,8 +157,8 @@ class SiteStore:
         for left in self._folder.glob(f"{_REMOVED_PREFIX}*"):
             erase(left)
 
-    async def set_aside(self, service: str, into: Path) -> None:
-        await in_thread(move, self._folder / service, into / SITES)
+    async def set_aside(self, service: str, destination: Path) -> None:
+        await in_thread(move, self._folder / service, destination / SITES)
 
     async def put_back(self, service: str, out: Path) -> None:
         await in_thread(move, out / SITES, self._folder / service)

@@ -47,17 +47,17 @@ SYSTEM = Actor(id="00000000-0000-4000-8000-000000000000", name="windlass", subje
 """Windlass itself, the actor of automatic changes in the audit."""
 
 
-def may(actor: Actor, need: Scope, where: ResourceLocation) -> bool:
+def may(actor: Actor, need: Scope, location: ResourceLocation) -> bool:
     """Returns whether the actor has this scope at this place."""
-    return may_below(actor, need, where) or (need is Scope.READ and _may_look(actor, where))
+    return may_below(actor, need, location) or (need is Scope.READ and _may_look(actor, location))
 
 
-def may_below(actor: Actor, need: Scope, where: ResourceLocation) -> bool:
+def may_below(actor: Actor, need: Scope, location: ResourceLocation) -> bool:
     """Returns whether the actor has this scope at this place and everywhere below it."""
-    if actor.limited_to is not None and not where.is_in(actor.limited_to):
+    if actor.limited_to is not None and not location.is_in(actor.limited_to):
         return False
-    for permit in actor.permits.get(where.organization, ()):
-        if permit.scopes.allows(need) and (permit.at == where or permit.at.contains(where)):
+    for permit in actor.permits.get(location.organization, ()):
+        if permit.scopes.allows(need) and (permit.at == location or permit.at.contains(location)):
             return True
     return False
 
@@ -82,24 +82,24 @@ def scopes_somewhere(actor: Actor, org: str) -> Scope:
     return scopes
 
 
-def ids_to_look_up(actor: Actor, where: ResourceLocation) -> frozenset[str] | None:
+def ids_to_look_up(actor: Actor, location: ResourceLocation) -> frozenset[str] | None:
     """Returns ids that include all readable resources directly below a place. None if the ids are not
     limited.
 
     With such ids, lists look up single resources instead of reading all of them.
     """
     limits = actor.limited_to
-    return None if limits is None or where.is_in(limits) else limits
+    return None if limits is None or location.is_in(limits) else limits
 
 
-def _may_look(actor: Actor, where: ResourceLocation) -> bool:
+def _may_look(actor: Actor, location: ResourceLocation) -> bool:
     """Returns whether the place is the organization or project of a resource that the actor may read.
 
     An actor with limited access sees its organization, but not the projects that contain its resources.
     """
-    if where.project and actor.limited_to is not None and not where.is_in(actor.limited_to):
+    if location.project and actor.limited_to is not None and not location.is_in(actor.limited_to):
         return False
-    return where.holds_projects and any(
-        permit.scopes.allows(Scope.READ) and where.project in ("", permit.at.project)
-        for permit in actor.permits.get(where.organization, ())
+    return location.holds_projects and any(
+        permit.scopes.allows(Scope.READ) and location.project in ("", permit.at.project)
+        for permit in actor.permits.get(location.organization, ())
     )

@@ -63,29 +63,29 @@ def zone(name: str) -> ZoneInfo:
         ) from error
 
 
-def next_due(timetable: Timetable, where: ZoneInfo, after: int) -> int | None:
+def next_due(timetable: Timetable, zone: ZoneInfo, after: int) -> int | None:
     """Returns the first due time after a minute; None if there is none in the next nine years."""
     # After the clock is set back over midnight, times of the previous day occur again.
-    day = datetime.fromtimestamp(after * 60, UTC).astimezone(where).date() - _DAY
+    day = datetime.fromtimestamp(after * 60, UTC).astimezone(zone).date() - _DAY
     farthest = day + _MAX_DAYS_AHEAD * _DAY
     while day < farthest:
         if day.month not in timetable.months:
             day = _next_month(day)
             continue
         if _matches(timetable, day):
-            due = _first_after(timetable, where, day, after)
+            due = _first_after(timetable, zone, day, after)
             if due is not None:
                 return due
         day += _DAY
     return None
 
 
-def due_times(timetable: Timetable, where: ZoneInfo, after: int, until: int) -> Iterator[int]:
+def due_times(timetable: Timetable, zone: ZoneInfo, after: int, until: int) -> Iterator[int]:
     """Yields the due times after the minute `after`, up to and including the minute `until`."""
-    due = next_due(timetable, where, after)
+    due = next_due(timetable, zone, after)
     while due is not None and due <= until:
         yield due
-        due = next_due(timetable, where, due)
+        due = next_due(timetable, zone, due)
 
 
 def _next_month(day: date) -> date:
@@ -98,11 +98,11 @@ def _matches(timetable: Timetable, day: date) -> bool:
     return in_days and in_weekdays if timetable.needs_both_days else in_days or in_weekdays
 
 
-def _first_after(timetable: Timetable, where: ZoneInfo, day: date, after: int) -> int | None:
+def _first_after(timetable: Timetable, zone: ZoneInfo, day: date, after: int) -> int | None:
     """Returns the first due time of a day after the minute `after`; None if there is none."""
-    offset = _only_offset(where, day)
+    offset = _only_offset(zone, day)
     if offset is None:
-        return next((due for due in _due_times_of_day(timetable, where, day) if due > after), None)
+        return next((due for due in _due_times_of_day(timetable, zone, day) if due > after), None)
     start = _minutes(datetime(day.year, day.month, day.day)) - offset  # noqa: DTZ001
     wanted = max(0, after + 1 - start)
     hour, minute = divmod(wanted, 60)
@@ -117,27 +117,27 @@ def _first_after(timetable: Timetable, where: ZoneInfo, day: date, after: int) -
 
 
 @lru_cache(maxsize=8192)
-def _only_offset(where: ZoneInfo, day: date) -> int | None:
+def _only_offset(zone: ZoneInfo, day: date) -> int | None:
     """Returns the UTC offset of a zone on a day in minutes; None if the offset changes on that day."""
     first = datetime(day.year, day.month, day.day)  # noqa: DTZ001
-    before, later = _offset(where, first, 0), _offset(where, first + _DAY, 1)
+    before, later = _offset(zone, first, 0), _offset(zone, first + _DAY, 1)
     return before if before == later else None
 
 
 @lru_cache(maxsize=1024)
-def _due_times_of_day(timetable: Timetable, where: ZoneInfo, day: date) -> tuple[int, ...]:
+def _due_times_of_day(timetable: Timetable, zone: ZoneInfo, day: date) -> tuple[int, ...]:
     """Returns all due times of a day on which the UTC offset changes."""
     times: set[int] = set()
     for hour in timetable.hours:
         for minute in timetable.minutes:
             local = datetime(day.year, day.month, day.day, hour, minute)  # noqa: DTZ001
-            times |= {*_due_at(timetable, where, local)}
+            times |= {*_due_at(timetable, zone, local)}
     return tuple(sorted(times))
 
 
-def _due_at(timetable: Timetable, where: ZoneInfo, local: datetime) -> Iterator[int]:
+def _due_at(timetable: Timetable, zone: ZoneInfo, local: datetime) -> Iterator[int]:
     """Yields the minutes at which a local time is due: none, one or two."""
-    first, second = _offset(where, local, 0), _offset(where, local, 1)
+    first, second = _offset(zone, local, 0), _offset(zone, local, 1)
     minute = _minutes(local)
     if first == second:
         yield minute - first
@@ -148,28 +148,28 @@ def _due_at(timetable: Timetable, where: ZoneInfo, local: datetime) -> Iterator[
     elif (
         not timetable.is_wildcard and second - first < MIN_CLOCK_CORRECTION_MINUTES
     ):  # The clock skips the local time.
-        yield _change_between(where, minute - second, minute - first)
+        yield _change_between(zone, minute - second, minute - first)
 
 
-def _change_between(where: ZoneInfo, before: int, after: int) -> int:
+def _change_between(zone: ZoneInfo, before: int, after: int) -> int:
     """Returns the first minute with the new offset. `before` has the former offset, and `after` the new
     one."""
-    new = _offset_at(where, after)
+    new = _offset_at(zone, after)
     while after - before > 1:
         middle = (before + after) // 2
-        if _offset_at(where, middle) == new:
+        if _offset_at(zone, middle) == new:
             after = middle
         else:
             before = middle
     return after
 
 
-def _offset_at(where: ZoneInfo, minute: int) -> int:
-    return _in_minutes(datetime.fromtimestamp(minute * 60, UTC).astimezone(where).utcoffset())
+def _offset_at(zone: ZoneInfo, minute: int) -> int:
+    return _in_minutes(datetime.fromtimestamp(minute * 60, UTC).astimezone(zone).utcoffset())
 
 
-def _offset(where: ZoneInfo, local: datetime, fold: int) -> int:
-    return _in_minutes(where.utcoffset(local.replace(fold=fold)))
+def _offset(zone: ZoneInfo, local: datetime, fold: int) -> int:
+    return _in_minutes(zone.utcoffset(local.replace(fold=fold)))
 
 
 def _in_minutes(offset: timedelta | None) -> int:

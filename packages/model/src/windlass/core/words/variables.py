@@ -215,19 +215,19 @@ class _Expansion:
             )
         self._way.append(key)
 
-    def fill(self, entry: DeclaredVariable, most: int) -> _Text:
+    def fill(self, entry: DeclaredVariable, limit: int) -> _Text:
         """Returns the value with its references replaced. Raises UnresolvableVariable if the result is too
         long."""
         if not entry.interpolated:
-            return _check_size(entry, [_text(entry.value, secret=entry.secret)], most)
+            return _check_size(entry, [_text(entry.value, secret=entry.secret)], limit)
         parts: list[_Text] = []
         size = 0
         for part in self._text_parts(entry):
             size += part.size
             parts.append(part)
-            if size > most:
+            if size > limit:
                 break
-        return _check_size(entry, parts, most)
+        return _check_size(entry, parts, limit)
 
     def _text_parts(self, entry: DeclaredVariable) -> Iterable[_Text]:
         pieces = _MENTION.split(entry.value)
@@ -260,14 +260,14 @@ def _text(value: str, *, secret: bool) -> _Text:
     return _Text(value, len(value.encode()), secret)
 
 
-def _check_size(entry: DeclaredVariable, parts: Sequence[_Text], most: int) -> _Text:
+def _check_size(entry: DeclaredVariable, parts: Sequence[_Text], limit: int) -> _Text:
     size = sum(part.size for part in parts)
-    if size > most:
+    if size > limit:
         mentioned = " with what it mentions" if len(parts) > 1 else ""
         raise UnresolvableVariable(
-            f"{entry.key}: is longer than {most} bytes{mentioned}: make it shorter, or make it a file"
+            f"{entry.key}: is longer than {limit} bytes{mentioned}: make it shorter, or make it a file"
             if not entry.mount_path
-            else f"{entry.key}: its file is longer than {most} bytes{mentioned}: make it shorter"
+            else f"{entry.key}: its file is longer than {limit} bytes{mentioned}: make it shorter"
         )
     return _Text("".join(part.value for part in parts), size, any(part.secret for part in parts))
 

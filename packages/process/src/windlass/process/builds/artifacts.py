@@ -207,13 +207,13 @@ class ArtifactStore:
             if link.is_symlink()
         }
 
-    def _remove_renamed(self, path: Path, into: Path | None = None) -> None:
+    def _remove_renamed(self, path: Path, destination: Path | None = None) -> None:
         """Renames a folder and then removes it, so that a partly removed folder is never mistaken for a
         complete one."""
-        _try_to_erase(self._put_away(path, into))
+        _try_to_erase(self._put_away(path, destination))
 
-    def _put_away(self, path: Path, into: Path | None = None) -> Path:
-        gone = (into or self.folder) / f"{REMOVED_PREFIX}{uuid.uuid4().hex}"
+    def _put_away(self, path: Path, destination: Path | None = None) -> Path:
+        gone = (destination or self.folder) / f"{REMOVED_PREFIX}{uuid.uuid4().hex}"
         with suppress(FileNotFoundError):
             path.rename(gone)
         return gone

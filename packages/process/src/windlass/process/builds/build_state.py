@@ -42,8 +42,8 @@ class BuildState:
         toolchains: Toolchains,
         caches: BuildCaches,
         store: ArtifactStore,
-        into: Path,
-        held: ExitStack,
+        destination: Path,
+        stack: ExitStack,
     ) -> None:
         self.order = order
         self.sources = code
@@ -56,8 +56,8 @@ class BuildState:
         self.caches = caches
         self.say = tools.say
         self.store = store
-        self.made = into
-        self.held = held
+        self.made = destination
+        self.held = stack
         self.final = store.at(order.key)
         self.places: list[tuple[Path, Path]] = []
         """Folders of programs: the path during the build, and the final path."""

@@ -152,8 +152,10 @@ class NativeBuilder:
         await subprocesses.in_thread(self._caches.sweep)
         await subprocesses.in_thread(self._toolchains.sweep)
 
-    async def set_aside(self, service: str, into: Path) -> None:
-        await subprocesses.in_thread(move, ArtifactStore(self._folder, service).folder, into / "builds")
+    async def set_aside(self, service: str, destination: Path) -> None:
+        await subprocesses.in_thread(
+            move, ArtifactStore(self._folder, service).folder, destination / "builds"
+        )
 
     async def put_back(self, service: str, out: Path) -> None:
         await subprocesses.in_thread(move, out / "builds", ArtifactStore(self._folder, service).folder)
@@ -190,12 +192,12 @@ class NativeBuilder:
         )
 
     def _begin(
-        self, order: Order, store: ArtifactStore, say: Say, held: ExitStack
+        self, order: Order, store: ArtifactStore, say: Say, stack: ExitStack
     ) -> tuple[Path, BuildCaches]:
         """Moves the code to the folder where it is built. Returns the folder of the build, and its caches."""
-        folder = held.enter_context(store.making())
+        folder = stack.enter_context(store.making())
         make_folders(folder / "home", folder / "artifact")
-        caches = held.enter_context(self._caches.using(order.org, order.service, folder / "home", say))
+        caches = stack.enter_context(self._caches.using(order.org, order.service, folder / "home", say))
         tree.move(order.source, caches.source)
         return folder, caches
 
@@ -206,7 +208,7 @@ class NativeBuilder:
         store: ArtifactStore,
         folder: Path,
         say: Say,
-        held: ExitStack,
+        stack: ExitStack,
         cells: Cells,
     ) -> Artifact:
         # Imported at the first build: these modules load the support of all languages, which would slow down
@@ -221,8 +223,8 @@ class NativeBuilder:
         tools = Tools(self._surroundings, home, caches.downloads, say, self._facts, cells)
         tools.hide(order.source, ".")
         tools.hide(self._folder, "…")
-        held.callback(tools.end_all)
-        state = BuildState(order, code, tools, self._toolchains, caches, store, artifact, held)
+        stack.callback(tools.end_all)
+        state = BuildState(order, code, tools, self._toolchains, caches, store, artifact, stack)
         return await subprocesses.in_thread(_store_artifact, store, artifact, await make_artifact(state))
 
 

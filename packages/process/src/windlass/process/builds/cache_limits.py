@@ -42,11 +42,11 @@ def units_to_erase(units: Iterable[CacheUnit], limits: CacheLimits, now: float) 
     return erased
 
 
-def size_of(top: Path) -> int:
+def size_of(root: Path) -> int:
     """Returns the disk space of a folder in bytes. Does not follow links, and ignores files that vanish
     meanwhile."""
     total = 0
-    ahead = [str(top)]
+    ahead = [str(root)]
     while ahead:
         with suppress(OSError), os.scandir(ahead.pop()) as entries:
             for entry in entries:

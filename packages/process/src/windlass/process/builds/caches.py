@@ -192,13 +192,13 @@ def _path_beside(own: Path, ending: str) -> Path:
     return own.with_name(own.name + ending)
 
 
-def _remove(path: Path, into: Path) -> None:
-    erase(_set_aside(path, into))
+def _remove(path: Path, destination: Path) -> None:
+    erase(_set_aside(path, destination))
 
 
-def _set_aside(path: Path, into: Path) -> Path:
+def _set_aside(path: Path, destination: Path) -> Path:
     """Renames a folder that is to be erased, so that a partly erased cache is never used."""
-    gone = into / f"{REMOVED_PREFIX}{uuid.uuid4().hex}"
+    gone = destination / f"{REMOVED_PREFIX}{uuid.uuid4().hex}"
     with suppress(FileNotFoundError):
         path.rename(gone)
     return gone

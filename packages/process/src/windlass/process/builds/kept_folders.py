@@ -50,7 +50,7 @@ class KeptFolders:
                 _copy_results(self._kept / _flat(name), self._app, name, self._results)
 
 
-def keep_times(top: Path, record: Path) -> None:
+def keep_times(root: Path, record: Path) -> None:
     """Restores the modification times of files that have not changed since the last build. Compilers compile
     a file again if it is newer than their result."""
     try:
@@ -58,10 +58,10 @@ def keep_times(top: Path, record: Path) -> None:
     except (FileNotFoundError, msgspec.DecodeError):
         earlier = {}
     times: dict[str, tuple[str, int]] = {}
-    for path in tree.walk(top):
+    for path in tree.walk(root):
         if path.is_symlink() or not path.is_file():
             continue
-        name, digest = os.path.relpath(path, top), tree.digest(top, [path])
+        name, digest = os.path.relpath(path, root), tree.digest(root, [path])
         before, modified = earlier.get(name, ("", 0))
         if before == digest:
             os.utime(path, ns=(modified, modified))
@@ -88,14 +88,14 @@ def _copy(path: Path, to: Path, *, folders: bool) -> None:
         tree.copy(path, to)
 
 
-def _is_real_folder(top: Path, name: str) -> bool:
-    return (top / name).is_dir() and _is_free_of_links(top, name)
+def _is_real_folder(root: Path, name: str) -> bool:
+    return (root / name).is_dir() and _is_free_of_links(root, name)
 
 
-def _is_free_of_links(top: Path, name: str) -> bool:
-    """Returns whether a path has no symbolic link below `top`. A build step could have put a link there, and
+def _is_free_of_links(root: Path, name: str) -> bool:
+    """Returns whether a path has no symbolic link below `root`. A build step could have put a link there, and
     Windlass has more permissions than the step."""
-    return (top / name).resolve() == top.resolve() / name
+    return (root / name).resolve() == root.resolve() / name
 
 
 def _flat(name: str) -> str:

@@ -46,9 +46,9 @@ def is_installed(toolchain: Toolchain) -> bool:
 class ToolchainSearch:
     """Searches the toolchain of one build."""
 
-    def __init__(self, tools: Tools, toolchains: Toolchains, held: ExitStack, cwd: Path) -> None:
+    def __init__(self, tools: Tools, toolchains: Toolchains, stack: ExitStack, cwd: Path) -> None:
         """`cwd` is the folder of the application. Some programs read files there to choose their version."""
-        self._tools, self._toolchains, self._held, self._cwd = tools, toolchains, held, cwd
+        self._tools, self._toolchains, self._held, self._cwd = tools, toolchains, stack, cwd
 
     async def find(self, toolchain: Toolchain, wanted: str, why: str) -> FoundToolchain:
         """Returns a toolchain that this machine has, or else a fetched one. Raises BuildError if there is
@@ -123,14 +123,14 @@ class ToolchainSearch:
         return await self._toolchains.fetch(name, install, self._tools, self._held)
 
 
-def check_programs(commands: Iterable[str], path: list[str], why: str) -> None:
+def check_programs(commands: Iterable[str], path: list[str], reason: str) -> None:
     """Refuses commands whose first program belongs to a known language and is not installed."""
     for program in dict.fromkeys(name for command in commands for name in programs_of(command)):
-        if not find_program(program, path) and (advice := advice_to_install(program, why)):
+        if not find_program(program, path) and (advice := advice_to_install(program, reason)):
             raise BuildError(f"{advice}{OR_DOCKER}")
 
 
-def advice_to_install(program: str, why: str) -> str:
+def advice_to_install(program: str, reason: str) -> str:
     """Returns how to install a missing program of a known language. Returns an empty string for other
     programs."""
     for language in languages():
@@ -138,8 +138,8 @@ def advice_to_install(program: str, why: str) -> str:
             package = toolchain.programs[program]
             install = f"apt-get install {package}" if package else toolchain.newer
             return (
-                f"Install {program} on this machine: `{install}`. {why}, and the machine that runs Windlass "
-                f"has no {program} ({toolchain.title})."
+                f"Install {program} on this machine: `{install}`. {reason}, and the machine that runs "
+                f"Windlass has no {program} ({toolchain.title})."
             )
     return ""
 

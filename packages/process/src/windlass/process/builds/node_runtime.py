@@ -39,7 +39,7 @@ class NodeRuntime(Struct, frozen=True, kw_only=True):
 
 
 async def find_node(
-    tools: Tools, toolchains: Toolchains, held: ExitStack, wanted: str, named_by: str
+    tools: Tools, toolchains: Toolchains, stack: ExitStack, wanted: str, named_by: str
 ) -> NodeRuntime:
     """Returns the Node of this machine if it satisfies the required version, or else a fetched one.
 
@@ -54,7 +54,7 @@ async def find_node(
         return NodeRuntime(version=present, complaint=_complaint(wanted, named_by, present))
     major = major or MAJORS[0]
     try:
-        folder = await toolchains.fetch(f"node-{major}", partial(_make_node, major), tools, held)
+        folder = await toolchains.fetch(f"node-{major}", partial(_make_node, major), tools, stack)
     except MissingToolchain as missing:
         return _fallback(present, wanted or major, named_by, missing)
     tools.put_first(folder / "node" / "bin")
@@ -115,7 +115,7 @@ async def _make_node(major: str, tools: Tools, folder: Path) -> None:
 
 
 async def find_manager(
-    tools: Tools, toolchains: Toolchains, held: ExitStack, manager: PackageManager
+    tools: Tools, toolchains: Toolchains, stack: ExitStack, manager: PackageManager
 ) -> Path | None:
     """Makes the program of the package manager available in the PATH.
 
@@ -129,7 +129,7 @@ async def find_manager(
     name = re.sub(r"[^\w.-]", "-", f"{manager.name}-{manager.version or 'any'}")
     spec = f"{manager.package}@{manager.version}" if manager.version else manager.package
     try:
-        folder = await toolchains.fetch(name, partial(_make_manager, spec), tools, held)
+        folder = await toolchains.fetch(name, partial(_make_manager, spec), tools, stack)
     except MissingToolchain as missing:
         raise BuildError(
             f"Install {manager.wanted} on the machine that runs Windlass: `npm install --global {spec}`. "

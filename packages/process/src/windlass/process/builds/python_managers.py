@@ -70,13 +70,13 @@ def manager_named(name: str) -> LockManager | None:
     return next((manager for manager in MANAGERS if manager.name == name), None)
 
 
-async def find_program(manager: LockManager, tools: Tools, toolchains: Toolchains, held: ExitStack) -> Path:
+async def find_program(manager: LockManager, tools: Tools, toolchains: Toolchains, stack: ExitStack) -> Path:
     """Returns the program of a package manager that is installed on this machine, or else fetches it."""
     if path := find_uv(tools) if manager.name == "uv" else tools.find(manager.name):
         return Path(path)
     try:
         make = partial(_make_uv if manager.name == "uv" else _make_environment, manager)
-        folder = await toolchains.fetch(manager.name, make, tools, held)
+        folder = await toolchains.fetch(manager.name, make, tools, stack)
     except MissingToolchain as missing:
         raise BuildError(
             f"Install {manager.name} on the machine that runs Windlass: `pip install {manager.name}`. "

@@ -30,13 +30,13 @@ class Requirement(NamedTuple):
     """Whether the line is a constraint, which limits a version but does not install the package."""
 
 
-def requirements_in(file: Path, top: Path, say: Say, deep: int = 0) -> Iterator[Requirement]:
+def requirements_in(file: Path, root: Path, say: Say, deep: int = 0) -> Iterator[Requirement]:
     """Yields the lines of a requirements file, including the lines of included files."""
     if deep > MAX_DEPTH:
         raise BuildError(f"Fix {file.name}: it includes other files too deep, or itself.")
-    whole = tree.resolve_inside(top, file)
+    whole = tree.resolve_inside(root, file)
     if whole is None or not whole.is_file():
-        name = file.relative_to(top) if file.is_relative_to(top) else file.name
+        name = file.relative_to(root) if file.is_relative_to(root) else file.name
         raise BuildError(f"Commit the file {name}, or take it out of the requirements: it is not there.")
     text = read_small_text(whole)
     for line in text.replace("\0", "").splitlines():
@@ -44,19 +44,19 @@ def requirements_in(file: Path, top: Path, say: Say, deep: int = 0) -> Iterator[
         if not plain or plain.startswith("#"):
             continue
         if included := _INCLUDE.match(plain):
-            yield from _include(included["path"], file, top, say, deep, line)
+            yield from _include(included["path"], file, root, say, deep, line)
         elif limiting := _CONSTRAINT.match(plain):
-            for requirement in _include(limiting["path"], file, top, say, deep, line):
+            for requirement in _include(limiting["path"], file, root, say, deep, line):
                 yield requirement._replace(limits=True)
         else:
             yield Requirement(_as_installed(line, say))
 
 
-def _include(path: str, file: Path, top: Path, say: Say, deep: int, line: str) -> Iterator[Requirement]:
+def _include(path: str, file: Path, root: Path, say: Say, deep: int, line: str) -> Iterator[Requirement]:
     if _URL.match(path):
         yield Requirement(line)
         return
-    yield from requirements_in(tree.within(top, file.parent, path, file.name), top, say, deep + 1)
+    yield from requirements_in(tree.within(root, file.parent, path, file.name), root, say, deep + 1)
 
 
 def _as_installed(line: str, say: Say) -> str:

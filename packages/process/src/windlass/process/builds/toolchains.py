@@ -83,8 +83,8 @@ class Toolchains:
         self._sizes: dict[str, int] = {}
         """The size of each toolchain, by folder name. Sizes do not change."""
 
-    async def fetch(self, name: str, make: Make, tools: Tools, held: ExitStack) -> Path:
-        """Returns the folder of a toolchain, and keeps it locked until `held` is closed. Raises
+    async def fetch(self, name: str, make: Make, tools: Tools, stack: ExitStack) -> Path:
+        """Returns the folder of a toolchain, and keeps it locked until `stack` is closed. Raises
         MissingToolchain if it cannot be fetched."""
         lock = self._busy.setdefault(name, asyncio.Lock())
         async with lock:
@@ -92,7 +92,7 @@ class Toolchains:
             try:
                 await self._ensure(name, make, tools)
                 folder, is_present = await subprocesses.in_thread(
-                    held.enter_context, self._store.depending(name)
+                    stack.enter_context, self._store.depending(name)
                 )
                 if not is_present:  # a sweep has erased it because of its size
                     await self._make(name, make, tools, folder)

@@ -11,32 +11,32 @@ from pathlib import Path
 from windlass.builders.builder import BuildError
 
 
-def remove_escaping_links(top: Path, say: Callable[[str], None]) -> None:
+def remove_escaping_links(root: Path, say: Callable[[str], None]) -> None:
     """Removes symbolic links that lead out of the folder, and special files such as pipes and sockets."""
     links: list[Path] = []
-    for entry in list(_entries(top)):
+    for entry in list(_entries(root)):
         if entry.is_symlink():
             links.append(Path(entry.path))
         elif not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
             Path(entry.path).unlink()
     # Absolute links are removed first, because a relative link could lead out of the folder through one.
-    links = [link for link in links if not _absolute(top, link, say)]
-    real = os.path.realpath(top)
+    links = [link for link in links if not _absolute(root, link, say)]
+    real = os.path.realpath(root)
     for link in links:
         if not _is_within(os.path.realpath(link), real):
-            _leave_out(top, link, say)
+            _leave_out(root, link, say)
 
 
-def walk(top: Path) -> Iterator[Path]:
+def walk(root: Path) -> Iterator[Path]:
     """Yields everything below a folder. A folder comes before its content. Links are not followed."""
-    return (Path(entry.path) for entry in _entries(top))
+    return (Path(entry.path) for entry in _entries(root))
 
 
-def resolve_inside(top: Path, path: Path) -> Path | None:
+def resolve_inside(root: Path, path: Path) -> Path | None:
     """Returns the resolved path if it exists and lies in the folder after all links are resolved, or else
     None."""
     real = os.path.realpath(path)
-    return Path(real) if _is_within(real, os.path.realpath(top)) and os.path.lexists(real) else None
+    return Path(real) if _is_within(real, os.path.realpath(root)) and os.path.lexists(real) else None
 
 
 def fresh(path: Path) -> Path:
@@ -83,18 +83,18 @@ def link(source: Path, to: Path) -> None:
     )
 
 
-def digest(top: Path, only: Iterable[Path] | None = None) -> str:
+def digest(root: Path, only: Iterable[Path] | None = None) -> str:
     """Returns a digest of the names, contents and modes of all files, or of the files and folders in
     `only`."""
     total = hashlib.sha256()
-    for start in [top] if only is None else sorted(only):
+    for start in [root] if only is None else sorted(only):
         for path in [start, *walk(start)] if start.is_dir() and not start.is_symlink() else [start]:
-            total.update(os.fsencode(os.path.relpath(path, top)) + b"\0" + _facts(path) + b"\0")
+            total.update(os.fsencode(os.path.relpath(path, root)) + b"\0" + _facts(path) + b"\0")
     return total.hexdigest()
 
 
-def _entries(top: Path | str) -> Iterator[os.DirEntry[str]]:
-    with os.scandir(top) as scan:
+def _entries(root: Path | str) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(root) as scan:
         entries = sorted(scan, key=lambda entry: entry.name)
     for entry in entries:
         yield entry
@@ -113,26 +113,26 @@ def _facts(path: Path) -> bytes:
         return f"{path.stat().st_mode & 0o111:o} ".encode() + hashlib.file_digest(file, "sha256").digest()
 
 
-def within(top: Path, base: Path, path: str, what: str) -> Path:
+def within(root: Path, base: Path, path: str, what: str) -> Path:
     """Resolves a path in a file of the repository relative to `base`. Raises BuildError if it leaves the
-    folder `top`."""
+    folder `root`."""
     target = base / path
-    if not _is_within(os.path.realpath(target), os.path.realpath(top)):
+    if not _is_within(os.path.realpath(target), os.path.realpath(root)):
         raise BuildError(f"Take {path} out of {what}: it is outside of the folder that is deployed.")
     return target
 
 
-def _absolute(top: Path, link: Path, say: Callable[[str], None]) -> bool:
+def _absolute(root: Path, link: Path, say: Callable[[str], None]) -> bool:
     if link.readlink().is_absolute():
-        _leave_out(top, link, say)
+        _leave_out(root, link, say)
         return True
     return False
 
 
-def _leave_out(top: Path, link: Path, say: Callable[[str], None]) -> None:
-    say(f"{link.relative_to(top)} is a symbolic link that leads out of the folder: it is left out.")
+def _leave_out(root: Path, link: Path, say: Callable[[str], None]) -> None:
+    say(f"{link.relative_to(root)} is a symbolic link that leads out of the folder: it is left out.")
     link.unlink()
 
 
-def _is_within(real: str, top: str) -> bool:
-    return real == top or real.startswith(top.rstrip("/") + "/")
+def _is_within(real: str, root: str) -> bool:
+    return real == root or real.startswith(root.rstrip("/") + "/")

@@ -85,7 +85,7 @@ class RemovedGenerations:
         while True:
             with self.file(service).open("a+") as file:
                 try:
-                    filelock.wait_for(file.fileno(), patience=_LOCK_TIMEOUT)
+                    filelock.wait_for(file.fileno(), timeout=_LOCK_TIMEOUT)
                 except filelock.LockTimeout as error:
                     raise EngineUnavailable(str(error)) from error
                 if not filelock.is_at(file.fileno(), self.file(service)):  # another server replaced it

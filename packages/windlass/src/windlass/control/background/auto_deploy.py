@@ -173,12 +173,12 @@ async def _deploy_if_new(ctx: Context, look: BranchLook, source: GitSource) -> s
     return await ctx.store.write(change)
 
 
-async def _find_seen(source: Reads, service: Row) -> str:
+async def _find_seen(reads: Reads, service: Row) -> str:
     """Returns the last seen commit; before the first check, the last deployed commit."""
-    seen = await source.branch_heads.seen(service.id)
+    seen = await reads.branch_heads.seen(service.id)
     if seen is not None:
         return seen
-    past = await source.deployments.latest(service.id, _MAX_SEARCHED_DEPLOYMENTS)
+    past = await reads.deployments.latest(service.id, _MAX_SEARCHED_DEPLOYMENTS)
     commits = (particulars(deployment).commit_id for deployment in past)
     return next(filter(None, commits), NEXT_COMMIT)
 
@@ -223,8 +223,8 @@ class PathFilters(NamedTuple):
     """The patterns of the deployment restrictions."""
 
 
-async def _read_filters(source: Reads, service: Row) -> PathFilters:
-    restrictions = await restrictions_of(source, service.id)
+async def _read_filters(reads: Reads, service: Row) -> PathFilters:
+    restrictions = await restrictions_of(reads, service.id)
     return PathFilters(service.read(WatchSettings).watch_paths, patterns_of(restrictions))
 
 

@@ -52,10 +52,10 @@ _log = log("domains")
 class CertifiedDomain:
     """A domain that is to have a certificate."""
 
-    def __init__(self, row: Row, stored: StoredDomain, *, tells: bool) -> None:
+    def __init__(self, row: Row, domain: StoredDomain, *, tells: bool) -> None:
         """`tells`: whether the problem of the domain may be about its certificate. While no record proves the
         domain, it is about its records."""
-        self.id, self.name = row.id, stored.name
+        self.id, self.name = row.id, domain.name
         self.org, self.service = row.org, row.parent
         self.weekly = ""
         self._tells = tells

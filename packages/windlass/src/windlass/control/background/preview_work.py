@@ -164,17 +164,17 @@ async def _note_newest(ctx: Context, tx: Tx, row: Row, newest: tuple[str, str]) 
     return await change_preview(tx, row, fields, f"Commit {head[:12]} is the newest")
 
 
-async def _await_commit(tx: Tx, row: Row, stored: StoredPreview) -> int:
-    if stored.branch and stored.state is not PreviewState.FAILED:
-        event = f"No repository of the environment has a branch {stored.branch}"
+async def _await_commit(tx: Tx, row: Row, preview: StoredPreview) -> int:
+    if preview.branch and preview.state is not PreviewState.FAILED:
+        event = f"No repository of the environment has a branch {preview.branch}"
         await change_preview(tx, row, {"state": PreviewState.FAILED}, event)
     return tx.now + _RETRY_PAUSE
 
 
-async def _make(ctx: Context, tx: Tx, base: Row, row: Row, stored: StoredPreview) -> int:
+async def _make(ctx: Context, tx: Tx, base: Row, row: Row, preview: StoredPreview) -> int:
     most = ctx.settings.previews_of_project
     if await places_taken(tx, base.parent) >= most:
-        if stored.state is not PreviewState.WAITING_FOR_ROOM:
+        if preview.state is not PreviewState.WAITING_FOR_ROOM:
             event = f"The project has {most} previews, which is the most"
             await change_preview(tx, row, {"state": PreviewState.WAITING_FOR_ROOM}, event)
         return tx.now + _RETRY_PAUSE

@@ -60,7 +60,7 @@ class SweptStore(Protocol):
 class ServiceDataStore(SweptStore, Protocol):
     """A component that stores data of services; `engines.engine` documents the methods."""
 
-    async def set_aside(self, service: str, into: Path) -> None: ...
+    async def set_aside(self, service: str, destination: Path) -> None: ...
 
     async def put_back(self, service: str, out: Path) -> None: ...
 
@@ -120,8 +120,8 @@ def _read(file: Path) -> SetAside:
         return _unread(file, "its record is damaged", is_known=True)
 
 
-def _unread(file: Path, why: str, *, is_known: bool) -> SetAside:
-    return SetAside(service=file.parent.name, name="", installation="", at=0, why=why, is_known=is_known)
+def _unread(file: Path, reason: str, *, is_known: bool) -> SetAside:
+    return SetAside(service=file.parent.name, name="", installation="", at=0, why=reason, is_known=is_known)
 
 
 class ServiceDataStores:
@@ -249,12 +249,12 @@ async def sweep(ctx: Context, holder: SweptStore) -> None:
     )
 
 
-async def set_unknown_aside(ctx: Context, place: Place, why: str) -> None:
+async def set_unknown_aside(ctx: Context, place: Place, reason: str) -> None:
     with suppress(EngineUnavailable, BuilderUnavailable):  # The next call tries again.
-        await _set_unknown_aside(ctx, place, why)
+        await _set_unknown_aside(ctx, place, reason)
 
 
-async def _set_unknown_aside(ctx: Context, place: Place, why: str) -> None:
+async def _set_unknown_aside(ctx: Context, place: Place, reason: str) -> None:
     holdings = data_stores_of(ctx, place)
     unknown_services = list((await unknown(ctx, holdings)).items())
     if place.reconnect is not None:
@@ -266,7 +266,7 @@ async def _set_unknown_aside(ctx: Context, place: Place, why: str) -> None:
         # The engine of a cluster may report any number of invented services.
         unknown_services = unknown_services[:MAX_SET_ASIDE]
     for service, kept in unknown_services:
-        await set_service_aside(ctx, holdings, service, kept, ctx.installation, why)
+        await set_service_aside(ctx, holdings, service, kept, ctx.installation, reason)
 
 
 async def unknown(ctx: Context, holdings: ServiceDataStores) -> dict[str, StoredData]:
@@ -286,14 +286,14 @@ async def unknown(ctx: Context, holdings: ServiceDataStores) -> dict[str, Stored
 
 
 async def set_service_aside(
-    ctx: Context, holdings: ServiceDataStores, service: str, kept: StoredData, installation: str, why: str
+    ctx: Context, holdings: ServiceDataStores, service: str, kept: StoredData, installation: str, reason: str
 ) -> None:
     record = SetAside(
         service=service,
         name=kept.name,
         installation=installation,
         at=ctx.clock.now(),
-        why=why,
+        why=reason,
         instances=kept.instances,
         volumes=kept.volumes,
         engine=holdings.engine.name,

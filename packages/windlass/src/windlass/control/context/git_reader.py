@@ -174,8 +174,8 @@ class GitPlaces:
         self._running: list[ReadCaller] = []
         self._freed = asyncio.Event()
 
-    async def enter(self, caller: ReadCaller, held: ExitStack, seconds: float | None = None) -> None:
-        """Takes a place, which `held` frees: when the process has ended, whatever its client does. Raises
+    async def enter(self, caller: ReadCaller, stack: ExitStack, seconds: float | None = None) -> None:
+        """Takes a place, which `stack` frees: when the process has ended, whatever its client does. Raises
         Unavailable if none becomes free in time."""
         try:
             async with asyncio.timeout(PLACE_TIMEOUT if seconds is None else seconds):
@@ -184,7 +184,7 @@ class GitPlaces:
         except TimeoutError as error:
             raise Unavailable(_NO_PLACE, {"retry-after": "5"}) from error
         self._running.append(caller)
-        held.callback(self._leave, caller)
+        stack.callback(self._leave, caller)
 
     def _leave(self, caller: ReadCaller) -> None:
         self._running.remove(caller)

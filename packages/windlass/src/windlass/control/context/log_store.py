@@ -145,10 +145,10 @@ class WaitingLines(Struct):
 
 
 class Logs:
-    def __init__(self, folder: Path, most: int, days: int = 14, clock: Clock | None = None) -> None:
+    def __init__(self, folder: Path, limit: int, days: int = 14, clock: Clock | None = None) -> None:
         self.folder = folder
-        self._segments = Segments(folder, most, voice=OURS)
-        self._most = most
+        self._segments = Segments(folder, limit, voice=OURS)
+        self._most = limit
         self._age = days * DAY
         self._clock = clock or SystemClock()
         self.masks = Masks()
@@ -247,7 +247,7 @@ class Logs:
     def tail(
         self,
         service: str,
-        most: int,
+        limit: int,
         wanted: LineFilter = EVERYTHING,
         *,
         deployment: str | None = None,
@@ -255,12 +255,12 @@ class Logs:
     ) -> list[bytes]:
         """Returns the last lines as JSON, oldest first; with `access` those of the access log. Callable from
         any thread."""
-        return self._segments.tail(_stream(service, deployment, access), most, wanted)
+        return self._segments.tail(_stream(service, deployment, access), limit, wanted)
 
     def follow(
         self,
         service: str,
-        most: int,
+        limit: int,
         wanted: LineFilter = EVERYTHING,
         *,
         after: str | None = None,
@@ -269,7 +269,7 @@ class Logs:
     ) -> AsyncGenerator[list[bytes] | Gone, None]:
         """Yields the last lines, or the lines after the line `after`, and then new lines until the service is
         deleted."""
-        return self._segments.follow(_stream(service, deployment, access), most, wanted, after=after)
+        return self._segments.follow(_stream(service, deployment, access), limit, wanted, after=after)
 
     def forget(self, service: str) -> None:
         """Removes the lines of a deleted service and of its builds. A missing log is accepted."""
@@ -305,9 +305,9 @@ class Logs:
             self._segments.expire(stream, now - self._age, now - self._age // _RETENTION_STEPS)
         self._sweep_builds([stream for stream in streams if _is_build(stream)])
 
-    async def set_aside(self, service: str, into: Path) -> None:
-        """Moves the lines of a service and of its builds to the folder `into`."""
-        self._segments.move_out(service, into / "logs")
+    async def set_aside(self, service: str, destination: Path) -> None:
+        """Moves the lines of a service and of its builds to the folder `destination`."""
+        self._segments.move_out(service, destination / "logs")
 
     async def put_back(self, service: str, out: Path) -> None:
         self._segments.move_in(out / "logs", service)

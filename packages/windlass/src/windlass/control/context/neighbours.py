@@ -52,16 +52,14 @@ class Neighbours:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], _CachedNeighbours] = {}
 
-    async def of(
-        self, source: Reads, environment: str, family: str, main_port: MainPortOf
-    ) -> list[Neighbour]:
+    async def of(self, reads: Reads, environment: str, family: str, main_port: MainPortOf) -> list[Neighbour]:
         """Returns the services of an environment that have ports, in the order of their creation."""
-        version = await source.lists.version(environment, family)
+        version = await reads.lists.version(environment, family)
         cached = self._known.get((environment, family))
         if cached is None or cached.version != version:
             # A change between these two reads is already in the rows. The next caller sees a newer version
             # and reads the rows again.
-            rows = await source.resources.of_parent(environment, family)
+            rows = await reads.resources.of_parent(environment, family)
             cached = _CachedNeighbours(
                 version, [neighbour for row in rows if (neighbour := _neighbour(row, main_port))]
             )

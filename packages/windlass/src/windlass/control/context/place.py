@@ -42,8 +42,8 @@ class HttpRouter(Router, Protocol):
         server's ports reserved even after the server has ended, so that the programs cannot bind them."""
         ...
 
-    async def retire(self, patience: float) -> None:
-        """Stops accepting connections. Stops when all requests in progress have finished, or after `patience`
+    async def retire(self, timeout: float) -> None:
+        """Stops accepting connections. Stops when all requests in progress have finished, or after `timeout`
         seconds."""
         ...
 

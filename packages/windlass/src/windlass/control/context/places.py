@@ -93,9 +93,9 @@ class Places:
         """Returns the place of a service, or the local place if the service no longer exists."""
         return await self.at(await self.cluster_of(service))
 
-    async def of_environment(self, source: Reads, environment: str) -> Place:
+    async def of_environment(self, reads: Reads, environment: str) -> Place:
         """Returns the place to which services of an environment are deployed."""
-        row = await source.resources.get(environment)
+        row = await reads.resources.get(environment)
         return await self.at(cluster_of(row)) if row else self.local
 
     async def at(self, cluster: str) -> Place:
@@ -117,10 +117,11 @@ class Places:
         if access.router_port:
             await self._connector.check_port(access, self.local)
 
-    async def has_router(self, door: str) -> bool:
-        """Returns whether `door` is the key of a cluster's current router; see `EngineAccess.door`."""
-        access = await self._find(door.partition(":")[0])
-        return access is not None and access.router_port > 0 and access.door == door
+    async def has_router(self, listener_key: str) -> bool:
+        """Returns whether `listener_key` is the key of a cluster's current router; see
+        `EngineAccess.door`."""
+        access = await self._find(listener_key.partition(":")[0])
+        return access is not None and access.router_port > 0 and access.door == listener_key
 
     async def start(self, notice: Notice, sink: Sink, missed: MissedAt) -> None:
         """Opens the places of all clusters in use. Returns when each engine has responded or timed out."""

@@ -100,8 +100,8 @@ class SeriesTable(Generic[Key]):
     """A limited number of series. Beyond the limit, the series that were measured least recently are
     evicted."""
 
-    def __init__(self, names: Mapping[str, str], most: int) -> None:
-        self._names, self._most = names, most
+    def __init__(self, names: Mapping[str, str], limit: int) -> None:
+        self._names, self._most = names, limit
         self.series: dict[Key, Series] = {}
         self.complete_since = 0
         """The first slot since which no measurement was dropped."""

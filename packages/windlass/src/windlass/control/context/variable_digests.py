@@ -35,19 +35,19 @@ class VariableDigests:
         self._cached: dict[str, _CachedDigest] = {}
         """Cached digests by level."""
 
-    async def of(self, source: Reads, service: str) -> list[LevelDigest]:
+    async def of(self, reads: Reads, service: str) -> list[LevelDigest]:
         """Returns the digests of all levels of a service that have variables, nearest level first."""
-        versions = await source.tree.versions(service, _FAMILIES)
-        return [(level, await self._of_level(source, level, version)) for level, version in versions.items()]
+        versions = await reads.tree.versions(service, _FAMILIES)
+        return [(level, await self._of_level(reads, level, version)) for level, version in versions.items()]
 
-    async def _of_level(self, source: Reads, level: str, version: tuple[int, ...]) -> str:
+    async def _of_level(self, reads: Reads, level: str, version: tuple[int, ...]) -> str:
         cached = self._cached.get(level)
         if cached is not None and cached.version == version:
             return cached.digest
         # A change between these two reads is already in the digest. The next caller sees a newer version and
         # reads again.
-        digest = digest_of(await source.tree.tags(level, _FAMILIES))
-        if source is self._reads:  # never cache what a transaction reads: it may be rolled back
+        digest = digest_of(await reads.tree.tags(level, _FAMILIES))
+        if reads is self._reads:  # never cache what a transaction reads: it may be rolled back
             if len(self._cached) >= _MAX_CACHED:
                 self._cached.clear()
             self._cached[level] = _CachedDigest(version, digest)

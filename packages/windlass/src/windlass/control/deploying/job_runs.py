@@ -186,12 +186,12 @@ async def _wait(task: RunTask, workload: Workload, began: int) -> None:
     await _record(task, workload, outcome)
 
 
-async def _wait_for_build(task: RunTask, why: str) -> None:
+async def _wait_for_build(task: RunTask, reason: str) -> None:
     """Requests a rebuild of a run's version, and lets the run wait for it. A run that a deployment waits for
     fails instead."""
-    failure = why if task.run.awaited_by else await task.write(partial(_take_rebuilt, task.ctx))
+    failure = reason if task.run.awaited_by else await task.write(partial(_take_rebuilt, task.ctx))
     if failure is not None:
-        await _end(task, RunState.FAILED, failure or why)
+        await _end(task, RunState.FAILED, failure or reason)
         return
     raise RetryLater(RETRY_PAUSE_MS, "The job is built again")
 

@@ -186,8 +186,8 @@ async def take_down(ctx: Context, new: Workload, old: Workload | None, count: in
     await refresh(ctx, new.service)
 
 
-async def last_output(ctx: Context, service: str, version: str, most: int = LAST_LINES) -> str:
+async def last_output(ctx: Context, service: str, version: str, limit: int = LAST_LINES) -> str:
     """Returns the last log lines of a deployment or run, regardless of lines that other deployments have
     written since."""
-    lines = await asyncio.to_thread(ctx.logs.tail, service, most, line_filter(version=version))
+    lines = await asyncio.to_thread(ctx.logs.tail, service, limit, line_filter(version=version))
     return "\n".join(msgspec.json.decode(line)["message"] for line in lines)

@@ -48,14 +48,14 @@ async def run_when_available(ledger: Ledger, action: Callable[[], Awaitable[T]])
         raise RetryLater(RETRY_PAUSE_MS, str(error), ledger.claim.attempts) from error
 
 
-def is_exhausted(waited: int, patience: float, tries: int) -> bool:
-    return waited > patience * 1000 and tries >= MIN_ATTEMPTS
+def is_exhausted(waited: int, timeout: float, tries: int) -> bool:
+    return waited > timeout * 1000 and tries >= MIN_ATTEMPTS
 
 
-async def wait_while_unavailable(patience: float, action: Callable[[], Awaitable[T]], note: Note) -> T:
-    """Repeats an action while the engine or the builder is unavailable, until `patience` seconds have passed.
+async def wait_while_unavailable(timeout: float, action: Callable[[], Awaitable[T]], note: Note) -> T:
+    """Repeats an action while the engine or the builder is unavailable, until `timeout` seconds have passed.
     `note` receives the reason, and an empty text once the action succeeds."""
-    deadline, pause = time.monotonic() + patience, 0.1
+    deadline, pause = time.monotonic() + timeout, 0.1
     while True:
         try:
             done = await action()

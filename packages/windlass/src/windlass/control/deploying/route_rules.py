@@ -114,8 +114,8 @@ def _retry(settings: AdvancedValues) -> RouteRetry | None:
 def _times(settings: AdvancedValues) -> RouteTimes:
     """Returns the time limits that differ from those of the gateway."""
 
-    def changed(name: str, most: int = _DAY) -> int:
-        return min(settings.changed(f"{_INGRESS}{name}_seconds") or 0, most)
+    def changed(name: str, limit: int = _DAY) -> int:
+        return min(settings.changed(f"{_INGRESS}{name}_seconds") or 0, limit)
 
     envoys = settings[f"{_API}http_connection_idle_timeout_seconds"] or 0
     idle = changed("keepalive_timeout", _MAX_IDLE_TIMEOUT), min(envoys, _MAX_IDLE_TIMEOUT)

@@ -96,11 +96,11 @@ class RouteUpdates:
         if lost:
             await self._ctx.store.write(partial(request_check, lost))
 
-    async def catch_up(self, patience: float) -> None:
-        """Updates the scheduled services, for at most `patience` seconds. `run` completes the rest."""
+    async def catch_up(self, timeout: float) -> None:
+        """Updates the scheduled services, for at most `timeout` seconds. `run` completes the rest."""
         await self._start()
         if self._running:
-            await asyncio.wait([*self._running.values()], timeout=patience)
+            await asyncio.wait([*self._running.values()], timeout=timeout)
 
     async def stop(self) -> None:
         running = [*self._running.values()]
@@ -188,12 +188,12 @@ class RouteUpdates:
             self._note_late(service, repr(error), unexpected=error)
             late[service] = since
 
-    def _note_late(self, service: str, why: str, unexpected: Exception | None = None) -> None:
+    def _note_late(self, service: str, reason: str, unexpected: Exception | None = None) -> None:
         """Logs why the routes of a service wait, once for each reason."""
-        if self._reasons.get(service) != why:
-            self._reasons[service] = why
+        if self._reasons.get(service) != reason:
+            self._reasons[service] = reason
             level = logging.ERROR if unexpected else logging.WARNING
-            _log.log(level, "routes wait", extra={"service": service, "why": why}, exc_info=unexpected)
+            _log.log(level, "routes wait", extra={"service": service, "why": reason}, exc_info=unexpected)
 
     async def _is_unavailable(self, service: str, since: float) -> bool:
         """Sets the routes of a service. Returns whether its engine is unavailable."""

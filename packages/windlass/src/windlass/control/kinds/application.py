@@ -94,9 +94,9 @@ class ApplicationKind(ProgramKind[Application]):
             build_input.say(remark_on_ports(workload))
         return workload
 
-    async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
-        spec = with_automatic_port(service.read(Application), usual)
-        workload = with_settings(spec, program(spec, usual, AdvancedValues(service.body)))
+    async def workload(self, ctx: Context, service: Row, default_workload: Workload) -> Workload:
+        spec = with_automatic_port(service.read(Application), default_workload)
+        workload = with_settings(spec, program(spec, default_workload, AdvancedValues(service.body)))
         return marked_as_automatic(workload) if spec.automatic_port else workload
 
     def frozen(self, service: Row, workload: Workload) -> Mapping[str, object]:

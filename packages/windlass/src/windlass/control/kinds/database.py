@@ -69,7 +69,7 @@ class DatabaseKind(ServiceKind[Database]):
     def in_preview(self, service: Row, source: PreviewSource | None) -> Document | None:
         return {"accessibility": "PRIVATE"}
 
-    async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
+    async def workload(self, ctx: Context, service: Row, default_workload: Workload) -> Workload:
         spec = service.read(Database)
         type, version = spec.type, spec.version
         credentials = await credentials_of(ctx, ctx.store.reads, service)
@@ -79,9 +79,9 @@ class DatabaseKind(ServiceKind[Database]):
         native = place.takes == "native"
         public = spec.accessibility == "PUBLIC"
         return replace(
-            usual,
+            default_workload,
             command=() if native else databases.command(type, credentials),
-            variables=variables | {"WINDLASS_MEMORY": str(usual.memory)},
+            variables=variables | {"WINDLASS_MEMORY": str(default_workload.memory)},
             hidden=frozenset(name for name, value in variables.items() if credentials.password in value),
             ports=(_port(port, await public_port(ctx, service) if public else None),),
             volumes=(Volume(name=VOLUME, mount=databases.mount(type, version), size=spec.storage),),
@@ -90,12 +90,12 @@ class DatabaseKind(ServiceKind[Database]):
             ready=(_native_probe(place, type, port) if native else databases.ready(type),),
             alive=() if native else (databases.alive(type),),
             # A database server that is killed while it writes needs long to recover.
-            grace=max(usual.grace, 30.0),
+            grace=max(default_workload.grace, 30.0),
         )
 
     # Variables for other services of the environment
 
-    async def listed_variables(self, ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
+    async def listed_variables(self, ctx: Context, reads: Reads, service: Row) -> list[BuiltIn]:
         return [*_listed_variables(service)]
 
     def listed_keys(self, service: Row) -> Collection[str]:
@@ -104,10 +104,10 @@ class DatabaseKind(ServiceKind[Database]):
     def counted_keys(self, id: str, name: str) -> Collection[str]:
         return database_variables.keys(id, name)
 
-    async def offer(self, ctx: Context, source: Reads, environment: str, address: FindAddress) -> Offer:
+    async def offer(self, ctx: Context, reads: Reads, environment: str, address: FindAddress) -> Offer:
         """Returns the connection variables of all databases. If the names of two databases lead to the same
         keys, the older database gets them."""
-        rows = await source.resources.of_parent(environment, self.family.name)
+        rows = await reads.resources.of_parent(environment, self.family.name)
         variables: list[BuiltIn] = []
         warnings: list[str] = []
         prefixes: dict[str, str] = {}
@@ -115,7 +115,7 @@ class DatabaseKind(ServiceKind[Database]):
             name = row.read(NamedDocument).name
             prefix = database_variables.friendly_prefix(name, row.id)
             predecessor = prefixes.setdefault(prefix, name)
-            own = await _connection(ctx, source, row, address)
+            own = await _connection(ctx, reads, row, address)
             if predecessor != name:
                 warnings.append(
                     f"{prefix}… are the variables of the database {predecessor}, not of {name}: rename one"
@@ -194,10 +194,10 @@ def _listed_variables(service: Row) -> Iterator[BuiltIn]:
             )
 
 
-async def _connection(ctx: Context, source: Reads, row: Row, address: FindAddress) -> list[BuiltIn]:
+async def _connection(ctx: Context, reads: Reads, row: Row, address: FindAddress) -> list[BuiltIn]:
     spec = row.read(Database)
     server, name = databases.kind_of(spec.type), spec.name
-    credentials = await credentials_of(ctx, source, row)
+    credentials = await credentials_of(ctx, reads, row)
     endpoint = await address(row.parent, row.id, name, server.port)
     values = database_variables.connection_variables(
         server.type,

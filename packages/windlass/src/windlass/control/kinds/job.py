@@ -189,19 +189,19 @@ class JobKind(ServiceKind[Job]):
         place = await ctx.places.of(service.id)
         return await place.builder.find(service.id, artifact.key) is not None
 
-    async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
-        if usual.artifact.static is not None:
+    async def workload(self, ctx: Context, service: Row, default_workload: Workload) -> Workload:
+        if default_workload.artifact.static is not None:
             raise UnresolvableVariable(
                 "source: choose a repository with a program: this one is a static site"
             )
         spec = service.read(Job)
         plan = _plan(spec)
-        if usual.artifact.kind == "native" and not usual.artifact.command:
+        if default_workload.artifact.kind == "native" and not default_workload.artifact.command:
             _require_commands(plan)
         if plan.scheduled_at:
             _require_zone(plan.timezone)
-        limit = spec.max_duration_seconds or usual.time_limit
-        return replace(usual, job=plan, time_limit=float(limit))
+        limit = spec.max_duration_seconds or default_workload.time_limit
+        return replace(default_workload, job=plan, time_limit=float(limit))
 
     def deployed(self, service: Row, details: Particulars) -> Mapping[str, object]:
         """Returns the document fields that show the running commit."""
@@ -220,21 +220,21 @@ class JobKind(ServiceKind[Job]):
     def main_port(self, service: Row) -> MainPort | None:
         return None
 
-    async def listed_variables(self, ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
-        outputs = without_secrets(await _outputs(ctx, source, service))
+    async def listed_variables(self, ctx: Context, reads: Reads, service: Row) -> list[BuiltIn]:
+        outputs = without_secrets(await _outputs(ctx, reads, service))
         keys = {variable.key for variable in outputs}
-        usual = await super().listed_variables(ctx, source, service)
+        usual = await super().listed_variables(ctx, reads, service)
         return [*(variable for variable in usual if variable.key not in keys), *outputs]
 
-    async def offer(self, ctx: Context, source: Reads, environment: str, address: FindAddress) -> Offer:
+    async def offer(self, ctx: Context, reads: Reads, environment: str, address: FindAddress) -> Offer:
         """Returns the outputs of the last run that wrote any."""
         variables: list[BuiltIn] = []
-        for row in await source.resources.of_parent(environment, self.family.name):
-            variables += await _outputs(ctx, source, row)
+        for row in await reads.resources.of_parent(environment, self.family.name):
+            variables += await _outputs(ctx, reads, row)
         return Offer(with_compatible_keys(variables))
 
 
-async def _outputs(ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
+async def _outputs(ctx: Context, reads: Reads, service: Row) -> list[BuiltIn]:
     prefix, _ = prefixes_of(job.enum_value, service.id)
     return [
         BuiltIn(
@@ -244,7 +244,7 @@ async def _outputs(ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
             secret=output.is_sensitive,
             description=output.description,
         )
-        for word, output in (await outputs_of(ctx, source, service.id)).items()
+        for word, output in (await outputs_of(ctx, reads, service.id)).items()
     ]
 
 
@@ -262,11 +262,11 @@ def _type_of(spec: Job) -> str:
     return CRON if spec.schedule.cronjob else LIFECYCLE
 
 
-async def _shown_fields(source: Reads, spec: Job) -> dict[str, object]:
+async def _shown_fields(reads: Reads, spec: Job) -> dict[str, object]:
     extras: dict[str, object] = {"job_type": _type_of(spec)}
     if image := spec.source.image:
         stored = msgspec.to_builtins(image)
-        registry = await shown_registry(source, str(image.image_name), image.registry_id)
+        registry = await shown_registry(reads, str(image.image_name), image.registry_id)
         extras["source"] = {"image": {**stored, "registry": registry}}
     return extras
 

@@ -78,8 +78,8 @@ class ProgramKind(ServiceKind[P]):
             changes["ports"] = [_without_own(port) for port in ports]
         return changes
 
-    async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
-        return program(service.read(Program), usual, AdvancedValues(service.body))
+    async def workload(self, ctx: Context, service: Row, default_workload: Workload) -> Workload:
+        return program(service.read(Program), default_workload, AdvancedValues(service.body))
 
 
 def _without_own(port: ServicePort) -> Document:
@@ -87,29 +87,29 @@ def _without_own(port: ServicePort) -> Document:
     return {name: value for name, value in document.items() if name not in {"id", "external_port"}}
 
 
-def program(spec: Program, usual: Workload, advanced: AdvancedValues) -> Workload:
+def program(spec: Program, default_workload: Workload, advanced: AdvancedValues) -> Workload:
     ports = tuple(_port(port) for port in spec.ports or ())
     checks = spec.healthchecks
     asked = probes(checks.readiness_probe or None, ports)
     # With an image, arguments replace its command and keep its entrypoint. Without an image, entrypoint and
     # arguments form one command.
-    image = usual.artifact.kind == "image"
+    image = default_workload.artifact.kind == "image"
     entrypoint, arguments = _words(spec.entrypoint or ""), tuple(spec.arguments)
     alive = probes(checks.liveness_probe or None, ports)
-    _check_probed({"readiness_probe": asked, "liveness_probe": alive}, ports, usual.artifact)
+    _check_probed({"readiness_probe": asked, "liveness_probe": alive}, ports, default_workload.artifact)
     most = spec.max_running_instances
     volumes = tuple(
         Volume(name=f"v{str(volume.id)[:VOLUME_DIGITS]}", mount=volume.mount_point, size=volume.size)
         for volume in spec.storage
     )
     read_only = bool(advanced["security.read_only_root_filesystem"])
-    if read_only and usual.files:
+    if read_only and default_workload.files:
         raise UnresolvableVariable(
             "security.read_only_root_filesystem: leave it off, or make variables of the service's files: the "
             "engine cannot write files into a root file system that is read-only"
         )
     return replace(
-        usual,
+        default_workload,
         read_only=read_only,
         entrypoint=entrypoint if image else (),
         command=arguments if image else (*entrypoint, *arguments),
@@ -121,7 +121,9 @@ def program(spec: Program, usual: Workload, advanced: AdvancedValues) -> Workloa
         ready=asked or derived_probes(ports),
         watched=bool(asked),
         alive=alive,
-        patience=max([usual.patience, *(min(_patience_of(probe), MAX_PROBE_SECONDS) for probe in asked)]),
+        patience=max(
+            [default_workload.patience, *(min(_patience_of(probe), MAX_PROBE_SECONDS) for probe in asked)]
+        ),
     )
 
 

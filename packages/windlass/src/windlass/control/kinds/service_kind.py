@@ -303,8 +303,9 @@ class ServiceKind(Generic[S]):
         """Returns whether the artifact of an earlier deployment still exists."""
         return True
 
-    async def workload(self, ctx: Context, service: Row, usual: Workload) -> Workload:
-        """Returns the workload of a service. `usual` contains the fields that all kinds have in common."""
+    async def workload(self, ctx: Context, service: Row, default_workload: Workload) -> Workload:
+        """Returns the workload of a service. `default_workload` contains the fields that all kinds have in
+        common."""
         raise NotImplementedError
 
     def frozen(self, service: Row, workload: Workload) -> Mapping[str, object]:
@@ -340,7 +341,7 @@ class ServiceKind(Generic[S]):
         held_as = "" if port.is_default else port.name
         return MainPort(port.internal_port, port.protocol, port.publicly_accessible, held_as)
 
-    async def listed_variables(self, ctx: Context, source: Reads, service: Row) -> list[BuiltIn]:
+    async def listed_variables(self, ctx: Context, reads: Reads, service: Row) -> list[BuiltIn]:
         """Returns the variables that API lists show. Their host names are stable, and not necessarily the
         addresses in use."""
         port = self.main_port(service)
@@ -349,17 +350,17 @@ class ServiceKind(Generic[S]):
             service.id,
             nominal_host(self.host_word or self.family.name, service.id),
             port.internal if port else None,
-            await external_host(ctx, source, service.id, port),
+            await external_host(ctx, reads, service.id, port),
         )
 
-    async def offer(self, ctx: Context, source: Reads, environment: str, address: FindAddress) -> Offer:
+    async def offer(self, ctx: Context, reads: Reads, environment: str, address: FindAddress) -> Offer:
         """Returns the variables that services of this kind offer to other services of the environment, with
         the current addresses."""
         variables: list[BuiltIn] = []
-        for neighbour in await ctx.neighbours.of(source, environment, self.family.name, self.main_port):
+        for neighbour in await ctx.neighbours.of(reads, environment, self.family.name, self.main_port):
             internal = neighbour.port.internal
             endpoint = await address(environment, neighbour.id, neighbour.name, internal)
-            outside = await external_host(ctx, source, neighbour.id, neighbour.port)
+            outside = await external_host(ctx, reads, neighbour.id, neighbour.port)
             variables += address_variables(
                 self.family.name, neighbour.id, endpoint.host, endpoint.port, outside
             )
@@ -393,12 +394,12 @@ AnyKind: TypeAlias = ServiceKind[Any]
 """The kind of a family that is known only at run time."""
 
 
-async def external_host(ctx: Context, source: Reads, service: str, port: MainPort | None) -> str | None:
+async def external_host(ctx: Context, reads: Reads, service: str, port: MainPort | None) -> str | None:
     """Returns the host name at which a service is reached from outside; None unless its main port is
     public."""
     if port is None or not port.public:
         return None
     if port.protocol not in hosts.BY_NAME:
         return ctx.settings.gateway_host
-    held, place = newest(port.held_as, await source.names.of(service)), await ctx.places.of(service)
+    held, place = newest(port.held_as, await reads.names.of(service)), await ctx.places.of(service)
     return f"{held.name}.{place.domain or ctx.settings.public_domain}".lower() if held else None

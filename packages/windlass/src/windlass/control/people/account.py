@@ -77,13 +77,13 @@ async def account_of(ctx: Context, actor: Actor) -> OwnAccount:
     )
 
 
-async def _own_person(source: Reads, person: Person) -> OwnPerson:
-    has, left = await has_app(source, person.id), await source.second_factors.codes(person.id)
+async def _own_person(reads: Reads, person: Person) -> OwnPerson:
+    has, left = await has_app(reads, person.id), await reads.second_factors.codes(person.id)
     passkeys = [
         OwnPasskey(
             passkey.id, passkey.name, stamp(passkey.created), stamp(passkey.used) if passkey.used else None
         )
-        for passkey in await source.passkeys.of(person.id)
+        for passkey in await reads.passkeys.of(person.id)
     ]
     is_there = has or bool(passkeys)
     return OwnPerson(person.email, person.name, stamp(person.changed), is_there, has, passkeys, left)

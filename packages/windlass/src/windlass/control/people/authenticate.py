@@ -57,10 +57,10 @@ Fetch = Callable[[str], Awaitable[bytes]]
 class RefusedCaller(Unauthorized):
     """A refused caller whose identity is known, for example the owner of a revoked token."""
 
-    def __init__(self, message: str, caller: UnusualCaller, why: str = "") -> None:
+    def __init__(self, message: str, caller: UnusualCaller, reason: str = "") -> None:
         super().__init__(message, dict(CHALLENGE))
         self.caller = caller
-        self.why = why or message
+        self.why = reason or message
 
 
 class NoMember(Forbidden):

@@ -92,8 +92,8 @@ class GitHub:
         except BadJson as error:
             raise self._broken(str(error)) from error
 
-    def _broken(self, why: str) -> SignInFailed:
-        _log.warning("a provider's answer is refused: %s", why, extra={"provider": self._provider.name})
+    def _broken(self, reason: str) -> SignInFailed:
+        _log.warning("a provider's answer is refused: %s", reason, extra={"provider": self._provider.name})
         return SignInFailed("broken")
 
 

@@ -217,16 +217,16 @@ async def _is_operated(ctx: Context, tx: Tx, org: str) -> bool:
     return first is not None and first.id == org
 
 
-async def joinable_organizations(ctx: Context, source: Reads, person: IssuerIdentity) -> list[Invitee]:
+async def joinable_organizations(ctx: Context, reads: Reads, person: IssuerIdentity) -> list[Invitee]:
     """Returns the organizations that a person may join and has not joined yet.
 
     An existing member with the same address but another subject is a different person. Addresses are
     reassigned, and the new owner of an address must not get the permissions of the former one.
     """
-    inside = {org for _, org, _ in await source.identities.of(person.issuer, person.subject)}
+    inside = {org for _, org, _ in await reads.identities.of(person.issuer, person.subject)}
     invitees = []
-    for invitee in [*await _invitations_of(source, person), *await _open_organizations(ctx, source, person)]:
-        if invitee.org.id in inside or await source.resources.named(
+    for invitee in [*await _invitations_of(reads, person), *await _open_organizations(ctx, reads, person)]:
+        if invitee.org.id in inside or await reads.resources.named(
             invitee.org.id, member.name, person.shown.casefold()
         ):
             continue
@@ -259,19 +259,19 @@ async def join(ctx: Context, tx: Tx, person: IssuerIdentity, invitee: Invitee) -
     return new.id
 
 
-async def _invitations_of(source: Reads, person: IssuerIdentity) -> list[Invitee]:
-    guests = await source.links.sources(address_of(person.email), _INVITES) if person.email else ()
-    found = [await invitee_of(source, guest) for guest in guests]
+async def _invitations_of(reads: Reads, person: IssuerIdentity) -> list[Invitee]:
+    guests = await reads.links.sources(address_of(person.email), _INVITES) if person.email else ()
+    found = [await invitee_of(reads, guest) for guest in guests]
     return [invitee for invitee in found if invitee is not None]
 
 
-async def invitee_of(source: Reads, guest: Row) -> Invitee | None:
+async def invitee_of(reads: Reads, guest: Row) -> Invitee | None:
     """Returns the organization and the role of an invitation."""
-    org = await source.resources.find(organization.name, guest.org)
+    org = await reads.resources.find(organization.name, guest.org)
     return Invitee(org, guest.read(InvitationShown).role_id, guest) if org is not None else None
 
 
-async def _open_organizations(ctx: Context, source: Reads, person: IssuerIdentity) -> list[Invitee]:
+async def _open_organizations(ctx: Context, reads: Reads, person: IssuerIdentity) -> list[Invitee]:
     """Returns the organization that all people of the issuer may join, if the setting `oidc_join` is set.
 
     The setting does not apply to providers of the console, because anyone may be able to get an account
@@ -279,5 +279,5 @@ async def _open_organizations(ctx: Context, source: Reads, person: IssuerIdentit
     """
     if not ctx.settings.oidc_join or person.issuer != ctx.settings.oidc_issuer:
         return []
-    first = await source.resources.first("", organization.name)
+    first = await reads.resources.first("", organization.name)
     return [Invitee(first, ROLE_IDS[Scope[ctx.settings.oidc_join.upper()]], None)] if first else []

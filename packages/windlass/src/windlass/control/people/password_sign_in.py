@@ -304,16 +304,16 @@ class PasswordSignIn:
             raise Unauthorized(_GONE)
         return opened
 
-    async def _opened(self, source: Reads, link: PasswordLink) -> _OpenedLink | None:
+    async def _opened(self, reads: Reads, link: PasswordLink) -> _OpenedLink | None:
         if link.purpose != INVITATION:
-            person = await source.people.get(link.subject)
+            person = await reads.people.get(link.subject)
             return _OpenedLink(link, person.email, person, None) if person else None
-        guest = await source.resources.find(invitation.name, link.subject)
-        invitee = await invitee_of(source, guest) if guest else None
+        guest = await reads.resources.find(invitation.name, link.subject)
+        invitee = await invitee_of(reads, guest) if guest else None
         if guest is None or invitee is None:
             return None
         email = guest.read(Invitation).email
-        return _OpenedLink(link, email, await source.people.at(address_of(email)), invitee)
+        return _OpenedLink(link, email, await reads.people.at(address_of(email)), invitee)
 
     async def _take(self, tx: Tx, opened: _OpenedLink) -> _OpenedLink:
         """Uses up a link. Of two requests with one link, the second one is refused."""

@@ -47,12 +47,12 @@ class FactorSetup(Struct, frozen=True):
     uri: str
 
 
-async def has_factor(source: Reads, person: str) -> bool:
-    return await has_app(source, person) or await source.passkeys.has(person)
+async def has_factor(reads: Reads, person: str) -> bool:
+    return await has_app(reads, person) or await reads.passkeys.has(person)
 
 
-async def has_app(source: Reads, person: str) -> bool:
-    factor = await source.second_factors.get(person)
+async def has_app(reads: Reads, person: str) -> bool:
+    factor = await reads.second_factors.get(person)
     return factor is not None and bool(factor.is_confirmed)
 
 

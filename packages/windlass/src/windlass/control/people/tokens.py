@@ -36,11 +36,11 @@ async def issue(ctx: Context, tx: Tx, org: Row, name: str, scopes: Scope, actor:
     return str(msgspec.json.decode(reply.body)["token"])
 
 
-async def _has_name(ctx: Context, source: Reads, token: Row, name: object) -> bool:
+async def _has_name(ctx: Context, reads: Reads, token: Row, name: object) -> bool:
     return token.read(NamedDocument).name.casefold() == str(name).casefold()
 
 
-async def _was_created_by(ctx: Context, source: Reads, token: Row, name: object) -> bool:
+async def _was_created_by(ctx: Context, reads: Reads, token: Row, name: object) -> bool:
     return token.read(ApiTokenShown).creator_name.casefold() == str(name).casefold()
 
 

@@ -58,8 +58,8 @@ async def forget_address(ctx: Context, authority: Authority) -> None:
     await ctx.store.write(change)
 
 
-async def _accounts(ctx: Context, source: Reads) -> Accounts:
-    sealed = await source.facts.get(ACME_ACCOUNTS)
+async def _accounts(ctx: Context, reads: Reads) -> Accounts:
+    sealed = await reads.facts.get(ACME_ACCOUNTS)
     if sealed is None:
         return {}
     return msgspec.json.decode(

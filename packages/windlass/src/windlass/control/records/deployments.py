@@ -162,18 +162,18 @@ async def _refuse_above_share(tx: Tx, id: str, org: str) -> None:
         await refuse_above_share(tx, org, place)
 
 
-async def refuse_in_deletion(source: Reads, parent: str) -> None:
+async def refuse_in_deletion(reads: Reads, parent: str) -> None:
     """Refuses to add resources to an environment or project that is being deleted. This includes the first
     deployment of a service, because the deletion erases the service."""
-    if row := await source.deletions.at_or_above(parent):
+    if row := await reads.deletions.at_or_above(parent):
         raise Conflict(
             f"Use another {row.family}: {row.name} is being deleted, and nothing can be added to it"
         )
 
 
-async def refuse_below_deleted(source: Reads, service: Row) -> None:
+async def refuse_below_deleted(reads: Reads, service: Row) -> None:
     """Refuses to add resources to a service that is being deleted."""
-    if in_deletion(await source.deployments.open(service.id)):
+    if in_deletion(await reads.deployments.open(service.id)):
         raise Conflict(
             f"Use another {service.family}: nothing is added to {name_of(service)}, which is being deleted"
         )
@@ -187,8 +187,8 @@ def name_of(service: Row) -> str:
     return service.read(NamedDocument).name
 
 
-async def status_of(source: Reads, service: Row) -> StatusRow:
-    status = await source.statuses.get(service.id)
+async def status_of(reads: Reads, service: Row) -> StatusRow:
+    status = await reads.statuses.get(service.id)
     if status is None:
         raise Conflict("Choose a service that can be deployed: this one cannot")
     return status
@@ -334,9 +334,9 @@ async def announce(
     emit(tx, kind, service.org, await about_itself(tx, service), by.id, by.name, asked, data)
 
 
-async def version_of(source: Reads, deployment: str | None) -> str:
+async def version_of(reads: Reads, deployment: str | None) -> str:
     """Returns the version of a deployment, such as v3; empty without a deployment."""
-    row = await source.deployments.get(deployment) if deployment else None
+    row = await reads.deployments.get(deployment) if deployment else None
     return f"v{row.number}" if row else ""
 
 

@@ -58,8 +58,8 @@ def record_of(held: Mapping[str, int], share: int) -> DiskRecord:
     return DiskRecord(share, {org: held[org] for org in largest}, above)
 
 
-async def read_disk(source: Reads, place: str = FIRST_PLACE) -> DiskRecord:
-    stored = await source.facts.get(f"{_FACT}{place}")
+async def read_disk(reads: Reads, place: str = FIRST_PLACE) -> DiskRecord:
+    stored = await reads.facts.get(f"{_FACT}{place}")
     return msgspec.json.decode(stored, type=DiskRecord) if stored else NONE
 
 
@@ -67,9 +67,9 @@ async def note_disk(tx: Tx, place: str, record: DiskRecord) -> None:
     await tx.facts.set(f"{_FACT}{place}", msgspec.json.encode(record))
 
 
-async def refuse_above_share(source: Reads, org: str, place: str = FIRST_PLACE) -> None:
+async def refuse_above_share(reads: Reads, org: str, place: str = FIRST_PLACE) -> None:
     """Raises Conflict if an organization exceeds its disk quota on a machine."""
-    record = await read_disk(source, place)
+    record = await read_disk(reads, place)
     if org in record.above:
         raise Conflict(
             "Delete services, uploads or data in volumes that are not needed, or ask the operator to raise "

@@ -101,8 +101,8 @@ async def store_outputs(ctx: Context, tx: Tx, org: str, job: str, outputs: JobOu
     await tx.job_outputs.set(JobOutputRow(job, org, sealed))
 
 
-async def outputs_of(ctx: Context, source: Reads, job: str) -> JobOutputs:
-    row = await source.job_outputs.get(job)
+async def outputs_of(ctx: Context, reads: Reads, job: str) -> JobOutputs:
+    row = await reads.job_outputs.get(job)
     if row is None:
         return {}
     return _decode(ctx.encryption.decrypt(row.sealed, *OUTPUTS.owner(org=row.org, job=row.job)))

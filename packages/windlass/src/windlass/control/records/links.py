@@ -15,15 +15,15 @@ from windlass.engines.workload import Workload, WorkloadPort
 from windlass.store import NameRow, Reads, Row
 
 
-async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
+async def links_of(ctx: Context, reads: Reads, service: Row) -> list[Document]:
     """Returns the links of a service's public ports; empty before its first deployment."""
-    status = await status_of(source, service)
-    deployment = await source.deployments.get(status.serving) if status.serving else None
+    status = await status_of(reads, service)
+    deployment = await reads.deployments.get(status.serving) if status.serving else None
     workload = decrypt_workload(ctx, deployment) if deployment else await last_workload(ctx, service.id)
     if workload is None:
         return []
-    names, place = await source.names.of(service.id), await ctx.places.of(service.id)
-    secure = await secure_names(ctx, source, service.id)
+    names, place = await reads.names.of(service.id), await ctx.places.of(service.id)
+    secure = await secure_names(ctx, reads, service.id)
     links: list[Document] = []
     if port := port_of_domains(workload.ports):
         for name in map(plain_name, domain_names(names)):
@@ -40,7 +40,7 @@ async def links_of(ctx: Context, source: Reads, service: Row) -> list[Document]:
             is_secure = name in secure and place.router is ctx.places.local.router
             number = ctx.settings.visited_https_port if is_secure else place.http_port
             url = _url(name, number, port.path, is_secure=is_secure)
-            remark = await remark_about(ctx, source, name, is_secure=is_secure)
+            remark = await remark_about(ctx, reads, name, is_secure=is_secure)
             links.append(_link(service, port, url, number, default=port.default, remark=remark))
     # Domains of the user come first: people and commands open the first address.
     of_domains = len(domain_names(names)) if links else 0

@@ -231,11 +231,11 @@ async def _reserve_hosts(tx: Tx, held: _HeldNames, name: str, asked: Iterable[st
     return {"": own, **others}
 
 
-async def _in_use(ctx: Context, source: Reads, service: Row, rows: Sequence[NameRow]) -> set[str]:
+async def _in_use(ctx: Context, reads: Reads, service: Row, rows: Sequence[NameRow]) -> set[str]:
     """Returns the names that the serving deployment or an open deployment uses."""
-    status = await source.statuses.get(service.id)
-    deployments = await source.deployments.open(service.id)
-    if status and status.serving and (serving := await source.deployments.get(status.serving)):
+    status = await reads.statuses.get(service.id)
+    deployments = await reads.deployments.open(service.id)
+    if status and status.serving and (serving := await reads.deployments.get(status.serving)):
         deployments.append(serving)
     names: set[str] = set()
     for deployment in deployments:

@@ -81,14 +81,14 @@ async def enter_order(
     return 0, ""
 
 
-async def orders_of_week(source: Reads, domain: str, now: int) -> int:
+async def orders_of_week(reads: Reads, domain: str, now: int) -> int:
     """Returns the number of new certificates in the last week for names below a domain."""
-    placed = await _orders_since(source, _FACT_OF_WEEK, now, WEEK)
+    placed = await _orders_since(reads, _FACT_OF_WEEK, now, WEEK)
     return sum(is_at_or_below(each.name, domain) for each in placed)
 
 
-async def _orders_since(source: Reads, fact: str, now: int, window: int) -> list[CertificateOrderEntry]:
-    stored = await source.facts.get(fact)
+async def _orders_since(reads: Reads, fact: str, now: int, window: int) -> list[CertificateOrderEntry]:
+    stored = await reads.facts.get(fact)
     former = msgspec.json.decode(stored, type=list[CertificateOrderEntry]) if stored else []
     # A clock that was ahead does not keep orders in the ledger.
     return [each for each in former if now - window < each.since <= now]

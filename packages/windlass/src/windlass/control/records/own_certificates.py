@@ -70,26 +70,26 @@ class SecureNames:
         return isinstance(host, str) and covers(self._names, host)
 
 
-async def secure_names(ctx: Context, source: Reads, service: str) -> SecureNames:
+async def secure_names(ctx: Context, reads: Reads, service: str) -> SecureNames:
     if not ctx.settings.https_port:
         return SecureNames(frozenset())
     now = ctx.clock.now()
-    own, shared = await source.certificates.live(service, now), await source.certificates.live("", now)
+    own, shared = await reads.certificates.live(service, now), await reads.certificates.live("", now)
     return SecureNames(frozenset(own | shared))
 
 
-async def remark_about(ctx: Context, source: Reads, host: str, *, is_secure: bool) -> str:
+async def remark_about(ctx: Context, reads: Reads, host: str, *, is_secure: bool) -> str:
     """Returns what is to be said about the certificate for a name of a service; empty if nothing."""
     if not is_secure and (shared := shared_certificate(ctx)):
-        order = await source.certificates.order(shared)
+        order = await reads.certificates.order(shared)
         return order.message if order else ""
     domain = domain_of_own_certificates(ctx)
     if not domain:
         return ""
-    order = None if is_secure else await source.certificates.order(host)
+    order = None if is_secure else await reads.certificates.order(host)
     if order and order.message:
         return order.message
-    count = await orders_of_week(source, domain, ctx.clock.now())
+    count = await orders_of_week(reads, domain, ctx.clock.now())
     if count < NEAR:
         return ""
     return (

@@ -142,15 +142,15 @@ async def change_preview(tx: Tx, row: Row, fields: Mapping[str, object], event: 
     return changed
 
 
-async def previews_of(source: Reads, base: str) -> list[Row]:
-    return await source.resources.of_parent(base, preview.name)
+async def previews_of(reads: Reads, base: str) -> list[Row]:
+    return await reads.resources.of_parent(base, preview.name)
 
 
-async def places_taken(source: Reads, project: str) -> int:
+async def places_taken(reads: Reads, project: str) -> int:
     """Returns how many previews of a project have an environment."""
     taken = 0
-    for base in await source.resources.of_parent(project, environment.name):
-        for row in await previews_of(source, base.id):
+    for base in await reads.resources.of_parent(project, environment.name):
+        for row in await previews_of(reads, base.id):
             taken += row.read(StoredPreview).has_room
     return taken
 

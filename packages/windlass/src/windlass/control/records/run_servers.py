@@ -23,9 +23,9 @@ def _fact(place: str) -> str:
     return f"run_servers:{place}"
 
 
-async def _read_fresh(source: Reads, place: str, now: int) -> dict[str, int]:
+async def _read_fresh(reads: Reads, place: str, now: int) -> dict[str, int]:
     """Returns the valid addresses with the times of their last renewals."""
-    stored = await source.facts.get(_fact(place))
+    stored = await reads.facts.get(_fact(place))
     return {address: at for address, at in _decode(stored or b"{}").items() if now - FRESH < at <= now}
 
 
@@ -36,6 +36,6 @@ async def announce_address(tx: Tx, place: str, address: str) -> None:
         await tx.facts.set(_fact(place), msgspec.json.encode({**seen, address: tx.now}))
 
 
-async def other_addresses(source: Reads, place: str, address: str, now: int) -> list[str]:
+async def other_addresses(reads: Reads, place: str, address: str, now: int) -> list[str]:
     """Returns the addresses of the other servers of a place, as seen by runs."""
-    return sorted({*await _read_fresh(source, place, now)} - {address})
+    return sorted({*await _read_fresh(reads, place, now)} - {address})

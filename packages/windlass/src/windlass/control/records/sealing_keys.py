@@ -64,27 +64,27 @@ class KeyState(Struct, frozen=True):
         return any(record.id == id for record in self.records)
 
 
-async def read_keys(source: Reads) -> KeyState | None:
+async def read_keys(reads: Reads) -> KeyState | None:
     """Returns the state of the keys; None for a database that was never used."""
-    current = await source.facts.get(CURRENT)
+    current = await reads.facts.get(CURRENT)
     if current is None:
         return None
-    id, history = current.decode(), await source.facts.get(HISTORY)
+    id, history = current.decode(), await reads.facts.get(HISTORY)
     records = msgspec.json.decode(history, type=tuple[KeyRecord, ...]) if history else (KeyRecord(id=id),)
-    noted = await source.facts.get(UNREADABLE)
+    noted = await reads.facts.get(UNREADABLE)
     unreadable = msgspec.json.decode(noted, type=UnreadableValues) if noted else UnreadableValues()
     return KeyState(id, records, unreadable.names, unreadable.at)
 
 
-async def values_by_key(source: Reads) -> dict[str, int]:
+async def values_by_key(reads: Reads) -> dict[str, int]:
     """Returns the number of encrypted values by key id."""
-    return {key_of(head): count for head, count in (await source.sealed.counts()).items()}
+    return {key_of(head): count for head, count in (await reads.sealed.counts()).items()}
 
 
-async def unlock(encryption: Encryption, source: Reads, state: KeyState) -> None:
+async def unlock(encryption: Encryption, reads: Reads, state: KeyState) -> None:
     """Selects the current key for encryption, and the stored key for digests."""
     seal_with_present(encryption, state)
-    if kept := await source.facts.get(DIGEST_KEY):
+    if kept := await reads.facts.get(DIGEST_KEY):
         encryption.digest_key = encryption.decrypt(kept, *FACT.owner(name=DIGEST_KEY))
     else:
         encryption.digest_key = encryption.digest_key_of(state.current)

@@ -53,21 +53,19 @@ async def check_sole_organization(tx: Tx, on: Row, org: str) -> None:
     await tx.facts.set(fact, org.encode())
 
 
-async def sole_organizations(source: Reads) -> dict[str, str]:
+async def sole_organizations(reads: Reads) -> dict[str, str]:
     """Returns the organizations to which places are restricted, by place. A restriction ends when its
     organization has nothing at the place any more."""
-    deployed = await _deployed(source)
-    return {
-        place: org for place, org in deployed if await source.facts.get(f"{_FACT}{place}") == org.encode()
-    }
+    deployed = await _deployed(reads)
+    return {place: org for place, org in deployed if await reads.facts.get(f"{_FACT}{place}") == org.encode()}
 
 
-async def _deployed(source: Reads) -> list[tuple[str, str]]:
+async def _deployed(reads: Reads) -> list[tuple[str, str]]:
     """Returns places with organizations that have deployments or open deployments there. Organizations with
     running services come first, and older ones before newer ones."""
     found: list[tuple[str, str]] = []
-    for org, at in await source.statuses.deployed():
-        row = await source.resources.find(cluster.name, at)
+    for org, at in await reads.statuses.deployed():
+        row = await reads.resources.find(cluster.name, at)
         if row is not None:
             found.append((place_of(row.read(Cluster)), org))
     return found

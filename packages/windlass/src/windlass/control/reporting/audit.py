@@ -176,7 +176,7 @@ class AuditPage(Struct, frozen=True):
     next: int | None = None
 
 
-async def _page(source: Reads, query: AuditFilter | None, asked: AuditParameters) -> AuditPage:
+async def _page(reads: Reads, query: AuditFilter | None, asked: AuditParameters) -> AuditPage:
     """Returns a page of events. Page tokens are event numbers, so that new events neither repeat nor skip
     entries."""
     if query is None:
@@ -185,15 +185,13 @@ async def _page(source: Reads, query: AuditFilter | None, asked: AuditParameters
     if asked.step_back_token:
         above = int(asked.step_back_token)
         rows = await _take_page(
-            query, _newer_events(source, query.conditions, above, _at_once(query, size)), size
+            query, _newer_events(reads, query.conditions, above, _at_once(query, size)), size
         )
         kept = rows[:size][::-1]
         previous = kept[0].seq if len(rows) > size else None
         return AuditPage(kept, previous, kept[-1].seq if kept else above + 1)
     below = int(asked.continue_token) if asked.continue_token else NEVER
-    rows = await _take_page(
-        query, _older_events(source, query.conditions, below, _at_once(query, size)), size
-    )
+    rows = await _take_page(query, _older_events(reads, query.conditions, below, _at_once(query, size)), size)
     kept = rows[:size]
     previous = None if below == NEVER else kept[0].seq if kept else max(0, below - 1)
     return AuditPage(kept, previous, kept[-1].seq if len(rows) > size else None)
@@ -217,49 +215,49 @@ async def _take_page(
 
 
 async def _older_events(
-    source: Reads, conditions: EventFilter, below: int, most: int
+    reads: Reads, conditions: EventFilter, below: int, limit: int
 ) -> AsyncGenerator[list[EventRow], None]:
-    oldest, newest = await _span(source, conditions)
+    oldest, newest = await _span(reads, conditions)
     place = min(below, newest + 1)
     while place > oldest:
         end = max(oldest, place - _STEP) if conditions.is_selective else oldest
-        rows = await source.audit.older(conditions, place, end, most)
-        place = rows[-1].seq if len(rows) == most else end
+        rows = await reads.audit.older(conditions, place, end, limit)
+        place = rows[-1].seq if len(rows) == limit else end
         yield rows
         await asyncio.sleep(0)
 
 
 async def _newer_events(
-    source: Reads, conditions: EventFilter, above: int, most: int
+    reads: Reads, conditions: EventFilter, above: int, limit: int
 ) -> AsyncGenerator[list[EventRow], None]:
-    oldest, newest = await _span(source, conditions)
+    oldest, newest = await _span(reads, conditions)
     place = max(above, oldest - 1)
     while place < newest:
         end = min(newest, place + _STEP) if conditions.is_selective else newest
-        rows = await source.audit.newer(conditions, place, end, most)
-        place = rows[-1].seq if len(rows) == most else end
+        rows = await reads.audit.newer(conditions, place, end, limit)
+        place = rows[-1].seq if len(rows) == limit else end
         yield rows
         await asyncio.sleep(0)
 
 
-async def _span(source: Reads, conditions: EventFilter) -> tuple[int, int]:
+async def _span(reads: Reads, conditions: EventFilter) -> tuple[int, int]:
     """Returns the first and last event number of a period, extended by the clock skew. Event numbers follow
     the time almost exactly."""
-    oldest, newest = await source.events.span()
-    first = await _since(source, conditions.since - _SKEW, oldest, newest + 1) if conditions.since else oldest
+    oldest, newest = await reads.events.span()
+    first = await _since(reads, conditions.since - _SKEW, oldest, newest + 1) if conditions.since else oldest
     last = (
-        await _since(source, conditions.until + _SKEW, first, newest + 1)
+        await _since(reads, conditions.until + _SKEW, first, newest + 1)
         if conditions.until < NEVER
         else newest
     )
     return first, min(last, newest)
 
 
-async def _since(source: Reads, at: int, low: int, high: int) -> int:
+async def _since(reads: Reads, at: int, low: int, high: int) -> int:
     """Returns the first event number at or after a time."""
     while low < high:
         middle = (low + high) // 2
-        time = await source.events.time_of(middle)
+        time = await reads.events.time_of(middle)
         if time is None or time >= at:
             high = middle
         else:

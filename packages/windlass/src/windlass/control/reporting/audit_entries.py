@@ -54,9 +54,9 @@ body_of = msgspec.json.Decoder(EventBody).decode
 class TargetNames:
     """Caches the names of resources in events. A deleted resource is shown with its last name."""
 
-    def __init__(self, source: Reads, words: AuditNames) -> None:
+    def __init__(self, reads: Reads, words: AuditNames) -> None:
         self.words = words
-        self._source = source
+        self._source = reads
         self._known: dict[str, str] = {"": ""}
 
     async def of(self, id: str) -> str:

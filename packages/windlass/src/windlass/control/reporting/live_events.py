@@ -67,10 +67,10 @@ async def follow_events(ctx: Context, call: Call) -> Reply:
     return Reply(stream=follow(ctx, call, org.id, place), org=org.id)
 
 
-async def _start_position(source: Reads, last: str | None) -> StreamPosition:
+async def _start_position(reads: Reads, last: str | None) -> StreamPosition:
     """Returns the position after the event with the id `last`; without an id, the position after all current
     events."""
-    oldest, newest = await source.events.span()
+    oldest, newest = await reads.events.span()
     if last is None:
         return StreamPosition(newest)
     if last.isascii() and last.isdecimal() and len(last) <= 18 and int(last) <= newest:

@@ -127,8 +127,8 @@ class EngineScrape(Struct, frozen=True):
 
 
 class InstallationMetrics:
-    def __init__(self, ctx: Context, patience: float = TIMEOUT) -> None:
-        self._ctx, self._patience = ctx, patience
+    def __init__(self, ctx: Context, timeout: float = TIMEOUT) -> None:
+        self._ctx, self._patience = ctx, timeout
         self._former_keys = FormerKeyMetrics(ctx)
         self.restarts: dict[str, dict[str, int]] = {}
         """The restart counts of instances at the last response of their engine, by place."""
@@ -200,10 +200,10 @@ def _count_added(before: Mapping[str, int], now: Mapping[str, int]) -> int:
     return sum(max(0, restarts - before.get(instance, 0)) for instance, restarts in now.items())
 
 
-async def _scrape_engine(place: Place, patience: float) -> EngineScrape:
+async def _scrape_engine(place: Place, timeout: float) -> EngineScrape:
     began, instances = time.perf_counter(), None
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             instances = await place.engine.all()
     except (EngineError, TimeoutError):
         instances = None

@@ -103,9 +103,9 @@ class SecurityEvents:
             Event.ACCESS_REFUSED, actor, origin, target=operation.subject(ids), family="", data=data
         )
 
-    def record_denied(self, caller: UnusualCaller, why: str, origin: Origin) -> None:
+    def record_denied(self, caller: UnusualCaller, reason: str, origin: Origin) -> None:
         """Records a token that is no longer valid, or a person without access."""
-        now, key = self._ctx.clock.now(), (caller.id, origin.address, why)
+        now, key = self._ctx.clock.now(), (caller.id, origin.address, reason)
         if now - self._denials.get(key, -REMINDED) < REMINDED:
             return
         _forget_one(self._denials)
@@ -116,7 +116,15 @@ class SecurityEvents:
         orgs = (caller.org,) if caller.org else ()
         self._keep_sighting(
             CallerSeen(
-                kind, now, caller.id, caller.name, orgs, origin, caller.id, family, data=(("message", why),)
+                kind,
+                now,
+                caller.id,
+                caller.name,
+                orgs,
+                origin,
+                caller.id,
+                family,
+                data=(("message", reason),),
             )
         )
 

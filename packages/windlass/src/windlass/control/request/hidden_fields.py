@@ -75,8 +75,8 @@ def whole_addresses(ctx: Context, row: Row) -> Document:
     return {name: hidden[name] for name in family.redacted & hidden.keys()}
 
 
-async def reveal_to_admins(ctx: Context, source: Reads, call: Call, row: Row) -> bytes:
+async def reveal_to_admins(ctx: Context, reads: Reads, call: Call, row: Row) -> bytes:
     """Returns the document of a resource, with unredacted addresses if the caller is Admin."""
-    if not ctx.registry[row.family].redacted or not await allows(source, call.actor, Scope.ADMIN, row):
+    if not ctx.registry[row.family].redacted or not await allows(reads, call.actor, Scope.ADMIN, row):
         return row.body
     return encode(msgspec.json.decode(row.body) | whole_addresses(ctx, row))

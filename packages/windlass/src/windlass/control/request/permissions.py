@@ -45,12 +45,12 @@ def mode_of(row: Row) -> str:
     return json.decode(row.body, type=_Mode).mode if row.family in _WITH_MODE else ""
 
 
-async def location_of(source: Reads, row: Row) -> ResourceLocation:
+async def location_of(reads: Reads, row: Row) -> ResourceLocation:
     """Returns the location of a resource in the tree."""
     return (
         ResourceLocation(row.org)
         if row.id == row.org
-        else location_in(row.org, await source.tree.above(row.id) or [row])
+        else location_in(row.org, await reads.tree.above(row.id) or [row])
     )
 
 
@@ -76,39 +76,39 @@ def is_allowed_throughout(call: Call, org: str) -> bool:
     return may_below(call.actor, call.operation.need, ResourceLocation(org))
 
 
-async def require(source: Reads, call: Call, row: Row, noun: str) -> None:
+async def require(reads: Reads, call: Call, row: Row, noun: str) -> None:
     """Raises Missing or Forbidden unless the caller has the operation's scope for the resource.
 
     `noun` is the word for the resource in the error message.
     """
-    _require_at(call, await _visible(source, call.actor, row, noun))
+    _require_at(call, await _visible(reads, call.actor, row, noun))
 
 
-async def require_new(source: Reads, call: Call, parent: Row, noun: str) -> None:
+async def require_new(reads: Reads, call: Call, parent: Row, noun: str) -> None:
     """Raises Missing or Forbidden unless the caller may read `parent` and has the operation's scope for a new
     resource in it."""
-    where = await _visible(source, call.actor, parent, noun)
+    where = await _visible(reads, call.actor, parent, noun)
     _require_at(call, where.below(call.family.name, "", _mode_in(call.family, call.sent(Spec))))
 
 
-def _require_at(call: Call, where: ResourceLocation) -> None:
-    if not may(call.actor, call.operation.need, where):
-        raise refusal(call, where)
+def _require_at(call: Call, location: ResourceLocation) -> None:
+    if not may(call.actor, call.operation.need, location):
+        raise refusal(call, location)
 
 
-async def require_move(source: Reads, call: Call, row: Row, family: Family, spec: Spec) -> None:
+async def require_move(reads: Reads, call: Call, row: Row, family: Family, spec: Spec) -> None:
     """Refuses a change of a resource's mode unless the caller has the operation's scope for the new mode,
     too."""
     if is_allowed_throughout(call, row.org) or (mode := _mode_in(family, spec)) == mode_of(row):
         return
-    _require_at(call, replace(await location_of(source, row), mode=mode))
+    _require_at(call, replace(await location_of(reads, row), mode=mode))
 
 
-async def _visible(source: Reads, actor: Actor, row: Row, noun: str) -> ResourceLocation:
+async def _visible(reads: Reads, actor: Actor, row: Row, noun: str) -> ResourceLocation:
     """Returns the location of a resource. Raises Missing if the actor may not read it. Resources of other
     organizations are refused without a lookup, so that response times do not reveal their existence."""
     if may(actor, Scope.READ, ResourceLocation(row.org)):
-        where = await location_of(source, row)
+        where = await location_of(reads, row)
         if may(actor, Scope.READ, where):
             return where
     raise absent(noun)
@@ -118,34 +118,34 @@ def _mode_in(family: Family, spec: Spec) -> str:
     return str(getattr(spec, "mode", "")) if family.name in _WITH_MODE else ""
 
 
-async def allows(source: Reads, actor: Actor, need: Scope, row: Row) -> bool:
+async def allows(reads: Reads, actor: Actor, need: Scope, row: Row) -> bool:
     """Returns whether the actor has a scope for a resource."""
     return may_below(actor, need, ResourceLocation(row.org)) or may(
-        actor, need, await location_of(source, row)
+        actor, need, await location_of(reads, row)
     )
 
 
-async def allows_below(source: Reads, actor: Actor, need: Scope, parent: Row, family: str, mode: str) -> bool:
+async def allows_below(reads: Reads, actor: Actor, need: Scope, parent: Row, family: str, mode: str) -> bool:
     """Returns whether the actor has a scope for a new resource in `parent`."""
-    return may(actor, need, (await location_of(source, parent)).below(family, "", mode))
+    return may(actor, need, (await location_of(reads, parent)).below(family, "", mode))
 
 
-async def is_visible(source: Reads, actor: Actor, row: Row) -> bool:
-    return await allows(source, actor, Scope.READ, row)
+async def is_visible(reads: Reads, actor: Actor, row: Row) -> bool:
+    return await allows(reads, actor, Scope.READ, row)
 
 
-async def visible_below(source: Reads, actor: Actor, parent: Row, family: Family) -> list[Row] | None:
+async def visible_below(reads: Reads, actor: Actor, parent: Row, family: Family) -> list[Row] | None:
     """Returns the children of `parent` that the actor may read; None if the actor may read all of them."""
     if may_below(actor, Scope.READ, ResourceLocation(parent.org)):
         return None
-    where = await location_of(source, parent)
+    where = await location_of(reads, parent)
     if may_below(actor, Scope.READ, where):
         return None
     ids = ids_to_look_up(actor, where)
     if ids is None:
-        rows = await source.resources.of_parent(parent.id, family.name)
+        rows = await reads.resources.of_parent(parent.id, family.name)
     else:
-        candidates = [await source.resources.find(family.name, id) for id in ids]
+        candidates = [await reads.resources.find(family.name, id) for id in ids]
         rows = [row for row in candidates if row and row.parent == parent.id]
     visible = [row for row in rows if may(actor, Scope.READ, where.below(row.family, row.id, mode_of(row)))]
     return sorted(visible, key=lambda row: row.pos)
@@ -154,8 +154,8 @@ async def visible_below(source: Reads, actor: Actor, parent: Row, family: Family
 class Visibility:
     """Decides which resources of an organization an actor may read. Caches locations."""
 
-    def __init__(self, source: Reads, actor: Actor, org: str) -> None:
-        self._source = source
+    def __init__(self, reads: Reads, actor: Actor, org: str) -> None:
+        self._source = reads
         self._actor = actor
         self.org = org
         self.is_whole = may_below(actor, Scope.READ, ResourceLocation(org))
@@ -203,10 +203,10 @@ def forbidden(operation: Operation) -> Forbidden:
     )
 
 
-def refusal(call: Call, where: ResourceLocation) -> Failure:
+def refusal(call: Call, location: ResourceLocation) -> Failure:
     """Returns the error for a refused request. It suggests another token if this one is limited to other
     resources, and another scope otherwise."""
-    if may(replace(call.actor, limited_to=None), call.operation.need, where):
+    if may(replace(call.actor, limited_to=None), call.operation.need, location):
         return Forbidden(
             "Use another token: this one is limited to some projects, environments or services, and can "
             "change nothing here"

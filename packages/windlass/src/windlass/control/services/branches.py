@@ -70,9 +70,9 @@ def _repository_after(call: Call, at: Row, sent: Document) -> GitRepositoryReque
     return read_decoded({"url": "", **apply_patch(stored, sent, GitRepositoryRequest)}, GitRepositoryRequest)
 
 
-async def _may_read(source: Reads, call: Call, at: Row, repository: GitRepositoryRequest) -> bool:
+async def _may_read(reads: Reads, call: Call, at: Row, repository: GitRepositoryRequest) -> bool:
     """Returns whether the caller may use the repository's git token. If not, the write is refused later."""
     if not (id := repository.git_token_id):
         return True
-    row = await source.resources.find(git_token.name, id)
-    return row is not None and row.org == at.org and await is_visible(source, call.actor, row)
+    row = await reads.resources.find(git_token.name, id)
+    return row is not None and row.org == at.org and await is_visible(reads, call.actor, row)

@@ -250,15 +250,15 @@ def _connection_fields(spec: Cluster) -> Mapping[str, object]:
     return {"status": "READY", "deployment_status": "NEVER_DEPLOYED", "has_access": False}
 
 
-async def _services_in_use(ctx: Context, source: Reads, id: str) -> list[str]:
+async def _services_in_use(ctx: Context, reads: Reads, id: str) -> list[str]:
     """Returns the names of services that have anything stored on the cluster, or are being deployed there."""
     names: list[str] = []
-    for service in await source.statuses.on_cluster(id):
-        row, status = await source.resources.get(service), await source.statuses.get(service)
+    for service in await reads.statuses.on_cluster(id):
+        row, status = await reads.resources.get(service), await reads.statuses.get(service)
         if row is None or status is None or row.family not in ctx.kinds:
             continue
         # A failed or cancelled deployment may have left a volume or an image.
-        if status.state != State.READY or status.deployed_at or await source.deployments.open(service):
+        if status.state != State.READY or status.deployed_at or await reads.deployments.open(service):
             names.append(row.read(NamedDocument).name)
     return sorted(names)
 

@@ -59,9 +59,9 @@ async def visible_users(ctx: Context, call: Call) -> list[Row]:
     return [user for user in users if await is_visible(source, call.actor, user)]
 
 
-async def services_that_use(ctx: Context, source: Reads, resource: Row) -> list[Row]:
+async def services_that_use(ctx: Context, reads: Reads, resource: Row) -> list[Row]:
     """Returns the services that refer to a resource, without duplicates."""
-    users = {user.id: user for user in await source.links.users(resource.id)}
+    users = {user.id: user for user in await reads.links.users(resource.id)}
     return [user for user in users.values() if user.family in ctx.kinds]
 
 

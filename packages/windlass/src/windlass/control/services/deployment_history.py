@@ -57,12 +57,12 @@ async def history(ctx: Context, call: Call) -> Reply:
     return Reply(body[:-1] + b',"page":%d,"page_size":%d}' % (page, size))
 
 
-async def _newest(source: Reads, service: Row, start_id: str | None, highest: int) -> int:
+async def _newest(reads: Reads, service: Row, start_id: str | None, highest: int) -> int:
     """Returns the number of the newest deployment to list. The list may continue after the deployment
     `start_id`."""
     if not start_id:
         return highest
-    start = await source.deployments.get(start_id)
+    start = await reads.deployments.get(start_id)
     if start is None or start.service != service.id:
         raise _unknown_start("this service")
     return start.number - 1
@@ -153,11 +153,11 @@ async def _list_groups(
     return _page(query, entries)
 
 
-async def _start(source: Reads, query: HistoryQuery, services: Iterable[Row]) -> DeploymentRow | None:
+async def _start(reads: Reads, query: HistoryQuery, services: Iterable[Row]) -> DeploymentRow | None:
     """Returns the deployment after whose entry a list begins; None for a list that begins with the newest."""
     if not query.startId:
         return None
-    row = await source.deployments.get(query.startId)
+    row = await reads.deployments.get(query.startId)
     if row is None or row.service not in {service.id for service in services}:
         raise _unknown_start("this environment")
     return row

@@ -57,35 +57,35 @@ async def cancel_request(ctx: Context, tx: Tx, call: Call) -> Reply:
     return Reply()
 
 
-async def _find(source: Reads, id: str) -> RequestOrigin:
-    row = await source.deployments.get(id)
-    service = await source.resources.get(row.service) if row else None
-    place = await source.resources.find(environment.name, service.parent if service else id)
-    status = await source.statuses.get(id)
+async def _find(reads: Reads, id: str) -> RequestOrigin:
+    row = await reads.deployments.get(id)
+    service = await reads.resources.get(row.service) if row else None
+    place = await reads.resources.find(environment.name, service.parent if service else id)
+    status = await reads.statuses.get(id)
     if place is None or (place.id == id and (status is None or status.deployment != id)):
         raise absent(deployment.noun)
     return RequestOrigin(place, as_past(service, row) if service and row else None)
 
 
-async def _require(source: Reads, call: Call, concerned: Sequence[Row]) -> None:
+async def _require(reads: Reads, call: Call, concerned: Sequence[Row]) -> None:
     for row in concerned:
         if not is_allowed_throughout(call, row.org):
-            await require(source, call, row, deployment.noun)
+            await require(reads, call, row, deployment.noun)
 
 
-async def _group(ctx: Context, source: Reads, origin: RequestOrigin) -> Group:
+async def _group(ctx: Context, reads: Reads, origin: RequestOrigin) -> Group:
     if origin.named is None:
         return ()
-    return await group_of(ctx, await services_of(ctx, source, origin.place), origin.named.row)
+    return await group_of(ctx, await services_of(ctx, reads, origin.place), origin.named.row)
 
 
-async def _open_of(ctx: Context, source: Reads, origin: RequestOrigin) -> list[PastDeployment]:
+async def _open_of(ctx: Context, reads: Reads, origin: RequestOrigin) -> list[PastDeployment]:
     """Returns the open deployments of a request."""
     if origin.named is None:
         return []
     waiting = [
         as_past(service, row)
-        for service in await services_of(ctx, source, origin.place)
-        for row in await source.deployments.open(service.id)
+        for service in await services_of(ctx, reads, origin.place)
+        for row in await reads.deployments.open(service.id)
     ]
     return [past for past in waiting if past.request == origin.named.request]

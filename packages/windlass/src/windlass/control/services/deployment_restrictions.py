@@ -17,8 +17,8 @@ MAX_RESTRICTIONS: Final = 1000
 """Maximum number of restrictions of one service."""
 
 
-async def restrictions_of(source: Reads, service: str) -> list[DeploymentRestriction]:
-    rows = await source.resources.of_parent(service, deployment_restriction.name)
+async def restrictions_of(reads: Reads, service: str) -> list[DeploymentRestriction]:
+    rows = await reads.resources.of_parent(service, deployment_restriction.name)
     return [row.read(DeploymentRestriction) for row in rows]
 
 

@@ -82,13 +82,13 @@ async def replace_rule(ctx: Context, tx: Tx, call: Call) -> Reply:
     return _reply(new)
 
 
-async def require_previews(source: Reads, actor: Actor, base: Row) -> None:
+async def require_previews(reads: Reads, actor: Actor, base: Row) -> None:
     """Raises Forbidden unless the caller may create previews of an environment: copy it inside its project,
     with its secrets, and deploy the copy."""
-    above = await source.resources.find(project.name, base.parent)
+    above = await reads.resources.find(project.name, base.parent)
     assert above is not None
     for need in (Scope.WRITE, Scope.DEPLOY):
-        if not await allows_below(source, actor, need, above, environment.name, MODE):
+        if not await allows_below(reads, actor, need, above, environment.name, MODE):
             raise Forbidden(
                 "Use a token with the scopes Write and Deploy for the project: previews are environments "
                 "in it"

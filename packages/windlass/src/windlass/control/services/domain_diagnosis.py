@@ -133,7 +133,7 @@ async def _check(ctx: Context, org: str, subject: _Subject) -> Reply:
     return Reply(encode(answer))
 
 
-def _findings_of_records(records: DomainRecords, stored: StoredDomain, proof: Proof) -> list[DomainFinding]:
+def _findings_of_records(records: DomainRecords, domain: StoredDomain, proof: Proof) -> list[DomainFinding]:
     findings = [
         DomainFinding(good=False, message=f"{view.problem}.") for view in records.views if view.problem
     ]
@@ -141,7 +141,7 @@ def _findings_of_records(records: DomainRecords, stored: StoredDomain, proof: Pr
         findings.append(DomainFinding(good=True, message=f"Its {proof} record proves it."))
     elif records.answered:
         findings.append(DomainFinding(good=False, message=advice_of(records)))
-    status, details = verdict_of(records, use_cdn=stored.use_cdn)
+    status, details = verdict_of(records, use_cdn=domain.use_cdn)
     if details and status != "GENERIC_FAILURE":
         findings.append(DomainFinding(good=False, message=f"{details}."))
     elif not details:
@@ -158,7 +158,7 @@ def _findings_of_records(records: DomainRecords, stored: StoredDomain, proof: Pr
 
 
 def _findings_of_way(
-    stored: StoredDomain,
+    domain: StoredDomain,
     caa: Sequence[str],
     caa_problem: str,
     visits: DomainVisits,
@@ -167,7 +167,7 @@ def _findings_of_way(
     findings: list[DomainFinding] = []
     if caa_problem:
         findings.append(DomainFinding(good=False, message=f"{caa_problem}."))
-    if caa and stored.generate_certificate:
+    if caa and domain.generate_certificate:
         findings.append(
             DomainFinding(
                 good=True,
@@ -176,22 +176,22 @@ def _findings_of_way(
         )
     if visits.proxy and not records.proxy:
         title = title_of(visits.proxy)
-        findings.append(DomainFinding(good=stored.use_cdn, message=f"Its visitors pass through {title}."))
+        findings.append(DomainFinding(good=domain.use_cdn, message=f"Its visitors pass through {title}."))
     ports = (visits.http, visits.https)
     findings += [_finding_of_port(port) for port in ports if isinstance(port, PortAnswer)]
     return findings
 
 
-async def _findings_of_zone(ctx: Context, stored: StoredDomain, service: str) -> list[DomainFinding]:
+async def _findings_of_zone(ctx: Context, domain: StoredDomain, service: str) -> list[DomainFinding]:
     """Returns whether the certificate of a domain with `*.` can be proved by DNS."""
-    if not stored.name.startswith(ANY) or not stored.generate_certificate:
+    if not domain.name.startswith(ANY) or not domain.generate_certificate:
         return []
     try:
-        place = await find_place(ctx, stored.name, service)
+        place = await find_place(ctx, domain.name, service)
     except NoZone as error:
         return [DomainFinding(good=False, message=f"{error}.")]
     except (ZoneFailure, DnsFailure) as error:
-        return [DomainFinding(good=False, message=tell_failure(error, stored.name))]
+        return [DomainFinding(good=False, message=tell_failure(error, domain.name))]
     return [DomainFinding(good=True, message=f"Its certificate is proved by a record of {place.name}.")]
 
 
@@ -223,10 +223,10 @@ def _finding_of_port(answer: PortAnswer) -> DomainFinding:
     return DomainFinding(good=True, message=f"Port {answer.port} of it leads to this gateway{way}.")
 
 
-async def _findings_of_state(ctx: Context, source: Reads, subject: _Subject) -> list[DomainFinding]:
+async def _findings_of_state(ctx: Context, reads: Reads, subject: _Subject) -> list[DomainFinding]:
     findings: list[DomainFinding] = []
     if not subject.id:
-        if await _is_served_elsewhere(source, subject):
+        if await _is_served_elsewhere(reads, subject):
             findings.append(
                 DomainFinding(
                     good=False,
@@ -235,7 +235,7 @@ async def _findings_of_state(ctx: Context, source: Reads, subject: _Subject) -> 
                 )
             )
         return findings
-    certificate = await source.certificates.get(subject.id)
+    certificate = await reads.certificates.get(subject.id)
     if certificate and certificate.expires > ctx.clock.now():
         findings.append(
             DomainFinding(good=True, message=f"Its certificate is valid until {stamp(certificate.expires)}.")
@@ -245,6 +245,6 @@ async def _findings_of_state(ctx: Context, source: Reads, subject: _Subject) -> 
     return findings
 
 
-async def _is_served_elsewhere(source: Reads, subject: _Subject) -> bool:
-    held = await source.names.holder(f"{DOMAIN}{subject.stored.name}")
+async def _is_served_elsewhere(reads: Reads, subject: _Subject) -> bool:
+    held = await reads.names.holder(f"{DOMAIN}{subject.stored.name}")
     return held is not None and held.service != subject.service

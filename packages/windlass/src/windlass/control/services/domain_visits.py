@@ -132,9 +132,9 @@ class _Visit:
     def _is_ours(self, answer: HttpResult) -> bool:
         return answer.status == 200 and answer.body == self._answer
 
-    def _missed(self, port: int, why: str) -> PortAnswer:
+    def _missed(self, port: int, reason: str) -> PortAnswer:
         advice = f"Let port {port} of {self._host} lead to this gateway"
-        return PortAnswer(port=port, reached=False, problem=f"{advice}: {why}")
+        return PortAnswer(port=port, reached=False, problem=f"{advice}: {reason}")
 
 
 def _other_server(answer: HttpResult) -> str:

@@ -116,9 +116,9 @@ async def check_all(ctx: Context, call: Call) -> Reply:
     return Reply(results([encode(each) for each in checked]))
 
 
-async def _check_one(ctx: Context, stored: StoredDomain, service: str) -> CheckedCustomDomainResponse:
-    records = await look_at(ctx, service, stored.name)
-    status, details = verdict_of(records, use_cdn=stored.use_cdn)
+async def _check_one(ctx: Context, domain: StoredDomain, service: str) -> CheckedCustomDomainResponse:
+    records = await look_at(ctx, service, domain.name)
+    status, details = verdict_of(records, use_cdn=domain.use_cdn)
     return CheckedCustomDomainResponse(
-        domain_name=stored.domain, status=status, error_details=details or msgspec.UNSET
+        domain_name=domain.domain, status=status, error_details=details or msgspec.UNSET
     )

@@ -37,10 +37,10 @@ from windlass.families.environment import LISTS, Environment, environment
 from windlass.store import Reads, Row, StatusRow, Tx
 
 
-async def services_of(ctx: Context, source: Reads, environment: Row) -> list[Row]:
+async def services_of(ctx: Context, reads: Reads, environment: Row) -> list[Row]:
     """Returns all services of an environment in the order of deployment: services that others wait for come
     first."""
-    return [row for family in ctx.kinds for row in await source.resources.of_parent(environment.id, family)]
+    return [row for family in ctx.kinds for row in await reads.resources.of_parent(environment.id, family)]
 
 
 @behaves(environment)
@@ -225,12 +225,12 @@ class Statuses(Struct, frozen=True):
         return {**dict.fromkeys(LISTS, ()), "environment": self.environment, **self.services}
 
 
-async def statuses_of(ctx: Context, source: Reads, call: Call, environment: Row) -> Statuses:
-    own = await status_of_environment(ctx, source, call, environment)
+async def statuses_of(ctx: Context, reads: Reads, call: Call, environment: Row) -> Statuses:
+    own = await status_of_environment(ctx, reads, call, environment)
     services: dict[str, list[Document]] = {name: [] for name in LISTS}
     for family in ctx.kinds:
-        rows = await source.resources.of_parent(environment.id, family)
-        services[f"{family}s"] = [await whole_status(ctx, source, call, row) for row in rows]
+        rows = await reads.resources.of_parent(environment.id, family)
+        services[f"{family}s"] = [await whole_status(ctx, reads, call, row) for row in rows]
     return Statuses(own, services)
 
 
@@ -256,10 +256,10 @@ async def read_links(ctx: Context, call: Call) -> Reply:
     return Reply(results(links))
 
 
-async def status_of_environment(ctx: Context, source: Reads, call: Call, environment: Row) -> Document:
-    own = await source.statuses.get(environment.id)
+async def status_of_environment(ctx: Context, reads: Reads, call: Call, environment: Row) -> Document:
+    own = await reads.statuses.get(environment.id)
     statuses = [
-        await status_as_reachable(ctx, status) for status in await source.statuses.below(environment.id)
+        await status_as_reachable(ctx, status) for status in await reads.statuses.below(environment.id)
     ]
     state = (
         together(status.state for status in statuses)
@@ -269,7 +269,7 @@ async def status_of_environment(ctx: Context, source: Reads, call: Call, environ
     dates = [status.deployed_at for status in statuses if status.deployed_at is not None]
     date = max(dates) if dates else own.deployed_at if own else None
     deployment, deployments = (own.deployment, own.deployments) if own else (None, 0)
-    fresh = await _freshness(ctx, source, environment, statuses, date)
+    fresh = await _freshness(ctx, reads, environment, statuses, date)
     return {
         "id": environment.id,
         "state": call.dialect.state(state),
@@ -288,12 +288,10 @@ async def status_of_environment(ctx: Context, source: Reads, call: Call, environ
 
 
 async def _freshness(
-    ctx: Context, source: Reads, environment: Row, statuses: list[StatusRow], date: int | None
+    ctx: Context, reads: Reads, environment: Row, statuses: list[StatusRow], date: int | None
 ) -> str:
     if date is None:
         return "NEVER_DEPLOYED"
-    rows = {row.id: row for row in await services_of(ctx, source, environment)}
-    words = {
-        await freshness(ctx, source, rows[status.id], status) for status in statuses if status.id in rows
-    }
+    rows = {row.id: row for row in await services_of(ctx, reads, environment)}
+    words = {await freshness(ctx, reads, rows[status.id], status) for status in statuses if status.id in rows}
     return "UP_TO_DATE" if words <= {"UP_TO_DATE"} else "OUT_OF_DATE"

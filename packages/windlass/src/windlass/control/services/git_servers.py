@@ -81,10 +81,10 @@ async def list_nothing(ctx: Context, call: Call) -> Reply:
     return Reply(results([]))
 
 
-async def _visible_tokens(source: Reads, call: Call) -> list[Row]:
-    organization = await target(source, call)
-    rows = await source.resources.of_org(organization.id, git_token.name)
-    return [row for row in rows if await is_visible(source, call.actor, row)]
+async def _visible_tokens(reads: Reads, call: Call) -> list[Row]:
+    organization = await target(reads, call)
+    rows = await reads.resources.of_org(organization.id, git_token.name)
+    return [row for row in rows if await is_visible(reads, call.actor, row)]
 
 
 async def _chosen_token(ctx: Context, call: Call, id: str) -> Row | None:
@@ -206,11 +206,11 @@ def _repository_of(ctx: Context, service: Row) -> GitRepositoryRequest:
     return repository
 
 
-async def token_of(source: Reads, service: Row, repository: GitRepositoryRequest) -> Row | None:
+async def token_of(reads: Reads, service: Row, repository: GitRepositoryRequest) -> Row | None:
     """Returns the git token of a service, if it may be sent to the host of the repository."""
     if not (id := repository.git_token_id):
         return None
-    row = await source.resources.find(git_token.name, id)
+    row = await reads.resources.find(git_token.name, id)
     if row is None or row.org != service.org or why_not_sent(row, repository.url):
         return None
     # A token is not sent to an address of ssh, but its API would get the secret of the webhook.

@@ -28,12 +28,12 @@ from windlass.store.tables.git_webhooks import GitWebhookRow
 _LOCAL: Final = "localhost"
 
 
-async def services_of_repository(ctx: Context, source: Reads, org: str, repository: str) -> list[Row]:
+async def services_of_repository(ctx: Context, reads: Reads, org: str, repository: str) -> list[Row]:
     """Returns the services of an organization that are built from a repository."""
     return [
         row
         for family in ctx.kinds
-        for row in await source.resources.of_org(org, family)
+        for row in await reads.resources.of_org(org, family)
         if key_of_service(ctx, row) == repository
     ]
 
@@ -55,20 +55,20 @@ def require_repository(ctx: Context, service: Row) -> str:
     raise Conflict(f"Choose a service that is built from a repository: {name_of(service)} has none")
 
 
-async def may_for_all(ctx: Context, source: Reads, call: Call, need: Scope, repository: str) -> bool:
+async def may_for_all(ctx: Context, reads: Reads, call: Call, need: Scope, repository: str) -> bool:
     """Returns whether the caller has a scope for all services of a repository, which share its webhook. The
     address of a repository can be written into any service, so that it gives no rights."""
-    service = await target(source, call)
+    service = await target(reads, call)
     return all(
         [
-            await allows(source, call.actor, need, row)
-            for row in await services_of_repository(ctx, source, service.org, repository)
+            await allows(reads, call.actor, need, row)
+            for row in await services_of_repository(ctx, reads, service.org, repository)
         ]
     )
 
 
-async def require_all_services(ctx: Context, source: Reads, call: Call, repository: str) -> None:
-    if not await may_for_all(ctx, source, call, call.operation.need, repository):
+async def require_all_services(ctx: Context, reads: Reads, call: Call, repository: str) -> None:
+    if not await may_for_all(ctx, reads, call, call.operation.need, repository):
         raise Forbidden(
             "Use a token with this right on all services that are built from the repository: they share its "
             "webhook, and this token is limited to some of them"

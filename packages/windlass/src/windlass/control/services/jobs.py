@@ -92,8 +92,8 @@ async def _record(ctx: Context, tx: Tx, kind: Event, row: Row, run: RunRow, call
     await emit_asked(ctx, tx, kind, row, call, data)
 
 
-async def _find(source: Reads, row: Row, id: str) -> RunRow:
-    run = await source.runs.get(id)
+async def _find(reads: Reads, row: Row, id: str) -> RunRow:
+    run = await reads.runs.get(id)
     if run is None or run.job != row.id:
         raise Missing("List the runs of the job to find the id: no run of it has this id")
     return run

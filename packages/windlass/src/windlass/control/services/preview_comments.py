@@ -50,16 +50,16 @@ class CommentOutcome(NamedTuple):
     problem: str = ""
 
 
-async def repositories_of(ctx: Context, source: Reads, base: Row) -> dict[str, RepositoryAccess | None]:
+async def repositories_of(ctx: Context, reads: Reads, base: Row) -> dict[str, RepositoryAccess | None]:
     """Returns the repositories of the services of an environment by their keys; None for one without a git
     token for its API."""
     found: dict[str, RepositoryAccess | None] = {}
-    for service in await services_of(ctx, source, base):
+    for service in await services_of(ctx, reads, base):
         key, repository = key_of_service(ctx, service), ctx.kinds[service.family].repository(service)
         if not key or repository is None or found.get(key):
             continue
         found[key] = None
-        token = await token_of(source, service, repository)
+        token = await token_of(reads, service, repository)
         if token is not None:
             try:
                 found[key] = RepositoryAccess(access_of(ctx, token), repository_path(repository.url))
@@ -68,9 +68,9 @@ async def repositories_of(ctx: Context, source: Reads, base: Row) -> dict[str, R
     return found
 
 
-def news_of(stored: StoredPreview) -> str:
+def news_of(preview: StoredPreview) -> str:
     """Returns the text that decides whether a pull request is told something new."""
-    return "|".join([stored.state, stored.commit_id, stored.deployed_commit_id, stored.address])
+    return "|".join([preview.state, preview.commit_id, preview.deployed_commit_id, preview.address])
 
 
 async def tell(ctx: Context, base: Row, row: Row) -> CommentOutcome | None:
@@ -99,20 +99,22 @@ async def tell(ctx: Context, base: Row, row: Row) -> CommentOutcome | None:
     return CommentOutcome("" if problems else news_of(stored), comment, ". ".join(problems))
 
 
-async def _write_comment(client: GitServerClient, path: str, id: str, stored: StoredPreview, now: int) -> str:
-    number, comment = int(stored.pull_request or 0), stored.comment_id
+async def _write_comment(
+    client: GitServerClient, path: str, id: str, preview: StoredPreview, now: int
+) -> str:
+    number, comment = int(preview.pull_request or 0), preview.comment_id
     if not comment:
         # It may have been written by a server that was killed before it could note that.
         there = await client.comments(path, number)
         comment = next((one.id for one in there if _mark(id) in one.text), "")
-    return await client.write_comment(path, number, comment, text_of(id, stored, now))
+    return await client.write_comment(path, number, comment, text_of(id, preview, now))
 
 
-async def _set_status(client: GitServerClient, path: str, stored: StoredPreview) -> None:
-    if stored.state is PreviewState.ENDED or not stored.commit_id:
+async def _set_status(client: GitServerClient, path: str, preview: StoredPreview) -> None:
+    if preview.state is PreviewState.ENDED or not preview.commit_id:
         return
-    state = _STATES.get(stored.state, CommitState.PENDING)
-    await client.set_status(path, stored.commit_id, state, SENTENCES[stored.state], stored.address)
+    state = _STATES.get(preview.state, CommitState.PENDING)
+    await client.set_status(path, preview.commit_id, state, SENTENCES[preview.state], preview.address)
 
 
 def _mark(id: str) -> str:
@@ -120,22 +122,22 @@ def _mark(id: str) -> str:
     return f"[windlass-preview]: # ({id})"
 
 
-def text_of(id: str, stored: StoredPreview, now: int) -> str:
-    rows = [("State", stored.state), ("Environment", f"`{stored.name}`")]
-    if stored.address and stored.state is not PreviewState.ENDED:
-        rows.append(("Address", stored.address))
-    if stored.deployed_commit_id:
-        rows.append(("Deployed commit", f"`{stored.deployed_commit_id[:12]}`"))
-    if stored.commit_id != stored.deployed_commit_id:
-        rows.append(("Newest commit", f"`{stored.commit_id[:12]}`"))
-    if stored.missing_secrets:
+def text_of(id: str, preview: StoredPreview, now: int) -> str:
+    rows = [("State", preview.state), ("Environment", f"`{preview.name}`")]
+    if preview.address and preview.state is not PreviewState.ENDED:
+        rows.append(("Address", preview.address))
+    if preview.deployed_commit_id:
+        rows.append(("Deployed commit", f"`{preview.deployed_commit_id[:12]}`"))
+    if preview.commit_id != preview.deployed_commit_id:
+        rows.append(("Newest commit", f"`{preview.commit_id[:12]}`"))
+    if preview.missing_secrets:
         # Not their keys: everybody reads the comments of a public repository.
-        count = len(stored.missing_secrets)
+        count = len(preview.missing_secrets)
         rows.append(("Secrets that a fork does not get", f"{count}: `windlass preview get {id}` lists them"))
-    if stored.state is PreviewState.FAILED and stored.events:
-        rows.append(("Reason", " ".join(stored.events[-1].message.replace("|", "/").split())))
+    if preview.state is PreviewState.FAILED and preview.events:
+        rows.append(("Reason", " ".join(preview.events[-1].message.replace("|", "/").split())))
     rows.append(("Updated", stamp(now)))
-    if stored.state is PreviewState.WAITING_FOR_APPROVAL:
-        rows.append(("To approve it", f"`windlass preview approve {id} --commit-id {stored.commit_id}`"))
+    if preview.state is PreviewState.WAITING_FOR_APPROVAL:
+        rows.append(("To approve it", f"`windlass preview approve {id} --commit-id {preview.commit_id}`"))
     lines = ["| Preview | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
-    return "\n".join([SENTENCES[stored.state], "", *lines, "", _mark(id)])
+    return "\n".join([SENTENCES[preview.state], "", *lines, "", _mark(id)])

@@ -41,13 +41,13 @@ from windlass.store import Reads, Row, Tx
 _SHORT_COMMIT_LENGTH: Final = 12
 
 
-def is_switched(ctx: Context, service: Row, stored: StoredPreview) -> bool:
+def is_switched(ctx: Context, service: Row, preview: StoredPreview) -> bool:
     """Returns whether a service of the original is built from the pull request in its preview: it is of the
     same repository, and of the branch into which the pull request is to be merged, if there is one."""
     repository = ctx.kinds[service.family].repository(service)
-    if repository is None or key_of_service(ctx, service) != stored.repository:
+    if repository is None or key_of_service(ctx, service) != preview.repository:
         return False
-    return not stored.target_branch or repository.branch in (None, UNSET, "", stored.target_branch)
+    return not preview.target_branch or repository.branch in (None, UNSET, "", preview.target_branch)
 
 
 async def make_environment(ctx: Context, tx: Tx, base: Row, row: Row) -> Row:
@@ -83,11 +83,11 @@ async def make_environment(ctx: Context, tx: Tx, base: Row, row: Row) -> Row:
     return await _deploy_services(ctx, tx, made, row, await services_of(ctx, tx, made), switched)
 
 
-def _mark(base: Row, row: Row, stored: StoredPreview) -> Document:
-    mark: Document = {"id": row.id, "environment_id": base.id, "url": stored.url}
-    if stored.pull_request:
-        mark["pull_request"] = stored.pull_request
-    return mark | {"without_secrets": stored.is_fork}
+def _mark(base: Row, row: Row, preview: StoredPreview) -> Document:
+    mark: Document = {"id": row.id, "environment_id": base.id, "url": preview.url}
+    if preview.pull_request:
+        mark["pull_request"] = preview.pull_request
+    return mark | {"without_secrets": preview.is_fork}
 
 
 async def _free_name(tx: Tx, project: str, wanted: str, id: str) -> str:
@@ -118,12 +118,12 @@ def _key_of(service: Row) -> tuple[str, str]:
     return service.family, name_of(service)
 
 
-def _is_of(ctx: Context, service: Row, stored: StoredPreview) -> bool:
+def _is_of(ctx: Context, service: Row, preview: StoredPreview) -> bool:
     repository = ctx.kinds[service.family].repository(service)
-    if repository is None or repository.branch != stored.head_branch:
+    if repository is None or repository.branch != preview.head_branch:
         return False
-    return bool(stored.source_url and repository.url == stored.source_url) or (
-        key_of_service(ctx, service) == stored.repository
+    return bool(preview.source_url and repository.url == preview.source_url) or (
+        key_of_service(ctx, service) == preview.repository
     )
 
 
@@ -172,13 +172,13 @@ async def delete_environment(ctx: Context, tx: Tx, made: Row) -> None:
         await delete_row(ctx, tx, call, made, at_once=False)
 
 
-async def state_of(ctx: Context, source: Reads, made: Row) -> PreviewState:
+async def state_of(ctx: Context, reads: Reads, made: Row) -> PreviewState:
     """Returns how the environment of a preview is."""
     states = []
-    for service in await services_of(ctx, source, made):
+    for service in await services_of(ctx, reads, made):
         if ctx.kinds[service.family].runs_in_preview(service):
-            is_open = bool(await source.deployments.open(service.id))
-            states.append((await status_of(source, service)).state if not is_open else "")
+            is_open = bool(await reads.deployments.open(service.id))
+            states.append((await status_of(reads, service)).state if not is_open else "")
     if "" in states:
         return PreviewState.DEPLOYING
     if any(is_failure(state) for state in states):
@@ -188,11 +188,11 @@ async def state_of(ctx: Context, source: Reads, made: Row) -> PreviewState:
     return PreviewState.RUNNING
 
 
-async def address_of(ctx: Context, source: Reads, made: Row, stored: StoredPreview) -> str:
+async def address_of(ctx: Context, reads: Reads, made: Row, preview: StoredPreview) -> str:
     """Returns the address of the first public service: one that is built from the pull request, if there is
     any."""
-    services = await services_of(ctx, source, made)
-    for service in sorted(services, key=lambda one: not _is_of(ctx, one, stored)):
-        if links := await links_of(ctx, source, service):
+    services = await services_of(ctx, reads, made)
+    for service in sorted(services, key=lambda one: not _is_of(ctx, one, preview)):
+        if links := await links_of(ctx, reads, service):
             return str(links[0]["url"])
     return ""

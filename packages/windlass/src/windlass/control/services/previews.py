@@ -132,9 +132,9 @@ def _dismissed_fact(base: str) -> str:
     return f"pull requests without preview of {base}"
 
 
-async def dismissed_pulls(source: Reads, base: str) -> set[str]:
+async def dismissed_pulls(reads: Reads, base: str) -> set[str]:
     """Returns the pull requests of an environment whose previews were deleted by hand."""
-    found = await source.facts.get(_dismissed_fact(base))
+    found = await reads.facts.get(_dismissed_fact(base))
     return set(msgspec.json.decode(found)) if found else set()
 
 

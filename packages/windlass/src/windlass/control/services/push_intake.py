@@ -173,8 +173,8 @@ def _merged(deliveries: Sequence[TakenDelivery]) -> list[GitPushRow]:
 
 
 @contextmanager
-def _counted(counter: Counter[str], webhook: str, most: int, most_of_one: int) -> Iterator[None]:
-    if counter.total() >= most or counter[webhook] >= most_of_one:
+def _counted(counter: Counter[str], webhook: str, limit: int, most_of_one: int) -> Iterator[None]:
+    if counter.total() >= limit or counter[webhook] >= most_of_one:
         raise TooMany(
             "Send it again in a few seconds: too many deliveries are in progress", {"retry-after": "5"}
         )

@@ -217,13 +217,13 @@ class PushRun:
         self,
         ctx: Context,
         push: IncomingPush,
-        held: ExitStack,
+        stack: ExitStack,
         places: GitPlaces,
         allowed: Callable[[], Awaitable[bool]],
     ) -> None:
-        """`held`: what the push occupies until its objects are stored. `allowed` tells whether its caller
+        """`stack`: what the push occupies until its objects are stored. `allowed` tells whether its caller
         still has the rights of the beginning: the objects may have taken long to arrive."""
-        self._ctx, self._push, self._held, self._places = ctx, push, held, places
+        self._ctx, self._push, self._held, self._places = ctx, push, stack, places
         self._allowed = allowed
         self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._task = asyncio.create_task(self._run())

@@ -237,9 +237,9 @@ async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def _answer(
-    ctx: Context, source: Reads, call: Call, service: Row, deployment: DeploymentRow, status: StatusRow
+    ctx: Context, reads: Reads, call: Call, service: Row, deployment: DeploymentRow, status: StatusRow
 ) -> Reply:
-    fresh = await freshness(ctx, source, service, status)
+    fresh = await freshness(ctx, reads, service, status)
     return Reply(encode(shown_deployment(call, service, deployment, status, fresh)))
 
 
@@ -252,23 +252,23 @@ async def read_status(ctx: Context, call: Call) -> Reply:
     return Reply(encode(await whole_status(ctx, ctx.store.reads, call, service)))
 
 
-async def whole_status(ctx: Context, source: Reads, call: Call, service: Row) -> Document:
+async def whole_status(ctx: Context, reads: Reads, call: Call, service: Row) -> Document:
     """Returns the status of a service. If its deployments have sub-actions, the status contains the last
     one's."""
-    status = await status_as_reachable(ctx, await status_of(source, service))
-    document = shown_status(call, service, status, await freshness(ctx, source, service, status))
+    status = await status_as_reachable(ctx, await status_of(reads, service))
+    document = shown_status(call, service, status, await freshness(ctx, reads, service, status))
     if sub_actions_of(ctx.registry[service.family]) and status.deployment:
-        last = await source.deployments.get(status.deployment)
+        last = await reads.deployments.get(status.deployment)
         if last:
             document["status_details"] = details_of(status.state, particulars(last).sub_action)
     return document
 
 
-async def freshness(ctx: Context, source: Reads, service: Row, status: StatusRow) -> str:
+async def freshness(ctx: Context, reads: Reads, service: Row, status: StatusRow) -> str:
     """Returns whether the running release is up to date with the current settings."""
     if status.deployed_at is None:
         return "NEVER_DEPLOYED"
-    if status.state.endswith("_ERROR") or not await is_current(ctx, source, service, status.digest):
+    if status.state.endswith("_ERROR") or not await is_current(ctx, reads, service, status.digest):
         return "OUT_OF_DATE"
     return "UP_TO_DATE"
 
@@ -331,20 +331,20 @@ async def cancel_one(ctx: Context, tx: Tx, call: Call) -> Reply:
     return Reply(encode(shown_deployment(call, service, after, status, fresh)))
 
 
-async def _read_service(ctx: Context, source: Reads, call: Call) -> tuple[Row, StatusRow, str]:
-    service = await parent_of(source, call)
-    status = await status_as_reachable(ctx, await status_of(source, service))
-    return service, status, await freshness(ctx, source, service, status)
+async def _read_service(ctx: Context, reads: Reads, call: Call) -> tuple[Row, StatusRow, str]:
+    service = await parent_of(reads, call)
+    status = await status_as_reachable(ctx, await status_of(reads, service))
+    return service, status, await freshness(ctx, reads, service, status)
 
 
-async def find_deployment(ctx: Context, source: Reads, call: Call) -> tuple[Row, DeploymentRow]:
+async def find_deployment(ctx: Context, reads: Reads, call: Call) -> tuple[Row, DeploymentRow]:
     """Returns the service and the deployment in the path of a call."""
-    service, _, _ = await _read_service(ctx, source, call)
-    return service, await _deployment(source, call, service)
+    service, _, _ = await _read_service(ctx, reads, call)
+    return service, await _deployment(reads, call, service)
 
 
-async def _deployment(source: Reads, call: Call, service: Row) -> DeploymentRow:
-    row = await source.deployments.get(call.id)
+async def _deployment(reads: Reads, call: Call, service: Row) -> DeploymentRow:
+    row = await reads.deployments.get(call.id)
     if row is None or row.service != service.id:
         raise Missing("List the deployments of the service to find the id: no deployment of it has this id")
     return row

@@ -26,20 +26,20 @@ class StoppedService(Struct, frozen=True):
     deployment: str
 
 
-async def up(source: Reads) -> list[Row]:
+async def up(reads: Reads) -> list[Row]:
     """Returns the running and starting services of all organizations, the newest first, so that applications
     stop before their databases."""
-    services = [(row, await source.statuses.get(row.id)) for row in await _services(source)]
-    return [row for row, status in reversed(services) if status and await _is_up(source, status)]
+    services = [(row, await reads.statuses.get(row.id)) for row in await _services(reads)]
+    return [row for row, status in reversed(services) if status and await _is_up(reads, status)]
 
 
-async def _services(source: Reads) -> list[Row]:
-    rows = [row for id in await source.statuses.services() if (row := await source.resources.get(id))]
+async def _services(reads: Reads) -> list[Row]:
+    rows = [row for id in await reads.statuses.services() if (row := await reads.resources.get(id))]
     return sorted(rows, key=lambda row: row.created)
 
 
-async def _is_up(source: Reads, status: StatusRow) -> bool:
-    waiting = await source.deployments.open(status.id)
+async def _is_up(reads: Reads, status: StatusRow) -> bool:
+    waiting = await reads.deployments.open(status.id)
     return not in_deletion(waiting) and (status.serving is not None or bool(waiting))
 
 

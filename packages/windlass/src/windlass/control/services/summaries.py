@@ -30,15 +30,15 @@ async def _page(ctx: Context, call: Call, describe: Describe) -> Reply:
     return Reply(results(bodies, *paging(call), len(rows)))
 
 
-async def _visible(source: Reads, call: Call) -> list[Row]:
-    parent = await parent_of(source, call)
-    rows = await visible_below(source, call.actor, parent, call.family)
-    return await source.resources.of_parent(parent.id, call.family.name) if rows is None else rows
+async def _visible(reads: Reads, call: Call) -> list[Row]:
+    parent = await parent_of(reads, call)
+    rows = await visible_below(reads, call.actor, parent, call.family)
+    return await reads.resources.of_parent(parent.id, call.family.name) if rows is None else rows
 
 
-async def _is_outdated(ctx: Context, source: Reads, service: Row, asked: object) -> bool:
-    status = await status_of(source, service)
-    return await freshness(ctx, source, service, status) == "OUT_OF_DATE"
+async def _is_outdated(ctx: Context, reads: Reads, service: Row, asked: object) -> bool:
+    status = await status_of(reads, service)
+    return await freshness(ctx, reads, service, status) == "OUT_OF_DATE"
 
 
 ROW_FILTERS["to_update"] = _is_outdated
@@ -65,9 +65,9 @@ async def list_environment_stats(ctx: Context, call: Call) -> Reply:
     return await _page(ctx, call, describe)
 
 
-async def count_services(ctx: Context, source: Reads, row: Row) -> int:
+async def count_services(ctx: Context, reads: Reads, row: Row) -> int:
     """Returns the number of services in an environment, from the stored lengths of lists."""
-    return sum([(await source.lists.page(row.id, family, 0, 0))[1] for family in ctx.kinds])
+    return sum([(await reads.lists.page(row.id, family, 0, 0))[1] for family in ctx.kinds])
 
 
 @reads("project.stats")

@@ -57,10 +57,10 @@ class VariableList:
     """A page of the variables that are visible at a resource. Reads only the rows of the page."""
 
     def __init__(
-        self, ctx: Context, source: Reads, call: Call, levels: list[Row], first: int, last: int
+        self, ctx: Context, reads: Reads, call: Call, levels: list[Row], first: int, last: int
     ) -> None:
         self._ctx = ctx
-        self._source = source
+        self._source = reads
         self._call = call
         self._levels = levels
         self._first = first
@@ -110,13 +110,13 @@ def _is_secret(family: Family) -> bool:
     return "value" in family.hidden
 
 
-async def _level(ctx: Context, source: Reads, actor: Actor, id: str) -> Row | None:
+async def _level(ctx: Context, reads: Reads, actor: Actor, id: str) -> Row | None:
     """Returns the resource whose variables are requested, or None if it has none or the caller may not see
     it."""
-    row = await source.resources.get(id)
+    row = await reads.resources.get(id)
     if row is None or has_variables not in ctx.registry[row.family].traits:
         return None
-    return row if await is_visible(source, actor, row) else None
+    return row if await is_visible(reads, actor, row) else None
 
 
 def _check_scope(ctx: Context, level: Row, field: str, scope: str) -> None:

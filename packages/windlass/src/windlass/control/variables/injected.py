@@ -36,15 +36,15 @@ class ServiceVariables(NamedTuple):
 # Listing
 
 
-async def listed_variables(ctx: Context, source: Reads, levels: Sequence[Row]) -> list[ServiceVariables]:
+async def listed_variables(ctx: Context, reads: Reads, levels: Sequence[Row]) -> list[ServiceVariables]:
     """Returns all built-in variables that are visible at the first of these levels, the first level's
     variables first."""
     visible: list[ServiceVariables] = []
     for level in _with_variables(ctx, levels):
         visible += (ServiceVariables(level, variable) for variable in of_level(level.family, level.id))
         for kind in kinds_in(ctx, level):
-            for service in await source.resources.of_parent(level.id, kind.family.name):
-                variables = await kind.listed_variables(ctx, source, service)
+            for service in await reads.resources.of_parent(level.id, kind.family.name):
+                variables = await kind.listed_variables(ctx, reads, service)
                 visible += (ServiceVariables(service, variable) for variable in variables)
     return visible
 
@@ -60,12 +60,12 @@ def kinds_in(ctx: Context, level: Row) -> list[AnyKind]:
 
 
 async def visible(
-    source: Reads, actor: Actor, owned: Iterable[ServiceVariables], levels: Sequence[Row]
+    reads: Reads, actor: Actor, owned: Iterable[ServiceVariables], levels: Sequence[Row]
 ) -> list[ServiceVariables]:
     """Returns the variables without those of neighbouring services that the caller may not see. Variables of
     the levels themselves are inherited, and always visible."""
     here = {level.id for level in levels}
-    sight = Visibility(source, actor, levels[0].org)
+    sight = Visibility(reads, actor, levels[0].org)
     return [
         variable
         for variable in owned
@@ -121,7 +121,7 @@ class InjectedVariables(NamedTuple):
 
 
 async def injected_variables(
-    ctx: Context, source: Reads, levels: Sequence[Row], find_address: FindAddress
+    ctx: Context, reads: Reads, levels: Sequence[Row], find_address: FindAddress
 ) -> InjectedVariables:
     """Returns all built-in variables for a service at these levels, with real addresses."""
     levels = _with_variables(ctx, levels)
@@ -129,7 +129,7 @@ async def injected_variables(
     result = InjectedVariables(with_compatible_keys(own), [], [])
     for level in levels:
         for kind in kinds_in(ctx, level):
-            offer = await kind.offer(ctx, source, level.id, find_address)
+            offer = await kind.offer(ctx, reads, level.id, find_address)
             result.built_in.extend(offer.variables)
             result.counted.extend(offer.counted)
             result.warnings.extend(offer.warnings)

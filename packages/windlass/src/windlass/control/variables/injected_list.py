@@ -35,12 +35,12 @@ async def list_injected(ctx: Context, call: Call) -> Reply:
     return Reply(results([encode(_document(ctx, variable, owners[variable.owner])) for variable in shown]))
 
 
-async def _seen_neighbours(source: Reads, call: Call, owners: Collection[str]) -> list[Row]:
+async def _seen_neighbours(reads: Reads, call: Call, owners: Collection[str]) -> list[Row]:
     """Returns the owners that the caller may see."""
-    rows = [row for id in owners if (row := await source.resources.get(id))]
+    rows = [row for id in owners if (row := await reads.resources.get(id))]
     if not rows:
         return []
-    sight = Visibility(source, call.actor, rows[0].org)
+    sight = Visibility(reads, call.actor, rows[0].org)
     return [row for row in rows if await sight.includes(row.family, row.id, row.parent)]
 
 
@@ -48,10 +48,10 @@ def _is_by_id(variable: BuiltIn) -> bool:
     return variable.key.startswith(PREFIX)
 
 
-async def _place_of(ctx: Context, source: Reads, levels: list[Row]) -> Place:
+async def _place_of(ctx: Context, reads: Reads, levels: list[Row]) -> Place:
     """Returns the place of the environment. Above environments, variables contain no addresses."""
     home = next((level for level in levels if kinds_in(ctx, level)), None)
-    return await ctx.places.of_environment(source, home.id) if home else ctx.places.local
+    return await ctx.places.of_environment(reads, home.id) if home else ctx.places.local
 
 
 def _document(ctx: Context, variable: BuiltIn, owner: Row) -> Document:

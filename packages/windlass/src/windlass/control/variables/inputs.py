@@ -49,16 +49,16 @@ class StoredVariable(Struct):
     aliased_secret: OriginalVariable | None = None
 
 
-async def inputs_of(ctx: Context, source: Reads, service: Row, find_address: FindAddress) -> Inputs:
+async def inputs_of(ctx: Context, reads: Reads, service: Row, find_address: FindAddress) -> Inputs:
     """Reads and resolves the variables of a service. Raises `UnresolvableVariable` with a remedy."""
     if not _takes_variables(ctx, service):
         digest = Digest(_digest_of(ctx, service, (), ())).text
         return Inputs(variables={}, files={}, secrets=frozenset(), arguments={}, digest=digest)
-    levels = await source.tree.above(service.id)
+    levels = await reads.tree.above(service.id)
     if not levels:
         raise Missing("Create the service again if you still need it: it was deleted meanwhile")
-    rows = [await variables_at(source, level) for level in levels]
-    own = await injected_variables(ctx, source, levels, find_address)
+    rows = [await variables_at(reads, level) for level in levels]
+    own = await injected_variables(ctx, reads, levels, find_address)
     visible = _without_secrets_above(levels, rows)
     entries = [[entry_of(ctx, row) for row in level] for level in visible]
     result = resolve([*entries, own.entries])
@@ -106,8 +106,8 @@ def _name(row: Row) -> str:
     return row.read(NamedDocument).name
 
 
-async def variables_at(source: Reads, level: Row) -> list[Row]:
-    return [row for family in _KINDS for row in await source.resources.of_parent(level.id, family.name)]
+async def variables_at(reads: Reads, level: Row) -> list[Row]:
+    return [row for family in _KINDS for row in await reads.resources.of_parent(level.id, family.name)]
 
 
 def entry_of(ctx: Context, row: Row) -> DeclaredVariable:
@@ -156,35 +156,35 @@ def _hash_name(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
-async def is_current(ctx: Context, source: Reads, service: Row, digest: str) -> bool:
+async def is_current(ctx: Context, reads: Reads, service: Row, digest: str) -> bool:
     """Returns whether a new deployment would have the same digest. Fast, because no secret is decrypted."""
     sha, _, rest = digest.partition(".")
     if not sha.startswith(_BY_LEVEL):
-        return await _was_current(ctx, source, service, digest)
+        return await _was_current(ctx, reads, service, digest)
     counted, levels = _counted_families(ctx), list[LevelDigest]()
     marks: list[Mark] = []
     if _takes_variables(ctx, service):
-        levels = await ctx.variable_digests.of(source, service.id)
-        marks = await source.tree.marks(service.id, counted)
+        levels = await ctx.variable_digests.of(reads, service.id)
+        marks = await reads.tree.marks(service.id, counted)
     own = _parse(sha, rest)
     return sha == _digest_of(ctx, service, levels, (mark for mark in marks if _counts(ctx, own, mark)))
 
 
-async def used_as_deployed(ctx: Context, source: Reads, service: Row, digest: str) -> frozenset[str] | None:
+async def used_as_deployed(ctx: Context, reads: Reads, service: Row, digest: str) -> frozenset[str] | None:
     """Returns the services that a service uses, or None if its digest is not current. Fast, because no secret
     is decrypted."""
     sha, _, rest = digest.partition(".")
-    if not sha.startswith(_BY_LEVEL) or not await is_current(ctx, source, service, digest):
+    if not sha.startswith(_BY_LEVEL) or not await is_current(ctx, reads, service, digest):
         return None
     return _parse(sha, rest).used
 
 
-async def _was_current(ctx: Context, source: Reads, service: Row, digest: str) -> bool:
+async def _was_current(ctx: Context, reads: Reads, service: Row, digest: str) -> bool:
     """Returns whether a digest in the former format, without a digest for each level, is current."""
     sha, new, rest = digest.partition(".")
     counted = _counted_families(ctx)
     families = [*(family.name for family in _KINDS), *counted]
-    marks = await source.tree.marks(service.id, families) if _takes_variables(ctx, service) else []
+    marks = await reads.tree.marks(service.id, families) if _takes_variables(ctx, service) else []
     if new:  # otherwise the digest was made when every database counted
         own = _parse(sha, rest)
         marks = [mark for mark in marks if mark[1] not in counted or _counts(ctx, own, mark)]

@@ -18,8 +18,8 @@ class UsedServices:
     services.
     """
 
-    def __init__(self, ctx: Context, source: Reads) -> None:
-        self._ctx, self._source = ctx, source
+    def __init__(self, ctx: Context, reads: Reads) -> None:
+        self._ctx, self._source = ctx, reads
         self._declared: dict[str, list[DeclaredVariable]] = {}
         """Declared variables, by level."""
         self._injected: dict[str, InjectedVariables] = {}

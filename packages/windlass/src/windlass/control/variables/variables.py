@@ -60,24 +60,24 @@ async def visible(ctx: Context, call: Call) -> Reply:
 
 
 async def _read_page(
-    source: Reads, levels: Sequence[Row], family: Family, first: int, last: int
+    reads: Reads, levels: Sequence[Row], family: Family, first: int, last: int
 ) -> tuple[list[bytes], int]:
     """Returns a page of the variables of all levels, in the order of the levels, and their total number."""
     bodies: list[bytes] = []
     total = 0
     for level in levels:
         skip, most = max(0, first - total), max(0, last - max(first, total))
-        part, length = await source.lists.page(level.id, family.name, skip, most)
+        part, length = await reads.lists.page(level.id, family.name, skip, most)
         bodies += part
         total += length
     return bodies, total
 
 
 async def built_in_rows(
-    ctx: Context, source: Reads, actor: Actor, levels: Sequence[Row], family: Family
+    ctx: Context, reads: Reads, actor: Actor, levels: Sequence[Row], family: Family
 ) -> list[Row]:
-    owned = await built_ins.listed_variables(ctx, source, levels)
-    return built_ins.rows_of(ctx, await built_ins.visible(source, actor, owned, levels), family)
+    owned = await built_ins.listed_variables(ctx, reads, levels)
+    return built_ins.rows_of(ctx, await built_ins.visible(reads, actor, owned, levels), family)
 
 
 @reads("environmentVariable.read", "secret.read")
@@ -127,20 +127,20 @@ async def _unless_built_in(ctx: Context, tx: Tx, call: Call, write: Writing, ref
         raise
 
 
-async def _own_making(ctx: Context, source: Reads, call: Call) -> Row | None:
+async def _own_making(ctx: Context, reads: Reads, call: Call) -> Row | None:
     """Returns the built-in variable in the path of a call, if the caller may see it."""
     try:
-        here = await parent_of(source, call)
+        here = await parent_of(reads, call)
     except Missing:
         return None
-    levels = await source.tree.above(here.id)
-    return await find_built_in(ctx, source, call.actor, levels, call.family, call.id)
+    levels = await reads.tree.above(here.id)
+    return await find_built_in(ctx, reads, call.actor, levels, call.family, call.id)
 
 
 async def find_built_in(
-    ctx: Context, source: Reads, actor: Actor, levels: Sequence[Row], family: Family, id: str
+    ctx: Context, reads: Reads, actor: Actor, levels: Sequence[Row], family: Family, id: str
 ) -> Row | None:
-    rows = await built_in_rows(ctx, source, actor, levels, family)
+    rows = await built_in_rows(ctx, reads, actor, levels, family)
     return next((row for row in rows if row.id == id), None)
 
 

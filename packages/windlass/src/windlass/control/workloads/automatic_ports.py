@@ -53,13 +53,13 @@ def _is_same(sent: Sequence[PortRequest], stored: Sequence[ServicePort]) -> bool
     return bool(msgspec.to_builtins(sent) == msgspec.to_builtins(stored))
 
 
-def with_automatic_port(spec: Application, usual: Workload) -> Application:
+def with_automatic_port(spec: Application, default_workload: Workload) -> Application:
     """Returns the settings with the automatic port for a build, if `automatic_port` is set."""
     if not spec.automatic_port:
         return spec
     number = choose_port(
-        usual.artifact,
-        usual.variables,
+        default_workload.artifact,
+        default_workload.variables,
         process=spec.process or "",
         command=spec.start_command or " ".join([spec.entrypoint or "", *spec.arguments]).strip(),
         probed=_probed_port(spec),

@@ -27,12 +27,12 @@ def give_credentials(draft: Draft[Database]) -> None:
     draft.sealed |= _new_credentials(draft.spec.type)
 
 
-async def credentials_of(ctx: Context, source: Reads, row: Row) -> DatabaseLogin:
+async def credentials_of(ctx: Context, reads: Reads, row: Row) -> DatabaseLogin:
     """Returns the credentials of a database. Generates them for a database of an early version without
     credentials."""
     hidden = decrypt_hidden(ctx, row)
     if _PASSWORD not in hidden:
-        hidden = await _given_credentials(ctx, source, row)
+        hidden = await _given_credentials(ctx, reads, row)
     return DatabaseLogin(hidden[_LOGIN], hidden[_PASSWORD], hidden[_DATABASE])
 
 
@@ -42,7 +42,7 @@ def _new_credentials(type: str) -> dict[str, str]:
     return {_LOGIN: kind.login, _PASSWORD: password, _DATABASE: kind.database}
 
 
-async def _given_credentials(ctx: Context, source: Reads, row: Row) -> dict[str, str]:
+async def _given_credentials(ctx: Context, reads: Reads, row: Row) -> dict[str, str]:
     async def give(tx: Tx) -> dict[str, str]:
         """Stores generated credentials. Of concurrent calls, the first one takes effect."""
         current = await tx.resources.get(row.id)
@@ -56,4 +56,4 @@ async def _given_credentials(ctx: Context, source: Reads, row: Row) -> dict[str,
         await tx.resources.change(msgspec.structs.replace(current, sealed=sealed))
         return hidden
 
-    return await give(source) if isinstance(source, Tx) else await ctx.store.write(give)
+    return await give(reads) if isinstance(reads, Tx) else await ctx.store.write(give)

@@ -114,10 +114,10 @@ async def _find_repeated(ctx: Context, build_input: BuildInput, request: PullReq
     return str(ref) if ref.digest and (ref.name, details.image_tag) == (asked.name, asked.tag) else ""
 
 
-async def whole_name(source: Reads, org: str, image: ImageSource) -> str:
+async def whole_name(reads: Reads, org: str, image: ImageSource) -> str:
     """Returns the full name of an image, with its registry's host. Decrypts no login."""
     id = image.registry_id
-    row = await source.resources.find(container_registry.name, id) if id else None
+    row = await reads.resources.find(container_registry.name, id) if id else None
     is_own = row is not None and row.org == org
     return name_in(row.read(ContainerRegistry) if row and is_own else None, image.image_name)
 
@@ -138,9 +138,9 @@ def public_registry(image_name: str) -> ContainerRegistry:
 # Fields of documents
 
 
-async def shown_registry(source: Reads, image_name: str, registry_id: str | UnsetType | None) -> Document:
+async def shown_registry(reads: Reads, image_name: str, registry_id: str | UnsetType | None) -> Document:
     """Returns the registry of an image, as shown in the service's document."""
-    row = await source.resources.find(container_registry.name, registry_id) if registry_id else None
+    row = await reads.resources.find(container_registry.name, registry_id) if registry_id else None
     return registry_fields(row) if row else _public_registry(image_name, registry_id)
 
 

@@ -21,35 +21,35 @@ _API: Final = "api."
 """Prefix of API host names: GitHub and Bitbucket serve their API at `api.` followed by the host name."""
 
 
-async def source_of(ctx: Context, source: Reads, service: Row, commit: str | None) -> GitSource:
+async def source_of(ctx: Context, reads: Reads, service: Row, commit: str | None) -> GitSource:
     """Returns the repository of a service, with its git token."""
-    return await source_in(ctx, source, service, ctx.kinds[service.family].repository(service), commit)
+    return await source_in(ctx, reads, service, ctx.kinds[service.family].repository(service), commit)
 
 
 async def source_in(
-    ctx: Context, source: Reads, service: Row, repository: GitRepositoryRequest | None, commit: str | None
+    ctx: Context, reads: Reads, service: Row, repository: GitRepositoryRequest | None, commit: str | None
 ) -> GitSource:
     """Returns a repository that a service names, with its git token, or that of the service itself."""
     if repository is not None and repository.url == PUSHED:
-        return await _pushed_source(ctx, source, service.id, repository, commit)
-    return await source_at(ctx, source, service.org, repository, commit)
+        return await _pushed_source(ctx, reads, service.id, repository, commit)
+    return await source_at(ctx, reads, service.org, repository, commit)
 
 
 async def _pushed_source(
-    ctx: Context, source: Reads, service: str, repository: GitRepositoryRequest, commit: str | None
+    ctx: Context, reads: Reads, service: str, repository: GitRepositoryRequest, commit: str | None
 ) -> GitSource:
     """Returns the repository to which an application is pushed."""
-    await provide_repository(ctx, source, service)
+    await provide_repository(ctx, reads, service)
     branch, root = repository.branch or None, repository.root_path or "/"
     return GitSource(push_url(ctx, service), branch, commit, root, pushed=service)
 
 
-async def provide_repository(ctx: Context, source: Reads, application: str) -> None:
+async def provide_repository(ctx: Context, reads: Reads, application: str) -> None:
     """Makes sure that the repository of an application is here, if there is one. That of a copied application
     begins as a copy of the original's. Raises GitError if another server holds it."""
     if not ctx.pushed.exists(application):
-        await _copy_original(ctx, source, application)
-        await check_holder(ctx, source, application)
+        await _copy_original(ctx, reads, application)
+        await check_holder(ctx, reads, application)
 
 
 async def ask_for_copy(tx: Tx, application: str, original: str, org: str) -> None:
@@ -80,11 +80,11 @@ async def copy_repository(ctx: Context, claim: Claim) -> None:
     await ctx.store.write(change)
 
 
-async def _copy_original(ctx: Context, source: Reads, application: str) -> None:
+async def _copy_original(ctx: Context, reads: Reads, application: str) -> None:
     """Copies the repository of the application from which one was copied, or of that one's original."""
     original = application
     for _ in range(_MAX_COPIES):
-        found = await source.facts.get(copied_fact(original))
+        found = await reads.facts.get(copied_fact(original))
         if not found:
             return
         original = found.decode()
@@ -107,10 +107,10 @@ def holder_fact(application: str) -> str:
     return f"repository of {application}"
 
 
-async def check_holder(ctx: Context, source: Reads, application: str) -> None:
+async def check_holder(ctx: Context, reads: Reads, application: str) -> None:
     """Raises GitError if another server took the pushes of an application. Servers with data directories of
     their own do not share repositories."""
-    holder = await source.facts.get(holder_fact(application))
+    holder = await reads.facts.get(holder_fact(application))
     if holder and holder.decode() != ctx.server:
         raise GitError(
             "Push and deploy at the server that took the first push: the repository of this application is "
@@ -120,13 +120,13 @@ async def check_holder(ctx: Context, source: Reads, application: str) -> None:
 
 
 async def source_at(
-    ctx: Context, source: Reads, org: str, repository: GitRepositoryRequest | None, commit: str | None
+    ctx: Context, reads: Reads, org: str, repository: GitRepositoryRequest | None, commit: str | None
 ) -> GitSource:
     if repository is None:
         raise GitError("Choose a service that is built from a repository: this one has none.")
     token = None
     if id := repository.git_token_id:
-        row = await source.resources.find(git_token.name, id)
+        row = await reads.resources.find(git_token.name, id)
         if row is None or row.org != org:
             raise GitError("git_repository.git_token_id: this git token is gone. Choose another.")
         # Checked again, because the address may have been stored before such checks existed.

@@ -27,16 +27,16 @@ def limits_of(settings: Settings) -> Limits:
     return Limits(bytes=_RATIO * settings.upload_bytes, files=settings.upload_files)
 
 
-async def ready_uploads(source: Reads, service: str) -> list[Row]:
+async def ready_uploads(reads: Reads, service: str) -> list[Row]:
     """Returns the complete uploads of a service, the newest first."""
-    rows = await source.resources.of_parent(service, upload.name)
+    rows = await reads.resources.of_parent(service, upload.name)
     return [row for row in reversed(rows) if row.read(UploadShown).state == READY]
 
 
-async def find_upload(source: Reads, service: str, commit: str | None) -> Row | None:
+async def find_upload(reads: Reads, service: str, commit: str | None) -> Row | None:
     """Returns the newest upload whose digest begins with `commit`; None if there is none. Without `commit`,
     returns the newest upload."""
-    for row in await ready_uploads(source, service):
+    for row in await ready_uploads(reads, service):
         if str(row.read(UploadShown).git_commit_id).startswith((commit or "").lower()):
             return row
     return None
@@ -52,19 +52,19 @@ def commit_of(row: Row) -> CommitRecord:
     )
 
 
-async def with_upload(source: Reads, service: Row, version: ChosenVersion) -> ChosenVersion:
+async def with_upload(reads: Reads, service: Row, version: ChosenVersion) -> ChosenVersion:
     """Returns a version with the digest of its upload: the requested upload, or else the newest one."""
     if version.upload:
-        row = await _named_upload(source, service, version.upload, version)
+        row = await _named_upload(reads, service, version.upload, version)
     else:
-        row = await find_upload(source, service.id, version.git_commit_id) or _refuse(service, version)
+        row = await find_upload(reads, service.id, version.git_commit_id) or _refuse(service, version)
     return replace(version, git_commit_id=commit_of(row).git_commit_id)
 
 
-async def _named_upload(source: Reads, service: Row, id: str, version: ChosenVersion) -> Row:
+async def _named_upload(reads: Reads, service: Row, id: str, version: ChosenVersion) -> Row:
     if version.git_commit_id:
         raise Invalid("upload_id: leave out either this or git_commit_id")
-    row = await source.resources.find(upload.name, id)
+    row = await reads.resources.find(upload.name, id)
     if row is None or row.parent != service.id:
         raise Missing("upload_id: choose an upload of this application: it has none with this id")
     if row.read(UploadShown).state != READY:
@@ -79,13 +79,13 @@ def _refuse(service: Row, version: ChosenVersion) -> NoReturn:
     raise Conflict(f"Upload a folder first, with `windlass up`: {name} has no upload that is complete")
 
 
-async def unpack_upload(ctx: Context, row: Row, into: Path) -> None:
+async def unpack_upload(ctx: Context, row: Row, destination: Path) -> None:
     """Unpacks an upload into a new folder. Raises UploadError."""
     if not ctx.uploads.has(row):
         raise UploadError(
             "Upload the folder again: its archive is not at this server. It is on the server that received "
             "it, or was removed with the data directory"
         )
-    content = await in_thread(unpack, ctx.uploads.path(row), into, limits_of(ctx.settings))
+    content = await in_thread(unpack, ctx.uploads.path(row), destination, limits_of(ctx.settings))
     if content.id != row.read(UploadShown).git_commit_id:
         raise UploadError("Upload the folder again: its archive was changed on the disk of the server")

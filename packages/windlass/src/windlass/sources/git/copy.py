@@ -41,14 +41,15 @@ class Copy(Struct, frozen=True):
     kept: KeptCopy | None = None
     """The kept copy to start from. After the checkout, its store is kept for the next fetch."""
 
-    async def commits(self, most: int = 1) -> list[GitCommit]:
-        """Fetches the wanted commit with its predecessors, and returns up to `most` commits, newest first."""
-        _, tags = await subprocesses.run_together(self._receive(most), self._tags())
+    async def commits(self, limit: int = 1) -> list[GitCommit]:
+        """Fetches the wanted commit with its predecessors, and returns up to `limit` commits, newest
+        first."""
+        _, tags = await subprocesses.run_together(self._receive(limit), self._tags())
         words = (
             "log",
             "-z",
             "--encoding=UTF-8",
-            f"--max-count={most}",
+            f"--max-count={limit}",
             f"--format={FORMAT}",
             WANTED_REF,
             "--",
@@ -90,17 +91,17 @@ class Copy(Struct, frozen=True):
                 f"Remove the symbolic link {link}, or commit the file itself: it leads out of the repository."
             )
 
-    async def _receive(self, most: int) -> None:
+    async def _receive(self, limit: int) -> None:
         commit = wanted_commit(self.source)
         if not (self.kept and self.kept.taken):
             _lay_out(self.folder / ".git", "sha256" if len(commit or "") == 64 else "sha1")
         if commit is None:
-            await self._pull((f"{wanted_ref(self.source)}:{WANTED_REF}",), f"--depth={most}")
+            await self._pull((f"{wanted_ref(self.source)}:{WANTED_REF}",), f"--depth={limit}")
         elif len(commit) not in (40, 64):
             await self._search(commit)
         else:
             try:
-                await self._pull((f"{commit}:{WANTED_REF}",), f"--depth={most}")
+                await self._pull((f"{commit}:{WANTED_REF}",), f"--depth={limit}")
             except NotByName:
                 await self._search(commit)
 

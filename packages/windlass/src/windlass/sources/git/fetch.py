@@ -123,15 +123,15 @@ class Git:
         """Cancels the preparation of kept copies."""
         await self._preparations.stop()
 
-    async def fetch(self, source: GitSource, into: Path, progress: Progress = silent) -> GitCommit:
+    async def fetch(self, source: GitSource, destination: Path, progress: Progress = silent) -> GitCommit:
         """Fetches the files of one commit into a new folder. Removes the folder on failure."""
         return await self._run_on(
-            source, lambda remote: _fetch(Copy(remote, source, into.absolute(), progress))
+            source, lambda remote: _fetch(Copy(remote, source, destination.absolute(), progress))
         )
 
     @asynccontextmanager
     async def fetching(
-        self, source: GitSource, into: Path, name: str, progress: Progress = silent
+        self, source: GitSource, destination: Path, name: str, progress: Progress = silent
     ) -> AsyncIterator[GitCommit]:
         """Fetches a commit like `fetch`, but transfers only the difference to the last fetch with the same
         name.
@@ -140,13 +140,13 @@ class Git:
         """
         kept = await subprocesses.in_thread(KeptCopy.hold, self._home, name)
         if kept is None:
-            yield await self.fetch(source, into, progress)
+            yield await self.fetch(source, destination, progress)
             return
 
-        into = into.absolute()  # noqa: ASYNC240 (does not access the disk)
+        destination = destination.absolute()  # noqa: ASYNC240 (does not access the disk)
 
         async def action(remote: Remote) -> GitCommit:
-            return await _fetch_kept(Copy(remote, source, into, progress, kept=kept), kept)
+            return await _fetch_kept(Copy(remote, source, destination, progress, kept=kept), kept)
 
         with on_failure(kept.close):
             commit = await self._run_on(source, action)
@@ -160,14 +160,14 @@ class Git:
         await self._preparations.cancel(name)
         await subprocesses.in_thread(discard, self._home, name)
 
-    async def commits(self, source: GitSource, most: int = 20) -> list[GitCommit]:
+    async def commits(self, source: GitSource, limit: int = 20) -> list[GitCommit]:
         """Returns commits, newest first: the newest ones of a branch, or the source's commit and its
         predecessors."""
 
         async def action(remote: Remote) -> list[GitCommit]:
             async with self._scratch() as scratch:
                 # the filter omits trees and files, if the server supports it
-                return await Copy(remote, source, scratch, options=("--filter=tree:0",)).commits(most)
+                return await Copy(remote, source, scratch, options=("--filter=tree:0",)).commits(limit)
 
         return await self._run_on(source, action)
 

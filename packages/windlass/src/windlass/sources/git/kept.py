@@ -72,17 +72,17 @@ class KeptCopy:
         os.utime(lock)
         return cls(folder, lock)
 
-    def take(self, url: str, into: Path) -> None:
+    def take(self, url: str, destination: Path) -> None:
         """Moves the kept copy into an empty folder, if it is a trustworthy copy of the same repository.
         Deletes it otherwise."""
         note = self._read()
         self._note.unlink(missing_ok=True)
         if note and note.url == url and note.boot == _boot() and (self._copy / ".git").is_dir():
-            into.rmdir()
-            if _try_move(self._copy, into):
+            destination.rmdir()
+            if _try_move(self._copy, destination):
                 self.taken = note
                 return
-            into.mkdir(mode=0o700)
+            destination.mkdir(mode=0o700)
         self.forget()
 
     def forget(self) -> None:
@@ -156,13 +156,13 @@ def sweep(home: Path) -> None:
             discard(home, lock.stem)
 
 
-def _modification_times(top: Path, below: str = "") -> list[tuple[str, int]]:
+def _modification_times(root: Path, below: str = "") -> list[tuple[str, int]]:
     times: list[tuple[str, int]] = []
-    with os.scandir(top / below) as entries:
+    with os.scandir(root / below) as entries:
         for entry in entries:
             path = f"{below}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
-                times += _modification_times(top, f"{path}/")
+                times += _modification_times(root, f"{path}/")
             else:
                 times.append((path, entry.stat(follow_symlinks=False).st_mtime_ns))
     return times

@@ -44,11 +44,11 @@ class Limits(Struct, frozen=True):
             _lower_limit(process.pid, resource.RLIMIT_DATA, MAX_MEMORY_BYTES)
 
 
-def measure(top: Path) -> tuple[int, int]:
+def measure(root: Path) -> tuple[int, int]:
     """Returns the bytes and the number of entries below a folder, without the content of `.git`. The folder
     may change meanwhile."""
     size = entries = 0
-    left = [str(top)]
+    left = [str(root)]
     while left:
         with suppress(OSError), os.scandir(left.pop()) as scan:
             for entry in scan:
@@ -61,7 +61,7 @@ def measure(top: Path) -> tuple[int, int]:
     return size, entries
 
 
-def _lower_limit(pid: int, what: int, most: int) -> None:
+def _lower_limit(pid: int, what: int, limit: int) -> None:
     _, hard = resource.prlimit(pid, what)
-    soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    soft = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     resource.prlimit(pid, what, (soft, hard))

@@ -66,9 +66,9 @@ class TreeListing:
         self.links.append(path)
 
 
-def find_escaping_link(top: Path, links: list[bytes]) -> str | None:
+def find_escaping_link(root: Path, links: list[bytes]) -> str | None:
     """Returns the first symbolic link that leads out of the folder, directly or through other links."""
-    targets = {path: os.readlink(os.path.join(os.fsencode(top), path)) for path in links}  # noqa: PTH115, PTH118
+    targets = {path: os.readlink(os.path.join(os.fsencode(root), path)) for path in links}  # noqa: PTH115, PTH118
     link = LinkWalk(targets).find_escaping()
     return None if link is None else to_text(link)
 

@@ -81,14 +81,14 @@ class Remote(Struct, frozen=True):
             return self.environment
         return {**self.environment, "GIT_DIR": str(copy / ".git"), "GIT_WORK_TREE": str(copy)}
 
-    async def _watch(self, top: Path) -> None:
+    async def _watch(self, root: Path) -> None:
         """Raises GitError when the folder exceeds a limit. Measuring takes at most a fifth of the time."""
         loop = asyncio.get_running_loop()
         pause = CHECK_INTERVAL
         while True:
             await asyncio.sleep(pause)
             began = loop.time()
-            self.limits.check(*await asyncio.to_thread(measure, top))
+            self.limits.check(*await asyncio.to_thread(measure, root))
             pause = max(CHECK_INTERVAL, 4 * (loop.time() - began))
 
 

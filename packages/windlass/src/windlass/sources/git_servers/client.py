@@ -225,7 +225,7 @@ class GitServerClient:
         if etag:
             headers["If-None-Match"] = etag
         try:
-            answer = await self._out.send(method, url, body, headers, seconds=TIMEOUT, most=MAX_ANSWER_BYTES)
+            answer = await self._out.send(method, url, body, headers, seconds=TIMEOUT, limit=MAX_ANSWER_BYTES)
         except AddressRefused as error:
             raise GitServerFailure(GitServerProblem.ADDRESS, f"git_api_url: {error}") from error
         except NoAnswer as error:

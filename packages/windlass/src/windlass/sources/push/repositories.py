@@ -92,13 +92,13 @@ def repositories_of(settings: Settings) -> PushedRepositories:
 
 
 class PushedRepositories:
-    def __init__(self, folder: Path, most: int, reserve: int = 0, disk_reserve: int = 0) -> None:
-        """`most`: the largest number of bytes of one push. `reserve` and `disk_reserve`: the bytes that must
+    def __init__(self, folder: Path, limit: int, reserve: int = 0, disk_reserve: int = 0) -> None:
+        """`limit`: the largest number of bytes of one push. `reserve` and `disk_reserve`: the bytes that must
         stay free on the disk, as for uploads."""
         self._folder = folder.absolute()
-        self.most = most
+        self.most = limit
         self._reserve, self._disk_reserve = reserve, disk_reserve
-        self._limits = Limits(seconds=_TIMEOUT, bytes=2 * most)
+        self._limits = Limits(seconds=_TIMEOUT, bytes=2 * limit)
         self._writing = Locks()
         self._tidied: dict[str, float] = {}
         self._paused: dict[str, tuple[float, float]] = {}
@@ -384,10 +384,10 @@ class PackFile:
         self,
         descriptor: int,
         head: bytes,
-        most: int,
+        limit: int,
         check_room: Callable[[os.statvfs_result, int], None],
     ) -> None:
-        self._descriptor, self._most, self._check_room = descriptor, most, check_room
+        self._descriptor, self._most, self._check_room = descriptor, limit, check_room
         self.size = 0
         """The number of bytes behind the head."""
         self._write(head)

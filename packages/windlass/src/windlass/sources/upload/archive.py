@@ -46,16 +46,16 @@ def examine(archive: Path, limits: Limits) -> FolderContent:
     return _read(archive, limits, None)
 
 
-def unpack(archive: Path, into: Path, limits: Limits) -> FolderContent:
+def unpack(archive: Path, destination: Path, limits: Limits) -> FolderContent:
     """Unpacks an archive into a new folder. Raises UploadError if it is invalid or exceeds a limit."""
-    into.mkdir(mode=0o700, parents=True)
-    return _read(archive, limits, into)
+    destination.mkdir(mode=0o700, parents=True)
+    return _read(archive, limits, destination)
 
 
-def _read(archive: Path, limits: Limits, into: Path | None) -> FolderContent:
+def _read(archive: Path, limits: Limits, destination: Path | None) -> FolderContent:
     try:
         with archive.open("rb") as file:
-            return _ArchiveFolder(file, limits, into).read()
+            return _ArchiveFolder(file, limits, destination).read()
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise UploadError(FULL) from error
@@ -65,11 +65,11 @@ def _read(archive: Path, limits: Limits, into: Path | None) -> FolderContent:
 class _ArchiveFolder:
     """The content of an archive while it is read, and written if `into` is given."""
 
-    def __init__(self, file: BinaryIO, limits: Limits, into: Path | None) -> None:
+    def __init__(self, file: BinaryIO, limits: Limits, destination: Path | None) -> None:
         # The limits are doubled, because they include headers, padding and ignored entries.
         self._tar = TarReader(ByteSource(file, 2 * limits.bytes), 2 * limits.files)
         self._limits = limits
-        self._top = os.fsencode(into) if into else None
+        self._top = os.fsencode(destination) if destination else None
         self._folders: set[bytes] = {b""}
         self._files: dict[bytes, UploadedFile] = {}
         self._links: dict[bytes, bytes] = {}

@@ -59,8 +59,8 @@ class ArchiveEntry(Struct, frozen=True):
 class ByteSource:
     """The decompressed bytes of an archive. Raises UploadError for more than `most` bytes."""
 
-    def __init__(self, file: BinaryIO, most: int) -> None:
-        self._file, self._most, self._left = file, most, most
+    def __init__(self, file: BinaryIO, limit: int) -> None:
+        self._file, self._most, self._left = file, limit, limit
         self._held, self._at = b"", 0
         first = file.read(len(_GZIP))
         file.seek(0)
@@ -122,10 +122,10 @@ class ByteSource:
 class TarReader:
     """Iterates over the entries of an archive. The content of a file must be read before the next entry."""
 
-    def __init__(self, unpacked: ByteSource, most: int) -> None:
-        """`most`: the maximum number of entries, including headers."""
+    def __init__(self, unpacked: ByteSource, limit: int) -> None:
+        """`limit`: the maximum number of entries, including headers."""
         self._unpacked = unpacked
-        self._most, self._count = most, 0
+        self._most, self._count = limit, 0
         self._unread = self._named = 0
 
     def content(self) -> Iterator[bytes]:

@@ -93,14 +93,14 @@ NEWER: Final = {name: _newer(base) for name, base in _BASES.items()}
 class AuditSearch(Table):
     __slots__ = ()
 
-    async def older(self, filter: EventFilter, below: int, down_to: int, most: int) -> list[EventRow]:
+    async def older(self, filter: EventFilter, below: int, down_to: int, limit: int) -> list[EventRow]:
         """Returns matching events below a number, the newest first."""
         column, value = filter.base
-        rows = await self._session.all(OLDER[column], value, below, down_to, *filter.values, most)
+        rows = await self._session.all(OLDER[column], value, below, down_to, *filter.values, limit)
         return [EventRow(*row) for row in rows]
 
-    async def newer(self, filter: EventFilter, above: int, up_to: int, most: int) -> list[EventRow]:
+    async def newer(self, filter: EventFilter, above: int, up_to: int, limit: int) -> list[EventRow]:
         """Returns matching events above a number, the oldest first."""
         column, value = filter.base
-        rows = await self._session.all(NEWER[column], value, above, up_to, *filter.values, most)
+        rows = await self._session.all(NEWER[column], value, above, up_to, *filter.values, limit)
         return [EventRow(*row) for row in rows]

@@ -82,15 +82,15 @@ class DeliveryTable(Table):
         row = await self._session.one(GET, id, webhook)
         return DeliveryRow(*row) if row else None
 
-    async def page(self, webhook: str, skip: int, most: int) -> tuple[list[DeliveryRow], int]:
+    async def page(self, webhook: str, skip: int, limit: int) -> tuple[list[DeliveryRow], int]:
         """Returns a page of deliveries, the newest first, and their total number."""
         count = await self._session.one(COUNT, webhook)
-        rows = await self._session.all(PAGE, webhook, most, skip)
+        rows = await self._session.all(PAGE, webhook, limit, skip)
         return [DeliveryRow(*row) for row in rows], count[0] if count else 0
 
-    async def due(self, webhook: str, now: int, most_each: int, most: int) -> list[DeliveryRow]:
+    async def due(self, webhook: str, now: int, most_each: int, limit: int) -> list[DeliveryRow]:
         """Returns due deliveries in order, at most `most_each` per lane."""
-        return [DeliveryRow(*row) for row in await self._session.all(DUE, webhook, now, most_each, most)]
+        return [DeliveryRow(*row) for row in await self._session.all(DUE, webhook, now, most_each, limit)]
 
     async def next(self, webhook: str) -> int | None:
         """Returns the time when the next delivery is due."""

@@ -58,15 +58,16 @@ class DeploymentTable(Table):
         """Returns the waiting and running deployments of a service, the oldest first."""
         return [DeploymentRow(*row) for row in await self._session.all(OPEN, service)]
 
-    async def latest(self, service: str, most: int, newest: int = NEVER) -> list[DeploymentRow]:
+    async def latest(self, service: str, limit: int, newest: int = NEVER) -> list[DeploymentRow]:
         """Returns deployments of a service up to number `newest`, the newest first."""
         return [
-            DeploymentRow(*row) for row in await self._session.all(LATEST_UP_TO_NUMBER, service, newest, most)
+            DeploymentRow(*row)
+            for row in await self._session.all(LATEST_UP_TO_NUMBER, service, newest, limit)
         ]
 
-    async def ended(self, service: str, most: int, newest: int = NEVER) -> list[DeploymentRow]:
+    async def ended(self, service: str, limit: int, newest: int = NEVER) -> list[DeploymentRow]:
         """Returns finished deployments up to number `newest`, the newest first."""
-        return [DeploymentRow(*row) for row in await self._session.all(ENDED, service, newest, most)]
+        return [DeploymentRow(*row) for row in await self._session.all(ENDED, service, newest, limit)]
 
     async def number_at(self, service: str, moment: int) -> int:
         """Returns the number of the last deployment that existed at a moment; 0 if there was none."""

@@ -57,13 +57,13 @@ DELETE_UP_TO: Final = "DELETE FROM event WHERE seq <= $1"
 class EventTable(Table):
     __slots__ = ()
 
-    async def after(self, org: str, number: int = 0, most: int = 1000) -> list[EventRow]:
+    async def after(self, org: str, number: int = 0, limit: int = 1000) -> list[EventRow]:
         """Returns events of an organization after a number, the oldest first."""
-        return [EventRow(*row) for row in await self._session.all(AFTER, org, number, most)]
+        return [EventRow(*row) for row in await self._session.all(AFTER, org, number, limit)]
 
-    async def chain(self, number: int, most: int) -> list[Sequence[Any]]:
+    async def chain(self, number: int, limit: int) -> list[Sequence[Any]]:
         """Returns the rows of all organizations' events after a number, the oldest first."""
-        return [*await self._session.all(CHAIN, number, most)]
+        return [*await self._session.all(CHAIN, number, limit)]
 
     async def span(self) -> tuple[int, int]:
         """Returns the numbers of the oldest and the newest event; (0, 0) if there are none."""
@@ -120,12 +120,12 @@ class EventChanges(EventTable):
         """
         return Head(number, await self.hash(number) or BEGINNING)
 
-    async def forget(self, before: int, most: int) -> int:
-        """Deletes at most `most` events older than `before`, and records where the chain now begins.
+    async def forget(self, before: int, limit: int) -> int:
+        """Deletes at most `limit` events older than `before`, and records where the chain now begins.
 
         The newest event is always kept, because the next event is chained to it.
         """
-        oldest = (await self._session.all(OLDEST, most + 1))[:-1]
+        oldest = (await self._session.all(OLDEST, limit + 1))[:-1]
         expired = list(itertools.takewhile(lambda row: row[1] < before, oldest))
         if expired:
             number, _, hash = expired[-1]

@@ -80,10 +80,10 @@ class GitPushTable(Table):
         """Returns the pushes for which the branch of a service must still be checked, newest first."""
         return [GitPushRow(*row) for row in await self._session.all(PENDING, service, PushResult.RECEIVED)]
 
-    async def of_service(self, service: str, webhook: str, most: int) -> list[GitPushRow]:
+    async def of_service(self, service: str, webhook: str, limit: int) -> list[GitPushRow]:
         """Returns the pushes of a service, and other deliveries to the webhook of its repository, newest
         first."""
-        rows = await self._session.all(OF_SERVICE, service, webhook, PushResult.PASSED_ON, most)
+        rows = await self._session.all(OF_SERVICE, service, webhook, PushResult.PASSED_ON, limit)
         return [GitPushRow(*row) for row in rows]
 
 

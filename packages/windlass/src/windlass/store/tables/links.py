@@ -55,10 +55,10 @@ class LinkTable(Table):
         rows = await self._session.all(TARGET_OF_FIELD, source, field)
         return str(rows[0][0]) if rows else None
 
-    async def count_chained(self, target: str, field: str, most: int) -> int:
+    async def count_chained(self, target: str, field: str, limit: int) -> int:
         """Returns the number of resources that refer to `target` by this field, directly or through others;
-        at most `most`."""
-        row = await self._session.one(COUNT_CHAINED, target, field, most)
+        at most `limit`."""
+        row = await self._session.one(COUNT_CHAINED, target, field, limit)
         assert row is not None
         return int(row[0])
 

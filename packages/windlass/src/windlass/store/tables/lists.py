@@ -80,24 +80,24 @@ class ListTable(Table):
         tally = await self._session.one(LENGTH, parent, family)
         return tally[1] if tally else 0
 
-    async def page(self, parent: str, family: str, skip: int, most: int) -> tuple[list[bytes], int]:
+    async def page(self, parent: str, family: str, skip: int, limit: int) -> tuple[list[bytes], int]:
         """Returns a page of a list in the order of creation, and the length of the list."""
         tally = await self._session.one(LENGTH, parent, family)
         last, live = tally if tally else (0, 0)
-        most = min(most, live - skip)
-        if most <= 0:
+        limit = min(limit, live - skip)
+        if limit <= 0:
             return [], live
         if last == live:
-            rows = await self._session.all(PAGE, parent, family, skip + 1, most)
+            rows = await self._session.all(PAGE, parent, family, skip + 1, limit)
         elif skip <= _MAX_SKIPPED_ROWS:
-            rows = await self._session.all(PAGE_SKIPPING, parent, family, 1, most, skip)
-        elif (behind := live - skip - most) <= _MAX_SKIPPED_ROWS:
-            rows = (await self._session.all(PAGE_BACKWARDS, parent, family, most, behind))[::-1]
+            rows = await self._session.all(PAGE_SKIPPING, parent, family, 1, limit, skip)
+        elif (behind := live - skip - limit) <= _MAX_SKIPPED_ROWS:
+            rows = (await self._session.all(PAGE_BACKWARDS, parent, family, limit, behind))[::-1]
         else:
             start, rest = await self._guess(parent, family, skip, last, live) or await self._find(
                 parent, family, skip, last, last - live
             )
-            rows = await self._session.all(PAGE_SKIPPING, parent, family, start, most, rest)
+            rows = await self._session.all(PAGE_SKIPPING, parent, family, start, limit, rest)
         return list(map(_first_column, rows)), live
 
     async def _guess(

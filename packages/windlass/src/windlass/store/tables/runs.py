@@ -86,8 +86,8 @@ class RunTable(Table):
         """Returns the deployments whose builds the open runs of a job need."""
         return [row[0] for row in await self._session.all(VERSIONS, job)]
 
-    async def latest(self, job: str, most: int, newest: int = NEVER) -> list[RunRow]:
-        return [RunRow(*row) for row in await self._session.all(LATEST_UP_TO_NUMBER, job, newest, most)]
+    async def latest(self, job: str, limit: int, newest: int = NEVER) -> list[RunRow]:
+        return [RunRow(*row) for row in await self._session.all(LATEST_UP_TO_NUMBER, job, newest, limit)]
 
     async def awaited_by(self, deployment: str) -> RunRow | None:
         """Returns the last run that a deployment waits for."""
@@ -98,10 +98,10 @@ class RunTable(Table):
         row = await self._session.one(COUNT, job)
         return int(row[0]) if row else 0
 
-    async def page(self, job: str, skip: int, most: int) -> list[RunRow]:
+    async def page(self, job: str, skip: int, limit: int) -> list[RunRow]:
         """Returns a page of runs, the newest first. An offset is cheap, because few runs of a job are
         kept."""
-        return [RunRow(*row) for row in await self._session.all(PAGE, job, most, skip)]
+        return [RunRow(*row) for row in await self._session.all(PAGE, job, limit, skip)]
 
 
 class RunChanges(RunTable):

@@ -124,9 +124,9 @@ COUNTS: Final = {sealed.name: _count(sealed) for sealed in COLUMNS}
 class SealedTable(Table):
     __slots__ = ()
 
-    async def page(self, sealed: SealedColumn, after: Sequence[str], most: int) -> list[SealedValue]:
-        """Returns up to `most` values after a primary key, in the order of the keys."""
-        rows = await self._session.all(PAGES[sealed.name], *after, most)
+    async def page(self, sealed: SealedColumn, after: Sequence[str], limit: int) -> list[SealedValue]:
+        """Returns up to `limit` values after a primary key, in the order of the keys."""
+        rows = await self._session.all(PAGES[sealed.name], *after, limit)
         return [_value(sealed, row) for row in rows]
 
     async def counts(self) -> Mapping[bytes, int]:

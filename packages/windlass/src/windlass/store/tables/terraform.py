@@ -108,9 +108,9 @@ class TerraformTable(Table):
         row = await self._session.one(VERSION, service, number)
         return StateVersion(*row) if row else None
 
-    async def versions(self, service: str, most: int) -> list[StateVersion]:
+    async def versions(self, service: str, limit: int) -> list[StateVersion]:
         """Returns the latest versions, the newest first."""
-        return [StateVersion(*row) for row in await self._session.all(VERSIONS, service, most)]
+        return [StateVersion(*row) for row in await self._session.all(VERSIONS, service, limit)]
 
     async def content(self, id: str) -> bytes | None:
         """Returns the sealed content of a version."""

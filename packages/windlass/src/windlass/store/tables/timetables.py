@@ -38,9 +38,9 @@ class TimetableTable(Table):
         row = await self._session.one(GET, job)
         return TimetableRow(*row) if row else None
 
-    async def due(self, until: int, most: int) -> list[TimetableRow]:
+    async def due(self, until: int, limit: int) -> list[TimetableRow]:
         """Returns the due timetables, the longest overdue first."""
-        return [TimetableRow(*row) for row in await self._session.all(DUE, until, most)]
+        return [TimetableRow(*row) for row in await self._session.all(DUE, until, limit)]
 
     async def after(self, moment: int) -> list[TimetableRow]:
         """Returns the timetables that are due later."""

@@ -163,7 +163,7 @@ class WorkTable(Table):
     async def next_pieces(
         self,
         queue: int,
-        most: int,
+        limit: int,
         now: int,
         only: Idle | None = None,
         room: Mapping[str, int] = NO_LIMITS,
@@ -183,14 +183,14 @@ class WorkTable(Table):
             # If enough of these organizations have no running work, no other organization can come before
             # them.
             turns.add([*(piece for piece in ended if piece <= front[-1]), *front], whole=False)
-            if turns.idle() < most:
+            if turns.idle() < limit:
                 firsts = await self._session.all(FIRST_OF_ENVIRONMENTS, queue, now)
                 turns.add_firsts([*ended, *(Due(*row) for row in firsts if row[0] is not None)])
         taken: list[str] = []
-        while len(taken) < most and (piece := turns.take(only)):
+        while len(taken) < limit and (piece := turns.take(only)):
             taken.append(piece.id)
             if turns.lacks(piece.key):
-                rows = await self._session.all(OF_ORG, queue, piece.key, now, _MAX_FRONT_PIECES + most)
+                rows = await self._session.all(OF_ORG, queue, piece.key, now, _MAX_FRONT_PIECES + limit)
                 own = [due for due in ended if due.key == piece.key]
                 turns.refill(piece.key, [*own, *(Due(*row) for row in rows)])
             turns.advance(piece.key)
@@ -238,7 +238,7 @@ class WorkChanges(WorkTable):
     async def claim(
         self,
         lease: int,
-        most: int,
+        limit: int,
         queue: int = Queue.RECONCILE,
         owner: PlaceHolder | None = None,
         only: Idle | None = None,
@@ -251,7 +251,7 @@ class WorkChanges(WorkTable):
         with an unexpired lease stay with their workers.
         """
         claims: list[Claim] = []
-        while (missing := min(_AT_ONCE, most - len(claims))) > 0:
+        while (missing := min(_AT_ONCE, limit - len(claims))) > 0:
             now = self._session.now
             claimed = Counter(claim.key for claim in claims)
             left = {key: most_of_it - claimed[key] for key, most_of_it in room.items()}

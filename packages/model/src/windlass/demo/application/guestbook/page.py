@@ -106,5 +106,5 @@ def book(count: int, entries: Sequence[Entry]) -> str:
     return _BOOK.substitute(count=f"{count:,}", entries=shown)
 
 
-def nothing(why: str) -> str:
-    return _NO_DATABASE.substitute(why=escape(why))
+def nothing(reason: str) -> str:
+    return _NO_DATABASE.substitute(why=escape(reason))

@@ -50,9 +50,9 @@ async def keep(ledger: Ledger) -> None:
     await ledger.rest()
 
 
-async def _report(ledger: Ledger, workload: Workload, why: str) -> None:
+async def _report(ledger: Ledger, workload: Workload, reason: str) -> None:
     """Records why a service cannot run, and schedules another attempt."""
-    await ledger.note_health(workload, State.DEPLOYMENT_ERROR, why)
+    await ledger.note_health(workload, State.DEPLOYMENT_ERROR, reason)
     await ledger.put_off(RETRY_PAUSE_MS)
 
 
