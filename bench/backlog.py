@@ -286,7 +286,7 @@ async def deployer(folder: Path, services: int, at_once: int = AT_ONCE) -> Async
         settle_seconds=0,
         parallel_deployments=at_once,
     )
-    installation = await install(settings, parts=parts, out=HttpSender(()))
+    installation = await install(settings, parts=parts, transport=HttpSender(()))
     made = Deployer(installation, engine, services)
     try:
         await made.begin()

@@ -103,7 +103,7 @@ async def _installed(folder: Path, clock: Clock, engine: RunEngine) -> AsyncIter
         servers=FakeServers(),
         connector=ClusterConnector(settings, server(folder, "bench"), GatewayLink(folder)),
     )
-    installation = await install(settings, parts=parts, out=HttpSender(()), clock=clock)
+    installation = await install(settings, parts=parts, transport=HttpSender(()), clock=clock)
     try:
         yield Deployer(installation, engine, 0)
     finally:

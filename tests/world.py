@@ -353,7 +353,7 @@ async def make_world(
             fetcher=fetcher,
             families=families,
             kinds=_with_programs(kinds or _installed_kinds(), programs or FakePrograms()),
-            out=out,
+            transport=out,
         )
         places, note = installation.ctx.places, installation.instance_check.note
         await engine.start(installation.note_change, installation.ctx.logs.take, partial(note, LOCAL))

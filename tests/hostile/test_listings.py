@@ -194,7 +194,7 @@ async def test_git_results_and_failures_are_cached_for_a_few_seconds(git: Silent
         with pytest.raises(GitError):
             await listings.commits(ONE, "service", GitSource("https://git.example/a"))
     assert git.begun == 1
-    forgetful = LimitedGitReader(git, kept=-1)
+    forgetful = LimitedGitReader(git, cache_seconds=-1)
     for _ in range(5):
         with pytest.raises(GitError):
             await forgetful.commits(ONE, "service", GitSource("https://git.example/a"))

@@ -197,7 +197,7 @@ async def test_a_step_ends_even_if_a_background_process_holds_its_output(site, h
     home.mkdir(parents=True)
     cells = Cells(Isolation("auto", site.kept), "org", home, home)
     tools = Tools({}, home, site.kept / "cache" / "org", said.append, {}, cells)
-    await tools.run(["/bin/sh", "-c", f"{how}sleep 60 & echo done"], cwd=home, what="sh")
+    await tools.run(["/bin/sh", "-c", f"{how}sleep 60 & echo done"], cwd=home, title="sh")
     assert said == ["done"]
     await until(lambda: not sleepers(site))
 
@@ -275,7 +275,7 @@ async def daemons_left(site):
     tools = Tools({}, home, site.kept / "cache" / "org", print, {}, cells)
     daemon = f"(setsid env -i /bin/sh -c 'echo up > up; exec sleep {mark}' >/dev/null 2>&1 &)"
     script = f"{daemon}; until test -e up; do :; done"
-    await tools.run(["/bin/sh", "-c", script], cwd=home, what="sh")
+    await tools.run(["/bin/sh", "-c", script], cwd=home, title="sh")
     return [
         int(folder.name)
         for folder in Path("/proc").glob("[0-9]*")

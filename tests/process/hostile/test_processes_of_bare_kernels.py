@@ -150,7 +150,7 @@ async def test_cancelling_a_build_kills_a_detached_process(tmp_path, has_mark, m
     tools = Tools({}, home, tmp_path / "cache" / "of" / "it", lambda line: None, {}, cells)
     said: asyncio.Queue[str] = asyncio.Queue()
     tools.say = said.put_nowait
-    running = asyncio.create_task(tools.run(["/usr/bin/python3", "-S", "-c", STAYS], cwd=home, what="it"))
+    running = asyncio.create_task(tools.run(["/usr/bin/python3", "-S", "-c", STAYS], cwd=home, title="it"))
     left = int((await said.get()).removeprefix("found "))
     running.cancel()
     await asyncio.wait([running])

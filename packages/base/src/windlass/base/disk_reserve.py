@@ -134,33 +134,33 @@ class DiskShare(Struct, frozen=True):
         return self.own.size(space) + min(self.changed.new(space), space.hour_lost)
 
 
-def disk_spaces(folder: Path, wanted: int) -> list[DiskSpace]:
+def disk_spaces(folder: Path, reserve: int) -> list[DiskSpace]:
     """Returns the space of a folder's disk, in bytes and in files. Some file systems have no limit of files.
 
-    `wanted` is the reserve in bytes; the same fraction of inodes is reserved.
+    `reserve` is the reserve in bytes; the same fraction of inodes is reserved.
     """
     facts = os.statvfs(folder)
     whole = facts.f_blocks * facts.f_frsize
-    part = min(wanted / whole, MAX_RESERVE_FRACTION) if whole else 0.0
+    part = min(reserve / whole, MAX_RESERVE_FRACTION) if whole else 0.0
     counted = [("bytes", facts.f_bavail * facts.f_frsize, whole), ("files", facts.f_favail, facts.f_files)]
     return [DiskSpace(unit, free, whole, int(whole * part)) for unit, free, whole in counted if whole]
 
 
-def bytes_per_file(present: Collection[DiskSpace]) -> int:
+def bytes_per_file(spaces: Collection[DiskSpace]) -> int:
     """Returns the disk's bytes per available inode; 0 if the file system does not limit its files."""
-    whole = {space.unit: space.whole for space in present}
+    whole = {space.unit: space.whole for space in spaces}
     return whole["bytes"] // whole["files"] if "files" in whole else 0
 
 
-def has_room_to_start(folder: Path, wanted: int) -> bool:
+def has_room_to_start(folder: Path, reserve: int) -> bool:
     return all(
-        space.free >= space.reserve // _MIN_START_SPACE_DIVISOR for space in disk_spaces(folder, wanted)
+        space.free >= space.reserve // _MIN_START_SPACE_DIVISOR for space in disk_spaces(folder, reserve)
     )
 
 
-def is_short(folder: Path, wanted: int, times: int = 1) -> bool:
+def is_short(folder: Path, reserve: int, times: int = 1) -> bool:
     """Returns whether the free space is below the reserve, multiplied by `times`."""
-    return any(space.free < space.reserve * times for space in disk_spaces(folder, wanted))
+    return any(space.free < space.reserve * times for space in disk_spaces(folder, reserve))
 
 
 def has_little(folder: Path) -> bool:
@@ -171,8 +171,8 @@ def has_little(folder: Path) -> bool:
 class DiskWatch:
     """Checks the free space of a disk every second, and decides when to measure the usage of instances."""
 
-    def __init__(self, folder: Path, wanted: int) -> None:
-        self._folder, self._wanted = folder, wanted
+    def __init__(self, folder: Path, reserve: int) -> None:
+        self._folder, self._wanted = folder, reserve
         self._pace = MeasurementInterval()
         self._seconds: deque[dict[str, int]] = deque(maxlen=_SECONDS_PER_MINUTE)
         self._minutes: deque[dict[str, tuple[int, float]]] = deque(maxlen=_SECONDS_PER_MINUTE)
@@ -191,9 +191,9 @@ class DiskWatch:
                 return structs.replace(space, lost=lost, hour_lost=hour_lost, most_at=at)
         return None
 
-    def _note(self, present: Iterable[DiskSpace], now: float) -> None:
-        self._seconds.append({space.unit: space.free for space in present})
-        free = {space.unit: (space.free, now) for space in present}
+    def _note(self, spaces: Iterable[DiskSpace], now: float) -> None:
+        self._seconds.append({space.unit: space.free for space in spaces})
+        free = {space.unit: (space.free, now) for space in spaces}
         if self._minutes and now - self._minute_began < _SECONDS_PER_MINUTE:
             before = self._minutes.pop()
             free = {unit: max(seen, before.get(unit, seen)) for unit, seen in free.items()}
@@ -288,13 +288,13 @@ def _causes_of_shortage(
     all_own = sum(use.own.size(space) for use in all_uses.values())
     all_new = sum(use.own.new(space) for use in all_uses.values())
 
-    def is_reason(use: DiskShare) -> bool:
+    def is_reason(share: DiskShare) -> bool:
         # Volumes of others are left out, because a database changes large files without consuming space.
-        reserve = space.reserve - (all_own - use.own.size(space))
-        lost = space.hour_lost - (all_new - use.own.new(space))
-        has_much = use.whole(space) * _MIN_CAUSE_DIVISOR >= reserve
+        reserve = space.reserve - (all_own - share.own.size(space))
+        lost = space.hour_lost - (all_new - share.own.new(space))
+        has_much = share.whole(space) * _MIN_CAUSE_DIVISOR >= reserve
         return has_much and (
-            use.new(space) * _MIN_CAUSE_DIVISOR >= lost or use.whole(space) >= space.hour_lost
+            share.new(space) * _MIN_CAUSE_DIVISOR >= lost or share.whole(space) >= space.hour_lost
         )
 
     return [key for key, use in candidates.items() if sizes[key] >= least and is_reason(use)]
@@ -336,13 +336,13 @@ class _UsageCounter:
         self._since, self._new_since = since, new_since - _CLOCK_TOLERANCE_SECONDS
         self._bytes = self._files = self._new_bytes = self._new_files = self.all_bytes = 0
 
-    def add(self, facts: os.stat_result) -> None:
-        size = facts.st_blocks * _BLOCK_BYTES
+    def add(self, stat_result: os.stat_result) -> None:
+        size = stat_result.st_blocks * _BLOCK_BYTES
         self.all_bytes += size
-        if facts.st_ctime >= self._since:
+        if stat_result.st_ctime >= self._since:
             self._bytes += size
             self._files += 1
-        if facts.st_ctime >= self._new_since:
+        if stat_result.st_ctime >= self._new_since:
             self._new_bytes += size
             self._new_files += 1
 

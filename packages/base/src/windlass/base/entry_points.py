@@ -41,12 +41,12 @@ def entry_points(group: str) -> list[EntryPoint]:
     return sorted(point for points in found.values() for point in points)
 
 
-def modules_of(room: str, folders: Iterable[str], group: str) -> Iterator[ModuleType]:
-    """Yields the modules of the package `room` with these folders, and of an entry point group.
+def modules_of(package: str, folders: Iterable[str], group: str) -> Iterator[ModuleType]:
+    """Yields the modules of the package `package` with these folders, and of an entry point group.
 
     Sorts the modules by name.
     """
-    own = [EntryPoint(name, f"{room}.{name}") for _, name, _ in pkgutil.iter_modules(folders)]
+    own = [EntryPoint(name, f"{package}.{name}") for _, name, _ in pkgutil.iter_modules(folders)]
     for point in sorted([*own, *entry_points(group)]):
         module: ModuleType = point.load()
         yield module

@@ -96,17 +96,18 @@ def all_processes() -> list[Stat]:
     return [*new_processes(set())][::-1]
 
 
-def new_processes(seen: set[int]) -> Iterator[Stat]:
-    """Yields the processes whose pid is not in `seen`, the newest first, and adds their pids to `seen`.
+def new_processes(seen_pids: set[int]) -> Iterator[Stat]:
+    """Yields the processes whose pid is not in `seen_pids`, the newest first, and adds their pids to
+    `seen_pids`.
 
     Lists the processes again if one ended before it was read, because it may have started a child meanwhile.
     """
     for _ in range(MAX_SCANS):
         has_lost = False
         for pid in newest_first():
-            if pid in seen:
+            if pid in seen_pids:
                 continue
-            seen.add(pid)
+            seen_pids.add(pid)
             if process := stat(pid):
                 has_lost = has_lost or process.dead
                 yield process

@@ -79,25 +79,25 @@ def _measure_copy(make_copy: Callable[[], int], measure: Measure, default: int) 
         os.close(copy)
 
 
-def _socket_bytes(copy: int, default: int) -> int:
-    asked = socket.socket(fileno=os.dup(copy))
+def _socket_bytes(descriptor: int, default: int) -> int:
+    asked = socket.socket(fileno=os.dup(descriptor))
     with asked:
         numbers = array.array("I", asked.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 36))
     held = numbers[_RECEIVED] + max(numbers[_SENT], numbers[_QUEUED]) + numbers[_BACKLOG]
     if held:
         return held
     # Data in a Unix socket is charged to its sender only.
-    return max(readable, default) if (readable := _readable(copy)) else 0
+    return max(readable, default) if (readable := _readable(descriptor)) else 0
 
 
-def _pipe_bytes(copy: int, default: int) -> int:
-    return fcntl.fcntl(copy, fcntl.F_GETPIPE_SZ) if _readable(copy) else 0
+def _pipe_bytes(descriptor: int, default: int) -> int:
+    return fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ) if _readable(descriptor) else 0
 
 
-def _readable(copy: int) -> int:
+def _readable(descriptor: int) -> int:
     count = array.array("i", [0])
     with suppress(OSError):  # a listening socket has no data
-        fcntl.ioctl(copy, termios.FIONREAD, count)
+        fcntl.ioctl(descriptor, termios.FIONREAD, count)
     return count[0]
 
 

@@ -21,9 +21,9 @@ def log(name: str) -> logging.Logger:
     return logging.getLogger(f"windlass.{name}")
 
 
-def start_logging(level: str, form: str) -> None:
-    """Configures logging. `form` is json, text, or auto: text on a terminal, json otherwise."""
-    readable = form == "text" or (form == "auto" and sys.stderr.isatty())
+def start_logging(level: str, log_format: str) -> None:
+    """Configures logging. `log_format` is json, text, or auto: text on a terminal, json otherwise."""
+    readable = log_format == "text" or (log_format == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextLines() if readable else JsonLines())
     root = logging.getLogger()

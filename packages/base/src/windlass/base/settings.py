@@ -34,6 +34,6 @@ def says(
     return Meta(description=description, extra=extra, **limits)
 
 
-def settings_of(form: type[S], settings: object) -> S:
+def settings_of(struct_type: type[S], settings: object) -> S:
     """Returns the settings that a package declares, selected from all settings."""
-    return form(**{name: getattr(settings, name) for name in form.__struct_fields__})
+    return struct_type(**{name: getattr(settings, name) for name in struct_type.__struct_fields__})

@@ -89,13 +89,13 @@ def _identify_client(writer: asyncio.StreamWriter) -> tuple[int, int]:
     return user, kernel.process_namespace(process)
 
 
-async def _copy_stream(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+async def _copy_stream(source: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with suppress(OSError):
         while data := await source.read(_PIECE):
-            to.write(data)
-            await to.drain()
+            writer.write(data)
+            await writer.drain()
     with suppress(OSError):
-        to.write_eof()
+        writer.write_eof()
 
 
 @contextmanager

@@ -72,8 +72,8 @@ class WebAuthn:
             )
         return self._made
 
-    def ask_to_add(self, user: str, name: str, title: str, present: Sequence[str]) -> PasskeyQuestion:
-        """Returns the question for a new passkey. `present`: ids of credentials that the user has."""
+    def ask_to_add(self, user: str, name: str, title: str, credential_ids: Sequence[str]) -> PasskeyQuestion:
+        """Returns the question for a new passkey. `credential_ids`: ids of credentials that the user has."""
         from fido2.webauthn import (  # noqa: PLC0415 (see above)
             PublicKeyCredentialUserEntity,
             ResidentKeyRequirement,
@@ -82,19 +82,21 @@ class WebAuthn:
 
         options, state = self._server.register_begin(
             PublicKeyCredentialUserEntity(id=user.encode(), name=name, display_name=title),
-            [_descriptor(id) for id in present],
+            [_descriptor(id) for id in credential_ids],
             resident_key_requirement=ResidentKeyRequirement.PREFERRED,
             user_verification=UserVerificationRequirement.PREFERRED,
         )
         return PasskeyQuestion(_to_json(dict(options)["publicKey"]), state["challenge"])
 
-    def ask_to_sign(self, present: Sequence[str] = (), *, verify_user: bool = False) -> PasskeyQuestion:
-        """Returns the question for a signature. `present`: ids of credentials that may sign; empty: any of
-        this host. `verify_user`: whether the authenticator must ask for a PIN or a fingerprint."""
+    def ask_to_sign(
+        self, credential_ids: Sequence[str] = (), *, verify_user: bool = False
+    ) -> PasskeyQuestion:
+        """Returns the question for a signature. `credential_ids`: ids of credentials that may sign; empty:
+        any of this host. `verify_user`: whether the authenticator must ask for a PIN or a fingerprint."""
         from fido2.webauthn import UserVerificationRequirement  # noqa: PLC0415 (see above)
 
         options, state = self._server.authenticate_begin(
-            [_descriptor(id) for id in present] or None,
+            [_descriptor(id) for id in credential_ids] or None,
             user_verification=UserVerificationRequirement.REQUIRED if verify_user else None,
         )
         return PasskeyQuestion(_to_json(dict(options)["publicKey"]), state["challenge"])

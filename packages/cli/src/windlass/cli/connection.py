@@ -57,17 +57,17 @@ def choose_access(
 
 
 def connect(
-    options: Mapping[str, Any], *, linked: str = "", usual: str = "", seconds: float = TIMEOUT
+    options: Mapping[str, Any], *, linked: str = "", default_url: str = "", seconds: float = TIMEOUT
 ) -> Api:
     """Returns a client for the server that is chosen by options of the command or of `windlass`, environment
     variables, the linked folder, or the current context.
 
-    `usual`: the address of the server on this machine. Commands for this machine call another server only if
-    an option or the environment names it.
+    `default_url`: the address of the server on this machine. Commands for this machine call another server
+    only if an option or the environment names it.
     """
     by_option, environment, context = access_candidates(options)
-    if usual and not (by_option.url or environment.url):
-        environment = ServerAccess(usual, environment.token)
+    if default_url and not (by_option.url or environment.url):
+        environment = ServerAccess(default_url, environment.token)
     file = ContextFile(settings_folder())
     chosen = choose_access(by_option, environment, file.read, context=context, linked=linked)
     return Api(chosen.url, chosen.token, seconds=seconds)

@@ -171,12 +171,12 @@ def about(command: DerivedCommand) -> str:
     return (description or command.operation.group).strip().partition("\n")[0].rstrip(".")
 
 
-def _command(group: str, word: str, paths: Sequence[CommandPath]) -> DerivedCommand:
+def _command(group: str, command_name: str, paths: Sequence[CommandPath]) -> DerivedCommand:
     keys = [(path.choice, tuple(name for name, _ in path.above)) for path in paths]
     if len(set(keys)) < len(keys):
         clashing = ", ".join(path.operation.id for path in paths)
-        raise ValueError(f"`windlass {group} {word}` cannot tell these apart: {clashing}")
-    return DerivedCommand(group=group, word=word, paths=tuple(paths))
+        raise ValueError(f"`windlass {group} {command_name}` cannot tell these apart: {clashing}")
+    return DerivedCommand(group=group, word=command_name, paths=tuple(paths))
 
 
 def _group(operation: Operation) -> str:

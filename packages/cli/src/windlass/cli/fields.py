@@ -90,12 +90,12 @@ def fields_of(spec: type[Struct], without: frozenset[str] = frozenset()) -> list
     return [field for field in fields if field.path[0] not in without and not field.is_deprecated]
 
 
-def _fields(spec: type[Struct], above: Path, seen: frozenset[type], wanted: bool) -> Iterator[Field]:
-    """Yields the fields that become options. `wanted`: whether all enclosing fields are required."""
+def _fields(spec: type[Struct], above: Path, seen: frozenset[type], is_required: bool) -> Iterator[Field]:
+    """Yields the fields that become options. `is_required`: whether all enclosing fields are required."""
     for field in ordered_fields(spec):
         path = (*above, field.encode_name)
         kind, extra = _without_null(types.type_info(field.type))
-        required = field.required and wanted
+        required = field.required and is_required
         if isinstance(kind, types.StructType) and kind.cls not in seen:
             yield from _fields(kind.cls, path, seen | {kind.cls}, required)
         else:
@@ -168,8 +168,8 @@ def body_of(base: Mapping[str, Any], values: Iterable[tuple[Path, Any]]) -> dict
     return body
 
 
-def json_of(text: str, where: str) -> Any:
+def json_of(text: str, field: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{where}: {text!r} is not JSON: {error}") from error
+        raise ValueError(f"{field}: {text!r} is not JSON: {error}") from error

@@ -139,11 +139,11 @@ def _derived_group(name: str) -> click.Group | None:
     return group
 
 
-def _derived_command(group: str, word: str) -> click.Command:
-    if own := _OF_GROUPS.get(group, {}).get(word):
+def _derived_command(group: str, command_name: str) -> click.Command:
+    if own := _OF_GROUPS.get(group, {}).get(command_name):
         return _load_everyday_command(own)
     commands = import_module("windlass.cli.commands")
-    command: click.Command = commands.command(commands.all_commands()[group][word])
+    command: click.Command = commands.command(commands.all_commands()[group][command_name])
     return command
 
 

@@ -145,9 +145,9 @@ def free_fields(
         yield paths.get(name, tuple(name.split("."))), _json(value, f"--field {name}")
 
 
-def _json(text: str, where: str) -> Any:
+def _json(text: str, field: str) -> Any:
     try:
-        return json_of(text, where)
+        return json_of(text, field)
     except ValueError as error:
         raise InvalidUsage(str(error)) from error
 

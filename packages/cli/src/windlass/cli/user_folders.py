@@ -26,7 +26,7 @@ def has_display() -> bool:
     return any(environment.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
-def _folder(variable: str, usual: str) -> Path:
+def _folder(variable: str, default: str) -> Path:
     # XDG requires that a relative path is ignored.
     base = Path(for_tools().get(variable, ""))
-    return (base if base.is_absolute() else Path("~").expanduser() / usual) / _OWN
+    return (base if base.is_absolute() else Path("~").expanduser() / default) / _OWN

@@ -142,8 +142,10 @@ class EnvironmentWait:
             count = len(ended) + len(deleted)
             raise CommandFailed(f"{len(failures)} of {count} failed: see above what to do about each")
 
-    def _show_last_lines(self, end: EndedDeployment) -> None:
-        show_log(end.started.name, last_lines(end.deployment) or last_lines_of_build(self._api, end.started))
+    def _show_last_lines(self, ended: EndedDeployment) -> None:
+        show_log(
+            ended.started.name, last_lines(ended.deployment) or last_lines_of_build(self._api, ended.started)
+        )
 
 
 def _by_service(statuses: Mapping[str, Any]) -> dict[str, Any]:

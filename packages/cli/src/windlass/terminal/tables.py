@@ -29,12 +29,12 @@ _SEQUENCES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def wants_json(chosen: bool | None) -> bool:
+def wants_json(as_json: bool | None) -> bool:
     """Returns whether to print JSON: as chosen by an option of the command or of `windlass`. By default, a
     terminal gets text and a pipe gets JSON."""
-    if chosen is None:
-        chosen = _chosen_of_root()
-    return not sys.stdout.isatty() if chosen is None else chosen
+    if as_json is None:
+        as_json = _chosen_of_root()
+    return not sys.stdout.isatty() if as_json is None else as_json
 
 
 def is_output_format_chosen(as_json: bool | None) -> bool:

@@ -31,21 +31,23 @@ SETTINGS: Final = re.compile(r"DJANGO_SETTINGS_MODULE['\"][ \t]*+,[ \t]*+['\"]([
 _SQLITE: Final = re.compile(r"django\.db\.backends\.sqlite3|sqlite:///")
 
 
-def apply_django_settings(files: KnownFiles, recipe: Recipe, module: str, needed: Collection[str]) -> str:
+def apply_django_settings(
+    files: KnownFiles, recipe: Recipe, module: str, dependencies: Collection[str]
+) -> str:
     """Applies the settings to the recipe. Returns the prefix of the start command.
 
     Each instance has its own SQLite file, which the release command cannot migrate, so the start command runs
     the migrations.
     """
     text = _settings_text(files, module)
-    _static_files(recipe, text, needed)
+    _static_files(recipe, text, dependencies)
     served = _settings_text(files, _served_settings(files, module))
     recipe.problems += filter(None, (_secret_problem(served), _hosts_problem(served, text)))
     return f"{MIGRATE} && " if _SQLITE.search(text) else ""
 
 
-def _static_files(recipe: Recipe, settings: str, needed: Collection[str]) -> None:
-    serves = "whitenoise" in needed or "whitenoise" in settings
+def _static_files(recipe: Recipe, settings: str, dependencies: Collection[str]) -> None:
+    serves = "whitenoise" in dependencies or "whitenoise" in settings
     collects = "python manage.py collectstatic --noinput"
     if "STATIC_ROOT" in settings:
         recipe.choose("The settings name a STATIC_ROOT, where static files are collected.", build=collects)

@@ -63,7 +63,7 @@ def _fly(files: KnownFiles, recipe: Recipe) -> None:
     pairs = table(content, "processes").items()
     texts_only = ((name, command) for name, command in pairs if isinstance(command, str))
     named = processes_of(texts_only, "fly.toml")
-    main = named.main or main_process(named.commands, usual="app")
+    main = named.main or main_process(named.commands, default="app")
     _take_processes(named, "fly.toml", main, recipe)
     recipe.choose(
         "fly.toml names it as release_command.", release=text_in(content, "deploy", "release_command")

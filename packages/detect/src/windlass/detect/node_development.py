@@ -24,20 +24,20 @@ _PATHS: Final = "tsconfig-paths"
 
 
 def watched_program(
-    files: KnownFiles, scripts: Mapping[str, Any], needed: Collection[str]
+    files: KnownFiles, scripts: Mapping[str, Any], dependencies: Collection[str]
 ) -> tuple[str, str]:
     """Returns the command that runs the program which a script for development watches, and the reason. Both
     are empty if no script shows such a program."""
     for name in _SCRIPTS:
         text = text_in(scripts, name)
         for path in _files_run(text):
-            if files.has(path) and (command := _command_for(path, needed)):
+            if files.has(path) and (command := _command_for(path, dependencies)):
                 return command, f"The script {name} of package.json runs {path}: `{text}`."
     for path in _files_run(text_in(files.json("nodemon.json"), "exec")) if files.has("nodemon.json") else ():
-        if files.has(path) and (command := _command_for(path, needed)):
+        if files.has(path) and (command := _command_for(path, dependencies)):
             return command, f"nodemon.json runs {path}."
     path = files.has(*_ENTRY_FILES)
-    command = _command_for(path, needed) if path else ""
+    command = _command_for(path, dependencies) if path else ""
     return (command, f"{path} is there.") if command else ("", "")
 
 
@@ -51,12 +51,12 @@ def _files_run(text: str) -> Iterator[str]:
             yield word.removeprefix("./")
 
 
-def _command_for(path: str, needed: Collection[str]) -> str:
+def _command_for(path: str, dependencies: Collection[str]) -> str:
     """Returns the command that runs a file; empty if no package of the application can run it."""
     if path.endswith(_SCRIPT):
         return f"node {path}"
-    runner = next((program for program in _RUNNERS if program in needed), "")
+    runner = next((program for program in _RUNNERS if program in dependencies), "")
     if not runner:
         return ""
-    paths = f" -r {_PATHS}/register" if runner != "tsx" and _PATHS in needed else ""
+    paths = f" -r {_PATHS}/register" if runner != "tsx" and _PATHS in dependencies else ""
     return f"{_RUNNERS[runner]}{paths} {path}"

@@ -61,11 +61,11 @@ def processes_of(pairs: Iterable[tuple[str, str]], file: str) -> Processes:
     return Processes(dict(islice(commands.items(), MAX_PROCESSES)), release, problem)
 
 
-def main_process(names: Collection[str], usual: str = WEB) -> str:
+def main_process(names: Collection[str], default: str = WEB) -> str:
     """Returns the process that an application runs by default: `web`, or the only process. Empty if the
     application has to choose one of several processes."""
-    if usual in names:
-        return usual
+    if default in names:
+        return default
     return next(iter(names)) if len(names) == 1 else ""
 
 

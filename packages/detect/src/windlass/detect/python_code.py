@@ -142,25 +142,25 @@ class PythonFile(Struct, frozen=True):
         return next((number for number in numbers if 0 < number < 2**16), usual)
 
 
-def python_files(files: KnownFiles, needed: Collection[str]) -> list[PythonFile]:
+def python_files(files: KnownFiles, dependencies: Collection[str]) -> list[PythonFile]:
     """Returns the files that may contain the application: the top folder before packages, usual names first.
-    `needed`: the application's dependencies."""
+    `dependencies`: the application's dependencies."""
     modules: list[PythonFile] = []
     size = 0
     for path in _paths(files):
         if files.text(path):
-            modules.append(python_file(files, path, needed))
+            modules.append(python_file(files, path, dependencies))
             size += len(modules[-1].text)
         if len(modules) == MAX_FILES or size > MAX_CODE_LENGTH:
             break
     return modules
 
 
-def python_file(files: KnownFiles, path: str, needed: Collection[str]) -> PythonFile:
+def python_file(files: KnownFiles, path: str, dependencies: Collection[str]) -> PythonFile:
     text = files.text(path)
     folder, _, name = path.rpartition("/")
     names = {match[1] for match in _IMPORT.finditer(text)} - sys.stdlib_module_names
-    own = {module for module in names if module not in needed and f"{module}.py" != name}
+    own = {module for module in names if module not in dependencies and f"{module}.py" != name}
     return PythonFile(path, text, _base_of(files, folder, own if name != "__init__.py" else ()))
 
 

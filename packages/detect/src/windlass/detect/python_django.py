@@ -19,35 +19,37 @@ _OWN_PACKAGES: Final = ("requirements.txt", "pyproject.toml", "Pipfile", "setup.
 _MAX_PROJECTS: Final = 10
 
 
-def choose_django(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> bool:
+def choose_django(files: KnownFiles, recipe: Recipe, dependencies: dict[str, str]) -> bool:
     """Chooses how the Django project of a folder is served. Returns False if there is none."""
     if settings := _settings_module(files):
-        _choose(files, recipe, needed, settings)
+        _choose(files, recipe, dependencies, settings)
         return True
-    if "django" not in needed or files.has(*ENTRY, "manage.py", "wsgi.py", "asgi.py"):
+    if "django" not in dependencies or files.has(*ENTRY, "manage.py", "wsgi.py", "asgi.py"):
         return False
-    projects = [(folder, made) for folder in _folders(files) if (made := _made_in(folder, files, needed))]
+    projects = [
+        (folder, made) for folder in _folders(files) if (made := _made_in(folder, files, dependencies))
+    ]
     if len(projects) == 1:
-        _choose_below(recipe, *projects[0], needed["django"])
+        _choose_below(recipe, *projects[0], dependencies["django"])
     elif projects:
         _choose_one_of(recipe, projects)
     return bool(projects)
 
 
-def _choose(files: KnownFiles, recipe: Recipe, needed: dict[str, str], settings: str) -> None:
+def _choose(files: KnownFiles, recipe: Recipe, dependencies: dict[str, str], settings: str) -> None:
     project = settings.partition(".")[0]
     recipe.choose(f"manage.py names the settings {settings}.", framework="Django")
     recipe.choose("Django changes its tables by migrations.", release=MIGRATE)
-    if not needed:
+    if not dependencies:
         recipe.choose("manage.py needs it, and no file names it.", added_packages=["django"])
-    before = apply_django_settings(files, recipe, settings, needed)
+    before = apply_django_settings(files, recipe, settings, dependencies)
     if files.has(f"{project}/asgi.py") and (
-        not files.has(f"{project}/wsgi.py") or {"channels", "daphne"} & needed.keys()
+        not files.has(f"{project}/wsgi.py") or {"channels", "daphne"} & dependencies.keys()
     ):
         serve, name = serve_asgi, "asgi"
     else:
         serve, name = serve_wsgi, "wsgi"
-    serve(recipe, needed, f"{project}.{name}:application", f"{project}/{name}.py is there", "", before)
+    serve(recipe, dependencies, f"{project}.{name}:application", f"{project}/{name}.py is there", "", before)
 
 
 def _settings_module(files: KnownFiles) -> str:
@@ -77,13 +79,13 @@ def _folders(files: KnownFiles) -> list[str]:
     return sorted(found)[:_MAX_PROJECTS]
 
 
-def _made_in(folder: str, files: KnownFiles, needed: dict[str, str]) -> Recipe | None:
+def _made_in(folder: str, files: KnownFiles, dependencies: dict[str, str]) -> Recipe | None:
     """Returns the recipe of the project in a folder; None if no server can load it."""
     inner, made = KnownFiles(files.tree.below(folder)), Recipe()
     settings = _settings_module(inner)
     if not settings:
         return None
-    _choose(inner, made, needed, settings)
+    _choose(inner, made, dependencies, settings)
     return made
 
 

@@ -66,12 +66,12 @@ _BESIDE_A_SERVER: Final = "gradio"
 """A module that applications of server frameworks import, too."""
 
 
-def choose_script_framework(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> bool:
+def choose_script_framework(recipe: Recipe, dependencies: dict[str, str], code: list[PythonFile]) -> bool:
     """Chooses a framework whose own program runs a file. Returns False if no file uses one."""
     for framework in _SCRIPTS:
-        for file in code if framework.module in needed or not needed else ():
+        for file in code if framework.module in dependencies or not dependencies else ():
             if file.imports(framework.module) and not _is_of_server(framework, file):
-                _choose_script(recipe, needed, framework, file)
+                _choose_script(recipe, dependencies, framework, file)
                 return True
     return False
 
@@ -81,10 +81,10 @@ def _is_of_server(framework: ScriptFramework, file: PythonFile) -> bool:
 
 
 def _choose_script(
-    recipe: Recipe, needed: dict[str, str], framework: ScriptFramework, file: PythonFile
+    recipe: Recipe, dependencies: dict[str, str], framework: ScriptFramework, file: PythonFile
 ) -> None:
     recipe.choose(
-        f"{_reason_text(framework.name, framework.module, needed, file)} imports it.",
+        f"{_reason_text(framework.name, framework.module, dependencies, file)} imports it.",
         framework=framework.name,
         start=f"{framework.start} {file.path}{framework.options}",
         port=framework.port,
@@ -92,22 +92,22 @@ def _choose_script(
     if framework.health_path:
         reason = f"{framework.name} answers there when it is ready."
         recipe.choose(reason, health_path=framework.health_path)
-    _add_unnamed(recipe, needed, framework.module, file)
+    _add_unnamed(recipe, dependencies, framework.module, file)
 
 
-def choose_server_framework(recipe: Recipe, needed: dict[str, str], code: list[PythonFile]) -> bool:
+def choose_server_framework(recipe: Recipe, dependencies: dict[str, str], code: list[PythonFile]) -> bool:
     """Chooses a framework whose application object a server loads. Declared frameworks come before frameworks
     that are only imported, as dependencies of other packages. Returns False if no file uses one."""
-    named = [name for name in (*_ASGI, *_WSGI) if _file_naming(_MODULES[name], needed)]
+    named = [name for name in (*_ASGI, *_WSGI) if _file_naming(_MODULES[name], dependencies)]
     for name in named:
         makers = {maker.name for file in code for maker in file.makers(name)}
         for file in code:
-            if _choose_object(recipe, needed, code, file, name, makers):
+            if _choose_object(recipe, dependencies, code, file, name, makers):
                 return True
-    if any(_choose_entry_object(recipe, needed, file, named) for file in code):
+    if any(_choose_entry_object(recipe, dependencies, file, named) for file in code):
         return True
     return any(
-        file.imports(_MODULES[name]) and _choose_object(recipe, needed, code, file, name, set())
+        file.imports(_MODULES[name]) and _choose_object(recipe, dependencies, code, file, name, set())
         for name in (*_ASGI, *_WSGI)
         for file in code
     )
@@ -115,7 +115,7 @@ def choose_server_framework(recipe: Recipe, needed: dict[str, str], code: list[P
 
 def _choose_object(
     recipe: Recipe,
-    needed: dict[str, str],
+    dependencies: dict[str, str],
     code: list[PythonFile],
     file: PythonFile,
     name: str,
@@ -127,7 +127,7 @@ def _choose_object(
     factory = file.factory(name) if not variable and file.imports(_MODULES[name]) else ""
     if not variable and not factory:
         return False
-    because = f"{_reason_text(name, _MODULES[name], needed, file)} defines `{variable or factory}`"
+    because = f"{_reason_text(name, _MODULES[name], dependencies, file)} defines `{variable or factory}`"
     recipe.choose(f"{because}.", framework=name)
     if variable and (whole := module_with_views(code, file, variable)):
         file, because = whole, f"{because}, which {whole.path} imports along with other modules"
@@ -137,18 +137,18 @@ def _choose_object(
         )
     elif name in _ASGI:
         more = (" --factory" if factory else "") + (f" --app-dir {file.base}" if file.base else "")
-        serve_asgi(recipe, needed, f"{file.module}:{variable or factory}", because, more)
+        serve_asgi(recipe, dependencies, f"{file.module}:{variable or factory}", because, more)
     else:
         inner = _DASH_SERVER.search(file.text) if name == "Dash" else None
         target = inner[1] if inner else variable or f"'{factory}()'"
         more = f" --pythonpath {file.base}" if file.base else ""
-        serve_wsgi(recipe, needed, f"{file.module}:{target}", because, more)
-    _add_unnamed(recipe, needed, _MODULES[name], file)
+        serve_wsgi(recipe, dependencies, f"{file.module}:{target}", because, more)
+    _add_unnamed(recipe, dependencies, _MODULES[name], file)
     return True
 
 
 def _choose_entry_object(
-    recipe: Recipe, needed: dict[str, str], file: PythonFile, named: Collection[str]
+    recipe: Recipe, dependencies: dict[str, str], file: PythonFile, named: Collection[str]
 ) -> bool:
     """Chooses the application object in wsgi.py or asgi.py, even if another file creates it. Returns False if
     there is none."""
@@ -156,57 +156,57 @@ def _choose_entry_object(
     name = next((name for name in names if name in named), "")
     if not name or not (variable := file.served_object):
         return False
-    because = f"{_reason_text(name, _MODULES[name], needed, file)} holds `{variable}`"
+    because = f"{_reason_text(name, _MODULES[name], dependencies, file)} holds `{variable}`"
     recipe.choose(f"{because}.", framework=name)
     serve = serve_wsgi if names is _WSGI else serve_asgi
-    serve(recipe, needed, f"{file.module}:{variable}", because, "")
+    serve(recipe, dependencies, f"{file.module}:{variable}", because, "")
     return True
 
 
-def _reason_text(name: str, module: str, needed: dict[str, str], file: PythonFile) -> str:
-    origin = _file_naming(module, needed)
+def _reason_text(name: str, module: str, dependencies: dict[str, str], file: PythonFile) -> str:
+    origin = _file_naming(module, dependencies)
     return f"{origin} names {name}; {file.path}" if origin else file.path
 
 
-def _add_unnamed(recipe: Recipe, needed: dict[str, str], module: str, file: PythonFile) -> None:
+def _add_unnamed(recipe: Recipe, dependencies: dict[str, str], module: str, file: PythonFile) -> None:
     """Adds the framework's package if no file declares any dependency. Otherwise another package may depend
     on it."""
-    if not needed:
+    if not dependencies:
         add_package(recipe, module, f"{file.path} imports it, and no file names any package.")
 
 
-def _file_naming(module: str, needed: dict[str, str]) -> str:
+def _file_naming(module: str, dependencies: dict[str, str]) -> str:
     """Returns the file that declares a package or one of its extensions, such as flask-admin, which depends
     on the package."""
-    extensions = (file for name, file in needed.items() if name.startswith(f"{module}-"))
-    return needed.get(module) or next(extensions, "")
+    extensions = (file for name, file in dependencies.items() if name.startswith(f"{module}-"))
+    return dependencies.get(module) or next(extensions, "")
 
 
 def serve_asgi(
-    recipe: Recipe, needed: dict[str, str], target: str, because: str, more: str, before: str = ""
+    recipe: Recipe, dependencies: dict[str, str], target: str, because: str, more: str, before: str = ""
 ) -> None:
     if recipe.start:
         return
-    if "hypercorn" in needed and "uvicorn" not in needed:
+    if "hypercorn" in dependencies and "uvicorn" not in dependencies:
         start = f"hypercorn {target} --bind 0.0.0.0:${{PORT:-8000}}"
-    elif "daphne" in needed and "uvicorn" not in needed:
+    elif "daphne" in dependencies and "uvicorn" not in dependencies:
         start = f"daphne --bind 0.0.0.0 --port ${{PORT:-8000}} {target}"
     else:
         start = f"uvicorn {target} --host 0.0.0.0 --port ${{PORT:-8000}}{more}"
-        _add_server(recipe, needed, "uvicorn")
+        _add_server(recipe, dependencies, "uvicorn")
     _choose_start(recipe, before + start, because)
 
 
 def serve_wsgi(
-    recipe: Recipe, needed: dict[str, str], target: str, because: str, more: str, before: str = ""
+    recipe: Recipe, dependencies: dict[str, str], target: str, because: str, more: str, before: str = ""
 ) -> None:
     if recipe.start:
         return
-    if "waitress" in needed and "gunicorn" not in needed:
+    if "waitress" in dependencies and "gunicorn" not in dependencies:
         start = f"waitress-serve --listen=0.0.0.0:${{PORT:-8000}} {target}"
     else:
         start = f"gunicorn {target} --bind 0.0.0.0:${{PORT:-8000}} --workers ${{WEB_CONCURRENCY:-2}}{more}"
-        _add_server(recipe, needed, "gunicorn")
+        _add_server(recipe, dependencies, "gunicorn")
     _choose_start(recipe, before + start, because)
 
 
@@ -215,8 +215,8 @@ def _choose_start(recipe: Recipe, start: str, because: str) -> None:
     recipe.choose("The start command listens there unless PORT names another.", port=8000)
 
 
-def _add_server(recipe: Recipe, needed: dict[str, str], server: str) -> None:
-    if server not in needed:
+def _add_server(recipe: Recipe, dependencies: dict[str, str], server: str) -> None:
+    if server not in dependencies:
         add_package(recipe, server, "The start command needs it, and no file names a server.")
 
 

@@ -77,7 +77,7 @@ SITE_FILES: Final = tuple(
 )
 
 
-def choose_site(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
+def choose_site(files: KnownFiles, recipe: Recipe, dependencies: dict[str, str]) -> None:
     """Chooses the folder's static site generator if the folder contains no application. In a repository with
     an application, the site is usually only its manual."""
     generator = next((maker for maker in _GENERATORS if _file_of(maker, files)), None)
@@ -89,7 +89,7 @@ def choose_site(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> No
     package = generator.package
     if generator.name == "MkDocs" and _MATERIAL.search(text):
         package = "mkdocs-material"
-    if not {generator.package, package} & needed.keys():
+    if not {generator.package, package} & dependencies.keys():
         add_package(recipe, package, f"{file} needs it, and no file names it.")
     if generator.name == "Hugo" and files.has("go.mod"):
         recipe.choose("go.mod is there: Hugo fetches modules with Go.", system_packages=["golang", "git"])

@@ -74,10 +74,10 @@ class Toolchain(Struct, frozen=True, kw_only=True):
         """All programs, each with its Debian package."""
         return {**self.others, self.program: self.package}
 
-    def installation(self, wanted: str) -> str:
+    def installation(self, version_range: str) -> str:
         """Returns the command that installs the toolchain: in the requested version if Debian has a package
         with this version in its name."""
-        numbers = ".".join(map(str, self.numbers_in(wanted)))
+        numbers = ".".join(map(str, self.numbers_in(version_range)))
         if numbers and self.newer.startswith("apt-get "):
             return self.newer.format(version=numbers)
         return f"apt-get install {self.package}"
@@ -88,8 +88,8 @@ class Toolchain(Struct, frozen=True, kw_only=True):
         numbers = tuple(int(part[:9]) for part in match[0].split(".")) if match else ()
         return numbers[1:] if len(numbers) > 1 and numbers[0] == self.former_major else numbers
 
-    def is_old(self, version: str, wanted: str) -> bool:
+    def is_old(self, version: str, version_range: str) -> bool:
         """Returns whether a version is older than the requested minimum. False if a version is unknown or
-        `wanted` contains an upper limit."""
-        least, present = self.numbers_in(wanted), self.numbers_in(version)
-        return bool(least and present) and "<" not in wanted and present < least[: len(present)]
+        `version_range` contains an upper limit."""
+        least, present = self.numbers_in(version_range), self.numbers_in(version)
+        return bool(least and present) and "<" not in version_range and present < least[: len(present)]

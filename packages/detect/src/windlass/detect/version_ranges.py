@@ -22,16 +22,18 @@ _NAMES: Final = {"hydrogen": "18", "iron": "20", "jod": "22", "krypton": "24"}
 Numbers = tuple[int, ...]
 
 
-def is_in_range(version: str, wanted: str) -> bool:
+def is_in_range(version: str, version_range: str) -> bool:
     """Returns whether a version, such as 20.11.1, is in the range."""
     present = _pad(_numbers(version))
-    return any(_satisfies(present, alternative) for alternative in wanted[:MAX_RANGE_LENGTH].split("||"))
+    return any(
+        _satisfies(present, alternative) for alternative in version_range[:MAX_RANGE_LENGTH].split("||")
+    )
 
 
-def plain_version(wanted: str) -> str:
+def plain_version(version_range: str) -> str:
     """Returns the numbers of a range that consists of one version or version prefix, such as `v20.11`. Empty
     for other ranges."""
-    match = _COMPARATOR.fullmatch(without_name(wanted[:MAX_RANGE_LENGTH]))
+    match = _COMPARATOR.fullmatch(without_name(version_range[:MAX_RANGE_LENGTH]))
     return (
         ".".join(map(str, _numbers_before_wildcard(match)))
         if match and match[1] in (None, "=", "==", "===")
@@ -39,39 +41,39 @@ def plain_version(wanted: str) -> str:
     )
 
 
-def without_name(wanted: str) -> str:
+def without_name(version_range: str) -> str:
     """Returns the number of a Node release that is given by its code name. Other texts are returned
     unchanged."""
-    return _NAMES.get(wanted.strip().lower().removeprefix("lts/"), wanted.strip())
+    return _NAMES.get(version_range.strip().lower().removeprefix("lts/"), version_range.strip())
 
 
-def _satisfies(present: Numbers, alternative: str) -> bool:
+def _satisfies(version: Numbers, alternative: str) -> bool:
     text = _BETWEEN.sub(r">=\1 <=\2", without_name(alternative))
-    return all(_compares(present, match) for match in _COMPARATOR.finditer(text))
+    return all(_compares(version, match) for match in _COMPARATOR.finditer(text))
 
 
-def _compares(present: Numbers, match: re.Match[str]) -> bool:
+def _compares(version: Numbers, match: re.Match[str]) -> bool:
     parts = _numbers_before_wildcard(match)
-    same = present[: len(parts)] == parts
+    same = version[: len(parts)] == parts
     whole = _pad(parts)
     match match[1]:
         case ">=":
-            return present >= whole
+            return version >= whole
         case "<":
-            return present < whole
+            return version < whole
         case ">":
-            return present > whole and not same
+            return version > whole and not same
         case "<=":
-            return present <= whole or same
+            return version <= whole or same
         case "!=":
             return not same
         case "^":
             kept = next((place for place, number in enumerate(parts) if number), len(parts) - 1) + 1
-            return present >= whole and present[:kept] == parts[:kept]
+            return version >= whole and version[:kept] == parts[:kept]
         case "~" | "~>":
-            return present >= whole and present[:2][: len(parts)] == parts[:2]
+            return version >= whole and version[:2][: len(parts)] == parts[:2]
         case "~=":
-            return present >= whole and present[: len(parts) - 1] == parts[:-1]
+            return version >= whole and version[: len(parts) - 1] == parts[:-1]
         case _:
             return same
 

@@ -63,9 +63,9 @@ ContainerList = Annotated[list[ContainerSummary], Meta(max_length=MAX_LIST_LENGT
 NetworkList = Annotated[list[NetworkSummary], Meta(max_length=MAX_LIST_LENGTH)]
 
 
-def has_labels(labels: Mapping[str, str] | None, wanted: Mapping[str, str]) -> bool:
+def has_labels(labels: Mapping[str, str] | None, required_labels: Mapping[str, str]) -> bool:
     """Returns whether an object has all these labels. The name `service` means `windlass.service`."""
-    return all((labels or {}).get(f"windlass.{name}") == value for name, value in wanted.items())
+    return all((labels or {}).get(f"windlass.{name}") == value for name, value in required_labels.items())
 
 
 def container_name(container: ContainerSummary) -> str:

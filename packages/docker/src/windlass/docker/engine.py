@@ -312,14 +312,14 @@ class DockerEngine(RolloutEngine):
             removed = {service: StoredData() for service in self._removed.services()}
             return removed | await self._stored_data()
 
-    async def sweep(self, erase: Collection[str]) -> None:
+    async def sweep(self, deleted_services: Collection[str]) -> None:
         with self._translated():
-            volumes = await self._stored_data() if erase else {}
+            volumes = await self._stored_data() if deleted_services else {}
             await subprocesses.run_some(
-                AT_ONCE, [self.discard(service) for service in volumes.keys() & set(erase)]
+                AT_ONCE, [self.discard(service) for service in volumes.keys() & set(deleted_services)]
             )
             await self._resources.discard_networks()
-        self._removed.forget(erase)
+        self._removed.forget(deleted_services)
 
     async def set_aside(self, service: str, destination: Path) -> None:
         """Stops the service's containers, until `run` starts them again. Volumes stay on the engine."""
@@ -327,7 +327,7 @@ class DockerEngine(RolloutEngine):
             containers = await self._containers.list(service=service)
             await subprocesses.run_together(*(self._stop_container(container) for container in containers))
 
-    async def put_back(self, service: str, out: Path) -> None:
+    async def put_back(self, service: str, source: Path) -> None:
         """Does nothing: `set_aside` moved nothing."""
 
     async def problem(self) -> str:

@@ -139,15 +139,15 @@ def exit_code(value: Any) -> int:
     return code
 
 
-def _reason(end: LastExit, memory: int) -> str:
-    if end.otherwise:
-        return end.otherwise
-    if end.out_of_memory and end.exit_code:
+def _reason(last_exit: LastExit, memory: int) -> str:
+    if last_exit.otherwise:
+        return last_exit.otherwise
+    if last_exit.out_of_memory and last_exit.exit_code:
         return f"was killed: out of memory (it may use {memory // MEGABYTE} MB)"
-    if end.exit_code > 128:
+    if last_exit.exit_code > 128:
         with suppress(ValueError):
-            return f"was killed by {signal.Signals(end.exit_code - 128).name}"
-    return f"exited with code {end.exit_code}{_SHELL.get(end.exit_code, '')}"
+            return f"was killed by {signal.Signals(last_exit.exit_code - 128).name}"
+    return f"exited with code {last_exit.exit_code}{_SHELL.get(last_exit.exit_code, '')}"
 
 
 def _inner_address(inspection: Mapping[str, Any]) -> str:

@@ -74,9 +74,9 @@ class Positions:
         self.let_go(container)
         self._file(container).unlink(missing_ok=True)
 
-    def forget_others(self, keep: set[str]) -> None:
+    def forget_others(self, kept_containers: set[str]) -> None:
         for path in list(self._folder.glob("*")):
-            if path.name not in keep:
+            if path.name not in kept_containers:
                 self.forget(path.name)
 
     def _file(self, container: str) -> Path:

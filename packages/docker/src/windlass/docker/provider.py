@@ -191,8 +191,8 @@ class DockerProvider:
 
         docker, pool = Docker(transport(remote, reach)), settings.pool
 
-        async def reconnect(to: RemoteEngine) -> None:
-            await docker.move(transport(to, reach))
+        async def reconnect(remote: RemoteEngine) -> None:
+            await docker.move(transport(remote, reach))
 
         return OpenedEngine(
             engine=DockerEngine(

@@ -55,10 +55,10 @@ Places = dict[tuple[str, int], socket.socket]
 
 
 class ApiListener:
-    def __init__(self, folder: Path, kept: Places) -> None:
-        """`kept`: the API sockets inherited from the previous gateway."""
+    def __init__(self, folder: Path, inherited_sockets: Places) -> None:
+        """`inherited_sockets`: the API sockets inherited from the previous gateway."""
         self._loop = asyncio.get_running_loop()
-        self._kept = kept
+        self._kept = inherited_sockets
         self._servers: dict[Channel[FromServer], ConnectedServer] = {}
         self._waiting: asyncio.TimerHandle | None = None
         self._answering: set[socket.socket] = set()
@@ -106,15 +106,15 @@ class ApiListener:
         if self._control.fileno() >= 0:
             self._wait_for_servers()
 
-    def offer(self, asked: AskSockets, files: list[int]) -> KeptSockets:
+    def offer(self, request: AskSockets, files: list[int]) -> KeptSockets:
         """Returns the sockets kept for this address, and adds duplicates of their descriptors to `files`. If
         a connected server already accepts at the address, returns the process id of that server instead."""
         for server in self._servers.values():
-            if (asked.host, asked.port) in server.places:
+            if (request.host, request.port) in server.places:
                 return KeptSockets(process=server.process)
-        kept = {at: held for at, held in self._kept.items() if at[1] == asked.port}
-        if (asked.host, asked.port) not in kept:
-            if asked.listens and kept.keys().isdisjoint(self._served_places()):
+        kept = {at: held for at, held in self._kept.items() if at[1] == request.port}
+        if (request.host, request.port) not in kept:
+            if request.listens and kept.keys().isdisjoint(self._served_places()):
                 self._give_up(kept)
                 self._wait_for_servers()
             return KeptSockets()
@@ -205,9 +205,9 @@ class ConnectedServer:
                 self._door.keep({at: socket.socket(fileno=file) for at, file in copies}, self)
 
 
-def _is_listening(held: socket.socket) -> bool:
+def _is_listening(listener: socket.socket) -> bool:
     """Returns whether a socket listens. A socket that is only bound reserves its port."""
-    return bool(held.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    return bool(listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 
 async def _answer_unavailable(connection: socket.socket) -> None:

@@ -190,74 +190,74 @@ class Doors:
 
     # Opening
 
-    async def _open_or_move(self, wanted: Open) -> Open:
+    async def _open_or_move(self, request: Open) -> Open:
         """Opens a door, or moves it if it is open at another address. Returns the request with the actual
         port."""
-        opened = self._journal.told.doors.get(wanted.door)
-        router = self._routers.get(wanted.door)
+        opened = self._journal.told.doors.get(request.door)
+        router = self._routers.get(request.door)
         if router is None or opened is None:
-            await self._open_soon(wanted)
-        elif is_same_place(opened, wanted):
-            router.set_https_port(wanted.https_port, wanted.public_https_port)
-            router.trust(trust_check(wanted.trusted))
-            router.await_headers(trust_check(wanted.proxy_protocol_from))
-            await router.log_to(wanted.access_log)
+            await self._open_soon(request)
+        elif is_same_place(opened, request):
+            router.set_https_port(request.https_port, request.public_https_port)
+            router.trust(trust_check(request.trusted))
+            router.await_headers(trust_check(request.proxy_protocol_from))
+            await router.log_to(request.access_log)
         else:
-            await self._move(router, opened, wanted)
-        return replace(wanted, port=self.port(wanted.door))
+            await self._move(router, opened, request)
+        return replace(request, port=self.port(request.door))
 
-    async def _open_soon(self, wanted: Open) -> None:
+    async def _open_soon(self, request: Open) -> None:
         """Opens a door. Retries for a moment if the port is in use: a gateway that is exiting may not have
         released it."""
         until = asyncio.get_running_loop().time() + _BIND_TIMEOUT
         while True:
             try:
-                return await self._open(wanted, {})
+                return await self._open(request, {})
             except RouteError as error:
                 taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
                 if not taken or asyncio.get_running_loop().time() > until:
                     raise
             await asyncio.sleep(_BIND_PAUSE)
 
-    async def _move(self, before: BuiltinRouter, opened: Open, wanted: Open) -> None:
+    async def _move(self, before: BuiltinRouter, current: Open, request: Open) -> None:
         """Moves a door to another address. If that fails, reopens the door at its old address.
 
         The door is closed first, because the old and the new address may overlap, and the external ports of
         services move with the door."""
-        if wanted.port != opened.port:
-            await _check_free(wanted)
+        if request.port != current.port:
+            await _check_free(request)
         await before.stop()
         try:
-            await self._open_soon(wanted)
+            await self._open_soon(request)
         except RouteError:
-            await self._open_soon(opened)
+            await self._open_soon(current)
             raise
 
-    async def _open(self, wanted: Open, inherited: Sockets, *, is_restored: bool = False) -> None:
+    async def _open(self, request: Open, inherited: Sockets, *, is_restored: bool = False) -> None:
         """Opens a door. `is_restored`: no server waits for the result, and HTTP is served in any case."""
-        own = {at[1:]: inherited.pop(at) for at in list(inherited) if at[0] == wanted.door}
+        own = {at[1:]: inherited.pop(at) for at in list(inherited) if at[0] == request.door}
         router = BuiltinRouter(
-            wanted.host,
-            wanted.port,
-            trusts=trust_check(wanted.trusted),
+            request.host,
+            request.port,
+            trusts=trust_check(request.trusted),
             inherited=own,
             is_complete=self._journal.told.is_complete,
-            store=SealedFolder(self._folder, wanted.door),
+            store=SealedFolder(self._folder, request.door),
         )
-        router.await_headers(trust_check(wanted.proxy_protocol_from))
+        router.await_headers(trust_check(request.proxy_protocol_from))
         await router.start()
         try:
-            router.set_https_port(wanted.https_port, wanted.public_https_port)
+            router.set_https_port(request.https_port, request.public_https_port)
         except RouteError as error:
             if not is_restored:
                 await router.stop()
                 raise
-            _log.error("HTTPS is not served", extra={"door": wanted.door, "reason": str(error)})
-        await router.log_to(wanted.access_log)
-        for change in list(self._journal.told.of(wanted.door)):
+            _log.error("HTTPS is not served", extra={"door": request.door, "reason": str(error)})
+        await router.log_to(request.access_log)
+        for change in list(self._journal.told.of(request.door)):
             await self._repeat(router, change)
         router.close_inherited()
-        self._routers[wanted.door] = router
+        self._routers[request.door] = router
 
     async def _repeat(self, router: BuiltinRouter, change: Change) -> None:
         """Applies a change from the journal. If a port of a service is in use, the service is reachable by
@@ -289,8 +289,8 @@ class Doors:
         return router
 
 
-async def _check_free(wanted: Open) -> None:
+async def _check_free(request: Open) -> None:
     """Raises RouteError if the port of a door is in use."""
-    router = BuiltinRouter(wanted.host, wanted.port)
+    router = BuiltinRouter(request.host, request.port)
     await router.start()
     await router.stop()

@@ -196,11 +196,11 @@ class Succession:
             case ElderDrain():
                 self._begin(self._drain(message))
 
-    async def _drain(self, wanted: ElderDrain) -> None:
-        await self._doors.drain(wanted.endpoints, wanted.patience)
-        await self._elders(wanted.endpoints, wanted.patience)
+    async def _drain(self, drain: ElderDrain) -> None:
+        await self._doors.drain(drain.endpoints, drain.patience)
+        await self._elders(drain.endpoints, drain.patience)
         if self._channel is not None:
-            self._channel.send(DrainEnd(wanted.number))
+            self._channel.send(DrainEnd(drain.number))
 
     def _pass_on_client(self, listener_key: str, port: int, file: int, waited: ClientWait) -> None:
         if self._channel is None:  # the successor has exited: the client connection is lost

@@ -74,8 +74,9 @@ AskGateway = Callable[[Call], Awaitable[GatewayState]]
 
 
 class GatewayLink:
-    def __init__(self, folder: Path, started: int = 0) -> None:
-        """`started`: process id of a gateway that this server has already started in this folder, or 0."""
+    def __init__(self, folder: Path, gateway_pid: int = 0) -> None:
+        """`gateway_pid`: process id of a gateway that this server has already started in this folder, or
+        0."""
         self._folder = folder
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[GatewayReply]] = {}
@@ -83,7 +84,7 @@ class GatewayLink:
         self._is_ready = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
         self._greetings: list[Callable[[AskGateway], Awaitable[None]]] = []
-        self._children = {started} if started else set()
+        self._children = {gateway_pid} if gateway_pid else set()
         self._users = 0
         self._process = 0
 
@@ -95,7 +96,7 @@ class GatewayLink:
         replaced."""
         self._greetings.append(greeting)
 
-    async def start(self, wanted: Open) -> None:
+    async def start(self, request: Open) -> None:
         """Connects to the gateway. Replaces a gateway that runs other code. Raises RouteError if another
         server has the same door open at another address."""
         self._users += 1
@@ -105,13 +106,13 @@ class GatewayLink:
         self._keeping = asyncio.create_task(self._stay_connected())
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self.stop)
-            await self._check_build(wanted)
+            await self._check_build(request)
             undo.pop_all()
 
-    async def _check_build(self, wanted: Open) -> None:
+    async def _check_build(self, request: Open) -> None:
         state = await self.call(Ask())
         if state.build != build():
-            refuse_another_place(state.held.get(wanted.door), wanted)
+            refuse_another_place(state.held.get(request.door), request)
             _log.info("the gateway is replaced", extra={"pid": state.process})
             self._launch()
             try:

@@ -29,23 +29,24 @@ class Open(Struct, frozen=True, tag=True):
     """The port that clients use for HTTPS, if it is another one; 0 otherwise."""
 
 
-def is_same_place(opened: Open, wanted: Open) -> bool:
+def is_same_place(current: Open, request: Open) -> bool:
     """Returns whether a door is open at the wanted address. Its HTTPS port can change in place."""
-    return opened.host == wanted.host and wanted.port in {opened.port, 0}
+    return current.host == request.host and request.port in {current.port, 0}
 
 
-def refuse_another_place(held: Open | None, wanted: Open) -> None:
+def refuse_another_place(current_request: Open | None, request: Open) -> None:
     """Raises RouteError if another server has opened this door at another address. Otherwise, two servers
     with different settings would move the door back and forth forever."""
-    if held is not None and not is_same_place(held, wanted):
+    if current_request is not None and not is_same_place(current_request, request):
         raise RouteError(
-            f"set gateway_port to {held.port} and gateway_host to {held.host}, or data_dir to a folder of "
-            "its own: another server uses this data directory, and has its gateway there"
+            f"set gateway_port to {current_request.port} and gateway_host to {current_request.host}, "
+            "or data_dir to a folder of its own: another server uses this data directory, "
+            "and has its gateway there"
         )
-    if held is not None and held.https_port != wanted.https_port:
+    if current_request is not None and current_request.https_port != request.https_port:
         raise RouteError(
-            f"set https_port to {held.https_port}, or data_dir to a folder of its own: another server uses "
-            "this data directory, and has its gateway there"
+            f"set https_port to {current_request.https_port}, or data_dir to a folder of its own: another "
+            "server uses this data directory, and has its gateway there"
         )
 
 

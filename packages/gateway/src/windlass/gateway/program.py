@@ -178,10 +178,10 @@ class GatewayProgram:
             writer.close()
 
     async def _answer(
-        self, request: GatewayRequest, writer: asyncio.StreamWriter, opened: dict[str, Open]
+        self, request: GatewayRequest, writer: asyncio.StreamWriter, open_requests: dict[str, Open]
     ) -> None:
         try:
-            reply = GatewayReply(request.number, state=await self._do(request.call, opened))
+            reply = GatewayReply(request.number, state=await self._do(request.call, open_requests))
         except Relieved:
             return
         except (RouteError, OSError, OverflowError, ValueError) as error:
@@ -190,7 +190,7 @@ class GatewayProgram:
         with suppress(ConnectionError):
             await writer.drain()
 
-    async def _do(self, call: Call, opened: dict[str, Open]) -> GatewayState:
+    async def _do(self, call: Call, open_requests: dict[str, Open]) -> GatewayState:
         match call:
             case Ask() | AskTraffic() | AskCertificates():
                 pass
@@ -211,10 +211,10 @@ class GatewayProgram:
                     if isinstance(call, Keep) and not call.stays and len(self._links) > 1:
                         call = Keep(stays=True)  # other servers are connected and may need it
                     if isinstance(call, Open):
-                        refuse_another_place(self._held_by_others(opened).get(call.door), call)
+                        refuse_another_place(self._held_by_others(open_requests).get(call.door), call)
                     await self._doors.change(call)
                     if isinstance(call, Open):
-                        opened[call.door] = replace(call, port=self._doors.port(call.door))
+                        open_requests[call.door] = replace(call, port=self._doors.port(call.door))
         door = call.door if isinstance(call, Open) else ""
         asked = call.door if isinstance(call, AskCertificates) else ""
         return GatewayState(
@@ -224,7 +224,7 @@ class GatewayProgram:
             port=self._doors.port(door) if door else 0,
             services=self._doors.services(door) if door else frozenset(),
             doors=frozenset(self._journal.told.doors),
-            held=self._held_by_others(opened) if isinstance(call, Ask) else {},
+            held=self._held_by_others(open_requests) if isinstance(call, Ask) else {},
             traffic=tuple(self._doors.traffic()) if isinstance(call, AskTraffic) else (),
             dropped_lines=self._doors.dropped_lines,
             certificates=await self._doors.certificates(asked) if asked else {},

@@ -297,7 +297,7 @@ cluster = Family(
     write_need=Scope.ADMIN,
     normalise=normalise,
     in_full=in_full,
-    traits=(has_advanced_settings(OF_CLUSTERS, need=Scope.ADMIN),),
+    traits=(has_advanced_settings(OF_CLUSTERS, required_scope=Scope.ADMIN),),
     actions=(
         get("status", ClusterStatus, "Read whether the engine of a cluster answers", outside=True),
         get(

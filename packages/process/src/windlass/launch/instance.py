@@ -96,8 +96,8 @@ def lock_data(data: Path) -> int:
     return held
 
 
-def beside(data: Path, what: str) -> Path:
-    return data.with_name(f"{data.name}.{what}")
+def beside(data: Path, suffix: str) -> Path:
+    return data.with_name(f"{data.name}.{suffix}")
 
 
 def make_whole(data: Path, make: Callable[[Path], None]) -> bool:
@@ -124,7 +124,7 @@ def _clear(folder: Path) -> None:
 
 
 def finish(
-    argv: Sequence[str | Path], held: int, variables: Variables, stdin: str = "", *, doing: str
+    argv: Sequence[str | Path], lock: int, variables: Variables, stdin: str = "", *, doing: str
 ) -> str:
     """Runs a program to its end and returns its output. The kernel kills the program if this process ends
     first."""
@@ -135,7 +135,7 @@ def finish(
         encoding="utf-8",
         errors="replace",
         env=dict(variables),
-        pass_fds=(held,),
+        pass_fds=(lock,),
         preexec_fn=_die_with_parent(signal.SIGKILL),  # safe here: a launcher has one thread
         check=False,
     )

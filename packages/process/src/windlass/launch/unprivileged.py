@@ -23,9 +23,9 @@ PREFERRED_USERS: Final = ("postgres", "nobody")
 _UNSUPPORTED_ERRORS = {errno.EPERM, errno.ENOSPC, errno.EINVAL, errno.ENOSYS, errno.EUSERS, errno.EACCES}
 
 
-def leave_root(data: Path, needed: Path) -> None:
-    """Changes from root to an ordinary user and gives this user the data folder and its siblings. `needed` is
-    the server program, which the user must be able to reach.
+def leave_root(data: Path, program: Path) -> None:
+    """Changes from root to an ordinary user and gives this user the data folder and its siblings. `program`
+    is the server program, which the user must be able to reach.
 
     The caller must hold the data folder's lock, because the owner of the data may change.
     """
@@ -38,7 +38,7 @@ def leave_root(data: Path, needed: Path) -> None:
         os.setgroups([])
         _become_user(user)
     else:
-        _check_access(volume, needed, user)
+        _check_access(volume, program, user)
         _change_owner(volume, user.pw_uid, user.pw_gid)
         os.setgroups([])
         os.setgid(user.pw_gid)
@@ -98,9 +98,9 @@ def _map_ids(uid: int, gid: int, outer_uid: int = 0, outer_gid: int = 0) -> None
     (proc / "gid_map").write_text(f"{gid} {outer_gid} 1")
 
 
-def _check_access(volume: Path, needed: Path, user: pwd.struct_passwd) -> None:
+def _check_access(volume: Path, program: Path, user: pwd.struct_passwd) -> None:
     """Checks that the user can reach the data and the program. Refuses instead of changing permissions."""
-    way = dict.fromkeys(folder for target in (volume, needed) for folder in target.resolve().parents)
+    way = dict.fromkeys(folder for target in (volume, program) for folder in target.resolve().parents)
     closed = " ".join(shlex.quote(str(folder)) for folder in way if not _is_passable(folder.stat(), user))
     if closed:
         raise LaunchRefused(
@@ -111,12 +111,12 @@ def _check_access(volume: Path, needed: Path, user: pwd.struct_passwd) -> None:
         )
 
 
-def _is_passable(facts: os.stat_result, user: pwd.struct_passwd) -> bool:
-    if facts.st_uid == user.pw_uid:
-        return bool(facts.st_mode & 0o100)
-    if facts.st_gid == user.pw_gid:
-        return bool(facts.st_mode & 0o010)
-    return bool(facts.st_mode & 0o001)
+def _is_passable(stat_result: os.stat_result, user: pwd.struct_passwd) -> bool:
+    if stat_result.st_uid == user.pw_uid:
+        return bool(stat_result.st_mode & 0o100)
+    if stat_result.st_gid == user.pw_gid:
+        return bool(stat_result.st_mode & 0o010)
+    return bool(stat_result.st_mode & 0o001)
 
 
 def _change_owner(folder: Path, uid: int, gid: int) -> None:

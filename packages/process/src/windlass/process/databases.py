@@ -100,15 +100,15 @@ class NativeDatabases:
     async def services(self) -> Collection[str]:
         return {folder.name for folder in self._home.iterdir()} if self._home.is_dir() else ()
 
-    async def sweep(self, erase: Collection[str]) -> None:
-        for service in erase:
+    async def sweep(self, deleted_services: Collection[str]) -> None:
+        for service in deleted_services:
             await self.discard(service)
 
     async def set_aside(self, service: str, destination: Path) -> None:
         await subprocesses.in_thread(move, self._home / service, destination / "database")
 
-    async def put_back(self, service: str, out: Path) -> None:
-        await subprocesses.in_thread(move, out / "database", self._home / service)
+    async def put_back(self, service: str, source: Path) -> None:
+        await subprocesses.in_thread(move, source / "database", self._home / service)
 
 
 def _kind(type: str) -> ServerKind:

@@ -25,11 +25,11 @@ class DiskShares:
         """The sizes of volumes in bytes at each measurement of the last hour, and at the last measurement
         before that hour."""
 
-    def note(self, use: DiskMeasurement) -> None:
+    def note(self, measurement: DiskMeasurement) -> None:
         now = time.monotonic()
-        self.held = use.held
-        self.above = frozenset(org for org, held in use.held.items() if held > use.share)
-        self._volumes.append((now, use.volumes))
+        self.held = measurement.held
+        self.above = frozenset(org for org, held in measurement.held.items() if held > measurement.share)
+        self._volumes.append((now, measurement.volumes))
         while len(self._volumes) > 1 and self._volumes[1][0] < now - _HOUR:
             self._volumes.popleft()
 

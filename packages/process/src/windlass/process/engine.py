@@ -81,13 +81,13 @@ def move_out(records: RecordStore, places: PortAddresses, service: str, destinat
     places.forget(service)
 
 
-def move_in(records: RecordStore, places: PortAddresses, service: str, out: Path) -> None:
-    file = out / _PORTS
+def move_in(records: RecordStore, places: PortAddresses, service: str, source: Path) -> None:
+    file = source / _PORTS
     if file.exists():
         places.restore(service, msgspec.json.decode(file.read_bytes(), type=dict[int, int]))
         file.unlink()
-    (out / f"{_PORTS}.new").unlink(missing_ok=True)  # left by an interrupted call
-    for own, kept in _folders(records, service, out):
+    (source / f"{_PORTS}.new").unlink(missing_ok=True)  # left by an interrupted call
+    for own, kept in _folders(records, service, source):
         move(kept, own)
 
 
@@ -236,8 +236,8 @@ class ProcessEngine(RolloutEngine):
                 async with asyncio.timeout(ROUND_INTERVAL):
                     await change.wait()
 
-    def note_disk_use(self, use: DiskMeasurement) -> None:
-        self._shares.note(use)
+    def note_disk_use(self, measurement: DiskMeasurement) -> None:
+        self._shares.note(measurement)
 
     async def read_output(self, workload: Workload, index: int = 0) -> bytes | None:
         key = InstanceKey(workload.service, workload.generation, index)
@@ -373,16 +373,16 @@ class ProcessEngine(RolloutEngine):
             **{service: self._stored_data(service) for service in sorted(stored)},
         }
 
-    async def sweep(self, erase: Collection[str]) -> None:
+    async def sweep(self, deleted_services: Collection[str]) -> None:
         self._prepare()
         folders = (self._records.services, self._records.volumes, self._records.caches)
         services = {name for folder in folders for name in names(folder)} | self._places.services()
-        for service in sorted(services & set(erase)):
+        for service in sorted(services & set(deleted_services)):
             with suppress(UnknownRecord):  # logged already; the other services are erased
                 await self.discard(service)
         await self._orphans.end(await self._counting.now())
         self._claims.tidy()
-        self._records.removed.forget(erase)
+        self._records.removed.forget(deleted_services)
         await self._resource_monitor.tidy_networks()
         await self._output.finish_all()
 
@@ -390,9 +390,9 @@ class ProcessEngine(RolloutEngine):
         self._records.prepare()
         await self._uninterrupted(self._set_aside(service, destination))
 
-    async def put_back(self, service: str, out: Path) -> None:
+    async def put_back(self, service: str, source: Path) -> None:
         self._records.prepare()
-        await asyncio.to_thread(move_in, self._records, self._places, service, out)
+        await asyncio.to_thread(move_in, self._records, self._places, service, source)
         self._records.notify_engines()
 
     async def problem(self) -> str:

@@ -143,9 +143,9 @@ def _keep_from_others(terminal: int, cell: Cell | None) -> None:
 
 
 class ProcessExecution:
-    def __init__(self, started: StartedProgram, channel: _CommandStreams, mark: str) -> None:
-        self._started, self._channel, self._mark = started, channel, mark
-        self._handle = os.pidfd_open(started.pid)
+    def __init__(self, program: StartedProgram, channel: _CommandStreams, mark: str) -> None:
+        self._started, self._channel, self._mark = program, channel, mark
+        self._handle = os.pidfd_open(program.pid)
         self._is_closed = False
 
     async def read(self) -> bytes:

@@ -105,18 +105,18 @@ def too_much(memory: int) -> str:
     return f"used more than its memory of {memory} MB"
 
 
-def took_memory_of_others(use: MemoryUse) -> str:
-    buffers = use.buffers
+def took_memory_of_others(memory_use: MemoryUse) -> str:
+    buffers = memory_use.buffers
     return (
-        f"held about {use.size >> 20} MB with its {buffers.sockets} open sockets and {buffers.pipes} pipes, "
-        f"more than its memory of {use.limit >> 20} MB, and the machine ran short of memory: open fewer, "
-        "read what they hold, or give it more memory"
+        f"held about {memory_use.size >> 20} MB with its {buffers.sockets} open sockets and {buffers.pipes} "
+        f"pipes, more than its memory of {memory_use.limit >> 20} MB, and the machine ran short of memory: "
+        "open fewer, read what they hold, or give it more memory"
     )
 
 
-def most_memory(held: int) -> str:
+def most_memory(memory: int) -> str:
     return (
-        f"held {held >> 20} MB of memory with all its instances, the most of its environment, and the "
+        f"held {memory >> 20} MB of memory with all its instances, the most of its environment, and the "
         "machine ran short of memory: use less, or ask the operator for a larger machine"
     )
 
@@ -149,13 +149,13 @@ def too_many_waiting_threads(count: int) -> str:
     )
 
 
-def filled_the_disk(use: DiskShare, space: DiskSpace) -> str:
-    if use.own.is_hidden:
+def filled_the_disk(share: DiskShare, space: DiskSpace) -> str:
+    if share.own.is_hidden:
         amount = "hides files from the server"
     elif space.unit == "files":
-        amount = f"wrote {use.size(space)} files"
+        amount = f"wrote {share.size(space)} files"
     else:
-        amount = f"wrote {use.size(space) / (1 << 20):.0f} MiB"
+        amount = f"wrote {share.size(space) / (1 << 20):.0f} MiB"
     if space.free >= space.reserve:
         return (
             f"{amount}, its organization holds more than its share of the disk, and little is free: delete "

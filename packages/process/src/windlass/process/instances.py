@@ -382,17 +382,17 @@ class Instances:
         if over := self._graces.get(key):
             over.set()
 
-    async def end_for(self, key: InstanceKey, seen: Process, verdict: str) -> None:
+    async def end_for(self, key: InstanceKey, process: Process, verdict: str) -> None:
         """Ends the program of an instance, which is restarted afterwards. `verdict` is the readable
         reason."""
         self._end_grace(key)
         async with self._records.held(key) as home:
             record = self._records.read(key)
-            if home is not None and record is not None and record.process == seen:
+            if home is not None and record is not None and record.process == process:
                 self._records.write(key, structs.replace(record, verdict=verdict))
                 await self._killer.end(home, record.process, record)
 
-    async def end_and_empty(self, key: InstanceKey, seen: Process | None, verdict: str = "") -> None:
+    async def end_and_empty(self, key: InstanceKey, process: Process | None, verdict: str = "") -> None:
         """Ends the program if it runs, and erases what it has written outside of volumes. The next start
         creates its folders again.
 
@@ -401,14 +401,14 @@ class Instances:
         self._end_grace(key)
         async with self._records.held(key) as home:
             record = self._records.read(key)
-            if home is None or record is None or record.process != seen:
+            if home is None or record is None or record.process != process:
                 return
-            if seen is not None:
+            if process is not None:
                 self.supervisors.of(key).verdict = verdict
-            await self._killer.end(home, seen, record)
+            await self._killer.end(home, process, record)
             await asyncio.to_thread(files.discard, home, self._records.caches / key.service)
             await self._output.free_reserved(home)
-            if seen is not None and verdict:
+            if process is not None and verdict:
                 with suppress(OSError):  # the disk is still full
                     self._records.write(key, structs.replace(record, verdict=verdict))
 

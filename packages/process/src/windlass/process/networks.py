@@ -173,15 +173,15 @@ class Networks:
         if self._folder.exists() and await self.is_offered():
             await self._run(self._renew_rules)
 
-    async def tidy(self, used: Collection[str]) -> Collection[str]:
+    async def tidy(self, used_networks: Collection[str]) -> Collection[str]:
         """Ends unused hubs, and the trunk if no hub is left.
 
-        `used` are the holders of the hubs that instances use. Returns the holders among them that have ended
-        or lost their trunk.
+        `used_networks` are the holders of the hubs that instances use. Returns the holders among them that
+        have ended or lost their trunk.
         """
         if not self._folder.exists():
             return ()
-        return await self._run(lambda: self._tidy(frozenset(used)))
+        return await self._run(lambda: self._tidy(frozenset(used_networks)))
 
     # The following functions run in the spawner's thread
 
@@ -239,20 +239,20 @@ class Networks:
         if program is not None and not kernel.is_running(self._read(_EXIT)):
             self._start_holder(_EXIT, CellNetwork(kind="exit", outer=self._holder(trunk), program=program))
 
-    def _start_holder(self, name: str, held: CellNetwork) -> Process:
+    def _start_holder(self, name: str, network: CellNetwork) -> Process:
         """Starts a process that holds a network namespace open."""
         request = SpawnRequest(
             command=(),
             folder=Path("/"),
             environment={},
             output=self._folder / "output",
-            cell=_holder_cell(held),
+            cell=_holder_cell(network),
             holder_file=str(self._folder / name),
         )
 
         def note(spawned: SpawnedProcess) -> None:
             process = spawned.process
-            self._note(name, HolderNote(process.pid, process.start, process.boot, held))
+            self._note(name, HolderNote(process.pid, process.start, process.boot, network))
 
         holder = self._spawner().start(request, note).process
         self._children.add(holder.pid)
@@ -283,10 +283,10 @@ class Networks:
             if others != services:
                 _write_hosts(file, others)
 
-    def _tidy(self, used: frozenset[str]) -> Collection[str]:
+    def _tidy(self, used_networks: frozenset[str]) -> Collection[str]:
         now, trunk = time.time(), self._read(_TRUNK)
         # Compared without the part that `_holder` adds, because that part changes with the settings.
-        needed = {NamespaceHolder.read(hub)[:2]: hub for hub in used if hub}
+        needed = {NamespaceHolder.read(hub)[:2]: hub for hub in used_networks if hub}
         hubs: set[tuple[int, int]] = set()
         leads_out = trunk is not None and kernel.is_running(trunk)
         for name in names(self._folder):
@@ -357,7 +357,7 @@ def _write_hosts(file: Path, services: Sequence[str]) -> None:
     file.chmod(0o644)
 
 
-def _holder_cell(held: CellNetwork) -> Cell:
+def _holder_cell(network: CellNetwork) -> Cell:
     return Cell(
         identity="none",
         uid=os.geteuid(),
@@ -371,5 +371,5 @@ def _holder_cell(held: CellNetwork) -> Cell:
         temporary="",
         hidden=[],
         most_processes=0,
-        network=held,
+        network=network,
     )

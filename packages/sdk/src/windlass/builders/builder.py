@@ -124,16 +124,16 @@ class Builder(Protocol):
         """Deletes everything that was built for a service. Succeeds if nothing exists."""
         ...
 
-    async def prune(self, service: str, keep: Collection[str]) -> None:
-        """Deletes the artifacts of a service except those with a key in `keep`. The caller must have claimed
-        the service; otherwise a new artifact of a concurrent deployment could be deleted."""
+    async def prune(self, service: str, kept_keys: Collection[str]) -> None:
+        """Deletes the artifacts of a service except those with a key in `kept_keys`. The caller must have
+        claimed the service; otherwise a new artifact of a concurrent deployment could be deleted."""
         ...
 
     async def services(self) -> Collection[str]:
         """Returns the ids of all services with stored data."""
         ...
 
-    async def sweep(self, erase: Collection[str]) -> None:
+    async def sweep(self, deleted_services: Collection[str]) -> None:
         """Deletes all data of these services, and leftovers of unfinished builds of all services."""
         ...
 
@@ -141,6 +141,6 @@ class Builder(Protocol):
         """Moves all files of a service to the folder `destination`, without deleting anything."""
         ...
 
-    async def put_back(self, service: str, out: Path) -> None:
+    async def put_back(self, service: str, source: Path) -> None:
         """Reverts `set_aside`."""
         ...

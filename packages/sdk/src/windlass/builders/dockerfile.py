@@ -55,19 +55,19 @@ class Dockerfile(Struct, frozen=True, kw_only=True):
     """FROM instruction of each stage."""
     escape: str = "\\"
 
-    def stage(self, wanted: str | None) -> Stage | None:
-        """Returns a stage by name, or by number from 0. Returns the last stage if `wanted` is empty."""
-        if not wanted:
+    def stage(self, stage_name: str | None) -> Stage | None:
+        """Returns a stage by name, or by number from 0. Returns the last stage if `stage_name` is empty."""
+        if not stage_name:
             return self.stages[-1]
-        named = [stage for stage in self.stages if stage.name == wanted.lower()]
-        if not named and wanted.isascii() and wanted.isdecimal() and len(wanted) < 6:
-            named = [stage for stage in self.stages if stage.index == int(wanted)]
+        named = [stage for stage in self.stages if stage.name == stage_name.lower()]
+        if not named and stage_name.isascii() and stage_name.isdecimal() and len(stage_name) < 6:
+            named = [stage for stage in self.stages if stage.index == int(stage_name)]
         return named[-1] if named else None
 
-    def earlier(self, wanted: str, than: Stage) -> Stage | None:
+    def earlier(self, stage_name: str, than: Stage) -> Stage | None:
         """Returns a stage by name that precedes `than`. If several stages have the name, the last one is
         returned."""
-        before = [stage for stage in self.stages[: than.index] if stage.name == wanted.lower()]
+        before = [stage for stage in self.stages[: than.index] if stage.name == stage_name.lower()]
         return before[-1] if before else None
 
     def outer(

@@ -118,15 +118,15 @@ class _HintReader:
         self._given = arguments
         self._size = 0
 
-    def hints(self, wanted: Stage) -> Hints:
-        base = self._dockerfile.read(wanted.line, wanted.base, self._outer)
+    def hints(self, stage: Stage) -> Hints:
+        base = self._dockerfile.read(stage.line, stage.base, self._outer)
         if not base:
-            raise DockerfileError(wanted.line, "FROM names an image that comes out empty")
-        earlier = self._dockerfile.earlier(base, wanted)
+            raise DockerfileError(stage.line, "FROM names an image that comes out empty")
+        earlier = self._dockerfile.earlier(base, stage)
         hints = self.hints(earlier) if earlier else Hints(image=base)
-        if any(instruction.name == "ENTRYPOINT" for instruction in wanted.instructions):
+        if any(instruction.name == "ENTRYPOINT" for instruction in stage.instructions):
             hints.cmd = None  # the CMD of an earlier stage belongs to another ENTRYPOINT
-        for instruction in wanted.instructions:
+        for instruction in stage.instructions:
             self._apply(hints, instruction)
         return hints
 

@@ -172,8 +172,8 @@ def _matches(parts: list[str], pattern: str) -> bool:
     return len(parts) == len(wanted) and _same(parts, wanted)
 
 
-def _same(parts: list[str], wanted: list[str]) -> bool:
-    return all(_name_matches(part, pattern) for part, pattern in zip(parts, wanted, strict=True))
+def _same(parts: list[str], version_parts: list[str]) -> bool:
+    return all(_name_matches(part, pattern) for part, pattern in zip(parts, version_parts, strict=True))
 
 
 def _name_matches(name: str, pattern: str) -> bool:

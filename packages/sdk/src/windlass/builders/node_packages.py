@@ -66,9 +66,11 @@ def read_manifest(file: Path) -> dict[str, Any]:
     return content
 
 
-def builds_elsewhere(package: Package, started: str) -> bool:
+def builds_elsewhere(package: Package, start_commands: str) -> bool:
     """Returns whether the start command, or a script of the installation, already runs the build."""
-    return runs_build(package.scripts, started, *(package.scripts[name] for name in package.own_scripts))
+    return runs_build(
+        package.scripts, start_commands, *(package.scripts[name] for name in package.own_scripts)
+    )
 
 
 def texts_of(found: Any) -> dict[str, str]:
@@ -96,8 +98,8 @@ def packages_to_build(package: Package, workspace: Package) -> list[Package]:
     members = {member.name: member for member in _members(workspace)}
     ordered: dict[str, Package] = {}
 
-    def take(needed: Package, ahead: tuple[str, ...]) -> None:
-        for name in (*needed.dependencies, *needed.development):
+    def take(package: Package, ahead: tuple[str, ...]) -> None:
+        for name in (*package.dependencies, *package.development):
             member = members.get(name)
             if member and name not in ordered and name not in ahead and len(ahead) < MAX_PACKAGES:
                 take(member, (*ahead, name))
@@ -124,7 +126,7 @@ Commands = tuple[tuple[str, ...], ...]
 def builds_of(
     package: Package | None,
     workspace: Package | None,
-    started: str,
+    start_commands: str,
     *,
     framework: str = "",
     command: str = "",
@@ -136,7 +138,7 @@ def builds_of(
         return ()
     if command:
         return (("/bin/sh", "-c", command),)
-    if builds_elsewhere(package, started):
+    if builds_elsewhere(package, start_commands):
         return ()
     if framework.startswith("env "):
         return (("/bin/sh", "-c", framework),)

@@ -347,16 +347,16 @@ _EMPTY_BLAMES: Final = lazy_pattern(
 )
 
 
-def failure(what: str, code: int, last: Sequence[str], *, has_room: bool = False) -> str:
+def failure(title: str, code: int, last: Sequence[str], *, has_room: bool = False) -> str:
     """Returns the error message for a failed program of a build: the remedy, and the program's own reason.
     `has_room`: whether the disk has free space."""
     remedy = build_remedy(code, last, has_room=has_room)
     if remedy == FULL:
         return remedy
     if code < 0:
-        return f"{remedy or _MEMORY} {what} was ended by signal {-code}."
+        return f"{remedy or _MEMORY} {title} was ended by signal {-code}."
     reason = blamed_line(last) or _error(last) or _last_sentence(last) or "it gave no reason"
-    end = f"{what} failed (exit code {code}): {reason.rstrip('.')}. The build log has all that it said."
+    end = f"{title} failed (exit code {code}): {reason.rstrip('.')}. The build log has all that it said."
     return f"{remedy} {end}" if remedy else f"Fix what it reports, and deploy again: {end}"
 
 

@@ -387,7 +387,7 @@ class Engine(Protocol):
         directory."""
         return {}
 
-    def note_disk_use(self, use: DiskMeasurement) -> None:
+    def note_disk_use(self, measurement: DiskMeasurement) -> None:
         """Stores a disk measurement. When the disk is nearly full, the engine uses it to choose the
         organization that loses an instance. Engines without this duty ignore it."""
         return
@@ -396,7 +396,7 @@ class Engine(Protocol):
         """Returns all services with any data on the engine, even a mere record."""
         ...
 
-    async def sweep(self, erase: Collection[str]) -> None:
+    async def sweep(self, deleted_services: Collection[str]) -> None:
         """Deletes all data of exactly these services, and leftovers that belong to no service."""
         ...
 
@@ -405,7 +405,7 @@ class Engine(Protocol):
         `destination`; other data stays in place. Can be repeated after an interruption."""
         ...
 
-    async def put_back(self, service: str, out: Path) -> None:
+    async def put_back(self, service: str, source: Path) -> None:
         """Reverts `set_aside`: moves the data back. Instances do not start before `apply` is called."""
         ...
 

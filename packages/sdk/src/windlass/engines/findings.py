@@ -28,16 +28,16 @@ class Finding(Struct, frozen=True):
     advice: str = ""
 
 
-def ok(what: str, state: str) -> Finding:
-    return Finding(Level.OK, what, state)
+def ok(subject: str, state: str) -> Finding:
+    return Finding(Level.OK, subject, state)
 
 
-def warn(what: str, state: str, advice: str) -> Finding:
-    return Finding(Level.WARN, what, state, advice)
+def warn(subject: str, state: str, advice: str) -> Finding:
+    return Finding(Level.WARN, subject, state, advice)
 
 
-def fail(what: str, state: str, advice: str) -> Finding:
-    return Finding(Level.FAIL, what, state, advice)
+def fail(subject: str, state: str, advice: str) -> Finding:
+    return Finding(Level.FAIL, subject, state, advice)
 
 
 def first_line_from(*command: str) -> str:

@@ -44,9 +44,9 @@ def newest_first(tags: Iterable[str]) -> list[str]:
     return [tag for _, tag in numbered] + sorted(tag for tag, version in versions.items() if version is None)
 
 
-def newer_than(present: str, tags: Iterable[str]) -> list[str]:
+def newer_than(current_tag: str, tags: Iterable[str]) -> list[str]:
     """Returns the tags of the same form with higher version numbers, in descending order."""
-    own = version_in(present)
+    own = version_in(current_tag)
     if own is None:
         return []
     return [

@@ -26,11 +26,11 @@ class Servers(Protocol):
 
     async def services(self) -> Collection[str]: ...
 
-    async def sweep(self, erase: Collection[str]) -> None: ...
+    async def sweep(self, deleted_services: Collection[str]) -> None: ...
 
     async def set_aside(self, service: str, destination: Path) -> None: ...
 
-    async def put_back(self, service: str, out: Path) -> None: ...
+    async def put_back(self, service: str, source: Path) -> None: ...
 
 
 class NoServers:
@@ -51,11 +51,11 @@ class NoServers:
     async def services(self) -> Collection[str]:
         return ()
 
-    async def sweep(self, erase: Collection[str]) -> None:
+    async def sweep(self, deleted_services: Collection[str]) -> None:
         """Does nothing."""
 
     async def set_aside(self, service: str, destination: Path) -> None:
         """Does nothing."""
 
-    async def put_back(self, service: str, out: Path) -> None:
+    async def put_back(self, service: str, source: Path) -> None:
         """Does nothing."""

@@ -393,12 +393,12 @@ _EXCEPTION: Final = lazy_pattern(
 )
 
 
-def with_remedy(failure: str, name: str, output: Sequence[str], former: Sequence[str] = ()) -> str:
+def with_remedy(failure: str, name: str, output: Sequence[str], previous_reasons: Sequence[str] = ()) -> str:
     """Returns the failure message of a deployment, with the remedy first if the program's last lines reveal
     it.
 
-    `former`: the messages of the deployments before. A remedy in one of them did not help, so what the
-    program reports takes its place.
+    `previous_reasons`: the messages of the deployments before. A remedy in one of them did not help, so what
+    the program reports takes its place.
     """
     if not failure.startswith(LOOK):
         return failure
@@ -407,7 +407,7 @@ def with_remedy(failure: str, name: str, output: Sequence[str], former: Sequence
     if (
         remedy
         and not remedy.startswith(_FIX)
-        and any(message.startswith(f"{remedy}. ") for message in former)
+        and any(message.startswith(f"{remedy}. ") for message in previous_reasons)
     ):
         line = next(_exceptions(output), "") or next(map(_short_line, reversed(output)), "")
         repeated = "the usual advice was given for an earlier deployment"

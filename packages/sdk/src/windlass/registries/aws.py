@@ -46,13 +46,13 @@ class AwsError(Struct):
     type: str = msgspec.field(name="__type", default="")
 
 
-async def ecr_login(out: HttpTransport, keys: AccessKeys) -> EcrLogin:
+async def ecr_login(transport: HttpTransport, keys: AccessKeys) -> EcrLogin:
     """Requests a login for the registry of the account to which the keys belong."""
     host, body = _registry_host(keys.region), b"{}"
     headers = {"Content-Type": _TYPE, "X-Amz-Target": _TARGET}
     signed = sign(keys, "ecr", "POST", host, body, headers, time.gmtime())
     try:
-        answer = await out.send("POST", f"https://{host}/", body, signed, seconds=TIMEOUT)
+        answer = await transport.send("POST", f"https://{host}/", body, signed, seconds=TIMEOUT)
     except AddressRefused as error:
         raise RegistryFailure(Problem.ADDRESS, str(error)) from error
     except UnknownName as error:

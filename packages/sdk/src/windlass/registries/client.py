@@ -112,14 +112,14 @@ class RegistryClient:
 
     def __init__(
         self,
-        out: HttpTransport,
+        transport: HttpTransport,
         kind: str,
         url: str,
         login: RegistryLogin | None,
         pauses: RequestPauses,
         list_seconds: float = LIST_SECONDS,
     ) -> None:
-        self._out = out
+        self._out = transport
         self._kind, self._url = kind, url
         self._login = login
         self._api = api_url(url)

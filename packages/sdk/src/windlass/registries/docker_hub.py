@@ -30,26 +30,30 @@ class SearchAnswer(Struct):
     count: int = 0
 
 
-async def search_images(out: HttpTransport, text: str, page: int, size: int) -> tuple[Sequence[str], int]:
+async def search_images(
+    transport: HttpTransport, text: str, page: int, size: int
+) -> tuple[Sequence[str], int]:
     """Returns a page of names of public images, and the total number. Sends no credentials."""
-    answer = await _search(out, f"{_HUB}/search/repositories/?query={quote(text, safe='')}", page, size)
+    answer = await _search(transport, f"{_HUB}/search/repositories/?query={quote(text, safe='')}", page, size)
     return [image.repo_name for image in answer.results], answer.count
 
 
 async def public_images(
-    out: HttpTransport, namespace: str, page: int, size: int
+    transport: HttpTransport, namespace: str, page: int, size: int
 ) -> tuple[Sequence[str], int]:
     """Returns a page of public images of a user or organization, and the total number. Official images belong
     to `library`."""
-    answer = await _search(out, f"{_HUB}/repositories/{quote(namespace, safe='')}/?ordering=name", page, size)
+    answer = await _search(
+        transport, f"{_HUB}/repositories/{quote(namespace, safe='')}/?ordering=name", page, size
+    )
     above = "" if namespace == OFFICIAL else f"{namespace}/"
     return [f"{above}{image.name}" for image in answer.results], answer.count
 
 
-async def _search(out: HttpTransport, url: str, page: int, size: int) -> SearchAnswer:
+async def _search(transport: HttpTransport, url: str, page: int, size: int) -> SearchAnswer:
     paged = f"{url}&page={page}&page_size={min(size, _MAX_PAGE_SIZE)}"
     try:
-        answer = await out.send(
+        answer = await transport.send(
             "GET", paged, b"", {"Accept": "application/json"}, seconds=TIMEOUT, limit=MAX_ANSWER_BYTES
         )
     except (AddressRefused, NoAnswer) as error:

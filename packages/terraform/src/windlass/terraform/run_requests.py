@@ -93,9 +93,9 @@ class TerraformRunApi:
         return _OVERHEAD * settings_of(TerraformSettings, settings).terraform_state_bytes
 
     async def find_run(
-        self, ctx: Context, service: str, what: str, authorization: bytes | None
+        self, ctx: Context, service: str, run_id: str, authorization: bytes | None
     ) -> DeploymentRow:
-        return await _find_run(ctx, service, what, authorization)
+        return await _find_run(ctx, service, run_id, authorization)
 
     async def answer(self, ctx: Context, run: DeploymentRow, request: RunMessage) -> RunAnswer:
         try:
@@ -106,8 +106,8 @@ class TerraformRunApi:
             return RunAnswer(locked.lock.info, locked.status)  # Terraform reads the lock in the body
 
 
-async def _find_run(ctx: Context, service: str, what: str, header: bytes | None) -> DeploymentRow:
-    holders = tuple(CredentialHolder) if what == _STATE else (CredentialHolder.LAUNCHER,)
+async def _find_run(ctx: Context, service: str, run_id: str, header: bytes | None) -> DeploymentRow:
+    holders = tuple(CredentialHolder) if run_id == _STATE else (CredentialHolder.LAUNCHER,)
     run = await run_of(ctx, ctx.store.reads, service, credential_of(header), holders)
     if run is None:
         raise Unauthorized(
@@ -275,10 +275,10 @@ def _mask(ctx: Context, run: DeploymentRow) -> Mask:
     return ctx.logs.masks.of(run.id) or NOTHING
 
 
-def _decode(body: bytes, form: type[T]) -> T:
+def _decode(body: bytes, struct_type: type[T]) -> T:
     try:
         check_parts(body)
-        return read_json(body, form)
+        return read_json(body, struct_type)
     except (BadState, BadJson) as error:
         raise Invalid(str(error)) from error
 

@@ -183,28 +183,28 @@ def resources_of(
     ]
 
 
-def shown_attributes(shown: ShownState) -> dict[str, dict[str, Any]]:
+def shown_attributes(state: ShownState) -> dict[str, dict[str, Any]]:
     """Returns the attributes of all resources by address. Sensitive values are replaced."""
     return {
         resource.address: _without_sensitive(resource.values or {}, resource.sensitive_values or {})
-        for resource in _resources_of(shown)
+        for resource in _resources_of(state)
     }
 
 
-def sensitive_texts(shown: ShownState) -> list[str]:
+def sensitive_texts(state: ShownState) -> list[str]:
     """Returns all values that are sensitive in some place. They are hidden everywhere."""
-    outputs = (shown.values and shown.values.outputs) or {}
+    outputs = (state.values and state.values.outputs) or {}
     texts = [
         _text(output.value) for output in outputs.values() if output.sensitive and output.value is not None
     ]
-    for resource in _resources_of(shown):
+    for resource in _resources_of(state):
         texts += _sensitive_in(resource.values or {}, resource.sensitive_values or {})
     return texts
 
 
-def _resources_of(shown: ShownState) -> Iterator[ShownResource]:
-    if shown.values and shown.values.root_module:
-        yield from _resources_below(shown.values.root_module)
+def _resources_of(state: ShownState) -> Iterator[ShownResource]:
+    if state.values and state.values.root_module:
+        yield from _resources_below(state.values.root_module)
 
 
 def _resources_below(module: ShownModule) -> Iterator[ShownResource]:

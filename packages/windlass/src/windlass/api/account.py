@@ -285,47 +285,47 @@ class AccountRequests:
         return self._signed_in(request, opened, way)
 
     def _signed_in(
-        self, request: Request, opened: NewBrowserSession, way: str, *cookies: Header, **more: object
+        self, request: Request, session: NewBrowserSession, way: str, *cookies: Header, **more: object
     ) -> HttpAnswer:
-        _note_sign_in(request, opened, way)
-        answer = {"page_key": opened.page_key, "ends_at": stamp(opened.ends_at), **more}
-        return HttpAnswer(201, encode(answer), (self._cookies.session(opened), *cookies))
+        _note_sign_in(request, session, way)
+        answer = {"page_key": session.page_key, "ends_at": stamp(session.ends_at), **more}
+        return HttpAnswer(201, encode(answer), (self._cookies.session(session), *cookies))
 
-    async def _sent_by_page(self, request: Request, receive: Receive, form: type[T]) -> T:
+    async def _sent_by_page(self, request: Request, receive: Receive, struct_type: type[T]) -> T:
         """Returns the body of a request that changes who is signed in, unless a page of another origin
         sent it."""
         if _is_sent_by_another_site(request):
             self._callers.exempt(request)
             raise Forbidden("Open /console and sign in there: a page of another address asked for this")
-        return await self._sent(request, receive, form)
+        return await self._sent(request, receive, struct_type)
 
-    async def _sent(self, request: Request, receive: Receive, form: type[T]) -> T:
+    async def _sent(self, request: Request, receive: Receive, struct_type: type[T]) -> T:
         body = await receive_body(request.headers, receive)
-        sent = parse_body(body, request.headers.get(b"content-type"), form)
-        assert isinstance(sent, form)
+        sent = parse_body(body, request.headers.get(b"content-type"), struct_type)
+        assert isinstance(sent, struct_type)
         return sent
 
     # Passwords
 
-    async def _open_with_password(self, request: Request, sent: SignInCode) -> HttpAnswer:
-        if sent.code or request.headers.get(b"authorization") is not None:
+    async def _open_with_password(self, request: Request, code: SignInCode) -> HttpAnswer:
+        if code.code or request.headers.get(b"authorization") is not None:
             raise Invalid("email: must be sent without a code, and without the header Authorization")
         self._callers.count_failure(request)
         browser = read_browser(self._ctx, self._cookies.known_of(request))
         client = subject_of_address(request.client)
         opened = await self._passwords.sign_in(
-            sent.email, sent.password, _second_of(sent), client, browser, request.source
+            code.email, code.password, _second_of(code), client, browser, request.source
         )
         return self._signed_in_with_password(request, opened, browser, "password")
 
     def _signed_in_with_password(
-        self, request: Request, opened: SignedIn | NextStep, browser: KnownBrowser, way: str
+        self, request: Request, sign_in: SignedIn | NextStep, browser: KnownBrowser, way: str
     ) -> HttpAnswer:
-        if isinstance(opened, NextStep):
-            return HttpAnswer(200, encode(opened))
-        known = seal_browser(self._ctx, browser.with_person(opened.account))
-        more = {"recovery_codes": opened.recovery_codes} if opened.recovery_codes else {}
-        return self._signed_in(request, opened.session, way, self._cookies.known(known), **more)
+        if isinstance(sign_in, NextStep):
+            return HttpAnswer(200, encode(sign_in))
+        known = seal_browser(self._ctx, browser.with_person(sign_in.account))
+        more = {"recovery_codes": sign_in.recovery_codes} if sign_in.recovery_codes else {}
+        return self._signed_in(request, sign_in.session, way, self._cookies.known(known), **more)
 
     async def _read_link(self, request: Request, _: str, receive: Receive) -> HttpAnswer:
         self._callers.count_failure(request)
@@ -379,9 +379,9 @@ class AccountRequests:
         return HttpAnswer(201, encode(self._passkeys.challenge()))
 
     async def _open_with_passkey(
-        self, request: Request, sent: SignInCode, passkey: SentPasskey
+        self, request: Request, code: SignInCode, passkey: SentPasskey
     ) -> HttpAnswer:
-        if sent.code or sent.password or request.headers.get(b"authorization") is not None:
+        if code.code or code.password or request.headers.get(b"authorization") is not None:
             raise Invalid(
                 "passkey: must be sent alone or with email and password, without the header Authorization"
             )
@@ -464,17 +464,17 @@ class AccountRequests:
         return _redirect(f"/console/#key={opened.page_key}", over, self._cookies.session(opened))
 
 
-def _note_sign_in(request: Request, opened: NewBrowserSession, way: str) -> None:
+def _note_sign_in(request: Request, session: NewBrowserSession, way: str) -> None:
     """Logs that a person has signed in, without secrets of the session or the link."""
-    _log.info("signed in", extra=_log_fields(request, opened.holder_name) | {"way": way})
+    _log.info("signed in", extra=_log_fields(request, session.holder_name) | {"way": way})
 
 
 def _log_fields(request: Request, name: str) -> dict[str, str]:
     return {"caller": name, "address": request.client, "request_id": request.id.decode()}
 
 
-def _answer_of(sent: SentPasskey) -> PasskeyAnswer:
-    return PasskeyAnswer(**msgspec.structs.asdict(sent))
+def _answer_of(sent_passkey: SentPasskey) -> PasskeyAnswer:
+    return PasskeyAnswer(**msgspec.structs.asdict(sent_passkey))
 
 
 def _second_of(sent: SignInCode | UsedLink) -> SecondProof:

@@ -29,7 +29,7 @@ class NoBody(Spec):
 def parse_body(
     raw: bytes,
     content_type: bytes | None,
-    wanted: type[Spec],
+    spec_type: type[Spec],
     kinds: Collection[str] = (),
     *,
     forgiving: bool = False,
@@ -46,24 +46,24 @@ def parse_body(
         raw = b"{}"
     try:
         if forgiving:
-            return msgspec.convert(forgiven(msgspec.json.decode(raw), wanted), wanted)
-        return _decode(raw, wanted)
+            return msgspec.convert(forgiven(msgspec.json.decode(raw), spec_type), spec_type)
+        return _decode(raw, spec_type)
     except msgspec.ValidationError as error:
-        raise Invalid(explain(error, wanted)) from error
+        raise Invalid(explain(error, spec_type)) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Invalid(f"The body is not valid JSON: {error}") from error
     except RecursionError as error:
         raise Invalid("The body is nested too deeply") from error
 
 
-def _decode(raw: bytes, wanted: type[Spec]) -> Spec:
+def _decode(raw: bytes, spec_type: type[Spec]) -> Spec:
     try:
-        return msgspec.json.decode(raw, type=wanted)
+        return msgspec.json.decode(raw, type=spec_type)
     except msgspec.ValidationError:
-        document = written_out(msgspec.json.decode(raw), wanted)
+        document = written_out(msgspec.json.decode(raw), spec_type)
         if document is None:
             raise
-        return msgspec.convert(document, wanted)
+        return msgspec.convert(document, spec_type)
 
 
 _NO_NAMES: Final[frozenset[str]] = frozenset()
@@ -71,13 +71,13 @@ PAGING: Final = frozenset({"page", "page_size"})
 """Query parameters that request one page of a list."""
 
 
-def parse_query(raw: bytes, wanted: type[Spec] | None) -> tuple[Spec | None, frozenset[str]]:
+def parse_query(raw: bytes, spec_type: type[Spec] | None) -> tuple[Spec | None, frozenset[str]]:
     """Returns the parameters that the operation declares, and the names of the given parameters."""
-    return _parse_query(raw, wanted) if wanted else (None, _NO_NAMES)
+    return _parse_query(raw, spec_type) if spec_type else (None, _NO_NAMES)
 
 
 @lru_cache(1024)
-def _parse_query(raw: bytes, wanted: type[Spec]) -> tuple[Spec, frozenset[str]]:
+def _parse_query(raw: bytes, spec_type: type[Spec]) -> tuple[Spec, frozenset[str]]:
     """Returns the parameters that the operation declares, and the names of the given parameters.
 
     Other parameters are ignored. The result is cached, because clients request the same pages repeatedly, and
@@ -85,19 +85,19 @@ def _parse_query(raw: bytes, wanted: type[Spec]) -> tuple[Spec, frozenset[str]]:
     """
     values: dict[str, str | list[str]] = {}
     for name, value in _parse_pairs(raw):
-        if name in _lists(wanted):
+        if name in _lists(spec_type):
             words = values.setdefault(name, [])
             assert isinstance(words, list)
             words.append(value)
             continue
         if name in values:
             raise Invalid(f"{name}: was given more than once")
-        if name in wanted.__struct_encode_fields__:
-            values[name] = _plain_number(name, value) if name in _numbers(wanted) else value
+        if name in spec_type.__struct_encode_fields__:
+            values[name] = _plain_number(name, value) if name in _numbers(spec_type) else value
     try:
-        return msgspec.convert(values, wanted, strict=False), frozenset(values)
+        return msgspec.convert(values, spec_type, strict=False), frozenset(values)
     except msgspec.ValidationError as error:
-        raise Invalid(explain(error, wanted)) from error
+        raise Invalid(explain(error, spec_type)) from error
 
 
 def _parse_pairs(raw: bytes) -> Iterator[tuple[str, str]]:
@@ -119,18 +119,18 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 @cache
-def _numbers(wanted: type[Spec]) -> frozenset[str]:
+def _numbers(spec_type: type[Spec]) -> frozenset[str]:
     """Returns the names of the integer parameters."""
-    kinds = ((field.encode_name, msgspec.inspect.type_info(field.type)) for field in fields(wanted))
+    kinds = ((field.encode_name, msgspec.inspect.type_info(field.type)) for field in fields(spec_type))
     return frozenset(
         name for name, kind in kinds if isinstance(_without_metadata(kind), msgspec.inspect.IntType)
     )
 
 
 @cache
-def _lists(wanted: type[Spec]) -> frozenset[str]:
+def _lists(spec_type: type[Spec]) -> frozenset[str]:
     """Returns the names of the parameters that may be repeated."""
-    kinds = ((field.encode_name, msgspec.inspect.type_info(field.type)) for field in fields(wanted))
+    kinds = ((field.encode_name, msgspec.inspect.type_info(field.type)) for field in fields(spec_type))
     return frozenset(
         name for name, kind in kinds if isinstance(_without_metadata(kind), msgspec.inspect.ListType)
     )

@@ -33,10 +33,10 @@ class Window:
         self.limit = self.opened = self.used = self.left = self.asked_at = 0
         self.limit_text = self.reset_text = b"0"
 
-    def renew(self, limit: int, opened: int, used: int, grant: int) -> None:
-        self.limit, self.opened, self.used, self.left = limit, opened, used, grant
+    def renew(self, limit: int, opened_at: int, used: int, grant: int) -> None:
+        self.limit, self.opened, self.used, self.left = limit, opened_at, used, grant
         self.limit_text = b"%d" % limit
-        self.reset_text = b"%d" % -(-(opened + HOUR) // SECOND)
+        self.reset_text = b"%d" % -(-(opened_at + HOUR) // SECOND)
 
     @property
     def remaining(self) -> int:

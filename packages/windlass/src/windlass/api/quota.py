@@ -63,9 +63,9 @@ class StreamPlace:
         self._quota.leave(self._org, self._caller)
 
 
-def _too_many(who: str, streams: int) -> TooMany:
+def _too_many(requester: str, streams: int) -> TooMany:
     return TooMany(
-        f"Close event streams or websockets, or try again later: {who} {streams} of them open, and the "
+        f"Close event streams or websockets, or try again later: {requester} {streams} of them open, and the "
         "places that are left are for others",
         {"retry-after": str(_RETRY_SECONDS)},
     )

@@ -249,8 +249,8 @@ async def _with_pauses(pieces: AsyncIterator[T], pause: float) -> AsyncGenerator
         await asyncio.wait([following])
 
 
-async def wait_for_message(receive: Receive, word: str) -> None:
-    while (await receive())["type"] != word:
+async def wait_for_message(receive: Receive, message_type: str) -> None:
+    while (await receive())["type"] != message_type:
         continue
 
 

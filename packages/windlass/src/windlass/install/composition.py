@@ -94,7 +94,7 @@ def assemble(
     store: Store,
     clock: Clock,
     encryption: Encryption,
-    out: OutgoingHttp,
+    transport: OutgoingHttp,
     families: Registry,
     kinds: Mapping[str, AnyKind],
     point: Callable[[str], Awaitable[None]] | None,
@@ -117,9 +117,9 @@ def assemble(
         readers=SharedReaders(),
         neighbours=Neighbours(),
         variable_digests=VariableDigests(store.reads),
-        out=out,
+        out=transport,
         dns=(dns := _dns_client(settings)),
-        zones=_zones(settings, out, dns),
+        zones=_zones(settings, transport, dns),
         authority=Authority(
             settings.acme_directory,
             _authority_http(settings, settings.acme_directory),
@@ -169,7 +169,7 @@ def _dns_client(settings: Settings) -> DnsClient:
         raise BadSetting(f"dns_servers: name addresses, such as 192.0.2.53:53: {error}") from error
 
 
-def _zones(settings: Settings, out: OutgoingHttp, dns: DnsClient) -> ZoneProvider | None:
+def _zones(settings: Settings, transport: OutgoingHttp, dns: DnsClient) -> ZoneProvider | None:
     if not settings.dns_provider:
         return None
     access = ZoneAccess(
@@ -177,7 +177,7 @@ def _zones(settings: Settings, out: OutgoingHttp, dns: DnsClient) -> ZoneProvide
         server=settings.dns_update_server,
         command=settings.dns_hook,
         domain=settings.public_domain.lower(),
-        out=out,
+        out=transport,
         dns=dns,
     )
     try:

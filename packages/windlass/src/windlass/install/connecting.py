@@ -58,10 +58,10 @@ def _is_own(address: Address) -> bool:
     return False
 
 
-def gateway_link(settings: Settings, started: int = 0) -> GatewayLink:
+def gateway_link(settings: Settings, gateway_pid: int = 0) -> GatewayLink:
     """Returns a link to the gateway of a data directory. The gateway process starts when the link is first
     used."""
-    return GatewayLink(folder_of(settings.data_dir), started)
+    return GatewayLink(folder_of(settings.data_dir), gateway_pid)
 
 
 def gateway_access_log(settings: Settings) -> str:
@@ -76,13 +76,13 @@ def gateway_access_log(settings: Settings) -> str:
     return str(path)
 
 
-def remote_provider(word: str) -> RemoteProvider:
+def remote_provider(engine_word: str) -> RemoteProvider:
     """Returns the engine provider for the word that clusters use for it. Raises Invalid if none is
     installed."""
     for provider in providers().values():
-        if getattr(provider, "word", "") == word:
+        if getattr(provider, "word", "") == engine_word:
             return cast(RemoteProvider, provider)
-    raise Invalid(f"engine: choose another one, or have the package with the engine {word} installed")
+    raise Invalid(f"engine: choose another one, or have the package with the engine {engine_word} installed")
 
 
 class ClusterConnector:
@@ -105,9 +105,9 @@ class ClusterConnector:
             access.remote, self._reach, own_settings(provider, self._settings), server, folder
         )
 
-        async def reconnect(to: EngineAccess) -> None:
+        async def reconnect(engine_access: EngineAccess) -> None:
             if opened.reconnect is not None:
-                await opened.reconnect(to.remote)
+                await opened.reconnect(engine_access.remote)
 
         return replace(
             local,

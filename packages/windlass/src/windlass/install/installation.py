@@ -307,11 +307,11 @@ class Installation:
         self._changed[service] = time.monotonic()
         self._something_changed.set()
 
-    def _note_nudge(self, word: str) -> None:
-        if word.startswith(ROUTE):
-            self.routes.note([word.removeprefix(ROUTE)])
-        elif word.startswith(CLUSTER):
-            self.ctx.places.note_changed(word.removeprefix(CLUSTER))
+    def _note_nudge(self, topic: str) -> None:
+        if topic.startswith(ROUTE):
+            self.routes.note([topic.removeprefix(ROUTE)])
+        elif topic.startswith(CLUSTER):
+            self.ctx.places.note_changed(topic.removeprefix(CLUSTER))
 
     async def _note_changes(self) -> None:
         """Schedules checks of changed services after a short delay, so that many changes become one write."""
@@ -391,7 +391,7 @@ async def install(
     fetcher: Callable[[str], Awaitable[bytes]] | None = None,
     families: Registry | None = None,
     kinds: Mapping[str, AnyKind] | None = None,
-    out: OutgoingHttp | None = None,
+    transport: OutgoingHttp | None = None,
     point: Callable[[str], Awaitable[None]] | None = None,
     lease: int = LEASE_TIME,
     adopt: bool = False,
@@ -406,7 +406,7 @@ async def install(
     server. `gateway`: process id of the gateway that was started for this server, or 0.
     """
     settings = with_address_domain(settings)
-    clock, out = clock or SystemClock(), out or way_out(settings)
+    clock, transport = clock or SystemClock(), transport or way_out(settings)
     make_private(Path(settings.data_dir))
 
     async def parts_for(installation: str) -> Parts:
@@ -422,9 +422,9 @@ async def install(
         own = await parts_for(id)
         declarations = families or registry(), kinds or kinds_of(*find_kinds())
         check_kinds(*declarations)
-        ctx = assemble(settings, id, own, store, clock, encryption, out, *declarations, point)
+        ctx = assemble(settings, id, own, store, clock, encryption, transport, *declarations, point)
         ctx.places.adopts = adopt
-        installation = Installation(ctx, fetcher or out.fetch, lease)
+        installation = Installation(ctx, fetcher or transport.fetch, lease)
         if keeps_engine:
             installation.marked_engine = kept_engine(settings) or own.engine.name
         await _complete(installation, report, parts_for, adopt=adopt)

@@ -116,18 +116,18 @@ def _make(file: Path) -> None:
     sync(file.parent)
 
 
-def _parse_keys(text: str, where: str) -> list[bytes]:
-    keys = [_parse_key(word, where) for word in text.split()]
+def _parse_keys(text: str, key_name: str) -> list[bytes]:
+    keys = [_parse_key(word, key_name) for word in text.split()]
     if not keys:
-        raise BadSetting(f"{where} must be {2 * KEY_BYTES} hexadecimal digits")
+        raise BadSetting(f"{key_name} must be {2 * KEY_BYTES} hexadecimal digits")
     return keys
 
 
-def _parse_key(text: str, where: str) -> bytes:
+def _parse_key(text: str, key_name: str) -> bytes:
     try:
         key = bytes.fromhex(text)
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
-        raise BadSetting(f"{where} must be {2 * KEY_BYTES} hexadecimal digits, for each of its keys")
+        raise BadSetting(f"{key_name} must be {2 * KEY_BYTES} hexadecimal digits, for each of its keys")
     return key

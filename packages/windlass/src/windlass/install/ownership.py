@@ -164,7 +164,7 @@ async def without_record(settings: Settings, recorded: Container[str]) -> dict[s
     return _exclude(report.found, recorded)
 
 
-async def read_state(settings: Settings, seen: Mark | None) -> DatabaseState:
+async def read_state(settings: Settings, mark: Mark | None) -> DatabaseState:
     """Reads the state of the database. An empty or missing file is a database that was never used."""
     if not settings.database_url and (not file_of(settings).exists() or not file_of(settings).stat().st_size):
         return DatabaseState()
@@ -176,7 +176,7 @@ async def read_state(settings: Settings, seen: Mark | None) -> DatabaseState:
         reads = moment.reads
         present, deleted = frozenset(await reads.statuses.services()), frozenset(await moment.deleted())
         event, _ = await reads.events.newest()
-        hash = await reads.events.hash(seen.event) if seen else None
+        hash = await reads.events.hash(mark.event) if mark else None
         return DatabaseState(
             id.decode(),
             event=event,

@@ -97,7 +97,7 @@ def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
     from windlass.operate.listeners import address_of  # noqa: PLC0415 (imports the gateway)
 
     usual = address_of(settings.host, settings.port) if settings.port else DEFAULT_URL
-    api = connect(options, usual=usual)
+    api = connect(options, default_url=usual)
     named = sources.get("data_dir") == "flag" or options["config_file"] is not None
     if named and api.url != usual:
         _print_message(f"{api.url} is not called: --data-dir or --config names the installation.")

@@ -174,34 +174,32 @@ def _begin(settings: Settings, state: KeyState, tell: Tell) -> Encryption:
     return load_encryption(settings)
 
 
-async def _complete(settings: Settings, wanted: str, since: int, tell: Tell, point: Point) -> None:
-    """Waits until all values are sealed with the key `wanted`. Seals them itself while no server runs."""
+async def _complete(settings: Settings, key: str, since: int, tell: Tell, point: Point) -> None:
+    """Waits until all values are sealed with the key `key`. Seals them itself while no server runs."""
     shown, began = "", time.monotonic()
-    while not _is_done(survey := await _survey_keys(settings, wanted), wanted):
+    while not _is_done(survey := await _survey_keys(settings, key), key):
         if survey.state.unreadable_at >= since:
             raise CommandRefused(_unreadable(survey.state))
-        if (text := _progress(survey, wanted)) != shown:
+        if (text := _progress(survey, key)) != shown:
             tell(shown := text)
         if not await _work_alone(settings, point):
             # Counting reads all sealed values. The pause is as long as the last count took.
             await asyncio.sleep(max(CHECK_INTERVAL, time.monotonic() - began))
             began = time.monotonic()
-    tell(f"All {survey.values.get(wanted, 0)} values are sealed with the key {wanted}.")
+    tell(f"All {survey.values.get(key, 0)} values are sealed with the key {key}.")
 
 
-def _is_done(survey: KeySurvey, wanted: str) -> bool:
-    return survey.state.current == wanted and survey.state.is_settled
+def _is_done(survey: KeySurvey, key: str) -> bool:
+    return survey.state.current == key and survey.state.is_settled
 
 
-def _progress(survey: KeySurvey, wanted: str) -> str:
+def _progress(survey: KeySurvey, key: str) -> str:
     if survey.lacking:
         return (
             "Copy the file `key` into the data directories of servers that do not have the new key yet, or "
             f"add it to their WINDLASS_KEY and restart them: {'; '.join(survey.lacking)}."
         )
-    return (
-        f"Values to seal with the key {wanted}: {survey.left if survey.state.current == wanted else 'all'}."
-    )
+    return f"Values to seal with the key {key}: {survey.left if survey.state.current == key else 'all'}."
 
 
 def _unreadable(state: KeyState) -> str:
@@ -236,7 +234,7 @@ async def _work_on(store: Store, settings: Settings, point: Point) -> None:
     await reseal(store, encryption, point)
 
 
-async def _survey_keys(settings: Settings, wanted: str = "") -> KeySurvey:
+async def _survey_keys(settings: Settings, key: str = "") -> KeySurvey:
     async with reading_snapshot(settings) as line:
         moment = Snapshot(line)
         applied = await moment.applied()
@@ -247,8 +245,8 @@ async def _survey_keys(settings: Settings, wanted: str = "") -> KeySurvey:
         if state is None:
             raise CommandRefused("there are no secrets yet: this installation was never started")
         at = await moment.now()
-        live = await reads.key_holders.live(at) if wanted else []
-        lacking = tuple(holder.name for holder in live if not holder.has(wanted))
+        live = await reads.key_holders.live(at) if key else []
+        lacking = tuple(holder.name for holder in live if not holder.has(key))
         return KeySurvey(at, state, await values_by_key(reads), lacking)
 
 

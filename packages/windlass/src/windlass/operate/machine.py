@@ -90,19 +90,19 @@ def ports(settings: Settings) -> Iterator[Finding]:
         yield _port("HTTPS", settings.gateway_host, settings.https_port, "https-", settings)
 
 
-def _port(what: str, host: str, port: int, prefix: str, settings: Settings) -> Finding:
+def _port(label: str, host: str, port: int, prefix: str, settings: Settings) -> Finding:
     if port == 0:
-        return ok(what, f"takes a free port on {host} at each start")
+        return ok(label, f"takes a free port on {host} at each start")
     try:
         listen(host, port).close()
     except OSError as error:
         if error.errno == errno.EADDRINUSE and is_windlass(settings.host, settings.port):
-            return ok(what, f"{host}, port {port}: a Windlass runs there")
+            return ok(label, f"{host}, port {port}: a Windlass runs there")
         if error.errno == errno.EADDRINUSE and (is_gateway(host, port) if prefix else is_kept(settings)):
-            return ok(what, f"{host}, port {port}: the gateway of a Windlass is there, without its server")
+            return ok(label, f"{host}, port {port}: the gateway of a Windlass is there, without its server")
         flags = f"--{prefix}port, or another address with --{'gateway-' if prefix else ''}host"
         why = f": {error.strerror or error}"
         if error.errno == errno.EADDRINUSE:
             why = f"is taken by {holder_of(port, settings) or 'another program'}"
-        return fail(what, f"{host}, port {port} {why}", f"free it, or choose another with {flags}")
-    return ok(what, f"{host}, port {port} is free")
+        return fail(label, f"{host}, port {port} {why}", f"free it, or choose another with {flags}")
+    return ok(label, f"{host}, port {port} is free")

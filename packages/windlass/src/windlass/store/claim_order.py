@@ -72,10 +72,10 @@ class ClaimOrder:
     """Selects pieces one by one from the known work. All pieces have to be added before the first is
     taken."""
 
-    def __init__(self, held: Mapping[str, int], room: Mapping[str, int] = NO_LIMITS) -> None:
-        """`held`: number of running pieces, by key. `room`: number of further pieces that may be claimed, by
-        key."""
-        self._held, self._room = held, room
+    def __init__(self, held: Mapping[str, int], free_slots: Mapping[str, int] = NO_LIMITS) -> None:
+        """`held`: number of running pieces, by key. `free_slots`: number of further pieces that may be
+        claimed, by key."""
+        self._held, self._room = held, free_slots
         self._held_by_org: Counter[str] = Counter()
         for key, count in held.items():
             self._held_by_org[organization_of(key)] += count

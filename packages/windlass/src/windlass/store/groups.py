@@ -195,18 +195,18 @@ class GroupCommit:
             for queued in group:
                 queued.answer.cancel()
 
-    def _notify_listeners(self, word: str) -> None:
-        for listener in self._listeners.get(word.partition(":")[0], ()):
-            listener(word)
+    def _notify_listeners(self, topic: str) -> None:
+        for listener in self._listeners.get(topic.partition(":")[0], ()):
+            listener(topic)
         for listener in self._listeners[""]:
-            listener(word)
+            listener(topic)
 
 
 def _next_changes(queue: deque[QueuedChange], limit: int) -> Iterable[QueuedChange]:
     return [queue.popleft() for _ in range(min(limit, len(queue)))]
 
 
-def _count_nothing(word: str, seconds: float, labels: tuple[str, ...]) -> None:
+def _count_nothing(metric: str, seconds: float, labels: tuple[str, ...]) -> None:
     """Ignores a measurement, while no metrics are collected, for example in commands on the database."""
 
 

@@ -57,24 +57,24 @@ class Migration(Struct, frozen=True):
         return self.number, self.name, self.checksum
 
 
-def find_missing(wanted: Sequence[Migration], applied: Mapping[int, str]) -> list[Migration]:
+def find_missing(migrations: Sequence[Migration], applied: Mapping[int, str]) -> list[Migration]:
     """Returns the migrations that are not applied yet. Raises Changed for a database of a later or modified
     version."""
     if applied.get(1) == FIRST_BEFORE_RELEASE:
         raise Changed(BEFORE_RELEASE)
-    later = applied.keys() - {migration.number for migration in wanted}
+    later = applied.keys() - {migration.number for migration in migrations}
     if later:
         raise Changed(
             f"this database was brought to its present form ({max(later):04d}) by a later version of "
             "Windlass: start that version, or restore a backup from before into an empty database"
         )
-    for migration in wanted:
+    for migration in migrations:
         if applied.get(migration.number, migration.checksum) != migration.checksum:
             raise Changed(
                 f"the migration {migration.name} was changed after it had been applied to this database: "
                 "install an unaltered Windlass"
             )
-    return [migration for migration in wanted if migration.number not in applied]
+    return [migration for migration in migrations if migration.number not in applied]
 
 
 def in_form_of_release(applied: Mapping[int, str]) -> Mapping[int, str]:

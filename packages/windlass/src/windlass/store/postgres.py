@@ -142,10 +142,10 @@ class PostgresWriter(PostgresSession):
     async def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         await self._run(statement, super().many(statement, rows))
 
-    async def _run(self, statement: str, asked: Awaitable[T]) -> T:
+    async def _run(self, statement: str, query: Awaitable[T]) -> T:
         self.touched |= statement not in LOOKING
         try:
-            return await asked
+            return await query
         except (NameTaken, *CUT, asyncpg.PostgresError) as refusal:
             self.touched, self._refusal = True, refusal  # the transaction accepts no more statements
             raise
@@ -350,13 +350,13 @@ def _commit_statement(nudges: Iterable[str]) -> str:
     return f"{''.join(notifications)} COMMIT"
 
 
-async def migrate(connection: asyncpg.Connection[Any], wanted: Sequence[Migration]) -> None:
+async def migrate(connection: asyncpg.Connection[Any], migrations: Sequence[Migration]) -> None:
     """Applies missing migrations, each in one transaction. Other replicas wait meanwhile."""
     await connection.execute(f"SELECT pg_advisory_lock({MIGRATION_LOCK})")
     try:
         await connection.execute(RECORDS)
         applied = {row[0]: row[1] for row in await connection.fetch(APPLIED)}
-        for migration in find_missing(wanted, applied):
+        for migration in find_missing(migrations, applied):
             async with connection.transaction():
                 await connection.execute(_LOCK)
                 for statement in migration.statements:

@@ -334,11 +334,11 @@ def connect(path: Path) -> apsw.Connection:
     return connection
 
 
-def migrate(connection: apsw.Connection, wanted: Sequence[Migration]) -> None:
+def migrate(connection: apsw.Connection, migrations: Sequence[Migration]) -> None:
     """Applies missing migrations. Each is one transaction together with its record, so that a killed process
     leaves no partial migration."""
     connection.execute(RECORDS)
-    for migration in find_missing(wanted, _applied_migrations(connection)):
+    for migration in find_missing(migrations, _applied_migrations(connection)):
         with connection:
             for statement in migration.statements:
                 connection.execute(statement)

@@ -221,13 +221,13 @@ class Tx(Reads):
             )
         )  # fmt: skip
 
-    def nudge(self, word: str) -> None:
+    def nudge(self, topic: str) -> None:
         """Wakes the listeners for a word on every replica, after the commit."""
-        self.session.nudge(word)
+        self.session.nudge(topic)
 
-    def measure(self, word: str, seconds: float, *labels: str) -> None:
+    def measure(self, metric: str, seconds: float, *labels: str) -> None:
         """Adds a measurement to the metrics of this process, after the commit."""
-        self.session.measured.append((word, seconds, labels))
+        self.session.measured.append((metric, seconds, labels))
 
     def limit(self, cost: int) -> None:
         """Limits the further cost of this change."""

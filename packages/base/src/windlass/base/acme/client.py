@@ -58,8 +58,8 @@ class AcmeRefusal(Exception):
 
 
 class AcmeClient:
-    def __init__(self, out: HttpTransport, directory: str, key: bytes, account: str = "") -> None:
-        self._out = out
+    def __init__(self, transport: HttpTransport, directory: str, key: bytes, account: str = "") -> None:
+        self._out = transport
         self._directory_url = directory
         self.key = AccountKey(key)
         self.account = account

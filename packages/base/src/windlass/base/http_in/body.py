@@ -25,7 +25,7 @@ class RequestBody:
         self,
         length: int,
         bounds: Bounds,
-        held: HeadBuffer,
+        buffer: HeadBuffer,
         *,
         plain: bool = False,
         limit: int = sys.maxsize,
@@ -34,7 +34,7 @@ class RequestBody:
         """`plain` removes the framing of a chunked body. For `limit` and `at_once`, see `Chunks`."""
         is_chunked = length == CHUNKED
         self._chunks = Chunks(bounds, plain=plain, limit=limit, at_once=at_once) if is_chunked else None
-        self._held = held
+        self._held = buffer
         self.left = length if self._chunks is None else _UNKNOWN
         """The maximum number of bytes that are still missing."""
         self.whole = False

@@ -16,44 +16,44 @@ _log = log("files")
 _FILES_PER_CLIENT: Final = 4
 
 
-def connections_within(files: int, wanted: int) -> int:
+def connections_within(files: int, clients: int) -> int:
     """Returns the maximum number of clients of a port in a process that may open `files` files."""
-    return max(1, min(wanted, files // _FILES_PER_CLIENT))
+    return max(1, min(clients, files // _FILES_PER_CLIENT))
 
 
-def allow_connections(wanted: int) -> int:
+def allow_connections(clients: int) -> int:
     """Raises the limit of open files as far as needed. Returns the maximum number of clients of a port."""
-    files = raise_limit(_FILES_PER_CLIENT * wanted)
-    allowed = connections_within(files, wanted)
-    if allowed < wanted // 2:
+    files = raise_limit(_FILES_PER_CLIENT * clients)
+    allowed = connections_within(files, clients)
+    if allowed < clients // 2:
         _log.warning(
             "raise the hard limit of open files (ulimit -Hn, LimitNOFILE): it allows fewer connections "
             "than a port could have",
-            extra={"connections": allowed, "files": files, "wanted": wanted},
+            extra={"connections": allowed, "files": files, "wanted": clients},
         )
     return allowed
 
 
-def useful_files(wanted: int) -> int:
-    """Returns how many files this process may open, but at most the number that `wanted` clients need."""
+def useful_files(clients: int) -> int:
+    """Returns how many files this process may open, but at most the number that `clients` clients need."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (
-        _FILES_PER_CLIENT * wanted
+        _FILES_PER_CLIENT * clients
         if hard == resource.RLIM_INFINITY
-        else min(hard, _FILES_PER_CLIENT * wanted)
+        else min(hard, _FILES_PER_CLIENT * clients)
     )
 
 
-def raise_limit(wanted: int) -> int:
-    """Raises the soft limit of open files to `wanted`, as far as the hard limit allows. Returns the limit.
+def raise_limit(files: int) -> int:
+    """Raises the soft limit of open files to `files`, as far as the hard limit allows. Returns the limit.
 
     The default of 1024 exists for programs that use select(), which Windlass does not use. Engines set the
     limits of instances themselves.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
-        return wanted
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        return files
+    most = files if hard == resource.RLIM_INFINITY else min(files, hard)
     if most <= soft:
         return soft
     try:

@@ -275,8 +275,8 @@ def trust_check(proxies: Iterable[str]) -> Callable[[str], bool]:
     return trusts
 
 
-def _network(word: str):  # type: ignore[no-untyped-def]
+def _network(network: str):  # type: ignore[no-untyped-def]
     try:
-        return ip_network(word, strict=False)
+        return ip_network(network, strict=False)
     except ValueError:
         return None

@@ -81,27 +81,27 @@ class HttpClient:
         )
 
     async def send(
-        self, method: str, where: Url, body: bytes, headers: Mapping[str, str], seconds: float, limit: int
+        self, method: str, url: Url, body: bytes, headers: Mapping[str, str], seconds: float, limit: int
     ) -> HttpResult:
         began = time.monotonic()
-        with self._translated(where, seconds):
+        with self._translated(url, seconds):
             async with asyncio.timeout(seconds):
                 try:
-                    return await self._send_once(method, where, body, headers, began, limit)
+                    return await self._send_once(method, url, body, headers, began, limit)
                 except _ConnectionLost:
-                    return await self._send_once(method, where, body, headers, began, limit)
+                    return await self._send_once(method, url, body, headers, began, limit)
 
     async def close(self) -> None:
         await self._session.close()
 
     async def _send_once(
-        self, method: str, where: Url, body: bytes, headers: Mapping[str, str], began: float, limit: int
+        self, method: str, url: Url, body: bytes, headers: Mapping[str, str], began: float, limit: int
     ) -> HttpResult:
         used = _RequestState()
         try:
             async with self._session.request(
                 method,
-                URL(where.url, encoded=True),
+                URL(url.url, encoded=True),
                 data=body or None,
                 headers={**trace_headers(), **headers},
                 allow_redirects=False,
@@ -115,15 +115,15 @@ class HttpClient:
             raise
 
     @contextmanager
-    def _translated(self, where: Url, seconds: float) -> Iterator[None]:
+    def _translated(self, url: Url, seconds: float) -> Iterator[None]:
         try:
             yield
         except TimeoutError as error:
-            raise NoAnswer(f"{where.shown} did not answer in full within {seconds:g} seconds.") from error
+            raise NoAnswer(f"{url.shown} did not answer in full within {seconds:g} seconds.") from error
         except (aiohttp.ClientError, OSError) as error:
             if isinstance(cause := getattr(error, "os_error", error), AddressRefused | NoAnswer):
                 raise cause from None
-            raise _failure(error, where, proxied=self._proxied) from error
+            raise _failure(error, url, proxied=self._proxied) from error
 
 
 class Guard(AbstractResolver):
@@ -220,8 +220,8 @@ def _decoded_headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
     return headers
 
 
-def _failure(error: Exception, where: Url, *, proxied: bool) -> NoAnswer:
-    words = _explain_failure(error, where, proxied=proxied)
+def _failure(error: Exception, url: Url, *, proxied: bool) -> NoAnswer:
+    words = _explain_failure(error, url, proxied=proxied)
     match error:
         case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
             return NoAnswer(words)
@@ -232,30 +232,28 @@ def _failure(error: Exception, where: Url, *, proxied: bool) -> NoAnswer:
     return NoAnswer(words)
 
 
-def _explain_failure(error: Exception, where: Url, *, proxied: bool) -> str:
+def _explain_failure(error: Exception, url: Url, *, proxied: bool) -> str:
     match error:
         case aiohttp.ClientProxyConnectionError():
             return _PROXY
         case aiohttp.ClientHttpProxyError():
-            return f"The proxy (outbound_proxy) does not connect to {where.shown}: it answers {error.status}."
+            return f"The proxy (outbound_proxy) does not connect to {url.shown}: it answers {error.status}."
         case aiohttp.ClientConnectorDNSError():
-            return (
-                _PROXY if proxied else f"There is no machine named {where.host}, or no name server knows it."
-            )
+            return _PROXY if proxied else f"There is no machine named {url.host}, or no name server knows it."
         case aiohttp.ClientConnectorCertificateError():
             why = getattr(error.certificate_error, "verify_message", "") or "it does not fit"
-            return f"{where.shown} shows a certificate that is not valid: {why}."
+            return f"{url.shown} shows a certificate that is not valid: {why}."
         case aiohttp.ClientSSLError():
-            return f"{where.shown} does not speak TLS, or none that is safe."
+            return f"{url.shown} does not speak TLS, or none that is safe."
         case aiohttp.ClientResponseError():
-            return f"{where.shown} answered something that is not HTTP, or with headers beyond all measure."
+            return f"{url.shown} answered something that is not HTTP, or with headers beyond all measure."
         case aiohttp.ClientPayloadError():
-            return f"{where.shown} broke off in the middle of its answer."
+            return f"{url.shown} broke off in the middle of its answer."
         case aiohttp.ServerDisconnectedError():
-            return f"{where.shown} ended the connection without an answer."
+            return f"{url.shown} ended the connection without an answer."
         case OSError():
-            return f"{where.shown} {explain_errno(error)}."
-    return f"{where.shown} cannot be reached."
+            return f"{url.shown} {explain_errno(error)}."
+    return f"{url.shown} cannot be reached."
 
 
 _PROXY: Final = "The proxy (outbound_proxy) cannot be reached."

@@ -56,16 +56,16 @@ def parse_url(url: str) -> Url:
     )
 
 
-def check_url(where: Url, reach: Reach, *, named_elsewhere: bool) -> None:
+def check_url(url: Url, reach: Reach, *, named_elsewhere: bool) -> None:
     """Refuses a URL that cannot be allowed, before its host name is resolved.
 
     `named_elsewhere`: whether a proxy resolves host names.
     """
-    if not isinstance(where.host, str):
-        if not reach.admits(where.host):
-            raise AddressRefused(f"{where.host} is not a public address. {_ALLOW_ADVICE}")
-    elif named_elsewhere and _is_loopback(where.host) and not any(map(reach.admits, _LOOPBACK)):
-        raise no_public_address(where.host)
+    if not isinstance(url.host, str):
+        if not reach.admits(url.host):
+            raise AddressRefused(f"{url.host} is not a public address. {_ALLOW_ADVICE}")
+    elif named_elsewhere and _is_loopback(url.host) and not any(map(reach.admits, _LOOPBACK)):
+        raise no_public_address(url.host)
 
 
 def no_public_address(name: str) -> AddressRefused:

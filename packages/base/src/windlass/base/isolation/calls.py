@@ -61,9 +61,9 @@ def known_machine() -> bool:
     return os.uname().machine in _SYSCALL_NUMBERS
 
 
-def raise_failure(what: str) -> NoReturn:
+def raise_failure(call_name: str) -> NoReturn:
     number = ctypes.get_errno()
-    raise OSError(number, os.strerror(number), what)
+    raise OSError(number, os.strerror(number), call_name)
 
 
 def syscall(number: int, *words: object) -> int:
@@ -126,20 +126,21 @@ def new_keyring() -> None:
     syscall(number("keyctl"), ctypes.c_long(_KEYCTL_JOIN_SESSION_KEYRING), None)
 
 
-def bound_capabilities(kept: int = 0) -> None:
-    """Drops all capabilities except the mask `kept` from the bounding set, so that none can be regained."""
+def bound_capabilities(capabilities: int = 0) -> None:
+    """Drops all capabilities except the mask `capabilities` from the bounding set, so that none can be
+    regained."""
     number = 0
     while libc.prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0:
-        if not kept >> number & 1:
+        if not capabilities >> number & 1:
             libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
         number += 1
 
 
-def keep_capabilities(kept: int = 0) -> None:
-    """Drops capabilities, except those in the mask `kept`. Called after the user was changed."""
+def keep_capabilities(capabilities: int = 0) -> None:
+    """Drops capabilities, except those in the mask `capabilities`. Called after the user was changed."""
     libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    low, high = kept & 0xFFFFFFFF, kept >> 32
+    low, high = capabilities & 0xFFFFFFFF, capabilities >> 32
     if libc.capset(header, (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)):
         raise_failure("capset")
 
@@ -166,9 +167,9 @@ def mount_copy(path: str) -> int:
     return descriptor
 
 
-def mount_at(copy: int, path: str) -> None:
+def mount_at(descriptor: int, path: str) -> None:
     flags = ctypes.c_uint(_MOVE_MOUNT_F_EMPTY_PATH)
-    if syscall(_MOVE_MOUNT, copy, b"", _AT_FDCWD, os.fsencode(path), flags):
+    if syscall(_MOVE_MOUNT, descriptor, b"", _AT_FDCWD, os.fsencode(path), flags):
         raise_failure("move_mount")
 
 
@@ -182,11 +183,11 @@ def move_root(path: str) -> None:
     os.chdir("/")
 
 
-def set_attributes(where: int | str, attributes: int, *, private: bool = False, below: bool = True) -> None:
+def set_attributes(mount: int | str, attributes: int, *, private: bool = False, below: bool = True) -> None:
     """Sets the attributes of a mount and, with `below`, of all mounts below it."""
     attr = (ctypes.c_uint64 * 4)(attributes, 0, MS_PRIVATE if private else 0, 0)
-    at, path = (where, b"") if isinstance(where, int) else (_AT_FDCWD, os.fsencode(where))
-    flags = (_AT_RECURSIVE if below else 0) | (_AT_EMPTY_PATH if isinstance(where, int) else 0)
+    at, path = (mount, b"") if isinstance(mount, int) else (_AT_FDCWD, os.fsencode(mount))
+    flags = (_AT_RECURSIVE if below else 0) | (_AT_EMPTY_PATH if isinstance(mount, int) else 0)
     size = ctypes.c_size_t(ctypes.sizeof(attr))
     if syscall(_MOUNT_SETATTR, at, path, ctypes.c_uint(flags), attr, size):
         raise_failure("mount_setattr")

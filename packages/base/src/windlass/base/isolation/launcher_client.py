@@ -134,13 +134,13 @@ class Launcher:
             self._process.wait()
             self._channel = self._process = None
 
-    def _send_request(self, word: bytes, descriptors: list[int]) -> int:
+    def _send_request(self, request_kind: bytes, descriptors: list[int]) -> int:
         """Sends a request. Returns the pid of the process that handles it; the program may get another
         pid."""
         for _ in range(2):
             channel = self.open()
             with suppress(BrokenPipeError, ConnectionError):
-                socket.send_fds(channel, [word], descriptors)
+                socket.send_fds(channel, [request_kind], descriptors)
                 if answer := channel.recv(64):
                     return int(answer)
             self.close()  # the launcher was killed
@@ -163,27 +163,27 @@ class Launcher:
         return self._channel
 
 
-def go(started: StartedProgram) -> None:
+def go(program: StartedProgram) -> None:
     """Lets a program run. Returns when the program has been executed. May raise a TimeoutError."""
     with suppress(BrokenPipeError):  # the process was killed; its watcher will notice
-        os.write(started.go_pipe, GO)
+        os.write(program.go_pipe, GO)
     until = time.monotonic() + PHASE_TIMEOUT
-    while started.answers.next(until) is not None:
+    while program.answers.next(until) is not None:
         continue
 
 
-def reported_failure(started: StartedProgram) -> OSError | None:
+def reported_failure(program: StartedProgram) -> OSError | None:
     """Returns why a program was never executed, if it has ended and reported a reason."""
     with suppress(TimeoutError):
-        while answer := started.answers.next(0.0):
+        while answer := program.answers.next(0.0):
             if "error" in answer:
                 return OSError(answer.get("number", 0), answer["error"])
     return None
 
 
-def end(started: StartedProgram) -> None:
+def end(program: StartedProgram) -> None:
     """Kills a program before it has run. Reaps the first process of its cell last, as the kernel requires."""
-    children = [pid for pid in (started.pid, started.first) if pid]
+    children = [pid for pid in (program.pid, program.first) if pid]
     for pid in children:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -192,9 +192,9 @@ def end(started: StartedProgram) -> None:
             os.waitpid(pid, 0)
 
 
-def close(started: StartedProgram) -> None:
-    os.close(started.go_pipe)
-    started.answers.close()
+def close(program: StartedProgram) -> None:
+    os.close(program.go_pipe)
+    program.answers.close()
 
 
 def _close_all(*descriptors: int) -> None:

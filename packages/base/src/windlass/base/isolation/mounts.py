@@ -264,10 +264,10 @@ def _mount_text(path: str, text: str, cover: str) -> None:
     _put_copy(calls.mount_copy(own), path)
 
 
-def _put_copy(copy: int, path: str) -> None:
-    calls.set_attributes(copy, _ATTRIBUTES | calls.MOUNT_ATTR_RDONLY)
-    calls.mount_at(copy, os.path.realpath(path))
-    os.close(copy)
+def _put_copy(descriptor: int, path: str) -> None:
+    calls.set_attributes(descriptor, _ATTRIBUTES | calls.MOUNT_ATTR_RDONLY)
+    calls.mount_at(descriptor, os.path.realpath(path))
+    os.close(descriptor)
 
 
 def _make_mount_point(path: str, *, is_folder: bool) -> None:

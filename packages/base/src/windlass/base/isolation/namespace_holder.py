@@ -107,16 +107,16 @@ def _is_own_file(file: str) -> bool:
         return True
 
 
-def _is_needed(file: str, held: CellNetwork) -> bool:
+def _is_needed(file: str, network: CellNetwork) -> bool:
     """Returns whether a server or an instance may use this network. Otherwise removes the holder's file."""
     if not _is_own_file(file):
         return False
     with suppress(OSError):
-        if not is_used(held["kind"]):
+        if not is_used(network["kind"]):
             servers = os.open(f"{os.path.dirname(file)}/{SERVERS}", os.O_RDWR | os.O_CLOEXEC)  # noqa: PTH120
             try:
                 # A starting server waits for the lock and then finds that the file is missing.
-                if filelock.try_lock(servers) and not is_used(held["kind"]):
+                if filelock.try_lock(servers) and not is_used(network["kind"]):
                     os.unlink(file)  # noqa: PTH108
                     return False
             finally:

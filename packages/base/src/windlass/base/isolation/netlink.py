@@ -115,9 +115,9 @@ class Netlink:
                     answers -= 1
                 at += (length + 3) & ~3
 
-    def _dump(self, asked: int, body: bytes) -> Iterator[tuple[int, bytes]]:
+    def _dump(self, message_type: int, body: bytes) -> Iterator[tuple[int, bytes]]:
         """Requests a list. Yields the type and the body of each message in the response."""
-        self._send([(asked, _DUMP, body)])
+        self._send([(message_type, _DUMP, body)])
         while True:
             raw, at = self._socket.recv(64 * 1024), 0
             while at < len(raw):

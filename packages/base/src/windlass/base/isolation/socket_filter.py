@@ -261,14 +261,14 @@ def _small_sharing(architecture: int, missing: bytes, unsupported: bytes) -> byt
     return block + _if_equal(sets, small_set) + _if_equal(memory, small_segment)
 
 
-def _up_to(word: int, limit: int, answer: bytes) -> bytes:
+def _up_to(argument_offset: int, limit: int, answer: bytes) -> bytes:
     """Returns code that loads an argument and runs `answer` if the argument is greater than `limit`."""
-    return _step(_LOAD, word) + _step(_IF_ABOVE, limit, len(answer) // 8) + answer
+    return _step(_LOAD, argument_offset) + _step(_IF_ABOVE, limit, len(answer) // 8) + answer
 
 
-def _if_flags(word: int, flags: int, answer: bytes) -> bytes:
+def _if_flags(argument_offset: int, flags: int, answer: bytes) -> bytes:
     """Returns code that loads an argument and runs `answer` if the argument has one of these flags."""
-    return _step(_LOAD, word) + _step(_IF_SET, flags, len(answer) // 8) + answer
+    return _step(_LOAD, argument_offset) + _step(_IF_SET, flags, len(answer) // 8) + answer
 
 
 def _if_equal(value: int, steps: bytes) -> bytes:

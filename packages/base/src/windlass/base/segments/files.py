@@ -144,13 +144,13 @@ def end_of(folder: str) -> int:
     return 0
 
 
-def last(folder: str, limit: int, wanted: LineFilter, before: int | None = None) -> list[bytes]:
+def last(folder: str, limit: int, line_filter: LineFilter, before: int | None = None) -> list[bytes]:
     """Returns the last `limit` lines that match a filter, the oldest first. `before`: the end position."""
     pieces: list[list[bytes]] = []
     if limit <= 0:
         return []
     for segment, spans in _newest_first(folder, before):
-        if spans is not None and not wanted.may_take(*spans):
+        if spans is not None and not line_filter.may_take(*spans):
             continue
         with OpenFile(segment.path) as fd:
             if fd is None:
@@ -158,7 +158,7 @@ def last(folder: str, limit: int, wanted: LineFilter, before: int | None = None)
             size = os.fstat(fd).st_size
             end = size if before is None else min(size, before - segment.base)
             for chunk in backwards(fd, last_line_end(fd, end)):
-                lines = wanted.last(chunk, limit)
+                lines = line_filter.last(chunk, limit)
                 pieces.append(lines)
                 limit -= len(lines)
                 if limit <= 0:

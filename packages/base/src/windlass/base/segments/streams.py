@@ -156,12 +156,12 @@ class Segments:
 
     # Reading
 
-    def tail(self, stream: str, limit: int, wanted: LineFilter = EVERYTHING) -> list[bytes]:
+    def tail(self, stream: str, limit: int, line_filter: LineFilter = EVERYTHING) -> list[bytes]:
         """Returns the last `limit` lines that match a filter, as JSON, the oldest first."""
-        return files.last(self._folder(stream), limit, wanted)
+        return files.last(self._folder(stream), limit, line_filter)
 
     async def follow(
-        self, stream: str, limit: int = 0, wanted: LineFilter = EVERYTHING, *, after: str | None = None
+        self, stream: str, limit: int = 0, line_filter: LineFilter = EVERYTHING, *, after: str | None = None
     ) -> AsyncGenerator[list[bytes] | Gone, None]:
         """Yields the last lines that match a filter, or all lines after a given line. Then yields new lines
         while the stream exists.
@@ -175,7 +175,7 @@ class Segments:
                 yield Gone()
             if place is None:
                 place = files.end_of(folder)
-                if lines := await self._last_lines(folder, limit, wanted, place):
+                if lines := await self._last_lines(folder, limit, line_filter, place):
                     yield lines
             while not follower.ended:
                 follower.woken.clear()
@@ -183,17 +183,17 @@ class Segments:
                 place = step.place
                 if step.gone:
                     yield Gone()
-                if lines := wanted.of(step.chunk):
+                if lines := line_filter.of(step.chunk):
                     yield lines
                 if step.chunk or step.gone:
                     await asyncio.sleep(0)  # lets other tasks run, because there may be many lines
                 else:
                     await self._wait_for_lines(stream, follower)
 
-    async def _last_lines(self, folder: str, limit: int, wanted: LineFilter, end: int) -> list[bytes]:
-        if wanted.takes_all:
-            return files.last(folder, limit, wanted, end)
-        return await asyncio.to_thread(files.last, folder, limit, wanted, end)
+    async def _last_lines(self, folder: str, limit: int, line_filter: LineFilter, end: int) -> list[bytes]:
+        if line_filter.takes_all:
+            return files.last(folder, limit, line_filter, end)
+        return await asyncio.to_thread(files.last, folder, limit, line_filter, end)
 
     async def _wait_for_lines(self, stream: str, follower: LineFollower) -> None:
         """Waits until this process has written to the stream. Polls for lines of other processes, which do

@@ -55,8 +55,8 @@ class _Answer(Struct):
 class Cloudflare:
     title: Final = "Cloudflare"
 
-    def __init__(self, out: HttpTransport, token: str) -> None:
-        self._out, self._token = out, token
+    def __init__(self, transport: HttpTransport, token: str) -> None:
+        self._out, self._token = transport, token
         self._zones = ZoneList(self._read_zones)
 
     async def zone_of(self, name: str) -> str:

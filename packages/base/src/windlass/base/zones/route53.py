@@ -45,8 +45,8 @@ class _RecordSet(Struct, frozen=True):
 class Route53:
     title: Final = "Route 53"
 
-    def __init__(self, out: HttpTransport, keys: AccessKeys) -> None:
-        self._out, self._keys = out, keys
+    def __init__(self, transport: HttpTransport, keys: AccessKeys) -> None:
+        self._out, self._keys = transport, keys
         self._zones = ZoneList(self._read_zones)
 
     async def zone_of(self, name: str) -> str:

@@ -81,9 +81,9 @@ class EverydayCall:
             return f"{self.linked.link.project}/{path}"
         return path or self.linked.link.place
 
-    def command_line(self, word: str, name: str | None) -> str:
+    def command_line(self, command_name: str, name: str | None) -> str:
         """Returns the command line of another everyday command for the same service."""
-        words = ["windlass", word, *([name] if name else [])]
+        words = ["windlass", command_name, *([name] if name else [])]
         for option, field in (("-e", "environment"), ("--context", "context")):
             if value := self._options.get(field):
                 words += [option, str(value)]
@@ -210,10 +210,10 @@ def context_option() -> Option:
     )
 
 
-def _is_named(row: Mapping[str, Any], wanted: str) -> bool:
+def _is_named(row: Mapping[str, Any], name: str) -> bool:
     path = "/".join((row["project_name"], row["environment_name"], row["name"]))
-    parts = wanted.casefold().split("/")
-    return wanted == row["id"] or path.casefold().split("/")[-len(parts) :] == parts
+    parts = name.casefold().split("/")
+    return name == row["id"] or path.casefold().split("/")[-len(parts) :] == parts
 
 
 def _join_names(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -192,10 +192,10 @@ class TerminalRelay:
         while message:
             message = message[os.write(sys.stdout.fileno(), message) :]
 
-    def _exit_code(self, end: CloseFrame) -> int:
+    def _exit_code(self, close_frame: CloseFrame) -> int:
         if self._code is not None:
             return self._code
-        reason = plain(end.reason) or "the connection was lost"
+        reason = plain(close_frame.reason) or "the connection was lost"
         raise CommandFailed(f"run it again if you still need it: {in_sentence(reason)}")
 
 

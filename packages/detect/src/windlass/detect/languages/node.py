@@ -176,11 +176,11 @@ def _choose_start(files: KnownFiles, recipe: Recipe, package: dict[str, Any], ma
         recipe.choose(reason, start=start)
 
 
-def _choose_server(recipe: Recipe, needed: dict[str, Any]) -> None:
+def _choose_server(recipe: Recipe, dependencies: dict[str, Any]) -> None:
     """Sets the framework to a server library if no framework was found, and the start command as web
     process."""
     for name, title in SERVERS.items():
-        if name in needed and recipe.start:
+        if name in dependencies and recipe.start:
             recipe.choose(f"package.json names {name}.", framework=title)
     if recipe.start and not recipe.processes:
         recipe.choose(recipe.reasons["start"], processes=[ProcessType(WEB, recipe.start)])

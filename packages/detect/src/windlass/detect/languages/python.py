@@ -167,27 +167,27 @@ def _requirements_and_project(files: KnownFiles, content: dict[str, Any]) -> tup
     return "pip", install, reason
 
 
-def _by_code(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
-    code = python_files(files, needed)
-    if not choose_script_framework(recipe, needed, code) and not choose_server_framework(
-        recipe, needed, code
+def _by_code(files: KnownFiles, recipe: Recipe, dependencies: dict[str, str]) -> None:
+    code = python_files(files, dependencies)
+    if not choose_script_framework(recipe, dependencies, code) and not choose_server_framework(
+        recipe, dependencies, code
     ):
         _choose_entry(recipe, code, files)
-    _celery(files, recipe, needed, code)
+    _celery(files, recipe, dependencies, code)
 
 
 def _celery(
-    files: KnownFiles, recipe: Recipe, needed: dict[str, str], code: list[PythonFile] | None = None
+    files: KnownFiles, recipe: Recipe, dependencies: dict[str, str], code: list[PythonFile] | None = None
 ) -> None:
     """Adds a Celery worker process next to the web process, or as the only process."""
-    if "celery" not in needed or recipe.processes:
+    if "celery" not in dependencies or recipe.processes:
         return
-    code = python_files(files, needed) if code is None else code
-    named = [*code, *(python_file(files, path, needed) for path in _celery_paths(files))]
+    code = python_files(files, dependencies) if code is None else code
+    named = [*code, *(python_file(files, path, dependencies) for path in _celery_paths(files))]
     file = next((file for file in named if file.made_by("Celery")), None)
     if file is None:
         return
-    because = f"{needed['celery']} names Celery; {file.path} defines `{file.made_by('Celery')}`."
+    because = f"{dependencies['celery']} names Celery; {file.path} defines `{file.made_by('Celery')}`."
     folder = f" --workdir {file.base}" if file.base else ""
     worker = ProcessType("worker", f"celery{folder} -A {file.module} worker --loglevel INFO")
     web = [ProcessType(WEB, recipe.start)] if recipe.start else []
@@ -201,13 +201,15 @@ def _celery_paths(files: KnownFiles) -> list[str]:
     return [path for path in paths if files.has(path)]
 
 
-def _choose_script(files: KnownFiles, recipe: Recipe, needed: dict[str, str]) -> None:
+def _choose_script(files: KnownFiles, recipe: Recipe, dependencies: dict[str, str]) -> None:
     """Chooses the start command if the project declares exactly one script. A script that only runs a
     dependency's program does not count."""
     content = files.toml("pyproject.toml") if files.has("pyproject.toml") else {}
     scripts = table(content, "project", "scripts")
     modules = [re.split(r"[.:]", target)[0] for target in scripts.values() if isinstance(target, str)]
-    if len(scripts) == 1 and not needed.keys() & {module.lower().replace("_", "-") for module in modules}:
+    if len(scripts) == 1 and not dependencies.keys() & {
+        module.lower().replace("_", "-") for module in modules
+    }:
         recipe.choose("It is the one script of pyproject.toml.", start=next(iter(scripts)))
         if modules and recipe.start == next(iter(scripts)):
             _choose_port(files, recipe, program_file(files, next(iter(scripts.values())).partition(":")[0]))

@@ -167,12 +167,12 @@ class DockerBuilder:
                 await self._forget(metadata, force=True)
             await self._pulled.discard(service)
 
-    async def prune(self, service: str, keep: Collection[str]) -> None:
+    async def prune(self, service: str, kept_keys: Collection[str]) -> None:
         with self._translated():
             for metadata in await self._images(of=service):
-                if metadata["Labels"].get(KEY, "") not in keep:
+                if metadata["Labels"].get(KEY, "") not in kept_keys:
                     await self._forget(metadata)
-            await self._pulled.keep(service, "run", keep)
+            await self._pulled.keep(service, "run", kept_keys)
 
     async def services(self) -> Collection[str]:
         with self._translated():
@@ -181,10 +181,10 @@ class DockerBuilder:
     async def set_aside(self, service: str, destination: Path) -> None:
         """Does nothing: images stay on the engine, where nothing starts them."""
 
-    async def put_back(self, service: str, out: Path) -> None:
+    async def put_back(self, service: str, source: Path) -> None:
         """Does nothing: `set_aside` moved nothing."""
 
-    async def sweep(self, erase: Collection[str]) -> None:
+    async def sweep(self, deleted_services: Collection[str]) -> None:
         with self._translated():
             left, self._left = self._left, []
             for progress, scope in left:
@@ -193,7 +193,7 @@ class DockerBuilder:
             await self._engine_turn.sweep()
             # A later build with the same key takes over the name, and leaves the old image unnamed.
             unused = await self._images(dangling=True)
-            for service in erase:
+            for service in deleted_services:
                 unused += await self._images(of=service)
                 await self._pulled.discard(service)
             for metadata in unused:
@@ -336,9 +336,9 @@ class DockerBuilder:
         self._interrupted.pop(service, None)
 
     async def _send(
-        self, chosen: ChosenDockerfile, params: Mapping[str, Any], progress: BuildProgress
+        self, dockerfile: ChosenDockerfile, params: Mapping[str, Any], progress: BuildProgress
     ) -> None:
-        async with packing(chosen.files) as parcel:
+        async with packing(dockerfile.files) as parcel:
             try:
                 async with self._docker.stream(
                     "POST", "/build", params=params, data=parcel.pieces(), timeout=None
@@ -350,23 +350,23 @@ class DockerBuilder:
         progress.close()
 
     def _build_options(
-        self, order: Order, chosen: ChosenDockerfile, kit: bool, *, is_limited: bool
+        self, order: Order, dockerfile: ChosenDockerfile, kit: bool, *, is_limited: bool
     ) -> dict[str, Any]:
         """Returns the build options. BuildKit does not support limits through this API. On an engine with
         BuildKit, the classic builder gets no limits either, so that success does not depend on the
         builder."""
         return {
             "t": _ref(order.service, order.key),
-            "dockerfile": chosen.files.dockerfile,
+            "dockerfile": dockerfile.files.dockerfile,
             "buildargs": dict(order.arguments),
             "labels": {
                 INSTALLATION: self._installation,
                 SERVICE: order.service,
                 KEY: order.key,
                 # Even if it is empty, so that the repository's Dockerfile cannot set the label.
-                NOTES: chosen.notes.written(),
+                NOTES: dockerfile.notes.written(),
             },
-            "target": chosen.stage or None,
+            "target": dockerfile.stage or None,
             "version": "2" if kit else "1",
             "rm": True,
             "forcerm": True,
@@ -380,7 +380,7 @@ class DockerBuilder:
         headers = {name.lower(): value for name, value in (await self._docker.ping()).items()}
         return headers.get("server", "").startswith("Docker/") and headers.get("builder-version") != "1"
 
-    async def _around(self, order: Order, chosen: ChosenDockerfile, kit: bool) -> Around:
+    async def _around(self, order: Order, dockerfile: ChosenDockerfile, kit: bool) -> Around:
         version = await self._docker.json("GET", "/version")
         return Around(
             service=order.service,
@@ -388,7 +388,7 @@ class DockerBuilder:
             arguments=order.arguments,
             platform=_platform(version),
             heredocs=kit and _major(version) >= HEREDOCS_SINCE,
-            stage=chosen.stage,
+            stage=dockerfile.stage,
         )
 
     def _scope(self, order: Order) -> str:
@@ -535,8 +535,8 @@ class DockerBuilder:
             raise BuildError(f"{REFUSES}: {refused.message}") from refused
 
 
-async def _rewrite(chosen: ChosenDockerfile, around: Around) -> Rewritten:
-    text = chosen.files.text.decode(errors="surrogateescape")
+async def _rewrite(dockerfile: ChosenDockerfile, around: Around) -> Rewritten:
+    text = dockerfile.files.text.decode(errors="surrogateescape")
     return await subprocesses.in_thread(rewritten, text, around)
 
 

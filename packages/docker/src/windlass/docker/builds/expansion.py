@@ -75,34 +75,34 @@ def inherited(images: Iterable[Mapping[str, Any]]) -> FromImages:
     return FromImages(lengths, frozenset(several), settings, tuple(triggers))
 
 
-def check_expansion(read: Dockerfile, given: Mapping[str, str], base: FromImages) -> None:
+def check_expansion(dockerfile: Dockerfile, given: Mapping[str, str], base: FromImages) -> None:
     """Raises DockerfileError if the variables of a Dockerfile expand beyond the limits. `given`: values of
     build arguments. `base`: settings of the base images."""
-    count = _SizeCount(read, given, base)
-    for each in _all_instructions(read, base):
+    count = _SizeCount(dockerfile, given, base)
+    for each in _all_instructions(dockerfile, base):
         count.add(each)
 
 
-def _all_instructions(read: Dockerfile, base: FromImages) -> Iterator[Instruction]:
+def _all_instructions(dockerfile: Dockerfile, base: FromImages) -> Iterator[Instruction]:
     """Yields all instructions that may be executed, in order. An ONBUILD trigger is included once per stage,
     because each stage may execute it."""
-    for argument in read.arguments:
+    for argument in dockerfile.arguments:
         default = "" if argument.default is None else f"={argument.default}"
-        yield instruction(argument.line, f"ARG {argument.name}{default}", read.escape)
-    for start in read.starts:
+        yield instruction(argument.line, f"ARG {argument.name}{default}", dockerfile.escape)
+    for start in dockerfile.starts:
         for trigger in base.triggers:
             yield instruction(start.line, trigger, "\\")
         yield start
-    for stage in read.stages:
+    for stage in dockerfile.stages:
         for each in stage.instructions:
             if each.name == "ONBUILD":
-                yield from [instruction(each.line, each.text, read.escape)] * len(read.stages)
+                yield from [instruction(each.line, each.text, dockerfile.escape)] * len(dockerfile.stages)
             yield each
 
 
 class _SizeCount:
-    def __init__(self, read: Dockerfile, given: Mapping[str, str], base: FromImages) -> None:
-        self._escape = read.escape
+    def __init__(self, dockerfile: Dockerfile, given: Mapping[str, str], base: FromImages) -> None:
+        self._escape = dockerfile.escape
         self._lengths = dict(base.lengths)
         self._given = given
         self._longest = max(self._lengths.values(), default=0)

@@ -216,10 +216,10 @@ def _check_triggers(ref: str, triggers: Sequence[str]) -> None:
 
 
 class _DockerfileWriter:
-    def __init__(self, read: Dockerfile, around: Around) -> None:
-        self._read = read
+    def __init__(self, dockerfile: Dockerfile, around: Around) -> None:
+        self._read = dockerfile
         self._around = around
-        self._outer = read.outer(around.arguments, around.platform)
+        self._outer = dockerfile.outer(around.arguments, around.platform)
         self.images: list[str] = []
 
     def lines(self) -> Iterator[str]:

@@ -220,8 +220,8 @@ class TlsTransport:
 
         guard = Guard(self._reach, resolve)
 
-        def opened(wanted: Any) -> socket.socket:
-            socket_made = guard.opened(wanted)
+        def opened(address: Any) -> socket.socket:
+            socket_made = guard.opened(address)
             _end_when_silent(socket_made)
             self._sockets.add(socket_made)
             if task := asyncio.current_task():

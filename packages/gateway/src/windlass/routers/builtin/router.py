@@ -422,10 +422,10 @@ class BuiltinRouter:
             addresses -= {(_LOCAL, port) for host, port in addresses if host == self._host}
         return addresses
 
-    def _check(self, service: str, wanted: Addresses) -> None:
+    def _check(self, service: str, addresses: Addresses) -> None:
         """Raises RouteError if the gateway or another service uses one of these ports. The message does not
         name the other service, which may belong to another organization."""
-        ports = {port_key(*at) for at in wanted}
+        ports = {port_key(*at) for at in addresses}
         if self._gateway is not None and self._port in ports:
             raise RouteError(
                 f"port {self._port} is the one on which all services are reached by name "
@@ -453,8 +453,8 @@ class BuiltinRouter:
             undo.pop_all()
         return servers
 
-    async def _open_again(self, addresses: Addresses, held: Servers) -> None:
-        held.update(await self._open(addresses))
+    async def _open_again(self, addresses: Addresses, current_servers: Servers) -> None:
+        current_servers.update(await self._open(addresses))
 
     def _bind(self, host: str, port: int, way_out: str) -> socket.socket:
         return self._inherited.pop((host, port), None) or bind(host, port, way_out=way_out)

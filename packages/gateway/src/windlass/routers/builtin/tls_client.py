@@ -92,16 +92,16 @@ class TlsClient(ClientConnection):
         self.transport.set_protocol(end)
         self._shared.do(self._relay(end, ours))
 
-    async def _relay(self, end: PipeEnd, ours: socket.socket) -> None:
+    async def _relay(self, pipe_end: PipeEnd, ours: socket.socket) -> None:
         """Passes decrypted bytes between the client and the successor until one of them closes."""
         shared = self._shared
         transport, other = await shared.loop.create_unix_connection(PipeEnd, sock=ours)
-        if end.lost:
+        if pipe_end.lost:
             shared.connections.remove(self)
             transport.abort()
             return
         shared.successor.active += 1
-        Pipe(shared, shared.successor, end, other, _nothing, self)
+        Pipe(shared, shared.successor, pipe_end, other, _nothing, self)
 
 
 def _nothing() -> None:

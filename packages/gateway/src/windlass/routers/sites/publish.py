@@ -144,13 +144,13 @@ def _count(number: int, noun: str) -> str:
 
 
 def publish(
-    source: Path, settings: SiteSettings, destination: Path, former: Path | None = None
+    source: Path, settings: SiteSettings, destination: Path, previous_release: Path | None = None
 ) -> PublishReport:
     """Publishes a site into the empty folder `destination`. Files with equal content are hard links to the
     former release's files."""
     report = PublishReport()
     root = _site_root(source, settings)
-    copy = _Copier(destination, former)
+    copy = _Copier(destination, previous_release)
     files: dict[str, SiteFile] = {}
     for path, real in _walk(root, report):
         if path in {REDIRECTS, HEADERS}:
@@ -271,15 +271,15 @@ def _open(path: Path) -> int:
 class _Copier:
     """Copies file contents into a release. Equal contents are stored once."""
 
-    def __init__(self, destination: Path, former: Path | None) -> None:
-        self._into, self._former = destination, former
+    def __init__(self, destination: Path, previous_release: Path | None) -> None:
+        self._into, self._former = destination, previous_release
         self._compressed: dict[str, int] = {}
         self._left = _MAX_COMPRESSED_SITE_BYTES
 
-    def copy(self, opened: int) -> tuple[str, int]:
+    def copy(self, fd: int) -> tuple[str, int]:
         """Copies an open file. Returns the digest of its content, and its size."""
         digest, size, new = hashlib.sha256(), 0, self._into / "new"
-        with os.fdopen(opened, "rb", buffering=0) as source, new.open("wb") as target:
+        with os.fdopen(fd, "rb", buffering=0) as source, new.open("wb") as target:
             while piece := source.read(_CHUNK_BYTES):
                 digest.update(piece)
                 target.write(piece)
@@ -332,19 +332,19 @@ def _write_gzip(source: Path, target: Path, level: int) -> int:
         return packed.tell()
 
 
-def _add_file(copy: _Copier, path: str, real: Path, report: PublishReport) -> SiteFile | None:
+def _add_file(copier: _Copier, path: str, real: Path, report: PublishReport) -> SiteFile | None:
     try:
         opened = _open(real)
     except OSError:
         return None
     modified = int(os.fstat(opened).st_mtime)
-    digest, size = copy.copy(opened)
+    digest, size = copier.copy(opened)
     return SiteFile(
         digest=digest,
         size=size,
         type=media_type(path),
         modified=min(max(0, modified), _MAX_HTTP_DATE),
-        gzip=copy.compress(digest, size) if is_compressible(path) else 0,
+        gzip=copier.compress(digest, size) if is_compressible(path) else 0,
         is_immutable=has_content_hash(path),
     )
 

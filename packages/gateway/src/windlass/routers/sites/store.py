@@ -111,14 +111,14 @@ class SiteStore:
         folder = self._folder / service
         return [entry for entry in folder.iterdir() if entry.name[0] != "."] if folder.is_dir() else []
 
-    async def prune(self, service: str, keep: Collection[str]) -> None:
-        """Deletes all other releases of a service than those to `keep`."""
+    async def prune(self, service: str, kept_keys: Collection[str]) -> None:
+        """Deletes all other releases of a service than those to `kept_keys`."""
         async with self._locks[service]:
-            await in_thread(self._prune, service, keep)
+            await in_thread(self._prune, service, kept_keys)
 
-    def _prune(self, service: str, keep: Collection[str]) -> None:
+    def _prune(self, service: str, kept_keys: Collection[str]) -> None:
         for folder in self._releases(service):
-            if folder.name not in keep:
+            if folder.name not in kept_keys:
                 self._remove(folder)
         for left in (self._folder / service).glob(".*"):
             erase(left)
@@ -148,8 +148,8 @@ class SiteStore:
         entries = sorted(self._folder.iterdir()) if self._folder.is_dir() else []
         return [entry.name for entry in entries if entry.name[0] != "." and entry.is_dir()]
 
-    async def sweep(self, erase: Collection[str]) -> None:
-        for service in erase:
+    async def sweep(self, deleted_services: Collection[str]) -> None:
+        for service in deleted_services:
             await self.discard(service)
         await in_thread(self._finish_removals)
 
@@ -160,8 +160,8 @@ class SiteStore:
     async def set_aside(self, service: str, destination: Path) -> None:
         await in_thread(move, self._folder / service, destination / SITES)
 
-    async def put_back(self, service: str, out: Path) -> None:
-        await in_thread(move, out / SITES, self._folder / service)
+    async def put_back(self, service: str, source: Path) -> None:
+        await in_thread(move, source / SITES, self._folder / service)
 
 
 def _rename_release(new: Path, final: Path) -> bool:

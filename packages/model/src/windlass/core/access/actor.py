@@ -47,27 +47,29 @@ SYSTEM = Actor(id="00000000-0000-4000-8000-000000000000", name="windlass", subje
 """Windlass itself, the actor of automatic changes in the audit."""
 
 
-def may(actor: Actor, need: Scope, location: ResourceLocation) -> bool:
+def may(actor: Actor, required_scope: Scope, location: ResourceLocation) -> bool:
     """Returns whether the actor has this scope at this place."""
-    return may_below(actor, need, location) or (need is Scope.READ and _may_look(actor, location))
+    return may_below(actor, required_scope, location) or (
+        required_scope is Scope.READ and _may_look(actor, location)
+    )
 
 
-def may_below(actor: Actor, need: Scope, location: ResourceLocation) -> bool:
+def may_below(actor: Actor, required_scope: Scope, location: ResourceLocation) -> bool:
     """Returns whether the actor has this scope at this place and everywhere below it."""
     if actor.limited_to is not None and not location.is_in(actor.limited_to):
         return False
     for permit in actor.permits.get(location.organization, ()):
-        if permit.scopes.allows(need) and (permit.at == location or permit.at.contains(location)):
+        if permit.scopes.allows(required_scope) and (permit.at == location or permit.at.contains(location)):
             return True
     return False
 
 
-def may_somewhere(actor: Actor, need: Scope) -> bool:
+def may_somewhere(actor: Actor, required_scope: Scope) -> bool:
     """Returns whether the actor may have this scope anywhere. False allows an early refusal, before the place
     is known."""
     for permits in actor.permits.values():
         for permit in permits:
-            if permit.scopes.allows(need):
+            if permit.scopes.allows(required_scope):
                 return True
     return False
 

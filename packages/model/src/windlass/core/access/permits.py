@@ -25,11 +25,11 @@ class Scope(IntFlag):
     def word(self) -> str:
         return (self.name or "").capitalize()
 
-    def allows(self, need: Scope) -> bool:
+    def allows(self, required_scope: Scope) -> bool:
         """Returns whether this set includes the required permission. Every scope allows reading; Admin allows
         everything."""
         # Uses plain integers, because enum flags take microseconds and every request is checked.
-        return self._value_ & _ALLOWED_BY[need._value_] != 0
+        return self._value_ & _ALLOWED_BY[required_scope._value_] != 0
 
 
 _ALLOWED_BY = {1: 15, 2: 2 | _ADMIN, 4: 4 | _ADMIN, _ADMIN: _ADMIN}

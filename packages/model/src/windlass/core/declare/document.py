@@ -170,11 +170,11 @@ def _nested_struct(spec: type[Struct], name: str) -> type[Struct]:
 
 
 def replace_spec(
-    family: Family, stored: Document, hidden: Mapping[str, str], sent: Mapping[str, Any]
+    family: Family, stored_document: Document, hidden: Mapping[str, str], sent: Mapping[str, Any]
 ) -> Spec:
     """Returns the spec after a PUT. Omitted fields keep their stored values if they are hidden or marked as
     kept."""
-    present = with_hidden(narrow_document(stored, family.spec), hidden)
+    present = with_hidden(narrow_document(stored_document, family.spec), hidden)
     kept = {name: value for name, value in present.items() if name in family.kept}
     whole = {**kept, **sent}
     left_out = {path: value for path, value in hidden.items() if _is_left_out(whole, path)}
@@ -189,10 +189,10 @@ def _is_left_out(document: Document, path: str) -> bool:
 
 
 def merge_patched(
-    family: Family, stored: Document, hidden: Mapping[str, str], changes: Mapping[str, Any]
+    family: Family, stored_document: Document, hidden: Mapping[str, str], changes: Mapping[str, Any]
 ) -> Spec:
     """Returns the stored spec with a JSON merge patch applied."""
-    present = with_hidden(narrow_document(stored, family.spec), hidden)
+    present = with_hidden(narrow_document(stored_document, family.spec), hidden)
     return _convert(apply_patch(present, changes, family.spec), present, family.spec)
 
 

@@ -43,9 +43,9 @@ FORMS: Final[dict[str, str]] = {}
 """The expected form of a value in words, by pattern. Error messages use it instead of the pattern."""
 
 
-def shaped(pattern: str, form: str) -> str:
+def shaped(pattern: str, description: str) -> str:
     """Registers the expected form for a pattern and returns the pattern. Error messages contain the form."""
-    FORMS[pattern] = form
+    FORMS[pattern] = description
     return pattern
 
 

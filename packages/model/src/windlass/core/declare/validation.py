@@ -23,12 +23,12 @@ _COMMON_WORDS: Final = {"id", "at", "is", "name"}
 """Words that occur in many field names and do not indicate similarity."""
 
 
-def convert(value: Any, wanted: type[T]) -> T:
+def convert(value: Any, target_type: type[T]) -> T:
     """Converts a value to a type. Raises Invalid with the first field that does not match."""
     try:
-        return msgspec.convert(value, wanted)
+        return msgspec.convert(value, target_type)
     except msgspec.ValidationError as error:
-        raise Invalid(explain(error, wanted)) from error
+        raise Invalid(explain(error, target_type)) from error
 
 
 _CHOICE: Final = "Invalid enum value "
@@ -61,11 +61,11 @@ _KINDS: Mapping[str, str] = {
 }  # fmt: skip
 
 
-def explain(error: Exception, wanted: Any = None) -> str:
+def explain(error: Exception, target_type: Any = None) -> str:
     """Converts an error of msgspec to a sentence that begins with the field, such as
     `ports[0].internal_port`.
 
-    `wanted`: the expected type, to suggest fields in place of an unknown one.
+    `target_type`: the expected type, to suggest fields in place of an unknown one.
     """
     text = str(error)
     at = _AT.search(text)
@@ -75,18 +75,18 @@ def explain(error: Exception, wanted: Any = None) -> str:
         match = pattern.match(text)
         if match is None:
             continue
-        if text.startswith(_CHOICE) and (choices := _choices(path, wanted)):
+        if text.startswith(_CHOICE) and (choices := _choices(path, target_type)):
             value = text.removeprefix(_CHOICE).strip("'")
             meant = did_you_mean(get_close_matches(value.upper(), choices, 1))
             return f"{path}: must be one of {', '.join(choices)}{meant}"
-        if "unknown field `" in text and wanted is not None:
-            hint = _written_instead(match[1], path, wanted) or _suggest_fields(
-                match[1], _struct_at(path, wanted)
+        if "unknown field `" in text and target_type is not None:
+            hint = _written_instead(match[1], path, target_type) or _suggest_fields(
+                match[1], _struct_at(path, target_type)
             )
             form += hint.replace("{", "{{").replace("}", "}}")
         if "field `" in text:
             path = f"{path}.{match[1]}" if path else match[1]
-        if form == _REQUIRED and (choices := _choices(path, wanted)):
+        if form == _REQUIRED and (choices := _choices(path, target_type)):
             return f"{path}: {form}; it must be one of {', '.join(choices)}"
         if (shape := FORMS.get(_pattern_of(text))) is not None:
             return f"{path or 'The body'}: {shape}"
@@ -94,13 +94,13 @@ def explain(error: Exception, wanted: Any = None) -> str:
             " or ".join(_KINDS.get(word, word) for word in group.split(" | ")) for group in match.groups()
         ]
         reason = f"{path or 'The body'}: {form.format(*words)}".replace("\\\\Z", "$").replace("\\Z", "$")
-        return reason + _in_right_form(path, text, wanted)
+        return reason + _in_right_form(path, text, target_type)
     return f"{path}: {text}"
 
 
-def _struct_at(path: str, wanted: Any) -> type[Struct] | None:
+def _struct_at(path: str, target_type: Any) -> type[Struct] | None:
     """Returns the struct type at a path such as `ports[0]`; None if there is none."""
-    struct = struct_of(wanted)
+    struct = struct_of(target_type)
     for name in re.findall(r"[A-Za-z_]\w*", path):
         types = {field.encode_name: field.type for field in fields_of(struct)} if struct else {}
         struct = struct_of(types[name], in_lists=True) if name in types else None
@@ -116,31 +116,31 @@ class _Shorthand(Struct, frozen=True):
     """The correct form of the list as JSON."""
 
 
-def _in_right_form(path: str, text: str, wanted: Any) -> str:
+def _in_right_form(path: str, text: str, target_type: Any) -> str:
     """Returns the end of an error message about a wrong type in a list with a short form: the correct form;
     empty for other fields."""
     if not text.startswith(("Expected `array", "Expected `object")):
         return ""
-    short = _short_form(path, wanted)
+    short = _short_form(path, target_type)
     return f"; write {short.written}" if short else ""
 
 
-def _written_instead(name: str, path: str, wanted: Any) -> str:
+def _written_instead(name: str, path: str, target_type: Any) -> str:
     """Returns the end of an error message about an unknown field that is a short form: the correct list, or
     inside a list item the correct field; empty for other fields."""
-    if (short := _short_form(path, wanted)) and short.option == name:
+    if (short := _short_form(path, target_type)) and short.option == name:
         return did_you_mean([short.sets])
-    shape = _struct_at(path, wanted)
+    shape = _struct_at(path, target_type)
     for field in fields_of(shape) if shape else ():
-        if (short := _short_form(f"{path}.{field.encode_name}", wanted)) and short.option == name:
+        if (short := _short_form(f"{path}.{field.encode_name}", target_type)) and short.option == name:
             return f'; write "{field.encode_name}": {short.written}'
     return ""
 
 
-def _short_form(path: str, wanted: Any) -> _Shorthand | None:
+def _short_form(path: str, target_type: Any) -> _Shorthand | None:
     """Returns the short form of the list at a path, or of the list that contains the item at the path."""
     parent, _, name = re.sub(r"\[[^]]*\]$", "", path).rpartition(".")
-    shape = _struct_at(parent, wanted)
+    shape = _struct_at(parent, target_type)
     types = {field.encode_name: field.type for field in fields_of(shape)} if shape else {}
     extra = extra_of(types[name]) if name in types else {}
     if "short_form" not in extra:
@@ -149,13 +149,13 @@ def _short_form(path: str, wanted: Any) -> _Shorthand | None:
     return _Shorthand(option=option, sets=sets, written=extra["written"])
 
 
-def written_out(document: Any, wanted: type[Struct]) -> Any:
+def written_out(document: Any, struct_type: type[Struct]) -> Any:
     """Returns the document with each short form, such as `port`, replaced by its list, such as `ports`. None
     if there is no short form. Raises Invalid if both are present."""
     if not isinstance(document, dict):
         return None
     whole = dict(document)
-    for name, (option, sets, others, _) in _short_forms(wanted).items():
+    for name, (option, sets, others, _) in _short_forms(struct_type).items():
         if option not in whole:
             continue
         if name in whole:
@@ -165,11 +165,11 @@ def written_out(document: Any, wanted: type[Struct]) -> Any:
 
 
 @cache
-def _short_forms(wanted: type[Struct]) -> Mapping[str, tuple[Any, ...]]:
+def _short_forms(struct_type: type[Struct]) -> Mapping[str, tuple[Any, ...]]:
     """Returns the short forms of lists by field. Short forms that are themselves field names are left out."""
-    extras = {field.encode_name: extra_of(field.type) for field in fields_of(wanted)}
+    extras = {field.encode_name: extra_of(field.type) for field in fields_of(struct_type)}
     forms = {name: extra["short_form"] for name, extra in extras.items() if "short_form" in extra}
-    return {name: form for name, form in forms.items() if form[0] not in wanted.__struct_encode_fields__}
+    return {name: form for name, form in forms.items() if form[0] not in struct_type.__struct_encode_fields__}
 
 
 def _suggest_fields(name: str, shape: type[Struct] | None) -> str:
@@ -188,12 +188,12 @@ def did_you_mean(similar: Sequence[str]) -> str:
     return f"; did you mean {' or '.join(similar)}?" if similar else ""
 
 
-def _choices(path: str, wanted: Any) -> list[str]:
+def _choices(path: str, target_type: Any) -> list[str]:
     """Returns the allowed values of the field at a path. The name of a field may have dots itself."""
-    shape, name = struct_of(wanted), path
+    shape, name = struct_of(target_type), path
     if shape is None or path not in shape.__struct_encode_fields__:
         above, _, last = path.rpartition(".")
-        shape, name = _struct_at(above, wanted), re.sub(r"\[.*", "", last)
+        shape, name = _struct_at(above, target_type), re.sub(r"\[.*", "", last)
     types = [field.type for field in fields_of(shape) if field.encode_name == name] if shape else []
     return [str(value) for type in types for value in _literals(msgspec.inspect.type_info(type))]
 

@@ -54,10 +54,10 @@ def identity(owner: str, key: str) -> str:
     return str(uuid.uuid5(_IDS, f"{owner}/{key}"))
 
 
-def prefixes_of(word: str, id: str) -> tuple[str, str]:
+def prefixes_of(service_type: str, id: str) -> tuple[str, str]:
     """Returns the key prefix for a service, and its twin: `POSTGRESQL`, `0c0b1dd2-…` →
     `QOVERY_POSTGRESQL_Z0C0B1DD2_`, `WINDLASS_POSTGRESQL_Z0C0B1DD2_`."""
-    rest = f"{word}_Z{id[:8].upper()}_"
+    rest = f"{service_type}_Z{id[:8].upper()}_"
     return LISTED + rest, TWIN + rest
 
 
@@ -114,5 +114,5 @@ def nominal_database_host(id: str, name: str) -> str:
     return f"z{id[:8]}-{hosts.label(name)}"
 
 
-def nominal_host(word: str, id: str) -> str:
-    return f"{word}-z{id[:8]}"
+def nominal_host(service_type: str, id: str) -> str:
+    return f"{service_type}-z{id[:8]}"

@@ -28,8 +28,8 @@ def scale(now: int, least: int, limit: int, load: float, since_change: int) -> i
     return now
 
 
-def count_of(workload: Workload, asked: int) -> int:
+def count_of(workload: Workload, requested_count: int) -> int:
     """Returns the number of instances that autoscaling last requested, within the configured limits."""
     if workload.alone:
         return min(1, workload.instances)
-    return max(workload.instances, min(asked, workload.most))
+    return max(workload.instances, min(requested_count, workload.most))

@@ -19,9 +19,9 @@ _REPLACES: Final = (
 )
 
 
-def has_advanced_settings(settings: SettingsOfKind, *, need: Scope = Scope.WRITE) -> Trait:
+def has_advanced_settings(settings: SettingsOfKind, *, required_scope: Scope = Scope.WRITE) -> Trait:
     """Returns the trait of resources with these advanced settings."""
-    return Trait(name=TRAIT, actions=(_read(settings), _replace(settings, need)))
+    return Trait(name=TRAIT, actions=(_read(settings), _replace(settings, required_scope)))
 
 
 def _read(settings: SettingsOfKind) -> Action:
@@ -35,7 +35,7 @@ def _read(settings: SettingsOfKind) -> Action:
     )
 
 
-def _replace(settings: SettingsOfKind, need: Scope) -> Action:
+def _replace(settings: SettingsOfKind, required_scope: Scope) -> Action:
     return put(
         REPLACE,
         settings.answer,
@@ -44,7 +44,7 @@ def _replace(settings: SettingsOfKind, need: Scope) -> Action:
         id=f"edit{settings.title}AdvancedSettings",
         suffix="/advancedSettings",
         body=settings.body,
-        need=need,
+        need=required_scope,
         status=201,
         tagged=True,
         conditional=True,

@@ -77,21 +77,26 @@ WORDS: Final = tuple(dict.fromkeys([*TYPES, *(event.value for event in Event)]))
 """All words that clients may filter by, including the contract's words for deployments."""
 
 
-def type_of(kind: str, action: str, *, full: bool) -> str:
+def type_of(kind: str, action: str, *, is_full_interface: bool) -> str:
     """Returns the word for an event. `action`: the action of the event's deployment; empty without a
     deployment."""
     word = _EXACT_WORDS.get(kind, kind)
-    if full and word not in TYPES:
+    if is_full_interface and word not in TYPES:
         word = _NEAREST_WORDS.get(kind, _DEFAULT_WORD)
     return _OF_A_RESTART.get(word, word) if action == "RESTART" else word
 
 
-def kinds_of(word: str, *, full: bool) -> tuple[str, ...]:
+def kinds_of(audit_word: str, *, is_full_interface: bool) -> tuple[str, ...]:
     """Returns the kinds of event that a word may stand for. Windlass's own words are accepted, too."""
     return tuple(
         kind
         for kind in Event
-        if word in {kind, type_of(kind, "", full=full), type_of(kind, "RESTART", full=full)}
+        if audit_word
+        in {
+            kind,
+            type_of(kind, "", is_full_interface=is_full_interface),
+            type_of(kind, "RESTART", is_full_interface=is_full_interface),
+        }
     )
 
 
@@ -137,8 +142,8 @@ class AuditNames:
         return next((family for family, word in self._sub_targets.items() if word == sub_target), None)
 
 
-def origin_of(origin: str, *, full: bool) -> str:
-    return THEIRS if full and origin == OURS else origin
+def origin_of(origin: str, *, is_full_interface: bool) -> str:
+    return THEIRS if is_full_interface and origin == OURS else origin
 
 
 def origin_kept(origin: str) -> str:

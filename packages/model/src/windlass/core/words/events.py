@@ -78,16 +78,16 @@ SUBSCRIBABLE: Final = tuple(dict.fromkeys([*_WORDS, *_CONTRACT_WORDS]))
 """All words that subscriptions accept, from both vocabularies."""
 
 
-def is_full(word: str) -> bool:
+def is_full(event_word: str) -> bool:
     """Returns whether a word exists only in the full interface."""
-    return word in _CONTRACT_WORDS and word not in _WORDS
+    return event_word in _CONTRACT_WORDS and event_word not in _WORDS
 
 
-def plain(word: str) -> str:
+def plain(event_word: str) -> str:
     """Returns the contract's word for a word of either vocabulary."""
-    return _CONTRACT_WORDS.get(word, word)
+    return _CONTRACT_WORDS.get(event_word, event_word)
 
 
-def full(word: str) -> str:
+def full(event_word: str) -> str:
     """Returns the full interface's word for a word of either vocabulary."""
-    return _WORDS.get(word, word)
+    return _WORDS.get(event_word, event_word)

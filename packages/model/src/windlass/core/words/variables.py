@@ -272,12 +272,12 @@ def _check_size(entry: DeclaredVariable, parts: Sequence[_Text], limit: int) -> 
     return _Text("".join(part.value for part in parts), size, any(part.secret for part in parts))
 
 
-def _resolve_texts(chosen: Iterable[str], reading: _Expansion) -> dict[str, _Text]:
+def _resolve_texts(keys: Iterable[str], reading: _Expansion) -> dict[str, _Text]:
     """Resolves the chosen variables. Stops at the size limit, because thousands of short values may refer to
     a long value."""
     texts: dict[str, _Text] = {}
     whole = 0
-    for key in chosen:
+    for key in keys:
         texts[key] = reading.of(key)
         whole += len(key) + texts[key].size + 2
         if whole > MAX_VARIABLES_BYTES:
@@ -290,14 +290,14 @@ def _resolve_texts(chosen: Iterable[str], reading: _Expansion) -> dict[str, _Tex
 
 
 def _resolve_files(
-    chosen: Mapping[str, DeclaredVariable], reading: _Expansion
+    entries: Mapping[str, DeclaredVariable], reading: _Expansion
 ) -> tuple[dict[str, bytes], frozenset[str]]:
     files: dict[str, bytes] = {}
     secret: set[str] = set()
     owners: dict[str, str] = {}
     size = 0
     # An alias contains the path of its target's file. It creates a file only if no other entry does.
-    for entry in sorted(chosen.values(), key=lambda entry: bool(entry.stands_for)):
+    for entry in sorted(entries.values(), key=lambda entry: bool(entry.stands_for)):
         if not entry.mount_path:
             continue
         path = _file_path(entry)

@@ -138,23 +138,27 @@ class ArtifactStore:
         self._remove_renamed(self.folder, self.folder.parent)
 
     def sweep(
-        self, keep: Collection[str] | None = None, names_used: Callable[[], Collection[str]] | None = None
+        self,
+        kept_keys: Collection[str] | None = None,
+        names_used: Callable[[], Collection[str]] | None = None,
     ) -> None:
-        """Erases leftovers, unused dependencies, and the artifacts whose keys are not in `keep`.
+        """Erases leftovers, unused dependencies, and the artifacts whose keys are not in `kept_keys`.
 
-        Without `keep`, all artifacts stay. `names_used` returns the names of the dependencies in use; the
-        default is the dependencies to which artifacts have links.
+        Without `kept_keys`, all artifacts stay. `names_used` returns the names of the dependencies in use;
+        the default is the dependencies to which artifacts have links.
         """
-        self.put_away(keep, names_used)
+        self.put_away(kept_keys, names_used)
         self.erase_gone()
 
     def put_away(
-        self, keep: Collection[str] | None = None, names_used: Callable[[], Collection[str]] | None = None
+        self,
+        kept_keys: Collection[str] | None = None,
+        names_used: Callable[[], Collection[str]] | None = None,
     ) -> None:
         """Renames the folders that are to be erased. This is fast; `erase_gone` erases them later."""
         if not self.folder.is_dir():
             return
-        kept = None if keep is None else {name_of(key) for key in keep}
+        kept = None if kept_keys is None else {name_of(key) for key in kept_keys}
         for left in sorted(self.folder.iterdir()):
             if left.name.startswith(NEW_PREFIX):
                 self._put_leftover_away(left)

@@ -134,20 +134,20 @@ class NativeBuilder:
         await subprocesses.in_thread(ArtifactStore(self._folder, service).discard)
         await subprocesses.in_thread(self._caches.discard, service)
 
-    async def prune(self, service: str, keep: Collection[str]) -> None:
-        await subprocesses.in_thread(ArtifactStore(self._folder, service).sweep, keep)
+    async def prune(self, service: str, kept_keys: Collection[str]) -> None:
+        await subprocesses.in_thread(ArtifactStore(self._folder, service).sweep, kept_keys)
 
     async def services(self) -> Collection[str]:
         return await subprocesses.in_thread(services, self._folder)
 
-    async def sweep(self, erase: Collection[str]) -> None:
+    async def sweep(self, deleted_services: Collection[str]) -> None:
         self._step_limits.sweep()
         await subprocesses.in_thread(finish_removals, self._folder)
-        gone = {name_of(service) for service in erase}
+        gone = {name_of(service) for service in deleted_services}
         for service in await self.services():
             store = ArtifactStore(self._folder, service)
             await subprocesses.in_thread(store.discard if service in gone else store.sweep)
-        for service in erase:
+        for service in deleted_services:
             await subprocesses.in_thread(self._caches.discard, service)
         await subprocesses.in_thread(self._caches.sweep)
         await subprocesses.in_thread(self._toolchains.sweep)
@@ -157,8 +157,8 @@ class NativeBuilder:
             move, ArtifactStore(self._folder, service).folder, destination / "builds"
         )
 
-    async def put_back(self, service: str, out: Path) -> None:
-        await subprocesses.in_thread(move, out / "builds", ArtifactStore(self._folder, service).folder)
+    async def put_back(self, service: str, source: Path) -> None:
+        await subprocesses.in_thread(move, source / "builds", ArtifactStore(self._folder, service).folder)
 
     async def _build(self, order: Order, say: Say) -> Artifact:
         store = ArtifactStore(self._folder, order.service)

@@ -53,11 +53,11 @@ def starts_web_server(image: str, argv: Sequence[str]) -> bool:
     )
 
 
-def serves_the_site(read: Dockerfile, recipe: Recipe) -> bool:
+def serves_the_site(dockerfile: Dockerfile, recipe: Recipe) -> bool:
     """Returns whether the Dockerfile only copies one folder of the repository for a web server to serve, and
     the recipe serves the same folder unchanged."""
-    stage = read.stages[-1]
-    if len(read.stages) > 1 or recipe.build or not recipe.static_folder:
+    stage = dockerfile.stages[-1]
+    if len(dockerfile.stages) > 1 or recipe.build or not recipe.static_folder:
         return False
     if not {instruction.name for instruction in stage.instructions} <= _CHANGES_NOTHING | {"ADD", "COPY"}:
         return False
@@ -122,7 +122,7 @@ class NeedsContainer(BuildError):
         arguments."""
         return type(self), (str(self), self.reason, self.recipe)
 
-    def gives_the_same(self, read: Dockerfile, hinted: Hints) -> bool:
+    def gives_the_same(self, dockerfile: Dockerfile, hinted: Hints) -> bool:
         """Returns whether the recipe leads to the same application as the Dockerfile.
 
         This is the case if both only serve the same folder, and the Dockerfile sets no variables. Otherwise
@@ -130,7 +130,7 @@ class NeedsContainer(BuildError):
         Dockerfile no command; a stage must use an image of the recipe's language; and the Dockerfile may only
         set variables that change nothing in the application (`_NEUTRAL`).
         """
-        if serves_the_site(read, self.recipe) and not hinted.environment:
+        if serves_the_site(dockerfile, self.recipe) and not hinted.environment:
             return True
         images = _IMAGES.get(self.recipe.language)
         # Without a command in the Dockerfile, its image or a Compose file has the command, so the recipe's is
@@ -138,7 +138,7 @@ class NeedsContainer(BuildError):
         is_whole = self.recipe.build or hinted.command is None
         if not (images and self.recipe.is_runnable and is_whole and not self.recipe.problems):
             return False
-        bases = [name_of_image(stage.base) for stage in read.stages]
+        bases = [name_of_image(stage.base) for stage in dockerfile.stages]
         has_server = any(base.startswith("uwsgi-nginx") for base in bases)
         names = {name for name in hinted.environment if not (has_server and _OF_SERVER.fullmatch(name))}
         return any(re.fullmatch(images, base) for base in bases) and names <= _NEUTRAL

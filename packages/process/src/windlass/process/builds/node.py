@@ -99,9 +99,9 @@ def dependencies_of(
     *,
     command: str = "",
     build: tuple[tuple[str, ...], ...] = (),
-    started: str = "",
+    start_commands: str = "",
 ) -> NodeDependencies:
-    """Returns the dependencies of a package. `started` are the commands that will run later."""
+    """Returns the dependencies of a package. `start_commands` are the commands that will run later."""
     folder = root.folder
     names = ("package.json", manager.lock, *SETTINGS, *FOLDERS)
     files = tuple(folder / name for name in names if name and (folder / name).exists())
@@ -113,28 +113,28 @@ def dependencies_of(
         local=tuple(_local(root, folder)),
         command=command,
         build=build,
-        with_development=bool(build) or _starts_by_tools(package, root, started),
+        with_development=bool(build) or _starts_by_tools(package, root, start_commands),
     )
 
 
-def _starts_by_tools(package: Package, root: Package, started: str) -> bool:
+def _starts_by_tools(package: Package, root: Package, start_commands: str) -> bool:
     scripts = (package.scripts.get(name, "") for name in ("prestart", "start", *package.own_scripts))
     development = {*package.development, *root.development}
-    return needs_development((started, *scripts), development, package.scripts)
+    return needs_development((start_commands, *scripts), development, package.scripts)
 
 
-def digest(needed: NodeDependencies, versions: str, variables: Mapping[str, str]) -> str:
+def digest(dependencies: NodeDependencies, versions: str, variables: Mapping[str, str]) -> str:
     """Returns a digest of everything that decides what is installed. The application's own scripts are not
     part of the digest, because they run later."""
     total = hashlib.sha256()
-    folder = needed.root.folder
+    folder = dependencies.root.folder
     manifest = folder / "package.json"
     for part in (
         versions,
-        *needed.manager.install(development=needed.with_development),
+        *dependencies.manager.install(development=dependencies.with_development),
         _without_scripts(manifest).decode(errors="surrogateescape"),
-        tree.digest(folder, [file for file in needed.files if file != manifest]),
-        tree.digest(folder, needed.local),
+        tree.digest(folder, [file for file in dependencies.files if file != manifest]),
+        tree.digest(folder, dependencies.local),
         *(f"{name}={value}" for name, value in sorted(variables.items())),
     ):
         total.update(part.encode(errors="surrogateescape") + b"\0")
@@ -149,40 +149,42 @@ def _without_scripts(manifest: Path) -> bytes:
     return msgspec.json.encode(content)
 
 
-def named_variables(needed: NodeDependencies, variables: Mapping[str, str]) -> dict[str, str]:
+def named_variables(dependencies: NodeDependencies, variables: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables that the package manager's settings files refer to, such as a token."""
-    settings = [needed.root.folder / name for name in (".npmrc", ".yarnrc.yml", "bunfig.toml")]
+    settings = [dependencies.root.folder / name for name in (".npmrc", ".yarnrc.yml", "bunfig.toml")]
     named = [name for file in settings if file.is_file() for name in _VARIABLE.findall(read_small_text(file))]
     return {name: variables[name] for name in named if name in variables}
 
 
 async def install_apart(
-    tools: Tools, needed: NodeDependencies, folder: Path, variables: Mapping[str, str]
+    tools: Tools, dependencies: NodeDependencies, folder: Path, variables: Mapping[str, str]
 ) -> None:
     """Installs the packages into `folder`/node_modules, where they remain. The package manager sees only the
     files that it needs."""
-    for path in (*needed.files, *needed.local):
-        if tree.resolve_inside(needed.root.folder, path) is None:  # an earlier step may have put a link there
+    for path in (*dependencies.files, *dependencies.local):
+        if (
+            tree.resolve_inside(dependencies.root.folder, path) is None
+        ):  # an earlier step may have put a link there
             raise BuildError(f"Fix the install script: it makes {path.name} lead out of the application.")
-        target = folder / path.relative_to(needed.root.folder)
+        target = folder / path.relative_to(dependencies.root.folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             await subprocesses.in_thread(tree.copy, path, target)
-        elif path.name == "package.json" and path.parent == needed.root.folder:
+        elif path.name == "package.json" and path.parent == dependencies.root.folder:
             target.write_bytes(_without_scripts(path))
         elif not target.exists():
             await subprocesses.in_thread(partial(tree.replace_file, path, target, own=True))
-    await _install(tools, needed, folder, variables)
+    await _install(tools, dependencies, folder, variables)
     (folder / "node_modules").mkdir(exist_ok=True)
 
 
 async def put_beside_code(
-    tools: Tools, needed: NodeDependencies, present: Path | None, variables: Mapping[str, str]
+    tools: Tools, dependencies: NodeDependencies, present: Path | None, variables: Mapping[str, str]
 ) -> None:
     """Puts the packages beside the code. Copies them from `present`, or installs them there if it is None."""
-    folder = needed.root.folder
+    folder = dependencies.root.folder
     if present is None:
-        await _install(tools, needed, folder, variables)
+        await _install(tools, dependencies, folder, variables)
     else:
         (folder / "node_modules").unlink(missing_ok=True)
         words: list[str | Path] = [
@@ -192,17 +194,21 @@ async def put_beside_code(
             present / "node_modules",
             folder / "node_modules",
         ]
-        await tools.run(words, cwd=folder, what="cp")
-        for script in needed.package.own_scripts:
+        await tools.run(words, cwd=folder, title="cp")
+        for script in dependencies.package.own_scripts:
             await _run(
-                tools, needed, needed.manager.run(script), variables, f"the script {script} of package.json"
+                tools,
+                dependencies,
+                dependencies.manager.run(script),
+                variables,
+                f"the script {script} of package.json",
             )
 
 
-async def build(tools: Tools, needed: NodeDependencies, variables: Mapping[str, str]) -> None:
-    for command in needed.build:
+async def build(tools: Tools, dependencies: NodeDependencies, variables: Mapping[str, str]) -> None:
+    for command in dependencies.build:
         with step(tools.say, f"Building ({_text_of(command)})"):
-            await _run(tools, needed, command, variables, _text_of(command))
+            await _run(tools, dependencies, command, variables, _text_of(command))
 
 
 def _text_of(command: tuple[str, ...]) -> str:
@@ -210,22 +216,28 @@ def _text_of(command: tuple[str, ...]) -> str:
 
 
 async def _run(
-    tools: Tools, needed: NodeDependencies, command: tuple[str, ...], variables: Mapping[str, str], what: str
+    tools: Tools,
+    dependencies: NodeDependencies,
+    command: tuple[str, ...],
+    variables: Mapping[str, str],
+    title: str,
 ) -> None:
-    bins = [str(package.folder / "node_modules" / ".bin") for package in (needed.package, needed.root)]
+    bins = [
+        str(package.folder / "node_modules" / ".bin") for package in (dependencies.package, dependencies.root)
+    ]
     # With CI set, some build tools treat warnings as errors.
     more = {**variables, "CI": "false", "PATH": os.pathsep.join((*dict.fromkeys(bins), *tools.path))}
-    settings = settings_of(tools, needed)
-    await tools.run(command, cwd=needed.package.folder, more={**settings, **more}, what=what)
+    settings = settings_of(tools, dependencies)
+    await tools.run(command, cwd=dependencies.package.folder, more={**settings, **more}, title=title)
 
 
-def settings_of(tools: Tools, needed: NodeDependencies) -> dict[str, str]:
-    return needed.manager.settings(tools.cache, registry_of(tools.surroundings))
+def settings_of(tools: Tools, dependencies: NodeDependencies) -> dict[str, str]:
+    return dependencies.manager.settings(tools.cache, registry_of(tools.surroundings))
 
 
-async def move_out(needed: NodeDependencies, target: Path, app: Path) -> None:
+async def move_out(dependencies: NodeDependencies, target: Path, app: Path) -> None:
     """Moves the packages to `target`, beside `app`, where instances share them."""
-    folder = needed.root.folder
+    folder = dependencies.root.folder
     if (folder / "node_modules").is_symlink():
         raise BuildError("Make node_modules a folder: the installation left a symbolic link.")
     (folder / "node_modules").mkdir(exist_ok=True)
@@ -250,14 +262,16 @@ def _fix_links(moved: Path, was: Path, app: Path) -> None:
             path.symlink_to(new)
 
 
-async def _install(tools: Tools, needed: NodeDependencies, cwd: Path, variables: Mapping[str, str]) -> None:
-    words = needed.manager.install(development=needed.with_development)
-    if needed.command:
-        words = ("/bin/sh", "-c", needed.command)
+async def _install(
+    tools: Tools, dependencies: NodeDependencies, cwd: Path, variables: Mapping[str, str]
+) -> None:
+    words = dependencies.manager.install(development=dependencies.with_development)
+    if dependencies.command:
+        words = ("/bin/sh", "-c", dependencies.command)
     text = _text_of(words)
-    more = {**settings_of(tools, needed), **variables}
+    more = {**settings_of(tools, dependencies), **variables}
     with step(tools.say, f"Installing the Node dependencies ({text})"):
-        await tools.run(words, cwd=cwd, more=more, what=text)
+        await tools.run(words, cwd=cwd, more=more, title=text)
 
 
 def _local(root: Package, top: Path) -> Iterator[Path]:

@@ -39,7 +39,7 @@ class NodeRuntime(Struct, frozen=True, kw_only=True):
 
 
 async def find_node(
-    tools: Tools, toolchains: Toolchains, stack: ExitStack, wanted: str, named_by: str
+    tools: Tools, toolchains: Toolchains, stack: ExitStack, version_range: str, named_by: str
 ) -> NodeRuntime:
     """Returns the Node of this machine if it satisfies the required version, or else a fetched one.
 
@@ -47,21 +47,23 @@ async def find_node(
     BuildError if no Node is available.
     """
     present = await _present_version(tools)
-    if present and (not wanted or _suits(present, wanted)):
+    if present and (not version_range or _suits(present, version_range)):
         return NodeRuntime(version=present)
-    major = _major_for(wanted)
+    major = _major_for(version_range)
     if present and not major:
-        return NodeRuntime(version=present, complaint=_complaint(wanted, named_by, present))
+        return NodeRuntime(version=present, complaint=_complaint(version_range, named_by, present))
     major = major or MAJORS[0]
     try:
         folder = await toolchains.fetch(f"node-{major}", partial(_make_node, major), tools, stack)
     except MissingToolchain as missing:
-        return _fallback(present, wanted or major, named_by, missing)
+        return _fallback(present, version_range or major, named_by, missing)
     tools.put_first(folder / "node" / "bin")
     version, fetched = await _present_version(tools), folder / "node"
-    if wanted and not _suits(version, wanted):
-        return NodeRuntime(version=version, fetched=fetched, complaint=_complaint(wanted, named_by, version))
-    tools.say(f"Node {version} is used{f', as {named_by} asks' if wanted else ''}.")
+    if version_range and not _suits(version, version_range):
+        return NodeRuntime(
+            version=version, fetched=fetched, complaint=_complaint(version_range, named_by, version)
+        )
+    tools.say(f"Node {version} is used{f', as {named_by} asks' if version_range else ''}.")
     return NodeRuntime(version=version, fetched=fetched)
 
 
@@ -74,44 +76,48 @@ async def _present_version(tools: Tools) -> str:
     return (answer or "").strip().removeprefix("v")
 
 
-def _suits(present: str, wanted: str) -> bool:
+def _suits(installed_version: str, version_range: str) -> bool:
     """Returns whether the version satisfies the requirement. If the requirement is one exact version, only
     the major version must match."""
-    named = plain_version(wanted)
+    named = plain_version(version_range)
     if named:
-        return present.partition(".")[0] == named.partition(".")[0]
-    return is_in_range(present, wanted)
+        return installed_version.partition(".")[0] == named.partition(".")[0]
+    return is_in_range(installed_version, version_range)
 
 
-def _major_for(wanted: str) -> str:
+def _major_for(version_range: str) -> str:
     """Returns the major version to fetch: the major version of an exact requirement, or the preferred major
     version in a range. Returns an empty string if no available version is in the range."""
-    named = plain_version(wanted).partition(".")[0]
-    held = (major for major in MAJORS if is_in_range(f"{major}.999.999", wanted))
+    named = plain_version(version_range).partition(".")[0]
+    held = (major for major in MAJORS if is_in_range(f"{major}.999.999", version_range))
     return named or next(held, "")
 
 
-def _fallback(present: str, wanted: str, named_by: str, missing: MissingToolchain) -> NodeRuntime:
-    if not present:
+def _fallback(
+    installed_version: str, version_range: str, named_by: str, missing: MissingToolchain
+) -> NodeRuntime:
+    if not installed_version:
         raise BuildError(
-            f"{_advice(wanted, named_by)}, there is none, and it could not be fetched: {missing} Or deploy "
-            "to a cluster with the Docker engine."
+            f"{_advice(version_range, named_by)}, there is none, and it could not be fetched: {missing} Or "
+            "deploy to a cluster with the Docker engine."
         ) from missing
-    return NodeRuntime(version=present, complaint=_complaint(wanted, named_by, present))
+    return NodeRuntime(
+        version=installed_version, complaint=_complaint(version_range, named_by, installed_version)
+    )
 
 
-def _complaint(wanted: str, named_by: str, used: str) -> str:
-    return f"{_advice(wanted, named_by)}, and Node {used} was used."
+def _complaint(version_range: str, named_by: str, used: str) -> str:
+    return f"{_advice(version_range, named_by)}, and Node {used} was used."
 
 
-def _advice(wanted: str, named_by: str) -> str:
-    asked = f"{named_by} asks for Node {wanted}" if named_by else "package.json needs it"
-    return f"Install Node {wanted} with npm on the machine that runs Windlass: {asked}"
+def _advice(version_range: str, named_by: str) -> str:
+    asked = f"{named_by} asks for Node {version_range}" if named_by else "package.json needs it"
+    return f"Install Node {version_range} with npm on the machine that runs Windlass: {asked}"
 
 
 async def _make_node(major: str, tools: Tools, folder: Path) -> None:
     await install_in_folder(tools, [f"{WHEEL}=={major}.*"], folder / "wheel")
-    await tools.run(["/bin/sh", "-c", _FETCHED, "sh", folder], cwd=folder, what="sh")
+    await tools.run(["/bin/sh", "-c", _FETCHED, "sh", folder], cwd=folder, title="sh")
 
 
 async def find_manager(
@@ -142,7 +148,7 @@ async def find_manager(
 
 async def _make_manager(spec: str, tools: Tools, folder: Path) -> None:
     words: list[str | Path] = ["npm", "install", "--prefix", folder, "--no-save", "--no-package-lock", spec]
-    await tools.run(words, cwd=folder, what=f"npm install {spec}")
+    await tools.run(words, cwd=folder, title=f"npm install {spec}")
 
 
 async def _is_right(tools: Tools, path: str, manager: PackageManager) -> bool:

@@ -50,7 +50,7 @@ async def install_node(state: BuildState) -> None:
             node.dependencies_of,
             command=state.sources.install,
             build=state.sources.build,
-            started=state.sources.start.text,
+            start_commands=state.sources.start.text,
         ),
         package,
         root,
@@ -66,19 +66,19 @@ async def install_node(state: BuildState) -> None:
     await _give_to_instances(state, needed, used)
 
 
-async def _packages_with_their_node(state: BuildState, needed: node.NodeDependencies) -> _NodeTools:
+async def _packages_with_their_node(state: BuildState, dependencies: node.NodeDependencies) -> _NodeTools:
     """Installs the packages, and installs them again if they require another Node version. Later builds start
     with the required version."""
-    digest = await subprocesses.in_thread(node.digest, needed, "", {})
+    digest = await subprocesses.in_thread(node.digest, dependencies, "", {})
     notes = EngineNotes(state.caches.own / "engines.json")
     wanted, named_by = await subprocesses.in_thread(notes.find, digest)
     try:
-        return await _packages(state, needed, wanted, named_by, may_change=not wanted)
+        return await _packages(state, dependencies, wanted, named_by, may_change=not wanted)
     except OtherNode as other:
         state.say(f"Installing again with Node {other.major}: {other.named_by} asks for it.")
         await subprocesses.in_thread(notes.add, digest, other)
-        await subprocesses.in_thread(erase, needed.root.folder / "node_modules")
-        return await _packages(state, needed, other.major, other.named_by, may_change=False)
+        await subprocesses.in_thread(erase, dependencies.root.folder / "node_modules")
+        return await _packages(state, dependencies, other.major, other.named_by, may_change=False)
 
 
 def _wants_node(state: BuildState, package: Package) -> bool:
@@ -98,26 +98,28 @@ def _wants_node(state: BuildState, package: Package) -> bool:
 
 
 async def _node_and_manager(
-    state: BuildState, needed: node.NodeDependencies, wanted: str, named_by: str
+    state: BuildState, dependencies: node.NodeDependencies, version_range: str, named_by: str
 ) -> _NodeTools:
-    runtime = await find_node(state.tools, state.toolchains, state.held, wanted, named_by)
+    runtime = await find_node(state.tools, state.toolchains, state.held, version_range, named_by)
     if runtime.complaint:
         state.say(runtime.complaint)
-    if needed.is_empty and not _is_named(state, needed.manager.name):
+    if dependencies.is_empty and not _is_named(state, dependencies.manager.name):
         return _NodeTools(runtime, None)  # no package manager is run
     with explained(runtime.complaint):
-        bins = await find_manager(state.tools, state.toolchains, state.held, needed.manager)
+        bins = await find_manager(state.tools, state.toolchains, state.held, dependencies.manager)
     return _NodeTools(runtime, bins)
 
 
-async def _give_to_instances(state: BuildState, needed: node.NodeDependencies, used: _NodeTools) -> None:
+async def _give_to_instances(
+    state: BuildState, dependencies: node.NodeDependencies, node_tools: _NodeTools
+) -> None:
     """Links fetched programs into the artifact: Node, and the package manager if a command of the application
     uses it."""
-    if used.runtime.fetched:
-        own = await state.keep(used.runtime.fetched, "node")
+    if node_tools.runtime.fetched:
+        own = await state.keep(node_tools.runtime.fetched, "node")
         state.places.append((own / "bin", own / "bin"))
-    if used.bins and _is_named(state, needed.manager.name):
-        own = await state.keep(used.bins.parent, "manager")
+    if node_tools.bins and _is_named(state, dependencies.manager.name):
+        own = await state.keep(node_tools.bins.parent, "manager")
         state.places.append((own / ".bin", own / ".bin"))
 
 
@@ -126,16 +128,21 @@ def _is_named(state: BuildState, program: str) -> bool:
 
 
 async def _packages(
-    state: BuildState, needed: node.NodeDependencies, wanted: str, named_by: str, *, may_change: bool
+    state: BuildState,
+    dependencies: node.NodeDependencies,
+    version_range: str,
+    named_by: str,
+    *,
+    may_change: bool,
 ) -> _NodeTools:
     """Installs and builds with the wanted Node version, and returns the programs that were used.
 
     With `may_change`, raises OtherNode if packages require another version.
     """
-    used = await _node_and_manager(state, needed, wanted, named_by)
+    used = await _node_and_manager(state, dependencies, version_range, named_by)
     with explained(used.runtime.complaint):
         try:
-            await _install_and_build(state, needed, used.runtime, may_change=may_change)
+            await _install_and_build(state, dependencies, used.runtime, may_change=may_change)
         except ToolFailed as failed:
             if may_change:
                 check_refusal(failed.lines, used.runtime.version)
@@ -144,30 +151,36 @@ async def _packages(
 
 
 async def _install_and_build(
-    state: BuildState, needed: node.NodeDependencies, runtime: NodeRuntime, *, may_change: bool
+    state: BuildState, dependencies: node.NodeDependencies, runtime: NodeRuntime, *, may_change: bool
 ) -> None:
     """Installs and builds, and links the packages to the place where instances find them."""
     variables = state.sources.variables
-    settings = about_registries(variables) | switches(variables) | node.named_variables(needed, variables)
-    present = None if needed.is_installed_in_place else await _install_once(state, needed, runtime, settings)
+    settings = (
+        about_registries(variables) | switches(variables) | node.named_variables(dependencies, variables)
+    )
+    present = (
+        None
+        if dependencies.is_installed_in_place
+        else await _install_once(state, dependencies, runtime, settings)
+    )
     if present and may_change:
-        await subprocesses.in_thread(check_packages, present, needed.names, runtime.version)
-    folder = needed.root.folder
-    if needed.belongs_to_commit:
+        await subprocesses.in_thread(check_packages, present, dependencies.names, runtime.version)
+    folder = dependencies.root.folder
+    if dependencies.belongs_to_commit:
         if present is not None:
             _link(state, "packages", present)
         for_steps = {name: text for name, text in variables.items() if name.upper() not in NOT_FOR_TOOLS}
-        copy = PackageCopy(state.caches, present, folder) if present and needed.may_keep_copy else None
+        copy = PackageCopy(state.caches, present, folder) if present and dependencies.may_keep_copy else None
         if copy is None or not await subprocesses.in_thread(copy.put_in):
-            await node.put_beside_code(state.tools, needed, present, {**for_steps, **settings})
+            await node.put_beside_code(state.tools, dependencies, present, {**for_steps, **settings})
             if copy:
                 await subprocesses.in_thread(copy.note_copied)
         if may_change and not present:
-            await subprocesses.in_thread(check_packages, folder, needed.names, runtime.version)
-        kept = KeptFolders(state.caches.kept, needed.package.folder, KEPT_CACHES, ())
+            await subprocesses.in_thread(check_packages, folder, dependencies.names, runtime.version)
+        kept = KeptFolders(state.caches.kept, dependencies.package.folder, KEPT_CACHES, ())
         await subprocesses.in_thread(kept.put_in)
         try:
-            await node.build(state.tools, needed, {**for_steps, **settings})
+            await node.build(state.tools, dependencies, {**for_steps, **settings})
         finally:
             await subprocesses.in_thread(kept.take_out)
         state.check()
@@ -179,7 +192,7 @@ async def _install_and_build(
             assert present
             _link(state, "node_modules", present)
         else:
-            await node.move_out(needed, state.made, state.layout.app)
+            await node.move_out(dependencies, state.made, state.layout.app)
             present = state.made
     else:
         assert present
@@ -189,8 +202,8 @@ async def _install_and_build(
     modules.symlink_to(state.final / "node_modules")
     # A relative link to shared packages is only valid once the artifact is at its final path.
     state.places.append((present / "node_modules" / ".bin", state.final / "node_modules" / ".bin"))
-    if needed.package != needed.root:
-        _place_programs(state, needed.package.folder / "node_modules", Path("node_modules"))
+    if dependencies.package != dependencies.root:
+        _place_programs(state, dependencies.package.folder / "node_modules", Path("node_modules"))
 
 
 def _link(state: BuildState, name: str, deps: Path) -> None:
@@ -203,15 +216,15 @@ def _place_programs(state: BuildState, now: Path, final: Path) -> None:
 
 
 async def _install_once(
-    state: BuildState, needed: node.NodeDependencies, runtime: NodeRuntime, settings: Mapping[str, str]
+    state: BuildState, dependencies: node.NodeDependencies, runtime: NodeRuntime, settings: Mapping[str, str]
 ) -> Path:
     """Returns the folder of the packages. Builds with the same lock file and settings share this folder."""
-    versions = f"{runtime.version} {needed.manager.wanted}"
-    digest = await subprocesses.in_thread(node.digest, needed, versions, settings)
+    versions = f"{runtime.version} {dependencies.manager.wanted}"
+    digest = await subprocesses.in_thread(node.digest, dependencies, versions, settings)
     deps, is_present = await state.hold_dependencies(digest)
     if is_present:
         state.say("The Node dependencies have not changed: they are used as they were installed before.")
     else:
-        await node.install_apart(state.tools, needed, deps, settings)
+        await node.install_apart(state.tools, dependencies, deps, settings)
         await subprocesses.in_thread(complete, deps)
     return deps

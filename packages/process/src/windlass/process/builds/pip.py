@@ -35,10 +35,10 @@ async def pip_install(
     into = venv / "bin" / "python"
     if pip := await find_pip(tools, python):
         argv: list[str | Path] = [*pip, "--python", into, "install", *words]
-        await tools.run(argv, cwd=cwd, more=variables, what="pip install")
+        await tools.run(argv, cwd=cwd, more=variables, title="pip install")
     elif uv := find_uv(tools):
         argv = [uv, "pip", "install", "--python", into, *words]
-        await tools.run(argv, cwd=cwd, more=variables, what="uv pip install")
+        await tools.run(argv, cwd=cwd, more=variables, title="uv pip install")
     else:
         raise BuildError(_MISSING)
 
@@ -47,10 +47,10 @@ async def install_in_folder(tools: Tools, packages: Sequence[str], folder: Path)
     """Installs packages that contain programs into a folder of their own, without a virtual environment."""
     if pip := await find_pip(tools, own_python()):
         argv: list[str | Path] = [*pip, "install", "--no-compile", "--target", folder, *packages]
-        await tools.run(argv, cwd=tools.home, what="pip install")
+        await tools.run(argv, cwd=tools.home, title="pip install")
     elif uv := find_uv(tools):
         await tools.run(
-            [uv, "pip", "install", "--target", folder, *packages], cwd=tools.home, what="uv pip install"
+            [uv, "pip", "install", "--target", folder, *packages], cwd=tools.home, title="uv pip install"
         )
     else:
         raise BuildError(_MISSING)

@@ -141,10 +141,14 @@ def dependencies_of(
     return replace(declared, added=_text(added))
 
 
-def _lock_text(needed: PythonDependencies) -> str:
+def _lock_text(dependencies: PythonDependencies) -> str:
     """Returns the beginning of the lock file, or an empty string if there is none or it cannot be read."""
     try:
-        lock = read_beginning(needed.cwd, needed.manager.lock, MAX_LOCK_BYTES) if needed.manager else b""
+        lock = (
+            read_beginning(dependencies.cwd, dependencies.manager.lock, MAX_LOCK_BYTES)
+            if dependencies.manager
+            else b""
+        )
     except OSError:
         return ""
     return lock.decode(errors="replace")
@@ -230,29 +234,29 @@ def _text(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines if line)
 
 
-def digest(needed: PythonDependencies, interpreter: Interpreter, variables: Mapping[str, str]) -> str:
+def digest(dependencies: PythonDependencies, interpreter: Interpreter, variables: Mapping[str, str]) -> str:
     """Returns a digest of everything that decides the content of the virtual environment."""
     total = hashlib.sha256()
     for part in (
         interpreter.path,
         interpreter.version,
-        needed.requirements,
-        needed.added,
-        needed.constraints,
-        needed.manager.name if needed.manager else "",
-        *(["--no-deps"] if needed.is_lock else []),
+        dependencies.requirements,
+        dependencies.added,
+        dependencies.constraints,
+        dependencies.manager.name if dependencies.manager else "",
+        *(["--no-deps"] if dependencies.is_lock else []),
         *(f"{name}={value}" for name, value in sorted(variables.items())),
-        *(tree.digest(needed.cwd, [path]) for path in needed.local),
-        tree.digest(needed.cwd, needed.locked),
-        tree.digest(needed.project) if needed.whole and needed.project else "",
+        *(tree.digest(dependencies.cwd, [path]) for path in dependencies.local),
+        tree.digest(dependencies.cwd, dependencies.locked),
+        tree.digest(dependencies.project) if dependencies.whole and dependencies.project else "",
     ):
         total.update(part.encode(errors="surrogateescape") + b"\0")
     return "python-" + total.hexdigest()[:32]
 
 
-def named_variables(needed: PythonDependencies, variables: Mapping[str, str]) -> dict[str, str]:
+def named_variables(dependencies: PythonDependencies, variables: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables that requirements refer to. pip replaces these references."""
-    named = _VARIABLE.findall(needed.requirements)
+    named = _VARIABLE.findall(dependencies.requirements)
     return {name: variables[name] for name in named if name in variables}
 
 
@@ -273,28 +277,34 @@ async def environment(tools: Tools, python: Interpreter, folder: Path) -> Path:
     """Creates a virtual environment at `folder`/venv. An environment cannot be moved afterwards."""
     venv = folder / "venv"
     with step(tools.say, f"Making a virtual environment of Python {python.version}"):
-        await tools.run([python.path, "-m", "venv", "--without-pip", venv], cwd=folder, what="python -m venv")
+        await tools.run(
+            [python.path, "-m", "venv", "--without-pip", venv], cwd=folder, title="python -m venv"
+        )
     return venv
 
 
 async def install(
-    tools: Tools, python: Interpreter, needed: PythonDependencies, venv: Path, variables: Mapping[str, str]
+    tools: Tools,
+    python: Interpreter,
+    dependencies: PythonDependencies,
+    venv: Path,
+    variables: Mapping[str, str],
 ) -> None:
     """Installs the packages from the repository's files, and then the added packages."""
-    cwd = await scratch(tools, needed) if needed.needs_copy else needed.cwd
+    cwd = await scratch(tools, dependencies) if dependencies.needs_copy else dependencies.cwd
     words: list[str | Path] = []
-    if needed.requirements:
-        await subprocesses.in_thread(_write, tools.home / "requirements.txt", needed.requirements)
+    if dependencies.requirements:
+        await subprocesses.in_thread(_write, tools.home / "requirements.txt", dependencies.requirements)
         words += ["-r", tools.home / "requirements.txt"]
-    if needed.constraints:
-        await subprocesses.in_thread(_write, tools.home / "constraints.txt", needed.constraints)
+    if dependencies.constraints:
+        await subprocesses.in_thread(_write, tools.home / "constraints.txt", dependencies.constraints)
         words += ["-c", tools.home / "constraints.txt"]
-    if needed.whole and needed.project:
-        words.append(cwd / needed.project.relative_to(needed.cwd))
-    added = needed.added.split()
-    if words and needed.is_lock:
+    if dependencies.whole and dependencies.project:
+        words.append(cwd / dependencies.project.relative_to(dependencies.cwd))
+    added = dependencies.added.split()
+    if words and dependencies.is_lock:
         words.append("--no-deps")
-    elif words and "--hash=" not in needed.requirements:
+    elif words and "--hash=" not in dependencies.requirements:
         words, added = [*words, *added], []
     if words:
         with step(tools.say, "Installing the Python dependencies"):
@@ -312,7 +322,7 @@ async def install_by(
     await _pip_in(tools, python, venv)
     more = {**variables, "VIRTUAL_ENV": str(venv), "PATH": os.pathsep.join((f"{venv}/bin", *tools.path))}
     with step(tools.say, f"Installing the Python dependencies ({command})"):
-        await tools.run(["/bin/sh", "-c", command], cwd=cwd, more=more, what=command)
+        await tools.run(["/bin/sh", "-c", command], cwd=cwd, more=more, title=command)
 
 
 def _write(file: Path, text: str) -> None:
@@ -323,25 +333,25 @@ def _write(file: Path, text: str) -> None:
 async def project(
     tools: Tools,
     python: Interpreter,
-    needed: PythonDependencies,
+    dependencies: PythonDependencies,
     venv: Path,
     site: Path,
     variables: Mapping[str, str],
 ) -> None:
     """Installs the project into its own folder, so that its dependencies can be shared with the next
     commit."""
-    assert needed.project
-    cwd = await scratch(tools, needed)
-    source = cwd / needed.project.relative_to(needed.cwd)
+    assert dependencies.project
+    cwd = await scratch(tools, dependencies)
+    source = cwd / dependencies.project.relative_to(dependencies.cwd)
     with step(tools.say, "Installing the project itself"):
         await pip_install(tools, python.path, venv, ["--no-deps", "--target", site, source], cwd, variables)
 
 
-async def scratch(tools: Tools, needed: PythonDependencies) -> Path:
+async def scratch(tools: Tools, dependencies: PythonDependencies) -> Path:
     """Copies the project into a temporary folder, because build systems write into the project's folder."""
     scratch = tools.home / "source"
     if not scratch.exists():
-        await subprocesses.in_thread(tree.copy, needed.cwd, scratch)
+        await subprocesses.in_thread(tree.copy, dependencies.cwd, scratch)
     return scratch
 
 
@@ -353,4 +363,4 @@ async def _pip_in(tools: Tools, python: Interpreter, venv: Path) -> None:
         text = f'#!/bin/sh\nexec "{pip[0]}" -m pip --python "{venv}/bin/python" "$@"\n'
         # Written by a process with the user of the build, because that user can already change this folder.
         script = 'printf %s "$1" > "$0" && chmod 755 "$0"'
-        await tools.run(["/bin/sh", "-c", script, wrapper, text], cwd=venv, what="sh")
+        await tools.run(["/bin/sh", "-c", script, wrapper, text], cwd=venv, title="sh")

@@ -93,7 +93,7 @@ async def _make_environment(manager: LockManager, tools: Tools, folder: Path) ->
     """Installs a package manager in a virtual environment of its own, because its packages must not mix with
     the packages of an application."""
     venv: list[str | Path] = [own_python(), "-m", "venv", "--without-pip", folder]
-    await tools.run(venv, cwd=folder, what="python -m venv")
+    await tools.run(venv, cwd=folder, title="python -m venv")
     await pip_install(tools, own_python(), folder, manager.packages, folder, {})
 
 
@@ -112,4 +112,4 @@ async def install_locked(
     }
     shown = f"{manager.name} {manager.words[0]}"
     with step(tools.say, f"Installing the Python dependencies ({shown})"):
-        await tools.run([program, *manager.words], cwd=cwd, more=more, what=shown)
+        await tools.run([program, *manager.words], cwd=cwd, more=more, title=shown)

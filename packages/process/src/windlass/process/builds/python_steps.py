@@ -104,7 +104,7 @@ async def build_python(state: BuildState) -> None:
                 ["/bin/sh", "-c", command],
                 cwd=state.layout.folder,
                 more=state.variables_as_started(),
-                what=command,
+                title=command,
             )
         except BuildError as error:
             if state.order.settings.build_command or state.sources.static_folder:
@@ -124,17 +124,20 @@ async def place_runners(state: BuildState) -> None:
 
 
 async def _venv_of_suitable_python(
-    state: BuildState, needed: python.PythonDependencies, version: Interpreter, variables: Mapping[str, str]
+    state: BuildState,
+    dependencies: python.PythonDependencies,
+    version: Interpreter,
+    variables: Mapping[str, str],
 ) -> tuple[Interpreter, Path]:
     """Installs the packages, and installs them again if they require another Python and the repository names
     no version. Later builds begin with the required version."""
     wanted = state.sources.wanted_python
     notes = EngineNotes(state.caches.own / "pythons.json")
-    digest = await subprocesses.in_thread(python.digest, needed, version, variables)
+    digest = await subprocesses.in_thread(python.digest, dependencies, version, variables)
     minor, package = await subprocesses.in_thread(notes.find, digest)
     if not minor:
         try:
-            return version, await _venv(state, needed, version, variables)
+            return version, await _venv(state, dependencies, version, variables)
         except ToolFailed as failed:
             required = required_by_packages(failed.lines, wanted)
             if required is None:
@@ -143,11 +146,13 @@ async def _venv_of_suitable_python(
             state.say(f"Installing again with Python {minor}: {package} requires it.")
             await subprocesses.in_thread(notes.note, digest, minor, package)
     other = await _interpreter(state, PythonRequirement(minor, package, is_strict=True))
-    return other, await _venv(state, needed, other, variables)
+    return other, await _venv(state, dependencies, other, variables)
 
 
-async def _interpreter(state: BuildState, wanted: PythonRequirement, *, newest: bool = True) -> Interpreter:
-    version = await find_python(state.tools, state.toolchains, state.held, wanted, newest=newest)
+async def _interpreter(
+    state: BuildState, requirement: PythonRequirement, *, newest: bool = True
+) -> Interpreter:
+    version = await find_python(state.tools, state.toolchains, state.held, requirement, newest=newest)
     if version.complaint:
         state.say(version.complaint)
     if version.fetched is None:
@@ -165,7 +170,7 @@ def _place_programs(state: BuildState, version: Interpreter) -> None:
 
 async def _project(
     state: BuildState,
-    needed: python.PythonDependencies,
+    dependencies: python.PythonDependencies,
     version: Interpreter,
     venv: Path,
     variables: Mapping[str, str],
@@ -173,29 +178,34 @@ async def _project(
     site = state.made / "site"  # the only part of the artifact that a step may change
     await subprocesses.in_thread(make_folders, site)
     state.tools.cells.writable.append(site)
-    await python.project(state.tools, version, needed, venv, site, variables)
+    await python.project(state.tools, version, dependencies, venv, site, variables)
     state.places.append((site / "bin", state.final / "site" / "bin"))
     state.environment["PYTHONPATH"] = str(state.final / "site")
 
 
 async def _venv(
-    state: BuildState, needed: python.PythonDependencies, version: Interpreter, variables: Mapping[str, str]
+    state: BuildState,
+    dependencies: python.PythonDependencies,
+    version: Interpreter,
+    variables: Mapping[str, str],
 ) -> Path:
-    digest = await subprocesses.in_thread(python.digest, needed, version, variables)
-    if needed.command:
+    digest = await subprocesses.in_thread(python.digest, dependencies, version, variables)
+    if dependencies.command:
         digest = f"own-{name_of(state.order.key)}"
     deps, is_present = await state.hold_dependencies(digest)
     if is_present:
         state.say("The Python dependencies have not changed: they are used as they were installed before.")
     else:
         venv = await python.environment(state.tools, version, deps)
-        if needed.command:
-            await python.install_by(needed.command, state.tools, version, venv, needed.cwd, variables)
-        elif needed.manager:
-            program = await find_program(needed.manager, state.tools, state.toolchains, state.held)
-            cwd = await python.scratch(state.tools, needed)
-            await install_locked(needed.manager, program, state.tools, venv, cwd, variables)
-        await python.install(state.tools, version, needed, venv, variables)
+        if dependencies.command:
+            await python.install_by(
+                dependencies.command, state.tools, version, venv, dependencies.cwd, variables
+            )
+        elif dependencies.manager:
+            program = await find_program(dependencies.manager, state.tools, state.toolchains, state.held)
+            cwd = await python.scratch(state.tools, dependencies)
+            await install_locked(dependencies.manager, program, state.tools, venv, cwd, variables)
+        await python.install(state.tools, version, dependencies, venv, variables)
         await subprocesses.in_thread(complete, deps)
     (state.made / "venv").symlink_to(Path("..", deps.parent.name, deps.name, "venv"))
     return deps / "venv"

@@ -167,19 +167,19 @@ def required_in(pyproject: dict[str, Any]) -> PythonRequirement | None:
     )
 
 
-def required_by_packages(lines: Sequence[str], wanted: PythonRequirement) -> tuple[str, str] | None:
+def required_by_packages(lines: Sequence[str], requirement: PythonRequirement) -> tuple[str, str] | None:
     """Returns a Python version that the packages accept, and the package that requires it.
 
     Reads them from the output of a failed installation. Returns None if it names no required version, or if
     the repository excludes this version.
     """
     found = _ranges_in("\n".join(lines))
-    if found is None or wanted.minor:
+    if found is None or requirement.minor:
         return None
     ranges, package = found
     for minor in FETCHED:
         full = f"3.{minor}.999"
-        if wanted.holds(full) and all(is_in_range(full, accepted) for accepted in ranges):
+        if requirement.holds(full) and all(is_in_range(full, accepted) for accepted in ranges):
             return f"3.{minor}", package
     return None
 
@@ -213,7 +213,7 @@ async def find_python(
     tools: Tools,
     toolchains: Toolchains,
     stack: ExitStack,
-    wanted: PythonRequirement,
+    requirement: PythonRequirement,
     *,
     newest: bool = True,
 ) -> Interpreter:
@@ -225,25 +225,27 @@ async def find_python(
     strict.
     """
     own = Interpreter(own_python(), ".".join(map(str, sys.version_info[:3])))
-    if newest and not wanted.minor and (newer := await _newer(tools, own, wanted)):
+    if newest and not requirement.minor and (newer := await _newer(tools, own, requirement)):
         return newer
-    if wanted.holds(own.version):
+    if requirement.holds(own.version):
         return own
     for minor in (
-        [wanted.minor] if wanted.minor else [f"3.{minor}" for minor in range(NEWEST, OLDEST - 1, -1)]
+        [requirement.minor]
+        if requirement.minor
+        else [f"3.{minor}" for minor in range(NEWEST, OLDEST - 1, -1)]
     ):
-        if wanted.holds(f"{minor}.999") and (present := await _find(tools, minor)):
+        if requirement.holds(f"{minor}.999") and (present := await _find(tools, minor)):
             return present
     try:
-        return await _fetch(tools, toolchains, stack, wanted)
+        return await _fetch(tools, toolchains, stack, requirement)
     except BuildError as missing:
-        nearest = await _nearest(tools, own, wanted)
-        return _fallback(nearest, wanted, missing)
+        nearest = await _nearest(tools, own, requirement)
+        return _fallback(nearest, requirement, missing)
 
 
-async def _newer(tools: Tools, own: Interpreter, wanted: PythonRequirement) -> Interpreter | None:
+async def _newer(tools: Tools, own: Interpreter, requirement: PythonRequirement) -> Interpreter | None:
     for number in range(DEFAULT, _minor_number(own.version), -1):
-        if wanted.holds(f"3.{number}.999") and (present := await _find(tools, f"3.{number}")):
+        if requirement.holds(f"3.{number}.999") and (present := await _find(tools, f"3.{number}")):
             return present
     return None
 
@@ -268,10 +270,10 @@ async def _can_install(tools: Tools, program: Path) -> bool:
     return pip is None or bool(await tools.ask_once([*pip, "--python", program, "--version"], program))
 
 
-async def _nearest(tools: Tools, own: Interpreter, wanted: PythonRequirement) -> Interpreter:
+async def _nearest(tools: Tools, own: Interpreter, requirement: PythonRequirement) -> Interpreter:
     """Returns the Python of this machine with the version nearest to the wanted one."""
-    aim, ours = _minor_number(wanted.minor), _minor_number(own.version)
-    if wanted.is_strict or not aim:
+    aim, ours = _minor_number(requirement.minor), _minor_number(own.version)
+    if requirement.is_strict or not aim:
         return own
     nearer = (number for number in range(OLDEST, NEWEST + 1) if abs(number - aim) < abs(ours - aim))
     for number in sorted(nearer, key=lambda number: abs(number - aim)):
@@ -293,26 +295,26 @@ async def _inspect(tools: Tools, path: str, minor: str) -> Interpreter | None:
 
 
 async def _fetch(
-    tools: Tools, toolchains: Toolchains, stack: ExitStack, wanted: PythonRequirement
+    tools: Tools, toolchains: Toolchains, stack: ExitStack, requirement: PythonRequirement
 ) -> Interpreter:
     chosen = tools.surroundings.get("UV_PYTHON_DOWNLOADS", "").lower()
     if chosen in _FORBIDDEN:
         raise MissingToolchain(f"UV_PYTHON_DOWNLOADS is {chosen}.")
     toolchains.check_allowed()
-    minor = wanted.minor or _first_in(wanted)
+    minor = requirement.minor or _first_in(requirement)
     uv = await find_program(UV, tools, toolchains, stack)
     folder = await toolchains.fetch(f"python-{minor}", partial(_make, uv, minor), tools, stack)
     present = await _inspect(tools, str(folder / "python" / "bin" / f"python{minor}"), minor)
     if present is None:
         raise MissingToolchain(f"uv fetched no working Python {minor}.")
-    tools.say(f"Python {present.version} is used, as {wanted.named_by} asks.")
+    tools.say(f"Python {present.version} is used, as {requirement.named_by} asks.")
     return replace(present, fetched=folder / "python")
 
 
-def _first_in(wanted: PythonRequirement) -> str:
+def _first_in(requirement: PythonRequirement) -> str:
     """Returns the preferred minor version in a range, to fetch it."""
     for minor in FETCHED:
-        if wanted.holds(f"3.{minor}.999"):
+        if requirement.holds(f"3.{minor}.999"):
             return f"3.{minor}"
     raise MissingToolchain(f"no Python from 3.{min(FETCHED)} to 3.{max(FETCHED)} is in this range.")
 
@@ -320,17 +322,21 @@ def _first_in(wanted: PythonRequirement) -> str:
 async def _make(uv: Path, minor: str, tools: Tools, folder: Path) -> None:
     more = {"UV_PYTHON_INSTALL_DIR": str(folder / "pythons"), "UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": "30"}
     words: list[str | Path] = [uv, "python", "install", "--no-bin", minor]
-    await tools.run(words, cwd=folder, more=more, what=f"uv python install {minor}")
-    await tools.run(["/bin/sh", "-c", _PLACED, "sh", folder, minor], cwd=folder, what="sh")
+    await tools.run(words, cwd=folder, more=more, title=f"uv python install {minor}")
+    await tools.run(["/bin/sh", "-c", _PLACED, "sh", folder, minor], cwd=folder, title="sh")
 
 
-def _fallback(own: Interpreter, wanted: PythonRequirement, missing: BuildError) -> Interpreter:
-    version = wanted.minor or wanted.version
-    command = f"`uv python install {wanted.minor}`" if wanted.minor else "with uv or the system's packages"
-    advice = (
-        f"Install Python {version} on the machine that runs Windlass ({command}): {wanted.named_by} asks for "
-        f"it, and Python {own.version} is there"
+def _fallback(own: Interpreter, requirement: PythonRequirement, missing: BuildError) -> Interpreter:
+    version = requirement.minor or requirement.version
+    command = (
+        f"`uv python install {requirement.minor}`"
+        if requirement.minor
+        else "with uv or the system's packages"
     )
-    if wanted.is_strict:
+    advice = (
+        f"Install Python {version} on the machine that runs Windlass ({command}): {requirement.named_by} "
+        f"asks for it, and Python {own.version} is there"
+    )
+    if requirement.is_strict:
         raise BuildError(f"{advice}. It could not be fetched: {missing}") from missing
     return replace(own, complaint=f"{advice}.")

@@ -252,12 +252,12 @@ def _by_hints(order: Order, context: Path, name: Path, hinted: Hints, choice: Do
     )
 
 
-def _hints(order: Order, read: dockerfile.Dockerfile) -> Hints:
-    stage = read.stage(order.stage)
+def _hints(order: Order, parsed: dockerfile.Dockerfile) -> Hints:
+    stage = parsed.stage(order.stage)
     if stage is None:
-        names = ", ".join(candidate.name or str(candidate.index) for candidate in read.stages)
+        names = ", ".join(candidate.name or str(candidate.index) for candidate in parsed.stages)
         raise BuildError(f"docker_target_build_stage: there is no stage {order.stage} in it; it has {names}.")
-    return read_hints(read, stage, order.arguments)
+    return read_hints(parsed, stage, order.arguments)
 
 
 def _layout(context: Path, hinted: Hints) -> Layout:

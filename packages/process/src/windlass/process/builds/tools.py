@@ -174,15 +174,15 @@ class Tools:
         return find_program(name, self.path)
 
     async def run(
-        self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None, what: str
+        self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None, title: str
     ) -> None:
         """Runs a program and passes its output to the build log. Raises ToolFailed with the relevant output
         if the program fails."""
         heard = OutputLines(self.say, self._plain)
-        code = await self._run(argv, cwd, more or {}, heard, what)
+        code = await self._run(argv, cwd, more or {}, heard, title)
         if code:
             has_room = not await subprocesses.in_thread(has_little, self.home)
-            message = self._plain(failure(what, code, heard.last, has_room=has_room))
+            message = self._plain(failure(title, code, heard.last, has_room=has_room))
             raise ToolFailed(message, list(heard.last), was_killed=code < 0 or code > 128)
 
     def hide(self, folder: Path, stand_in: str) -> None:
@@ -230,7 +230,7 @@ class Tools:
         return None if code else "\n".join(answer)
 
     async def _run(
-        self, argv: Sequence[str | Path], cwd: Path, more: Mapping[str, str], heard: OutputLines, what: str
+        self, argv: Sequence[str | Path], cwd: Path, more: Mapping[str, str], heard: OutputLines, title: str
     ) -> int:
         own = environment_for(Path(argv[0]).name, self._environment)
         # Some programs read PWD without a shell that would set it.
@@ -256,7 +256,8 @@ class Tools:
                 return code
         except FileNotFoundError as error:
             raise BuildError(
-                f"Ask the operator to install {Path(argv[0]).name}, which {what} needs: the machine has none."
+                f"Ask the operator to install {Path(argv[0]).name}, which {title} needs: the machine has "
+                "none."
             ) from error
 
     def _resolve_program(self, name: str | Path, env: Mapping[str, str]) -> str:
@@ -328,9 +329,9 @@ class OutputLines:
 
 
 @contextmanager
-def step(say: Say, what: str) -> Iterator[None]:
+def step(say: Say, title: str) -> Iterator[None]:
     """Logs the title of a step, and afterwards its duration."""
-    say(f"{what} …")
+    say(f"{title} …")
     start = time.monotonic()
     yield
-    say(f"{what}: done in {time.monotonic() - start:.1f} s.")
+    say(f"{title}: done in {time.monotonic() - start:.1f} s.")

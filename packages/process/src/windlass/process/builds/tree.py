@@ -47,39 +47,39 @@ def fresh(path: Path) -> Path:
     return path
 
 
-def move(source: Path, to: Path) -> None:
+def move(source: Path, target: Path) -> None:
     """Moves a file or folder by renaming it or, on another file system, by copying."""
-    fresh(to)
+    fresh(target)
     try:
-        source.rename(to)
+        source.rename(target)
     except OSError:
-        copy(source, to)
+        copy(source, target)
 
 
-def copy(source: Path, to: Path) -> None:
-    shutil.copytree(source, to, symlinks=True, dirs_exist_ok=True)
+def copy(source: Path, target: Path) -> None:
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
 
 
-def replace_file(source: Path, to: Path, *, own: bool = False) -> None:
+def replace_file(source: Path, target: Path, *, own: bool = False) -> None:
     """Replaces a file or link with another one. The result is a hard link to `source` unless `own` is set."""
-    if to.is_symlink() or to.exists():
-        to.unlink()
+    if target.is_symlink() or target.exists():
+        target.unlink()
     if source.is_symlink():
-        to.symlink_to(source.readlink())
+        target.symlink_to(source.readlink())
         return
     try:
         if not own:
-            os.link(source, to)
+            os.link(source, target)
             return
     except OSError:
         pass  # the file system has no hard links, or the file has too many
-    shutil.copy2(source, to)
+    shutil.copy2(source, target)
 
 
-def link(source: Path, to: Path) -> None:
+def link(source: Path, target: Path) -> None:
     """Copies a folder with hard links to its files. The files of both folders must not be changed later."""
     shutil.copytree(
-        source, to, symlinks=True, copy_function=lambda old, new: replace_file(Path(old), Path(new))
+        source, target, symlinks=True, copy_function=lambda old, new: replace_file(Path(old), Path(new))
     )
 
 
@@ -113,12 +113,12 @@ def _facts(path: Path) -> bytes:
         return f"{path.stat().st_mode & 0o111:o} ".encode() + hashlib.file_digest(file, "sha256").digest()
 
 
-def within(root: Path, base: Path, path: str, what: str) -> Path:
+def within(root: Path, base: Path, path: str, field: str) -> Path:
     """Resolves a path in a file of the repository relative to `base`. Raises BuildError if it leaves the
     folder `root`."""
     target = base / path
     if not _is_within(os.path.realpath(target), os.path.realpath(root)):
-        raise BuildError(f"Take {path} out of {what}: it is outside of the folder that is deployed.")
+        raise BuildError(f"Take {path} out of {field}: it is outside of the folder that is deployed.")
     return target
 
 

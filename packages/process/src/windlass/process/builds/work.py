@@ -35,7 +35,7 @@ async def run_own_commands(state: BuildState) -> None:
                     ["/bin/sh", "-c", command],
                     cwd=state.layout.folder,
                     more=state.variables_as_started(),
-                    what=command,
+                    title=command,
                 )
 
 

@@ -76,10 +76,10 @@ class HealthMonitor:
             if key[0] == service and generation in (None, key[1]):
                 self._drop(key)
 
-    def mark(self, copy: Instance) -> Instance:
+    def mark(self, instance: Instance) -> Instance:
         """Returns a copy with the reason why it must not get requests, if there is one."""
-        reason = self._reasons.get(_identity(copy))
-        return structs.replace(copy, unready=reason) if reason else copy
+        reason = self._reasons.get(_identity(instance))
+        return structs.replace(instance, unready=reason) if reason else instance
 
     @contextmanager
     def pause(self, workload: Workload) -> Iterator[None]:
@@ -133,54 +133,57 @@ class HealthMonitor:
                 await self._check_ready(workload, copy, streaks)
         return bool(copies)
 
-    async def _check_alive(self, workload: Workload, copy: Instance, streaks: Streaks) -> None:
-        age = (self._clock.now() - copy.started_at) / 1000
+    async def _check_alive(self, workload: Workload, instance: Instance, streaks: Streaks) -> None:
+        age = (self._clock.now() - instance.started_at) / 1000
         for number, probe in enumerate(workload.alive):
             if age < probe.initial_delay:
                 continue
-            streak = streaks.setdefault((copy.id, copy.restarts, "alive", number), ProbeStreak())
-            problem = await self._copies.probe(copy, probe)
+            streak = streaks.setdefault((instance.id, instance.restarts, "alive", number), ProbeStreak())
+            problem = await self._copies.probe(instance, probe)
             streak.add(problem)
             if streak.failures >= probe.failures:
-                self._log_event(workload, copy, f"is not alive ({problem}): it is restarted")
+                self._log_event(workload, instance, f"is not alive ({problem}): it is restarted")
                 streak.failures = 0
-                return await self._restart(workload, copy)
+                return await self._restart(workload, instance)
         return None
 
-    async def _restart(self, workload: Workload, copy: Instance) -> None:
+    async def _restart(self, workload: Workload, instance: Instance) -> None:
         try:
             await self._copies.end(
-                workload.service, generation=workload.generation, indexes=[copy.index], grace=workload.grace
+                workload.service,
+                generation=workload.generation,
+                indexes=[instance.index],
+                grace=workload.grace,
             )
-            await self._copies.run(workload, copy.index)
+            await self._copies.run(workload, instance.index)
         finally:  # after a failure, the next `apply` starts the missing copy
             self._notice(workload.service)
 
-    async def _check_ready(self, workload: Workload, copy: Instance, streaks: Streaks) -> None:
+    async def _check_ready(self, workload: Workload, instance: Instance, streaks: Streaks) -> None:
         failed, passed = "", True
         for number, probe in enumerate(_declared_probes(workload)):
-            streak = streaks.setdefault((copy.id, 0, "ready", number), ProbeStreak())
-            problem = await self._copies.probe(copy, probe)
+            streak = streaks.setdefault((instance.id, 0, "ready", number), ProbeStreak())
+            problem = await self._copies.probe(instance, probe)
             streak.add(problem)
             failed = failed or (problem if streak.failures >= probe.failures else "")
             passed = passed and streak.successes >= probe.successes
-        identity = _identity(copy)
+        identity = _identity(instance)
         if failed and identity not in self._reasons:
-            self._log_event(workload, copy, f"is not ready ({failed}): it gets no requests")
+            self._log_event(workload, instance, f"is not ready ({failed}): it gets no requests")
             self._reasons[identity] = failed
             self._notice(workload.service)
         elif passed and identity in self._reasons and _declared_probes(workload):
-            self._log_event(workload, copy, "is ready again")
+            self._log_event(workload, instance, "is ready again")
             del self._reasons[identity]
             self._notice(workload.service)
 
-    def _log_event(self, workload: Workload, copy: Instance, event: str) -> None:
-        message = f"Instance {copy.index} {event}"
+    def _log_event(self, workload: Workload, instance: Instance, event: str) -> None:
+        message = f"Instance {instance.index} {event}"
         self._sink(workload.service, [OutputLine(self._clock.now(), message, _VOICE, workload.deployment)])
 
 
-def _identity(copy: Instance) -> Identity:
-    return copy.service, copy.generation, copy.index
+def _identity(instance: Instance) -> Identity:
+    return instance.service, instance.generation, instance.index
 
 
 def _declared_probes(workload: Workload) -> tuple[HealthProbe, ...]:

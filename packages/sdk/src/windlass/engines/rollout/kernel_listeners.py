@@ -80,11 +80,11 @@ def sockets(pids: Iterable[int]) -> set[int]:
     return ports
 
 
-def _query_kernel(asked: socket.socket, family: int) -> Iterator[tuple[int, int, int]]:
+def _query_kernel(netlink_socket: socket.socket, family: int) -> Iterator[tuple[int, int, int]]:
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << _LISTEN)
-    asked.send(_HEAD.pack(_HEAD.size + len(question), _BY_FAMILY, _REQUEST_ALL, 0, 0) + question)
+    netlink_socket.send(_HEAD.pack(_HEAD.size + len(question), _BY_FAMILY, _REQUEST_ALL, 0, 0) + question)
     while True:
-        raw, at = asked.recv(64 * 1024), 0
+        raw, at = netlink_socket.recv(64 * 1024), 0
         while at < len(raw):
             length, kind, *_ = _HEAD.unpack_from(raw, at)
             if kind == _DONE:

@@ -73,23 +73,28 @@ class PortMismatch(Struct, frozen=True):
 
 
 def find_port_mismatch(
-    workload: Workload, copy: Instance, port: int, listeners: Collection[ListeningPort], *, from_outside: bool
+    workload: Workload,
+    instance: Instance,
+    port: int,
+    listeners: Collection[ListeningPort],
+    *,
+    from_outside: bool,
 ) -> PortMismatch | None:
     """Compares a copy's listening ports with `port`. Returns None if the copy accepts connections there, or
     does not listen at all. `from_outside`: connections come from outside the copy's network.
     """
-    own = {port} if from_outside else {port, copy.ports.get(port, port)}
+    own = {port} if from_outside else {port, instance.ports.get(port, port)}
     reached = {
         listener.port
         for listener in listeners
-        if listener.takes(from_outside=from_outside, own_network=bool(copy.network))
+        if listener.takes(from_outside=from_outside, own_network=bool(instance.network))
     }
     if reached & own:
         return None
-    declared = {declared_port.internal for declared_port in workload.ports} | {*copy.ports.values()}
+    declared = {declared_port.internal for declared_port in workload.ports} | {*instance.ports.values()}
     is_whole = not reached & declared
     if others := sorted(reached - declared):
-        is_shared = not from_outside and not copy.network
+        is_shared = not from_outside and not instance.network
         advice = _other_port(workload, port, others, is_shared=is_shared)
         return PortMismatch(advice, others[0] if len(others) == 1 else None, is_whole)
     hidden = [listener for listener in listeners if listener.port in own or listener.port not in declared]

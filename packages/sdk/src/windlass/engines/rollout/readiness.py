@@ -170,18 +170,18 @@ class ReadinessWait:
             ended = next((copy for copy in await self._own_copies() if copy.id == ended.id), ended)
         return ended
 
-    async def _obstacle_of(self, copy: Instance) -> Obstacle | None:
+    async def _obstacle_of(self, instance: Instance) -> Obstacle | None:
         """Returns why a copy is not ready yet; None if it is ready."""
         if not self._workload.ready:
-            age = (self._clock.now() - copy.started_at) / 1000
+            age = (self._clock.now() - instance.started_at) / 1000
             return None if age >= self._workload.settle else Obstacle("it has not run for long enough")
         for number, probe in enumerate(self._workload.ready):
-            key = copy.id, copy.restarts, number
+            key = instance.id, instance.restarts, number
             if self._passed[key] >= probe.successes:
                 continue
-            if problem := await self._copies.probe(copy, probe):
+            if problem := await self._copies.probe(instance, probe):
                 self._passed[key] = 0
-                return Obstacle(problem, copy, probe)
+                return Obstacle(problem, instance, probe)
             self._passed[key] += 1
             if self._passed[key] < probe.successes:
                 return Obstacle("its probe succeeds, but not often enough in a row yet")

@@ -111,8 +111,8 @@ def _look_timeout(attempts: int) -> float:
     return HEAD_TIMEOUT if attempts % FULL_TIMEOUT_EVERY == 1 else min(SHORT_TIMEOUT, HEAD_TIMEOUT)
 
 
-def _pause_after(took: int, usual: int) -> int:
-    return max(usual, min(MIN_PAUSE_FACTOR * took, MAX_SLOW_PAUSE))
+def _pause_after(took: int, usual_pause: int) -> int:
+    return max(usual_pause, min(MIN_PAUSE_FACTOR * took, MAX_SLOW_PAUSE))
 
 
 async def _end(tx: Tx, claim: Claim) -> None:
@@ -183,7 +183,7 @@ async def _find_seen(reads: Reads, service: Row) -> str:
     return next(filter(None, commits), NEXT_COMMIT)
 
 
-async def _choose_step(tx: Tx, service: str, seen: str, head: str) -> CommitStep:
+async def _choose_step(tx: Tx, service: str, seen_commit: str, head: str) -> CommitStep:
     past = [
         (deployment, details)
         for deployment in await tx.deployments.latest(service, _MAX_SEARCHED_DEPLOYMENTS)
@@ -191,23 +191,24 @@ async def _choose_step(tx: Tx, service: str, seen: str, head: str) -> CommitStep
     ]
     if not past or past[0][0].action not in RELEASES | BUILDS:
         return CommitStep.NOT_RUNNING
-    if any(_is_of(details, head) for details in _since_seen([details for _, details in past], seen)):
+    if any(_is_of(details, head) for details in _since_seen([details for _, details in past], seen_commit)):
         return CommitStep.NOTE
     if any(row.status in OPEN and row.action in BUILDS and not details.commit_id for row, details in past):
         return CommitStep.WAIT
     return CommitStep.DEPLOY
 
 
-def _since_seen(past: Sequence[Particulars], seen: str) -> Sequence[Particulars]:
-    """Returns the deployments that are newer than the automatic deployment of the commit `seen`. Deployments
-    up to it do not matter: after a branch is reset to an earlier commit, that commit is deployed again.
+def _since_seen(deployments: Sequence[Particulars], seen_commit: str) -> Sequence[Particulars]:
+    """Returns the deployments that are newer than the automatic deployment of the commit `seen_commit`.
+    Deployments up to it do not matter: after a branch is reset to an earlier commit, that commit is deployed
+    again.
 
-    If there was no automatic deployment of `seen`, its first deployment is used. If there was none at all,
-    all deployments are returned.
+    If there was no automatic deployment of `seen_commit`, its first deployment is used. If there was none at
+    all, all deployments are returned.
     """
-    of_seen = [place for place, details in enumerate(past) if _is_of(details, seen)]
-    followed = (place for place in of_seen if past[place].origin == _FROM_GIT.origin)
-    return past[: next(followed, of_seen[-1] if of_seen else len(past))]
+    of_seen = [place for place, details in enumerate(deployments) if _is_of(details, seen_commit)]
+    followed = (place for place in of_seen if deployments[place].origin == _FROM_GIT.origin)
+    return deployments[: next(followed, of_seen[-1] if of_seen else len(deployments))]
 
 
 def _is_of(details: Particulars, commit: str) -> bool:
@@ -246,7 +247,7 @@ def _why_skipped(filters: PathFilters) -> str:
 
 
 async def _changes_watched(
-    ctx: Context, source: GitSource, filters: PathFilters, seen: str, head: str
+    ctx: Context, source: GitSource, filters: PathFilters, seen_commit: str, head: str
 ) -> bool:
     """Returns whether a watched file changed. Commits that cannot be compared count as changed, as after a
     force push."""
@@ -254,7 +255,7 @@ async def _changes_watched(
         return True
     try:
         async with asyncio.timeout(COMPARISON_TIMEOUT):
-            changed = await ctx.git.changed_paths(source, seen, head)
+            changed = await ctx.git.changed_paths(source, seen_commit, head)
     except (GitError, TimeoutError):
         return True
     return await in_thread(is_any_watched, changed, *filters)

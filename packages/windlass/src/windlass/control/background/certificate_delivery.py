@@ -40,7 +40,7 @@ class CertificateDelivery:
         self._outage = Outage(_log, "certificates wait for the gateway", "certificates are handed over again")
         ctx.store.listen(self._note_nudge, CERTIFICATE.rstrip(":"), MAY_HAVE_MISSED)
 
-    def _note_nudge(self, word: str) -> None:
+    def _note_nudge(self, topic: str) -> None:
         self._changed.set()
 
     async def run(self) -> None:

@@ -81,13 +81,13 @@ class FileCount:
                         self._add(key, entry.stat(follow_symlinks=False))
                     yield
 
-    def _add(self, key: Key, facts: os.stat_result) -> None:
-        if facts.st_nlink > 1:
-            file = facts.st_dev, facts.st_ino
+    def _add(self, key: Key, stat_result: os.stat_result) -> None:
+        if stat_result.st_nlink > 1:
+            file = stat_result.st_dev, stat_result.st_ino
             if file in self._linked:
                 return
             self._linked.add(file)
-        self.bytes[key] += facts.st_blocks * 512
+        self.bytes[key] += stat_result.st_blocks * 512
         self.files[key] += 1
 
 

@@ -143,45 +143,45 @@ async def _record_proof(
     ctx: Context,
     tx: Tx,
     row: Row,
-    stored: StoredDomain,
+    stored_domain: StoredDomain,
     records: DomainRecords,
     proof: Proof,
     fields: dict[str, object],
 ) -> int:
     by_record = proof in {"CNAME", "TXT"} and ctx.settings.domain_proof == "address"
     if not await hold(
-        tx, row, stored.name, lambda other: by_record and not is_proved_for(ctx, records, other.parent)
+        tx, row, stored_domain.name, lambda other: by_record and not is_proved_for(ctx, records, other.parent)
     ):
         fields |= {"state": "UNPROVED", "problem": _SERVED_ELSEWHERE}
         return tx.now + _pause(tx, row)
     fields |= {"state": "PROVED", "proof_lost_at": None}
-    if stored.lost or stored.state != "PROVED" or not stored.generate_certificate:
+    if stored_domain.lost or stored_domain.state != "PROVED" or not stored_domain.generate_certificate:
         fields |= {"problem": ""}
-    if stored.state != "PROVED":
-        _log.info("a domain is proved", extra={"domain": stored.name, "by": proof})
+    if stored_domain.state != "PROVED":
+        _log.info("a domain is proved", extra={"domain": stored_domain.name, "by": proof})
         fields |= {"proved_at": stamp(tx.now)}
     return tx.now + PROVED_CHECK_INTERVAL
 
 
 async def _record_lack(
-    tx: Tx, row: Row, stored: StoredDomain, records: DomainRecords, fields: dict[str, object]
+    tx: Tx, row: Row, stored_domain: StoredDomain, records: DomainRecords, fields: dict[str, object]
 ) -> int:
     """Records that no record proves a domain, or that no name server answers."""
     advice = advice_of(records)
-    if stored.state == "UNPROVED":
+    if stored_domain.state == "UNPROVED":
         fields |= {"problem": advice}
         return tx.now + _pause(tx, row)
     if not records.answered:
         fields |= {"problem": advice}
         return tx.now + _LOST_CHECK_INTERVAL
-    if not stored.lost:
-        _log.warning("the proof of a domain is lost", extra={"domain": stored.name})
+    if not stored_domain.lost:
+        _log.warning("the proof of a domain is lost", extra={"domain": stored_domain.name})
         fields |= {
             "proof_lost_at": stamp(tx.now),
             "problem": _still_served(advice, tx.now + LOST_PROOF_GRACE),
         }
-    elif tx.now - stored.lost >= LOST_PROOF_GRACE:
-        _log.warning("a domain without proof is not served any more", extra={"domain": stored.name})
+    elif tx.now - stored_domain.lost >= LOST_PROOF_GRACE:
+        _log.warning("a domain without proof is not served any more", extra={"domain": stored_domain.name})
         await withdraw(tx, row, advice)
         fields |= {"problem": advice}
         return tx.now + _pause(tx, row)

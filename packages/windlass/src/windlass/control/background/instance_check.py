@@ -49,18 +49,18 @@ class Differences(Struct, frozen=True):
     """All services that have to be checked, including the absent ones."""
 
 
-def compare(kept: Iterable[tuple[int, StatusRow]], present: Iterable[Presence]) -> Differences:
-    """Compares services with the present instances. `kept` contains services without open deployments, each
-    with its serving generation. A service is correct if exactly its instances are present, and the recorded
-    number of them run."""
+def compare(statuses: Iterable[tuple[int, StatusRow]], presences: Iterable[Presence]) -> Differences:
+    """Compares services with the present instances. `statuses` contains services without open deployments,
+    each with its serving generation. A service is correct if exactly its instances are present, and the
+    recorded number of them run."""
     here, running, all_of = Counter[tuple[str, int]](), Counter[tuple[str, int]](), Counter[str]()
-    for service, generation, is_running in present:
+    for service, generation, is_running in presences:
         here[service, generation] += 1
         running[service, generation] += is_running
         all_of[service] += 1
     absent: list[StatusRow] = []
     differing: set[str] = set()
-    for generation, status in kept:
+    for generation, status in statuses:
         key = status.id, generation
         as_recorded = running[key] == status.running
         if not (as_recorded and here[key] == all_of[status.id] == status.instances):

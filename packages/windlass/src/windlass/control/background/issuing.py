@@ -223,7 +223,7 @@ class CertificateOrder:
         await self._ctx.store.write(lambda tx: tx.certificates.renew_at(self._id, chosen))
         return chosen
 
-    async def _place(self, certificate: CertificateRow | None, former: OrderRow | None) -> None:
+    async def _place(self, certificate: CertificateRow | None, previous: OrderRow | None) -> None:
         """Orders a certificate, with a new private key that is stored with the order."""
         client = await client_of(self._ctx, self._authority)
         key = new_private_key()
@@ -245,8 +245,8 @@ class CertificateOrder:
             url=order.url,
             sealed=sealed,
             since=self._ctx.clock.now(),
-            failures=former.failures if former else 0,
-            message=former.message if former else "",
+            failures=previous.failures if previous else 0,
+            message=previous.message if previous else "",
         )
         await self._store_order(row, {} if certificate else {"certificate_state": "ORDERED"})
         await self._ctx.point("order stored")
@@ -439,15 +439,15 @@ class CertificateOrder:
         await self._ctx.store.write(change)
 
 
-def _tell_limit(what: Full, until: str, domain: str) -> str:
-    if what == "names":
+def _tell_limit(limit_kind: Full, until: str, domain: str) -> str:
+    if limit_kind == "names":
         return (
             f"Ask the operator of Windlass to set dns_provider, or wait until {until}: names below {domain} "
             "have had as many new certificates in a week as is permitted."
         )
     return (
-        f"Wait until {until}: this {what} has placed as many orders for certificates in three hours as it "
-        "may."
+        f"Wait until {until}: this {limit_kind} has placed as many orders for certificates in three hours as "
+        "it may."
     )
 
 

@@ -92,12 +92,12 @@ class PlaceLease:
         have ended."""
         ctx.store.listen(self._note_nudge, "place")
 
-    def _note_nudge(self, word: str) -> None:
+    def _note_nudge(self, topic: str) -> None:
         ownership = self._ownership
-        if word.startswith(LOST_WORD):
-            ownership.lost |= {word.removeprefix(LOST_WORD)}
-        elif word.startswith(FOUND_WORD):
-            ownership.lost -= {word.removeprefix(FOUND_WORD)}
+        if topic.startswith(LOST_WORD):
+            ownership.lost |= {topic.removeprefix(LOST_WORD)}
+        elif topic.startswith(FOUND_WORD):
+            ownership.lost -= {topic.removeprefix(FOUND_WORD)}
 
     async def take(self) -> None:
         """Takes over the place from another server. Waits for one lease period, and raises OwnerAlive if the
@@ -134,12 +134,12 @@ class PlaceLease:
         self._seen[row.place] = ObservedLease(row.owner, row.until, since, now)
         return now - since
 
-    async def _take_place(self, tx: Tx, holder: PlaceHolder, seen: OwnerRow) -> bool:
-        if not await tx.owners.take(seen, holder.owner, self._lease, self._ownership.home):
+    async def _take_place(self, tx: Tx, holder: PlaceHolder, owner_row: OwnerRow) -> bool:
+        if not await tx.owners.take(owner_row, holder.owner, self._lease, self._ownership.home):
             return False
         await tx.work.revoke(holder.place)
         await self._announce(tx, Event.CLUSTER_TAKEN_OVER, holder.place)
-        if seen.is_lost:
+        if owner_row.is_lost:
             tx.nudge(FOUND_WORD + holder.place)
         return True
 
@@ -232,10 +232,10 @@ class PlaceLease:
             await end_instances(ctx, service)
         await ctx.store.write(lambda tx: tx.owners.relinquish(row, holder.owner))
 
-    async def _record_change(self, tx: Tx, kind: Event, word: str, place: str) -> None:
-        """Records an event and wakes all readers of statuses. Servers are notified with `word` first, so that
-        the readers see the new state."""
-        tx.nudge(word + place)
+    async def _record_change(self, tx: Tx, kind: Event, topic: str, place: str) -> None:
+        """Records an event and wakes all readers of statuses. Servers are notified with `topic` first, so
+        that the readers see the new state."""
+        tx.nudge(topic + place)
         for row in await self._announce(tx, kind, place):
             for service in await tx.statuses.on_cluster(row.id):
                 tx.nudge(status_topic(service))

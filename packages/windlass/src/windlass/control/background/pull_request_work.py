@@ -93,9 +93,9 @@ async def _ask(ctx: Context, base: Row) -> FoundPulls:
     return FoundPulls(pulls, problems)
 
 
-async def _pulls_of(ctx: Context, org: str, where: RepositoryAccess) -> Sequence[OpenPullRequest]:
-    with ctx.git_servers.client(ctx.out, org, where.access) as client:
-        return await client.pull_requests(where.path)
+async def _pulls_of(ctx: Context, org: str, repository: RepositoryAccess) -> Sequence[OpenPullRequest]:
+    with ctx.git_servers.client(ctx.out, org, repository.access) as client:
+        return await client.pull_requests(repository.path)
 
 
 async def _tell_problems(ctx: Context, base: Row, problems: Mapping[str, str]) -> None:

@@ -98,10 +98,10 @@ def percentiles(buckets: Sequence[int]) -> Point:
     return {name: _estimate(buckets, sums, sums[-1] * part) for name, part in _PARTS.items()}
 
 
-def _estimate(buckets: Sequence[int], sums: Sequence[int], wanted: float) -> float:
-    bucket = bisect_left(sums, wanted)
+def _estimate(buckets: Sequence[int], sums: Sequence[int], percentile: float) -> float:
+    bucket = bisect_left(sums, percentile)
     low, high = _EDGES[bucket], _EDGES[bucket + 1]
-    return (high - (high - low) * (sums[bucket] - wanted) / buckets[bucket]) * SECOND
+    return (high - (high - low) * (sums[bucket] - percentile) / buckets[bucket]) * SECOND
 
 
 def _interval(

@@ -54,7 +54,7 @@ class SweptStore(Protocol):
 
     async def services(self) -> Collection[str]: ...
 
-    async def sweep(self, erase: Collection[str]) -> None: ...
+    async def sweep(self, deleted_services: Collection[str]) -> None: ...
 
 
 class ServiceDataStore(SweptStore, Protocol):
@@ -62,7 +62,7 @@ class ServiceDataStore(SweptStore, Protocol):
 
     async def set_aside(self, service: str, destination: Path) -> None: ...
 
-    async def put_back(self, service: str, out: Path) -> None: ...
+    async def put_back(self, service: str, source: Path) -> None: ...
 
 
 class SetAside(Struct, frozen=True, kw_only=True):
@@ -208,8 +208,8 @@ class ServiceDataStores:
             )
 
 
-def _has_something(kept: StoredData) -> bool:
-    return bool(kept.instances or kept.volumes)
+def _has_something(stored_data: StoredData) -> bool:
+    return bool(stored_data.instances or stored_data.volumes)
 
 
 def _write(file: Path, record: SetAside) -> None:
@@ -286,16 +286,21 @@ async def unknown(ctx: Context, holdings: ServiceDataStores) -> dict[str, Stored
 
 
 async def set_service_aside(
-    ctx: Context, holdings: ServiceDataStores, service: str, kept: StoredData, installation: str, reason: str
+    ctx: Context,
+    holdings: ServiceDataStores,
+    service: str,
+    stored_data: StoredData,
+    installation: str,
+    reason: str,
 ) -> None:
     record = SetAside(
         service=service,
-        name=kept.name,
+        name=stored_data.name,
         installation=installation,
         at=ctx.clock.now(),
         why=reason,
-        instances=kept.instances,
-        volumes=kept.volumes,
+        instances=stored_data.instances,
+        volumes=stored_data.volumes,
         engine=holdings.engine.name,
         place=holdings.place,
     )

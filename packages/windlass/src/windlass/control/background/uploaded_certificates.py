@@ -22,15 +22,15 @@ _log = log("certificates")
 
 
 async def watch_upload(
-    ctx: Context, claim: Claim, certificate: CertificateRow, former: StoredDomain, *, tells: bool
+    ctx: Context, claim: Claim, certificate: CertificateRow, previous: StoredDomain, *, tells: bool
 ) -> int:
-    """Warns of the end of an uploaded certificate. Returns when to look again. `former`: the domain as it was
-    last stored; `tells`: whether its problem may be about its certificate."""
+    """Warns of the end of an uploaded certificate. Returns when to look again. `previous`: the domain as it
+    was last stored; `tells`: whether its problem may be about its certificate."""
     now = ctx.clock.now()
     left = certificate.expires - now
     warning = next((text for days, text in WARNINGS if left <= days), "")
     problem = warning.format(stamp(certificate.expires))
-    if warning and problem != former.problem:
+    if warning and problem != previous.problem:
         _log.warning("an uploaded certificate ends", extra={"domain": certificate.name, "why": problem})
     fields: dict[str, object] = {
         "certificate_state": "LIVE" if left > 0 else "FAILED",

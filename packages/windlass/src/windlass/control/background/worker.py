@@ -158,8 +158,8 @@ class Worker:
     def running(self) -> int:
         return len(self._all())
 
-    def _note_nudge(self, word: str) -> None:
-        if word == "work":
+    def _note_nudge(self, topic: str) -> None:
+        if topic == "work":
             self._wake.set()
 
     async def run(self) -> None:

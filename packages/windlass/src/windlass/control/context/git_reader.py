@@ -70,9 +70,11 @@ class RunningRead(Struct, eq=False):
 class LimitedGitReader:
     """Reads repositories for requests with limited concurrency. Concurrent callers share one read."""
 
-    def __init__(self, git: GitReader, *, seconds: float = READ_TIMEOUT, kept: float = CACHE_SECONDS) -> None:
+    def __init__(
+        self, git: GitReader, *, seconds: float = READ_TIMEOUT, cache_seconds: float = CACHE_SECONDS
+    ) -> None:
         self._git = git
-        self._seconds, self._kept = seconds, kept
+        self._seconds, self._kept = seconds, cache_seconds
         self._reads: dict[ReadKey, RunningRead] = {}
         """Reads in progress, and reads whose results are cached."""
         self._running: dict[asyncio.Task[object], ReadCaller] = {}

@@ -22,7 +22,9 @@ class GitServers:
         self._asking: Counter[str] = Counter()
 
     @contextmanager
-    def client(self, out: HttpTransport, org: str, access: GitServerAccess) -> Iterator[GitServerClient]:
+    def client(
+        self, transport: HttpTransport, org: str, access: GitServerAccess
+    ) -> Iterator[GitServerClient]:
         """Opens a client for one request. Raises Unavailable if too many requests ask git servers."""
         if self._asking.total() >= MAX_REQUESTS or self._asking[org] >= MAX_REQUESTS_OF_ORG:
             raise Unavailable(
@@ -31,7 +33,7 @@ class GitServers:
             )
         self._asking[org] += 1
         try:
-            yield GitServerClient(out, access, self._pauses, self._kept)
+            yield GitServerClient(transport, access, self._pauses, self._kept)
         finally:
             self._asking[org] -= 1
             if not self._asking[org]:

@@ -248,20 +248,20 @@ class Logs:
         self,
         service: str,
         limit: int,
-        wanted: LineFilter = EVERYTHING,
+        line_filter: LineFilter = EVERYTHING,
         *,
         deployment: str | None = None,
         access: bool = False,
     ) -> list[bytes]:
         """Returns the last lines as JSON, oldest first; with `access` those of the access log. Callable from
         any thread."""
-        return self._segments.tail(_stream(service, deployment, access), limit, wanted)
+        return self._segments.tail(_stream(service, deployment, access), limit, line_filter)
 
     def follow(
         self,
         service: str,
         limit: int,
-        wanted: LineFilter = EVERYTHING,
+        line_filter: LineFilter = EVERYTHING,
         *,
         after: str | None = None,
         deployment: str | None = None,
@@ -269,7 +269,7 @@ class Logs:
     ) -> AsyncGenerator[list[bytes] | Gone, None]:
         """Yields the last lines, or the lines after the line `after`, and then new lines until the service is
         deleted."""
-        return self._segments.follow(_stream(service, deployment, access), limit, wanted, after=after)
+        return self._segments.follow(_stream(service, deployment, access), limit, line_filter, after=after)
 
     def forget(self, service: str) -> None:
         """Removes the lines of a deleted service and of its builds. A missing log is accepted."""
@@ -293,12 +293,12 @@ class Logs:
         """Returns all services that have log lines."""
         return {stream.partition("/")[0] for stream in self._segments.streams()}
 
-    async def sweep(self, erase: Collection[str]) -> None:
-        """Removes all lines of the services in `erase`. Of all other services, removes expired lines and
-        surplus build logs."""
+    async def sweep(self, deleted_services: Collection[str]) -> None:
+        """Removes all lines of the services in `deleted_services`. Of all other services, removes expired
+        lines and surplus build logs."""
         now = self._clock.now()
         self._segments.report(now)
-        for service in erase:
+        for service in deleted_services:
             self.forget(service)
         streams = sorted(self._segments.streams())
         for stream in streams:
@@ -309,8 +309,8 @@ class Logs:
         """Moves the lines of a service and of its builds to the folder `destination`."""
         self._segments.move_out(service, destination / "logs")
 
-    async def put_back(self, service: str, out: Path) -> None:
-        self._segments.move_in(out / "logs", service)
+    async def put_back(self, service: str, source: Path) -> None:
+        self._segments.move_in(source / "logs", service)
 
     def _sweep_builds(self, streams: Sequence[str]) -> None:
         """Removes the oldest build logs of each service beyond the size limit. The limit is as large as the

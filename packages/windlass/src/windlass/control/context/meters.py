@@ -80,9 +80,9 @@ class Meters:
             self.builds_running -= 1
             self.builds.observe(time.monotonic() - began, result)
 
-    def take(self, word: str, seconds: float, labels: Labels) -> None:
+    def take(self, metric: str, seconds: float, labels: Labels) -> None:
         """Adds a measurement whose transaction was committed."""
-        self._committed[word].add(seconds, *labels)
+        self._committed[metric].add(seconds, *labels)
 
     def all(self) -> Iterator[Metric]:
         meters = self.deployments, self.builds, self.runs, self.missed, self.deliveries, self.restarts

@@ -16,20 +16,20 @@ class Nudges:
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         store.listen(self._wake)
 
-    def expect(self, word: str, event: asyncio.Event | None = None) -> asyncio.Event:
+    def expect(self, topic: str, event: asyncio.Event | None = None) -> asyncio.Event:
         """Returns an event that is set at each nudge with this topic: the given event, or a new one."""
         event = event or asyncio.Event()
-        self._waiting[word].add(event)
+        self._waiting[topic].add(event)
         return event
 
-    def forget(self, word: str, event: asyncio.Event) -> None:
-        self._waiting[word].discard(event)
-        if not self._waiting[word]:
-            del self._waiting[word]
+    def forget(self, topic: str, event: asyncio.Event) -> None:
+        self._waiting[topic].discard(event)
+        if not self._waiting[topic]:
+            del self._waiting[topic]
 
-    def _wake(self, word: str) -> None:
-        for event in self._waiting.get(word, ()):
+    def _wake(self, topic: str) -> None:
+        for event in self._waiting.get(topic, ()):
             event.set()
-        if word == MAY_HAVE_MISSED:
+        if topic == MAY_HAVE_MISSED:
             for event in {event for events in self._waiting.values() for event in events}:
                 event.set()

@@ -129,14 +129,15 @@ class UsageFiles:
             return [file.name for file in self._folder.iterdir()]
         return ()
 
-    async def sweep(self, erase: Collection[str]) -> None:
-        """Removes the files of the services in `erase`, and of those that were not measured for a month."""
-        await in_thread(self._sweep, erase)
+    async def sweep(self, deleted_services: Collection[str]) -> None:
+        """Removes the files of the services in `deleted_services`, and of those that were not measured for a
+        month."""
+        await in_thread(self._sweep, deleted_services)
 
-    def _sweep(self, erase: Collection[str]) -> None:
+    def _sweep(self, deleted_services: Collection[str]) -> None:
         files = {name: self._folder / name for name in self._services()}
         newest = max((file.stat().st_mtime for file in files.values()), default=0.0)
         for name, file in files.items():
             # Measured against the newest file: while nothing was measured, nothing is too old.
-            if name in erase or file.stat().st_mtime < newest - _RETENTION_SECONDS:
+            if name in deleted_services or file.stat().st_mtime < newest - _RETENTION_SECONDS:
                 file.unlink()

@@ -46,8 +46,8 @@ async def _deployed_before(ctx: Context, tx: Tx, service: Row, head: DeploymentR
     return None
 
 
-def _is_of_same_request(one: DeploymentRow, other: DeploymentRow) -> bool:
-    request = particulars(one).request
+def _is_of_same_request(deployment: DeploymentRow, other: DeploymentRow) -> bool:
+    request = particulars(deployment).request
     return bool(request) and request == particulars(other).request
 
 

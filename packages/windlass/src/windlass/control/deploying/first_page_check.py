@@ -43,17 +43,17 @@ class _Page(NamedTuple):
     text: bytes = b""
 
 
-async def check_first_page(ctx: Context, workload: Workload, seen: Sequence[Instance]) -> str:
+async def check_first_page(ctx: Context, workload: Workload, instances: Sequence[Instance]) -> str:
     """Returns the problem of the first page and its remedy, and logs both; empty if the page is fine or
     cannot be requested here."""
-    if problem := await _find_page_problem(ctx, workload, seen):
+    if problem := await _find_page_problem(ctx, workload, instances):
         ctx.logs.deployment(workload.service, workload.deployment, DeploymentStage.START)(problem)
     return problem
 
 
-async def _find_page_problem(ctx: Context, workload: Workload, seen: Sequence[Instance]) -> str:
+async def _find_page_problem(ctx: Context, workload: Workload, instances: Sequence[Instance]) -> str:
     place = await ctx.places.of(workload.service)
-    ready = Observation(tuple(seen)).of(workload.generation).ready
+    ready = Observation(tuple(instances)).of(workload.generation).ready
     if machine_of(ctx, place) is not None or [port.automatic for port in workload.ports] != [True]:
         return ""
     (port,) = workload.ports

@@ -38,22 +38,24 @@ def machine_of(ctx: Context, place: Place) -> Surroundings | None:
     return ctx.ownership.elsewhere if place is ctx.places.local else None
 
 
-def hosts_of(ctx: Context, place: Place, held: NameRow) -> tuple[str, ...]:
+def hosts_of(ctx: Context, place: Place, host_row: NameRow) -> tuple[str, ...]:
     """Returns the host names of a service at this router, including its names under the domain of the serving
     machine."""
     machine = machine_of(ctx, place)
-    hosts = [host_of(ctx, held), *([host_of(ctx, held, machine.domain)] if machine else [])]
+    hosts = [host_of(ctx, host_row), *([host_of(ctx, host_row, machine.domain)] if machine else [])]
     if ctx.settings.address_domain:
-        hosts.append(host_of(ctx, held, LOCAL_DOMAIN))
+        hosts.append(host_of(ctx, host_row, LOCAL_DOMAIN))
     return tuple(dict.fromkeys(hosts))
 
 
-def served_elsewhere(ctx: Context, place: Place, held: NameRow, path: str = "/") -> ServedElsewhere | None:
+def served_elsewhere(
+    ctx: Context, place: Place, host_row: NameRow, path: str = "/"
+) -> ServedElsewhere | None:
     machine = machine_of(ctx, place)
     if machine is None:
         return None
     name = place.machine or ctx.ownership.place
-    url = url_of_name(ctx, held, machine.domain, machine.port, path) if machine.port else ""
+    url = url_of_name(ctx, host_row, machine.domain, machine.port, path) if machine.port else ""
     return ServedElsewhere(name, url)
 
 
@@ -358,7 +360,7 @@ def _domain_route(
     workload: Workload,
     port: WorkloadPort,
     names: Sequence[NameRow],
-    held: NameRow,
+    host_row: NameRow,
     endpoints: tuple[Endpoint, ...],
     public: PublicRules,
 ) -> Route:
@@ -370,8 +372,8 @@ def _domain_route(
         title=workload.name,
         org=workload.org,
         kind="http",
-        hosts=(plain_name(held),),
-        held=held.number,
+        hosts=(plain_name(host_row),),
+        held=host_row.number,
         path=port.path,
         rewrite=port.rewrite,
         endpoints=endpoints,

@@ -175,27 +175,27 @@ def derived_probes(ports: Sequence[WorkloadPort]) -> tuple[HealthProbe, ...]:
     return tuple(HealthProbe(kind=ProbeKind.TCP, port=port.internal, accepted=True) for port in tcp)
 
 
-def probes(asked: Probe | None, ports: Sequence[WorkloadPort]) -> tuple[HealthProbe, ...]:
+def probes(declared: Probe | None, ports: Sequence[WorkloadPort]) -> tuple[HealthProbe, ...]:
     """Returns the probe that a client declares; empty if there is none."""
-    if asked is None or not asked.type:
+    if declared is None or not declared.type:
         return ()
     usual = HealthProbe(
         kind=ProbeKind.TCP,
         port=ports[0].internal if ports else 0,
-        initial_delay=asked.initial_delay_seconds,
-        period=asked.period_seconds,
-        timeout=min(asked.timeout_seconds, MAX_PROBE_SECONDS),
-        successes=asked.success_threshold,
-        failures=asked.failure_threshold,
+        initial_delay=declared.initial_delay_seconds,
+        period=declared.period_seconds,
+        timeout=min(declared.timeout_seconds, MAX_PROBE_SECONDS),
+        successes=declared.success_threshold,
+        failures=declared.failure_threshold,
     )
-    if tcp := asked.type.tcp:
+    if tcp := declared.type.tcp:
         return (replace(usual, port=tcp.port or usual.port),)
-    if http := asked.type.http:
+    if http := declared.type.http:
         scheme, path = (http.scheme or "http").lower(), http.path or "/"
         return (replace(usual, kind=ProbeKind.HTTP, port=http.port or usual.port, path=path, scheme=scheme),)
-    if execute := asked.type.exec:
+    if execute := declared.type.exec:
         return (replace(usual, kind=ProbeKind.EXEC, port=0, command=tuple(execute.command)),)
-    if grpc := asked.type.grpc:
+    if grpc := declared.type.grpc:
         # The health service of gRPC needs HTTP/2, so an open port counts as healthy.
         return (replace(usual, port=grpc.port or usual.port),)
     return ()
@@ -232,19 +232,21 @@ class _PolicyMaker:
     def __init__(self, service: str, org: str, now: str) -> None:
         self._service, self._org, self._now = service, org, now
 
-    def policy(self, sent: Autoscaling, former: AutoscalingShown | None) -> AutoscalingShown:
-        older = chain(former.scalers if former else (), repeat(None))
+    def policy(self, sent_policy: Autoscaling, previous: AutoscalingShown | None) -> AutoscalingShown:
+        older = chain(previous.scalers if previous else (), repeat(None))
         new = AutoscalingShown(
             **self._new_ids(),
             service_id=self._service,
-            mode=sent.mode,
-            polling_interval_seconds=sent.polling_interval_seconds or 0,
-            cooldown_period_seconds=sent.cooldown_period_seconds or 0,
-            scalers=[self._scaler(scaler, old) for scaler, old in zip(sent.scalers, older, strict=False)],
+            mode=sent_policy.mode,
+            polling_interval_seconds=sent_policy.polling_interval_seconds or 0,
+            cooldown_period_seconds=sent_policy.cooldown_period_seconds or 0,
+            scalers=[
+                self._scaler(scaler, old) for scaler, old in zip(sent_policy.scalers, older, strict=False)
+            ],
         )
-        return _keep_identity(new, former)
+        return _keep_identity(new, previous)
 
-    def _scaler(self, sent: Scaler, former: ScalerShown | None) -> ScalerShown:
+    def _scaler(self, sent: Scaler, previous: ScalerShown | None) -> ScalerShown:
         trigger = sent.trigger_authentication
         new = ScalerShown(
             **self._new_ids(),
@@ -254,10 +256,10 @@ class _PolicyMaker:
             config_json=sent.config_json,
             config_yaml=sent.config_yaml,
             trigger_authentication=(
-                self._trigger(trigger, former) if isinstance(trigger, TriggerAuthentication) else trigger
+                self._trigger(trigger, previous) if isinstance(trigger, TriggerAuthentication) else trigger
             ),
         )
-        return _keep_identity(new, former)
+        return _keep_identity(new, previous)
 
     def _trigger(self, sent: TriggerAuthentication, scaler: ScalerShown | None) -> TriggerAuthenticationShown:
         new = TriggerAuthenticationShown(
@@ -269,11 +271,11 @@ class _PolicyMaker:
         return {"id": ids.new_id(), "created_at": self._now, "updated_at": self._now}
 
 
-def _keep_identity(new: B, former: B | None) -> B:
+def _keep_identity(new: B, previous: B | None) -> B:
     """Returns a part with the id and creation date of the former part. The date of the last change is kept,
     too, if nothing else has changed."""
-    if former is None:
+    if previous is None:
         return new
-    same = replace(new, id=former.id, created_at=former.created_at, updated_at=former.updated_at)
-    is_same = msgspec.to_builtins(same) == msgspec.to_builtins(former)
+    same = replace(new, id=previous.id, created_at=previous.created_at, updated_at=previous.updated_at)
+    is_same = msgspec.to_builtins(same) == msgspec.to_builtins(previous)
     return same if is_same else replace(same, updated_at=new.updated_at)

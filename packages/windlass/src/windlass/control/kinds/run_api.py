@@ -45,7 +45,7 @@ class RunApi(Protocol):
         ...
 
     async def find_run(
-        self, ctx: Context, service: str, what: str, authorization: bytes | None
+        self, ctx: Context, service: str, run_id: str, authorization: bytes | None
     ) -> DeploymentRow:
         """Returns the run that sent a request. Raises Unauthorized for any other sender."""
         ...

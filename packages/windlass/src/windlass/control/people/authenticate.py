@@ -92,8 +92,8 @@ class Authenticator:
         self._operator = tokens.digest(admin) if admin else ""
         ctx.store.listen(self._note_nudge, "tokens")
 
-    def _note_nudge(self, word: str) -> None:
-        if word == "tokens":
+    def _note_nudge(self, topic: str) -> None:
+        if topic == "tokens":
             self._known.clear()
             self._changes += 1
 

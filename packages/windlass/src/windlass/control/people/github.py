@@ -75,7 +75,7 @@ class GitHub:
             for each in verified[:_MAX_ADDRESSES]
         ] or [bare]
 
-    async def _get(self, path: str, token: str, form: type[T]) -> T:
+    async def _get(self, path: str, token: str, struct_type: type[T]) -> T:
         headers = {
             "Authorization": f"Bearer {token}",
             "Accept": "application/vnd.github+json",
@@ -84,11 +84,11 @@ class GitHub:
         answer = await ask(self._ctx, self._provider, "GET", f"{self._api}{path}", b"", headers)
         if answer.status != 200:
             raise failure(self._provider, "", f"{path} answers {answer.status}", answer.status)
-        return self._read(answer.body, form)
+        return self._read(answer.body, struct_type)
 
-    def _read(self, body: bytes, form: type[T]) -> T:
+    def _read(self, body: bytes, struct_type: type[T]) -> T:
         try:
-            return read_json(body, form)
+            return read_json(body, struct_type)
         except BadJson as error:
             raise self._broken(str(error)) from error
 

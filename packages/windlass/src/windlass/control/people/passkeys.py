@@ -121,8 +121,8 @@ class Passkeys:
         self._host = urlsplit(origin).hostname or ""
         self._webauthn = WebAuthn(self._host, origin)
 
-    def challenge_to_add(self, person: Person, present: list[Passkey]) -> PasskeyChallenge:
-        ids = [passkey.credential for passkey in present]
+    def challenge_to_add(self, person: Person, passkeys: list[Passkey]) -> PasskeyChallenge:
+        ids = [passkey.credential for passkey in passkeys]
         question = self._webauthn.ask_to_add(person.id, person.email, person.name or person.email, ids)
         return self._seal(ADD, person.id, question)
 

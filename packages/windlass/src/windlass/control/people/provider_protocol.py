@@ -47,9 +47,9 @@ _log = log("sign-in")
 class SignInFailed(Exception):
     """Raised if no session was opened. `word` is the reason for the console."""
 
-    def __init__(self, word: str) -> None:
-        super().__init__(word)
-        self.word = word
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.word = reason
 
 
 class SignInAttempt(Struct, frozen=True):

@@ -142,11 +142,11 @@ class SignIn:
         return found[0]
 
     async def _open_once(
-        self, tx: Tx, kept: SignInAttempt, actor: Actor, origin: Origin
+        self, tx: Tx, attempt: SignInAttempt, actor: Actor, origin: Origin
     ) -> NewBrowserSession | None:
         """Opens a session unless this sign-in has opened one already, because some providers accept a code
         twice."""
-        if not await tx.browser_sessions.use_up(tokens.digest(kept.state), kept.ends_at):
+        if not await tx.browser_sessions.use_up(tokens.digest(attempt.state), attempt.ends_at):
             return None
         return await open_as(self._ctx, tx, actor, origin)
 

@@ -37,7 +37,7 @@ class DiskRecord(Struct, frozen=True):
 NONE: Final = DiskRecord()
 
 
-def share_of(setting: int, present: Collection[DiskSpace], organizations: int) -> int:
+def share_of(setting: int, spaces: Collection[DiskSpace], organizations: int) -> int:
     """Returns the disk quota of an organization in bytes.
 
     Without a setting, the quota is three times the free space beyond the reserve, in bytes or in files,
@@ -46,16 +46,16 @@ def share_of(setting: int, present: Collection[DiskSpace], organizations: int) -
     """
     if setting:
         return setting
-    each = {"bytes": 1, "files": bytes_per_file(present)}
-    free = min((space.free - space.reserve) * each[space.unit] for space in present)
-    whole = max(space.whole for space in present if space.unit == "bytes")
+    each = {"bytes": 1, "files": bytes_per_file(spaces)}
+    free = min((space.free - space.reserve) * each[space.unit] for space in spaces)
+    whole = max(space.whole for space in spaces if space.unit == "bytes")
     return max(_TIMES_FREE * free, whole // max(1, organizations))
 
 
-def record_of(held: Mapping[str, int], share: int) -> DiskRecord:
-    largest = sorted(held, key=lambda org: held[org], reverse=True)[:_MAX_SHOWN_ORGS]
-    above = {org: size for org, size in held.items() if size > share}
-    return DiskRecord(share, {org: held[org] for org in largest}, above)
+def record_of(used_bytes: Mapping[str, int], share: int) -> DiskRecord:
+    largest = sorted(used_bytes, key=lambda org: used_bytes[org], reverse=True)[:_MAX_SHOWN_ORGS]
+    above = {org: size for org, size in used_bytes.items() if size > share}
+    return DiskRecord(share, {org: used_bytes[org] for org in largest}, above)
 
 
 async def read_disk(reads: Reads, place: str = FIRST_PLACE) -> DiskRecord:

@@ -62,9 +62,9 @@ def _link(
     }
 
 
-def url_of_name(ctx: Context, held: NameRow, domain: str, number: int, path: str) -> str:
+def url_of_name(ctx: Context, host_row: NameRow, domain: str, number: int, path: str) -> str:
     """Returns the URL of a service by its host name, on the gateway with this domain and port."""
-    return _url(host_of(ctx, held, domain), number, path, is_secure=False)
+    return _url(host_of(ctx, host_row, domain), number, path, is_secure=False)
 
 
 def _url(host: str, number: int, path: str, *, is_secure: bool) -> str:
@@ -73,8 +73,8 @@ def _url(host: str, number: int, path: str, *, is_secure: bool) -> str:
     return f"{scheme}://{host}{tail}{'' if path == '/' else path}"
 
 
-def host_of(ctx: Context, held: NameRow, domain: str = "") -> str:
-    return f"{held.name}.{domain or ctx.settings.public_domain}".lower()
+def host_of(ctx: Context, host_row: NameRow, domain: str = "") -> str:
+    return f"{host_row.name}.{domain or ctx.settings.public_domain}".lower()
 
 
 async def last_workload(ctx: Context, service: str) -> Workload | None:

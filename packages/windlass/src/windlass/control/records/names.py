@@ -102,12 +102,12 @@ async def reserve_names(ctx: Context, tx: Tx, workload: Workload) -> Workload:
 
 
 async def _with_number(
-    ctx: Context, tx: Tx, workload: Workload, port: WorkloadPort, held: Sequence[NameRow]
+    ctx: Context, tx: Tx, workload: Workload, port: WorkloadPort, host_rows: Sequence[NameRow]
 ) -> WorkloadPort:
     """Returns the port with its external port. A port that is reached by host name keeps its external port
     only if services may use it; otherwise it is reached only through the gateway."""
     number = listens(port)
-    if number is None or f"{PORT}{number}" in {row.name for row in held}:
+    if number is None or f"{PORT}{number}" in {row.name for row in host_rows}:
         return port
     if by_name(port):
         return port if number in ctx.settings.bindable else replace(port, external=None)
@@ -191,24 +191,24 @@ class _HeldNames:
         raise AssertionError  # the candidates are endless
 
 
-async def _reserve_inside(tx: Tx, held: _HeldNames) -> NameRow:
+async def _reserve_inside(tx: Tx, held_names: _HeldNames) -> NameRow:
     """Reserves the name under which other services of the environment reach this service. Names are unique
     across families."""
-    service, name = held.service, held.service.read(NamedDocument).name
-    if row := known_as(name, held.rows):
+    service, name = held_names.service, held_names.service.read(NamedDocument).name
+    if row := known_as(name, held_names.rows):
         return row
     for each in candidates(label(name), service.id):
         wanted = f"{INSIDE}{service.parent} {each}"
         if taken := await tx.names.take(wanted, service.id, "", label(name)):
-            held.rows.append(taken)
+            held_names.rows.append(taken)
             return taken
     raise AssertionError  # the candidates are endless
 
 
-async def _reserve_declared(tx: Tx, held: _HeldNames) -> list[NameRow]:
-    service = held.service.read(Listener)
+async def _reserve_declared(tx: Tx, held_names: _HeldNames) -> list[NameRow]:
+    service = held_names.service.read(Listener)
     asked = host_keys(service.ports)
-    return [*(await _reserve_hosts(tx, held, service.name, asked)).values()] if asked else []
+    return [*(await _reserve_hosts(tx, held_names, service.name, asked)).values()] if asked else []
 
 
 def host_keys(ports: Iterable[ServicePort]) -> list[str]:
@@ -220,14 +220,16 @@ def host_keys(ports: Iterable[ServicePort]) -> list[str]:
     ]
 
 
-async def _reserve_hosts(tx: Tx, held: _HeldNames, name: str, asked: Iterable[str]) -> dict[str, NameRow]:
+async def _reserve_hosts(
+    tx: Tx, held_names: _HeldNames, name: str, requested_names: Iterable[str]
+) -> dict[str, NameRow]:
     """Reserves host names by port key. The default port gets the name of the service; other ports get it with
     a prefix."""
-    home = await tx.resources.find(environment.name, held.service.parent)
+    home = await tx.resources.find(environment.name, held_names.service.parent)
     assert home is not None
     wish = label(name, home.read(NamedDocument).name)
-    own = await held.reserve(tx, "", wish)
-    others = {key: await held.reserve(tx, key, label(key, own.name)) for key in asked if key}
+    own = await held_names.reserve(tx, "", wish)
+    others = {key: await held_names.reserve(tx, key, label(key, own.name)) for key in requested_names if key}
     return {"": own, **others}
 
 

@@ -63,7 +63,7 @@ async def events(ctx: Context, call: Call) -> Reply:
     page = await _page(source, query, asked)
     names = TargetNames(source, ctx.registry.audit)
     full = call.dialect.is_full
-    entries = [await show_entry(row, names, full=full) for row in page.rows]
+    entries = [await show_entry(row, names, is_full_interface=full) for row in page.rows]
     older_gone = page.next is None and await source.events.anchor() is not None
     links = {
         name: _link(ctx, call, asked, **{token: str(number)})
@@ -109,7 +109,7 @@ async def targets(ctx: Context, call: Call) -> Reply:
 def _query_of(
     words: AuditNames,
     call: Call,
-    asked: AuditParameters | TargetParameters,
+    parameters: AuditParameters | TargetParameters,
     sight: Visibility,
     *,
     sub_target: str = "",
@@ -118,11 +118,11 @@ def _query_of(
     environment: str = "",
 ) -> AuditFilter | None:
     """Returns the filter of a query; None if no event can match."""
-    full, word = call.dialect.is_full, asked.event_type or ""
-    kinds = kinds_of(word, full=full) if word else ()
+    full, word = call.dialect.is_full, parameters.event_type or ""
+    kinds = kinds_of(word, is_full_interface=full) if word else ()
     family = words.family_of(sub_target) if sub_target else ""
-    since = _parse_time(asked.from_timestamp, 0)
-    until = _parse_time(asked.to_timestamp, NEVER)
+    since = _parse_time(parameters.from_timestamp, 0)
+    until = _parse_time(parameters.to_timestamp, NEVER)
     if (word and not kinds) or family is None:
         return None
     conditions = EventFilter(
@@ -130,19 +130,19 @@ def _query_of(
         since=since,
         until=until,
         kinds=kinds if len(kinds) <= _MAX_KINDS else (),
-        subject_families=words.families_of(asked.target_type) if asked.target_type else (),
+        subject_families=words.families_of(parameters.target_type) if parameters.target_type else (),
         family=family,
         subject=subject,
-        actor=asked.triggered_by,
-        origin=origin_kept(asked.origin) if asked.origin else "",
+        actor=parameters.triggered_by,
+        origin=origin_kept(parameters.origin) if parameters.origin else "",
         project=project,
         environment=environment,
     )
-    return AuditFilter(conditions, _extra_conditions(word, sight, full=full))
+    return AuditFilter(conditions, _extra_conditions(word, sight, is_full_interface=full))
 
 
 def _extra_conditions(
-    word: str, sight: Visibility, *, full: bool
+    word: str, sight: Visibility, *, is_full_interface: bool
 ) -> Callable[[EventRow], Awaitable[bool]] | None:
     """Returns a function for the conditions that the database cannot check; None if there are none."""
     if not word and sight.is_whole:
@@ -151,7 +151,10 @@ def _extra_conditions(
     async def fits(row: EventRow) -> bool:
         if not await sight.includes_event(row):
             return False
-        return not word or word in {row.kind, entry_type(row, body_of(row.body), full=full)}
+        return not word or word in {
+            row.kind,
+            entry_type(row, body_of(row.body), is_full_interface=is_full_interface),
+        }
 
     return fits
 
@@ -176,21 +179,21 @@ class AuditPage(Struct, frozen=True):
     next: int | None = None
 
 
-async def _page(reads: Reads, query: AuditFilter | None, asked: AuditParameters) -> AuditPage:
+async def _page(reads: Reads, query: AuditFilter | None, parameters: AuditParameters) -> AuditPage:
     """Returns a page of events. Page tokens are event numbers, so that new events neither repeat nor skip
     entries."""
     if query is None:
         return AuditPage([])
-    size = asked.page_size
-    if asked.step_back_token:
-        above = int(asked.step_back_token)
+    size = parameters.page_size
+    if parameters.step_back_token:
+        above = int(parameters.step_back_token)
         rows = await _take_page(
             query, _newer_events(reads, query.conditions, above, _at_once(query, size)), size
         )
         kept = rows[:size][::-1]
         previous = kept[0].seq if len(rows) > size else None
         return AuditPage(kept, previous, kept[-1].seq if kept else above + 1)
-    below = int(asked.continue_token) if asked.continue_token else NEVER
+    below = int(parameters.continue_token) if parameters.continue_token else NEVER
     rows = await _take_page(query, _older_events(reads, query.conditions, below, _at_once(query, size)), size)
     kept = rows[:size]
     previous = None if below == NEVER else kept[0].seq if kept else max(0, below - 1)

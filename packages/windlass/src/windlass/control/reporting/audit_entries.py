@@ -78,11 +78,11 @@ def _actor_itself(row: EventRow, event: EventBody) -> str:
     return event.actor.name if event.actor.id == row.target else ""
 
 
-def entry_type(row: EventRow, event: EventBody, *, full: bool) -> str:
-    return type_of(row.kind, event.action, full=full)
+def entry_type(row: EventRow, event: EventBody, *, is_full_interface: bool) -> str:
+    return type_of(row.kind, event.action, is_full_interface=is_full_interface)
 
 
-async def show_entry(row: EventRow, names: TargetNames, *, full: bool) -> Document:
+async def show_entry(row: EventRow, names: TargetNames, *, is_full_interface: bool) -> Document:
     event = body_of(row.body)
     family = row.family or event.family
     sub = names.words.sub_target(family)
@@ -90,14 +90,14 @@ async def show_entry(row: EventRow, names: TargetNames, *, full: bool) -> Docume
     return {
         "id": row.id,
         "timestamp": stamp(row.at),
-        "event_type": entry_type(row, event, full=full),
+        "event_type": entry_type(row, event, is_full_interface=is_full_interface),
         "target_id": row.subject or row.target,
         "target_name": event.title or _actor_itself(row, event) or await names.of(row.target),
         "target_type": names.words.target(row.subject_family or family),
         **({"sub_target_type": sub} if sub else {}),
         "change": change,
         "original_change": original,
-        "origin": origin_of(event.origin, full=full),
+        "origin": origin_of(event.origin, is_full_interface=is_full_interface),
         "triggered_by": event.actor.name,
         "project_id": row.project or None,
         "project_name": await names.of(row.project),

@@ -133,8 +133,8 @@ class WebhookSender:
         finally:
             await self._results.finish_writing()
 
-    async def _send_lane(self, lane: Sequence[DeliveryRow], room: asyncio.Semaphore) -> None:
-        async with room:
+    async def _send_lane(self, lane: Sequence[DeliveryRow], slots: asyncio.Semaphore) -> None:
+        async with slots:
             for delivery in lane:
                 if self._results.over or not await self._send(delivery):
                     return

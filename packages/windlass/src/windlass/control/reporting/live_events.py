@@ -81,13 +81,15 @@ async def _start_position(reads: Reads, last: str | None) -> StreamPosition:
 async def _follow(ctx: Context, call: Call, org: str, place: StreamPosition) -> AsyncGenerator[bytes, None]:
     full, at = call.dialect.is_full, place.number
     yield _first_message(place)
-    with ctx.readers.join(("events", org, full), lambda: _EventReader(ctx, org, full=full)) as reader:
+    with ctx.readers.join(
+        ("events", org, full), lambda: _EventReader(ctx, org, is_full_interface=full)
+    ) as reader:
         while True:
             if reader.is_at_hand(at):
                 events, at = reader.after(at)
                 gone = False
             elif reader.is_ahead_of(at):
-                batch = await _read(ctx, org, at, full=full)
+                batch = await _read(ctx, org, at, is_full_interface=full)
                 events, at, gone = batch.events, batch.last, batch.gone
             else:
                 await reader.news()
@@ -101,7 +103,7 @@ async def _catch_up(ctx: Context, call: Call, org: str, place: StreamPosition) -
     yield _first_message(place)
     whole = False
     while not whole:
-        batch = await _read(ctx, org, at, full=full)
+        batch = await _read(ctx, org, at, is_full_interface=full)
         at, whole = batch.last, batch.whole
         if pieces := await _pieces(ctx, call, org, batch.events, gone=batch.gone):
             yield pieces
@@ -135,11 +137,11 @@ class _EventReader(SharedReader):
     # streams.
     resting = 0.02
 
-    def __init__(self, ctx: Context, org: str, *, full: bool) -> None:
+    def __init__(self, ctx: Context, org: str, *, is_full_interface: bool) -> None:
         super().__init__(ctx.nudges)
         self._ctx = ctx
         self._org = org
-        self._full = full
+        self._full = is_full_interface
         self._recent: list[SentEvent] = []
         self._floor = self._place = -1
         """All events between these two positions are cached."""
@@ -161,7 +163,7 @@ class _EventReader(SharedReader):
             _, self._place = await source.events.span()
             self._floor = self._place
             return True
-        batch = await _read(self._ctx, self._org, self._place, full=self._full)
+        batch = await _read(self._ctx, self._org, self._place, is_full_interface=self._full)
         events = [*batch.events, *self._marks(batch.last)]
         self._cache_events(batch, events)
         if not batch.whole:
@@ -191,7 +193,7 @@ def _number(event: SentEvent) -> int:
     return event.number
 
 
-async def _read(ctx: Context, org: str, after: int, *, full: bool) -> Batch:
+async def _read(ctx: Context, org: str, after: int, *, is_full_interface: bool) -> Batch:
     """Reads the next entries. The newest number is read before them, so that no new entry is skipped, and the
     oldest number after them, so that deletions are detected."""
     source = ctx.store.reads
@@ -199,11 +201,15 @@ async def _read(ctx: Context, org: str, after: int, *, full: bool) -> Batch:
     rows = await source.events.after(org, after, _PAGE)
     oldest, _ = await source.events.span()
     names = TargetNames(source, ctx.registry.audit)
-    events = [SentEvent(row.seq, await _piece(row, names, full=full), row) for row in rows]
+    events = [
+        SentEvent(row.seq, await _piece(row, names, is_full_interface=is_full_interface), row) for row in rows
+    ]
     whole = len(rows) < _PAGE
     last = max(rows[-1].seq if rows else after, newest if whole else 0)
     return Batch(events, last, whole, gone=after < oldest - 1)
 
 
-async def _piece(row: EventRow, names: TargetNames, *, full: bool) -> bytes:
-    return frames.event(b"%d" % row.seq, encode(await show_entry(row, names, full=full)))
+async def _piece(row: EventRow, names: TargetNames, *, is_full_interface: bool) -> bytes:
+    return frames.event(
+        b"%d" % row.seq, encode(await show_entry(row, names, is_full_interface=is_full_interface))
+    )

@@ -164,11 +164,11 @@ class InstallationMetrics:
         places = self._ctx.places.all()[:MAX_PLACES]
         return await asyncio.gather(*(_scrape_engine(place, self._patience) for place in places))
 
-    def _count_restarts(self, seen: Sequence[EngineScrape]) -> None:
+    def _count_restarts(self, scrapes: Sequence[EngineScrape]) -> None:
         """Counts the restarts since the last response of each engine. Restarts before the first response are
         unknown."""
         before, self.restarts = self.restarts, {}
-        for scrape in seen:
+        for scrape in scrapes:
             former = before.get(scrape.place)
             now = former if scrape.instances is None else _restarts_of(scrape.instances)
             if now is not None:
@@ -211,10 +211,12 @@ async def _scrape_engine(place: Place, timeout: float) -> EngineScrape:
     return EngineScrape(place.machine or place.id, place.engine.name, seconds, instances)
 
 
-def _place_metrics(seen: Sequence[EngineScrape]) -> Iterator[Metric]:
+def _place_metrics(scrapes: Sequence[EngineScrape]) -> Iterator[Metric]:
     labels = ("place", "engine")
-    up: list[Sample] = [((scrape.place, scrape.engine), int(scrape.instances is not None)) for scrape in seen]
-    took: list[Sample] = [((scrape.place, scrape.engine), scrape.seconds) for scrape in seen]
+    up: list[Sample] = [
+        ((scrape.place, scrape.engine), int(scrape.instances is not None)) for scrape in scrapes
+    ]
+    took: list[Sample] = [((scrape.place, scrape.engine), scrape.seconds) for scrape in scrapes]
     yield Metric("engine_up", "1 if the engine of the place answered", MetricType.GAUGE, labels, up)
     yield Metric(
         "engine_response_seconds",
@@ -224,7 +226,7 @@ def _place_metrics(seen: Sequence[EngineScrape]) -> Iterator[Metric]:
         took,
     )
     running: list[Sample] = []
-    for scrape in seen:
+    for scrape in scrapes:
         if scrape.instances is not None:
             phases = [instance.phase for instance in scrape.instances]
             running += [((scrape.place, phase.lower()), phases.count(phase)) for phase in Phase]

@@ -120,11 +120,11 @@ def _server_side(family: Family, document: Document) -> Document:
     return {name: value for name, value in document.items() if name not in sent}
 
 
-def changeable(family: Family, stored: Document, changes: Mapping[str, object]) -> Document:
+def changeable(family: Family, stored_document: Document, changes: Mapping[str, object]) -> Document:
     """Returns the changes without fixed fields. Raises Invalid if a fixed field differs from its stored
     value."""
     for field in sorted(family.fixed & changes.keys()):
-        if changes[field] != stored.get(field):
+        if changes[field] != stored_document.get(field):
             raise Invalid(f"{field}: cannot be changed after creation")
     return {field: value for field, value in changes.items() if field not in family.fixed}
 

@@ -27,12 +27,14 @@ from windlass.store.tables.sealed import RESOURCE
 
 
 def restore_redacted(
-    family: Family, stored: Document, hidden: Mapping[str, str], changes: Mapping[str, object]
+    family: Family, stored_document: Document, hidden: Mapping[str, str], changes: Mapping[str, object]
 ) -> Mapping[str, object]:
     """Returns the changes with redacted addresses replaced by the stored addresses, if a client sends them
     back unchanged."""
     shown = {
-        field for field in family.redacted & changes.keys() & hidden.keys() if changes[field] == stored[field]
+        field
+        for field in family.redacted & changes.keys() & hidden.keys()
+        if changes[field] == stored_document[field]
     }
     return {**changes, **{field: hidden[field] for field in shown}}
 

@@ -93,15 +93,17 @@ async def _store_answer(
         await tx.work.schedule(ERASE_SECRETS, ERASE_SECRETS, tx.now + SECRET_LIFETIME)
 
 
-async def _replay(ctx: Context, tx: Tx, call: Call, kept: IdempotentAnswer, caller: str, key: str) -> Reply:
+async def _replay(
+    ctx: Context, tx: Tx, call: Call, stored_answer: IdempotentAnswer, caller: str, key: str
+) -> Reply:
     owner, owner_of_once = ANSWER.owner(caller=caller, key=key), ONCE.owner(caller=caller, key=key)
-    answer = msgspec.msgpack.decode(ctx.encryption.decrypt(kept.answer, *owner), type=StoredAnswer)
+    answer = msgspec.msgpack.decode(ctx.encryption.decrypt(stored_answer.answer, *owner), type=StoredAnswer)
     body, held = _split(call.operation, answer.body)
-    if kept.once is not None and kept.at > tx.now - SECRET_LIFETIME:
-        held |= msgspec.json.decode(ctx.encryption.decrypt(kept.once, *owner_of_once))
+    if stored_answer.once is not None and stored_answer.at > tx.now - SECRET_LIFETIME:
+        held |= msgspec.json.decode(ctx.encryption.decrypt(stored_answer.once, *owner_of_once))
     if not held and not _is_parted(call.operation, body):
         return Reply(answer.body, answer.tag, answer.status)
-    if kept.at <= tx.now - SECRET_LIFETIME or not await _still_exists(tx, call, body):
+    if stored_answer.at <= tx.now - SECRET_LIFETIME or not await _still_exists(tx, call, body):
         raise Conflict(
             "Use another Idempotency-Key: this request was done before, and its answer held a secret that is "
             "shown once. If it is lost, delete what was made, and make another",

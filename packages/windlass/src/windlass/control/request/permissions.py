@@ -118,16 +118,18 @@ def _mode_in(family: Family, spec: Spec) -> str:
     return str(getattr(spec, "mode", "")) if family.name in _WITH_MODE else ""
 
 
-async def allows(reads: Reads, actor: Actor, need: Scope, row: Row) -> bool:
+async def allows(reads: Reads, actor: Actor, required_scope: Scope, row: Row) -> bool:
     """Returns whether the actor has a scope for a resource."""
-    return may_below(actor, need, ResourceLocation(row.org)) or may(
-        actor, need, await location_of(reads, row)
+    return may_below(actor, required_scope, ResourceLocation(row.org)) or may(
+        actor, required_scope, await location_of(reads, row)
     )
 
 
-async def allows_below(reads: Reads, actor: Actor, need: Scope, parent: Row, family: str, mode: str) -> bool:
+async def allows_below(
+    reads: Reads, actor: Actor, required_scope: Scope, parent: Row, family: str, mode: str
+) -> bool:
     """Returns whether the actor has a scope for a new resource in `parent`."""
-    return may(actor, need, (await location_of(reads, parent)).below(family, "", mode))
+    return may(actor, required_scope, (await location_of(reads, parent)).below(family, "", mode))
 
 
 async def is_visible(reads: Reads, actor: Actor, row: Row) -> bool:

@@ -34,14 +34,14 @@ async def deploy(
     tx: Tx,
     call: Call,
     service: Row,
-    asked: Spec | None,
+    body: Spec | None,
     pushed: PushedRef | None = None,
 ) -> Accepted:
     """Deploys a version. The settings in the request become settings of the service, whether or not the
     deployment succeeds."""
     kind = ctx.kinds[service.family]
     version = replace(
-        await kind.chosen_version(tx, service, asked),
+        await kind.chosen_version(tx, service, body),
         event=kind.asked_event(service, call.query),
         pushed=pushed,
     )
@@ -58,23 +58,23 @@ async def deploy(
     return await accept(tx, service, kind.deploys_by, call, version)
 
 
-async def redeploy(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
+async def redeploy(ctx: Context, tx: Tx, call: Call, service: Row, body: Spec | None) -> Accepted:
     kind = ctx.kinds[service.family]
     version = replace(await _same_version(ctx, tx, service), event=kind.asked_event(service, call.query))
     return await accept(tx, service, kind.deploys_by, call, version)
 
 
-async def restart(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
+async def restart(ctx: Context, tx: Tx, call: Call, service: Row, body: Spec | None) -> Accepted:
     if (await status_of(tx, service)).serving is None:
         raise Conflict(f"Deploy {name_of(service)} instead: it is not running")
     return await accept(tx, service, Do.RESTART, call)
 
 
-async def stop(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
+async def stop(ctx: Context, tx: Tx, call: Call, service: Row, body: Spec | None) -> Accepted:
     return await accept(tx, service, Do.STOP, call)
 
 
-async def uninstall(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> Accepted:
+async def uninstall(ctx: Context, tx: Tx, call: Call, service: Row, body: Spec | None) -> Accepted:
     removed = ChosenVersion(sub_action=ctx.kinds[service.family].removal_action(call.query))
     return await accept(tx, service, Do.UNINSTALL, call, removed)
 

@@ -90,21 +90,23 @@ class EnvironmentCopy(Struct, frozen=True):
 
 
 async def copy_environment(
-    ctx: Context, tx: Tx, call: Call, original: Row, place: Row, wanted: EnvironmentCopy
+    ctx: Context, tx: Tx, call: Call, original: Row, place: Row, request: EnvironmentCopy
 ) -> Row:
     """Copies an environment with its services and variables. Returns the copy."""
     await refuse_above_share(tx, original.org)
     await tx.foresee_copy(original)
-    copy, _ = await _copy(ctx, tx, call, original, place, wanted.changes, extras=wanted.extras, id=wanted.id)
+    copy, _ = await _copy(
+        ctx, tx, call, original, place, request.changes, extras=request.extras, id=request.id
+    )
     levels = [CopiedLevel(original, copy)]
     for service in await _by_names(tx, await services_of(ctx, tx, original)):
-        if (changes := wanted.of_service(service)) is None:
+        if (changes := request.of_service(service)) is None:
             continue
         if can_be_cloned not in ctx.registry[service.family].traits:
             raise Conflict(f"Delete {name_of(service)} first: a {service.family} cannot be copied")
         copied, _ = await _copy(ctx, tx, call, service, copy, changes)
         levels.append(CopiedLevel(service, copied))
-    await VariableCopies(ctx, tx, call, levels, with_secrets=wanted.with_secrets).make()
+    await VariableCopies(ctx, tx, call, levels, with_secrets=request.with_secrets).make()
     stored = await tx.resources.get(copy.id)
     assert stored is not None
     return stored

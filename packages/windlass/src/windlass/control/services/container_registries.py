@@ -226,9 +226,9 @@ async def list_available(ctx: Context, call: Call) -> Reply:
     return Reply(_AVAILABLE)
 
 
-def _describe_kind(word: str, kind: RegistryKind) -> Mapping[str, object]:
+def _describe_kind(registry_kind: str, kind: RegistryKind) -> Mapping[str, object]:
     return {
-        "kind": word,
+        "kind": registry_kind,
         "required_config": dict.fromkeys(kind.required, "string"),
         "is_mandatory": bool(kind.required),
         "optional_config": dict.fromkeys(kind.optional, "string"),

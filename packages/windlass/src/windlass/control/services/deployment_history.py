@@ -97,24 +97,24 @@ async def list_of_service(ctx: Context, call: Call) -> Reply:
     return _page(query, entries)
 
 
-def _service_entry(ctx: Context, call: Call, past: PastDeployment) -> Document:
+def _service_entry(ctx: Context, call: Call, deployment: PastDeployment) -> Document:
     return {
-        "identifier": _identifier(ctx, past),
-        "status": call.dialect.exact(past.state),
-        "auditing_data": _auditing_data([past]),
-        "details": ctx.kinds[past.service.family].shown_version(past.service, past.details),
-        "status_details": details_of(past.state, past.details.sub_action),
-        "icon_uri": past.service.read(_Icon).icon_uri,
-        "total_duration": _duration([past]),
+        "identifier": _identifier(ctx, deployment),
+        "status": call.dialect.exact(deployment.state),
+        "auditing_data": _auditing_data([deployment]),
+        "details": ctx.kinds[deployment.service.family].shown_version(deployment.service, deployment.details),
+        "status_details": details_of(deployment.state, deployment.details.sub_action),
+        "icon_uri": deployment.service.read(_Icon).icon_uri,
+        "total_duration": _duration([deployment]),
     }
 
 
-def _identifier(ctx: Context, past: PastDeployment) -> Document:
+def _identifier(ctx: Context, deployment: PastDeployment) -> Document:
     return {
-        "name": name_of(past.service),
-        "service_id": past.service.id,
-        "service_type": ctx.registry[past.service.family].enum_value,
-        "execution_id": past.row.id,
+        "name": name_of(deployment.service),
+        "service_id": deployment.service.id,
+        "service_type": ctx.registry[deployment.service.family].enum_value,
+        "execution_id": deployment.row.id,
     }
 
 
@@ -177,14 +177,14 @@ def _environment_entry(ctx: Context, call: Call, environment: str, group: Group)
     return {"id": group[0].row.id, "status": call.dialect.exact(state_of(group)), **auditing, **lists}
 
 
-def _part(ctx: Context, call: Call, past: PastDeployment) -> Document:
+def _part(ctx: Context, call: Call, deployment: PastDeployment) -> Document:
     return {
-        **ctx.kinds[past.service.family].shown_version(past.service, past.details),
-        "id": past.row.id,
-        "created_at": stamp(past.row.created),
-        "updated_at": stamp(past.row.changed),
-        "name": name_of(past.service),
-        "status": call.dialect.exact(past.state),
+        **ctx.kinds[deployment.service.family].shown_version(deployment.service, deployment.details),
+        "id": deployment.row.id,
+        "created_at": stamp(deployment.row.created),
+        "updated_at": stamp(deployment.row.changed),
+        "name": name_of(deployment.service),
+        "status": call.dialect.exact(deployment.state),
     }
 
 
@@ -250,13 +250,13 @@ async def list_queue_of_service(ctx: Context, call: Call) -> Reply:
     return Reply(results([encode(_queue_entry(ctx, as_past(service, row))) for row in rows]))
 
 
-def _queue_entry(ctx: Context, past: PastDeployment) -> Document:
-    identifier = _identifier(ctx, past)
+def _queue_entry(ctx: Context, deployment: PastDeployment) -> Document:
+    identifier = _identifier(ctx, deployment)
     return {
         "identifier": {**identifier, "deployment_request_id": identifier.pop("execution_id")},
-        "auditing_data": _auditing_data([past]),
-        "status_details": details_of(past.state, past.details.sub_action),
-        "icon_uri": past.service.read(_Icon).icon_uri,
+        "auditing_data": _auditing_data([deployment]),
+        "status_details": details_of(deployment.state, deployment.details.sub_action),
+        "icon_uri": deployment.service.read(_Icon).icon_uri,
     }
 
 
@@ -284,14 +284,14 @@ def _queue_group(ctx: Context, environment: str, group: Group) -> Document:
     }
 
 
-def _queued_service(ctx: Context, past: PastDeployment) -> Document:
+def _queued_service(ctx: Context, deployment: PastDeployment) -> Document:
     """Returns the entry of a service in a queue. `details` are present only for jobs, because clients refuse
     them without a job type."""
-    version = ctx.kinds[past.service.family].shown_version(past.service, past.details)
+    version = ctx.kinds[deployment.service.family].shown_version(deployment.service, deployment.details)
     return {
-        "identifier": _identifier(ctx, past),
-        "status": _stage_status(past.state),
-        "icon_uri": past.service.read(_Icon).icon_uri,
+        "identifier": _identifier(ctx, deployment),
+        "status": _stage_status(deployment.state),
+        "icon_uri": deployment.service.read(_Icon).icon_uri,
         **({"details": version} if "job_type" in version else {}),
     }
 

@@ -104,37 +104,47 @@ def _entry_time(entry: LogEntry) -> str:
     return entry.at
 
 
-def _first_entries(past: PastDeployment) -> Iterator[LogEntry]:
-    who, what = past.details.actor.name, f"{past.row.action} v{past.row.number} of {name_of(past.service)}"
-    queued = past.words.queued
-    yield _note(past, past.row.created, queued, queued, f"{what} was asked for by {who}")
-    if past.details.began:
-        step = _first_step(past)
-        yield _note(past, past.details.began, step, step, f"{what} began")
+def _first_entries(deployment: PastDeployment) -> Iterator[LogEntry]:
+    who, what = (
+        deployment.details.actor.name,
+        f"{deployment.row.action} v{deployment.row.number} of {name_of(deployment.service)}",
+    )
+    queued = deployment.words.queued
+    yield _note(deployment, deployment.row.created, queued, queued, f"{what} was asked for by {who}")
+    if deployment.details.began:
+        step = _first_step(deployment)
+        yield _note(deployment, deployment.details.began, step, step, f"{what} began")
 
 
-def _end(past: PastDeployment) -> Iterator[LogEntry]:
-    if past.details.ended:
-        words, state = past.words, past.state
+def _end(deployment: PastDeployment) -> Iterator[LogEntry]:
+    if deployment.details.ended:
+        words, state = deployment.words, deployment.state
         step = State.BUILDING if state is State.BUILD_ERROR else words.under_way
-        message = past.details.message or f"{past.row.action} v{past.row.number} ended: {past.row.status}"
-        yield _note(past, past.details.ended, state, step, message)
+        message = (
+            deployment.details.message
+            or f"{deployment.row.action} v{deployment.row.number} ended: {deployment.row.status}"
+        )
+        yield _note(deployment, deployment.details.ended, state, step, message)
 
 
-def _first_step(past: PastDeployment) -> State:
-    repeats = past.details.of is not None
-    return State.BUILDING if Do(past.row.action) in BUILDS and not repeats else past.words.under_way
+def _first_step(deployment: PastDeployment) -> State:
+    repeats = deployment.details.of is not None
+    return (
+        State.BUILDING if Do(deployment.row.action) in BUILDS and not repeats else deployment.words.under_way
+    )
 
 
-def _note(past: PastDeployment, at: int, state: State, step: State, message: str) -> LogEntry:
-    return LogEntry(stamp(at), str(uuid5(_IDS, f"{past.row.id}/{state}")), past, state, step, message)
+def _note(deployment: PastDeployment, at: int, state: State, step: State, message: str) -> LogEntry:
+    return LogEntry(
+        stamp(at), str(uuid5(_IDS, f"{deployment.row.id}/{state}")), deployment, state, step, message
+    )
 
 
-def _of_line(past: PastDeployment, encoded: bytes) -> LogEntry:
+def _of_line(deployment: PastDeployment, encoded: bytes) -> LogEntry:
     line = _lines.decode(encoded)
     starts = line.stage in _STARTED
-    step = past.words.under_way if starts else State.BUILDING
-    return LogEntry(line.created_at, line.id, past, step, step, line.message)
+    step = deployment.words.under_way if starts else State.BUILDING
+    return LogEntry(line.created_at, line.id, deployment, step, step, line.message)
 
 
 _KNOWN_SCOPES: Final = frozenset({"APPLICATION", "DATABASE"})

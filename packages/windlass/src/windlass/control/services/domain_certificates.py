@@ -64,9 +64,9 @@ async def check(ctx: Context, call: Call) -> None:
         raise Invalid(f"chain: {error}") from error
 
 
-def _read(sent: CertificateUpload, name: str, now: int) -> ReadCertificate:
+def _read(upload: CertificateUpload, name: str, now: int) -> ReadCertificate:
     """Reads a certificate that the gateway can serve. Raises BadCertificate."""
-    read = check_upload(sent.chain, sent.key, name, now)
+    read = check_upload(upload.chain, upload.key, name, now)
     try:
         make_context(Certificate((name,), read.chain.encode(), read.key))
     except (OSError, ValueError) as error:

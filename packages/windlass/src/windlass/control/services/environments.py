@@ -88,7 +88,7 @@ _WHOLE: Final = {
 }
 
 
-async def _delete(ctx: Context, tx: Tx, call: Call, service: Row, asked: Spec | None) -> None:
+async def _delete(ctx: Context, tx: Tx, call: Call, service: Row, body: Spec | None) -> None:
     await delete_row(ctx, tx, call, service, at_once=call.asked(Removal).skip_reconcile)
 
 
@@ -167,16 +167,16 @@ async def _note_request(
     return Reply(encode(await status_of_environment(ctx, tx, call, environment)))
 
 
-async def _act(ctx: Context, tx: Tx, call: Call, chosen: ChosenService) -> Accepted | None:
+async def _act(ctx: Context, tx: Tx, call: Call, target: ChosenService) -> Accepted | None:
     """Performs the action on a service. Prefixes error messages about a field with the path of the service in
     the body."""
     try:
-        return await _CHOSEN[action_name(call)](ctx, tx, call, chosen.row, chosen.asked)
+        return await _CHOSEN[action_name(call)](ctx, tx, call, target.row, target.asked)
     except (Invalid, Conflict) as refusal:
         field = refusal.message.partition(":")[0]
-        if chosen.asked is None or field not in chosen.asked.__struct_fields__:
+        if target.asked is None or field not in target.asked.__struct_fields__:
             raise
-        raise type(refusal)(f"{chosen.place}.{refusal.message}") from refusal
+        raise type(refusal)(f"{target.place}.{refusal.message}") from refusal
 
 
 async def _find_chosen(ctx: Context, tx: Tx, environment: Row, body: Spec) -> list[ChosenService]:

@@ -106,12 +106,12 @@ def _shown_provider(row: Row) -> Document:
     return {"id": row.id, "name": spec.type, "owner": spec.workspace or spec.name, "use_bot": False}
 
 
-def _shown_repository(one: ServerRepository) -> Document:
-    shown: Document = {"id": one.id, "name": one.name, "url": one.url}
-    if one.default_branch:
-        shown["default_branch"] = one.default_branch
-    if one.is_private is not None:
-        shown["is_private"] = one.is_private
+def _shown_repository(repository: ServerRepository) -> Document:
+    shown: Document = {"id": repository.id, "name": repository.name, "url": repository.url}
+    if repository.default_branch:
+        shown["default_branch"] = repository.default_branch
+    if repository.is_private is not None:
+        shown["is_private"] = repository.is_private
     return shown
 
 

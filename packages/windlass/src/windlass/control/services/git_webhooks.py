@@ -55,13 +55,13 @@ def require_repository(ctx: Context, service: Row) -> str:
     raise Conflict(f"Choose a service that is built from a repository: {name_of(service)} has none")
 
 
-async def may_for_all(ctx: Context, reads: Reads, call: Call, need: Scope, repository: str) -> bool:
+async def may_for_all(ctx: Context, reads: Reads, call: Call, required_scope: Scope, repository: str) -> bool:
     """Returns whether the caller has a scope for all services of a repository, which share its webhook. The
     address of a repository can be written into any service, so that it gives no rights."""
     service = await target(reads, call)
     return all(
         [
-            await allows(reads, call.actor, need, row)
+            await allows(reads, call.actor, required_scope, row)
             for row in await services_of_repository(ctx, reads, service.org, repository)
         ]
     )

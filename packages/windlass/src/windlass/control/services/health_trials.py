@@ -43,15 +43,15 @@ async def try_health_check(ctx: Context, call: Call) -> Reply:
     return Reply(encode(HealthTrialResult(instances=[*tried])))
 
 
-async def _try_instance(engine: Engine, copy: Instance, probe: HealthProbe) -> TriedInstance:
-    port = probe.port or min(copy.ports, default=0)
+async def _try_instance(engine: Engine, instance: Instance, probe: HealthProbe) -> TriedInstance:
+    port = probe.port or min(instance.ports, default=0)
     began = time.monotonic()
     try:
         trouble = await engine.probe(
-            copy, replace(probe, port=port, timeout=min(probe.timeout, _MAX_TIMEOUT))
+            instance, replace(probe, port=port, timeout=min(probe.timeout, _MAX_TIMEOUT))
         )
     except EngineError as error:
         trouble = str(error)
     took = round((time.monotonic() - began) * 1000)
-    name = f"{copy.generation}-{copy.index}"
+    name = f"{instance.generation}-{instance.index}"
     return TriedInstance(instance=name, is_healthy=not trouble, message=trouble, took_ms=took)

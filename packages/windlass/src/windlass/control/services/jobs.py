@@ -128,14 +128,14 @@ async def run_job(ctx: Context, tx: Tx, call: Call) -> Reply:
     return Reply(encode(shown_run(run)))
 
 
-def _command_of(usual: RunCommand, asked: JobRunRequest) -> RunCommand:
+def _command_of(default_command: RunCommand, request: JobRunRequest) -> RunCommand:
     """Returns the command of a run. Parts that the request leaves out come from the job."""
-    entrypoint, arguments = usual.entrypoint, usual.arguments
-    if asked.entrypoint:
-        check_command("entrypoint", asked.entrypoint)
-        entrypoint = tuple(shlex.split(asked.entrypoint))
-    if isinstance(asked.arguments, list):
-        arguments = tuple(asked.arguments)
+    entrypoint, arguments = default_command.entrypoint, default_command.arguments
+    if request.entrypoint:
+        check_command("entrypoint", request.entrypoint)
+        entrypoint = tuple(shlex.split(request.entrypoint))
+    if isinstance(request.arguments, list):
+        arguments = tuple(request.arguments)
     return RunCommand(entrypoint, arguments)
 
 

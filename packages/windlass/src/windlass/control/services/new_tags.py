@@ -43,12 +43,12 @@ async def deploy_new_tag(
     return Reply(encode(_summary(call, organization, deployments)))
 
 
-async def _is_named(tx: Tx, org: str, asked: ImageToDeploy, image: ImageSource) -> bool:
+async def _is_named(tx: Tx, org: str, requested_image: ImageToDeploy, image: ImageSource) -> bool:
     """Returns whether the requested name is the name of an image, either relative to its registry or in
     full."""
-    if asked.image_name == image.image_name:
+    if requested_image.image_name == image.image_name:
         return True
-    return with_registry(asked.image_name) == with_registry(await whole_name(tx, org, image))
+    return with_registry(requested_image.image_name) == with_registry(await whole_name(tx, org, image))
 
 
 def _summary(call: Call, organization: Row, deployments: list[Document]) -> Document:

@@ -90,9 +90,9 @@ def _mark(base: Row, row: Row, preview: StoredPreview) -> Document:
     return mark | {"without_secrets": preview.is_fork}
 
 
-async def _free_name(tx: Tx, project: str, wanted: str, id: str) -> str:
-    taken = await tx.resources.named(project, environment.name, wanted.casefold())
-    return f"{wanted}-{id[:4]}" if taken else wanted
+async def _free_name(tx: Tx, project: str, name: str, id: str) -> str:
+    taken = await tx.resources.named(project, environment.name, name.casefold())
+    return f"{name}-{id[:4]}" if taken else name
 
 
 async def _secrets_of(ctx: Context, tx: Tx, base: Row) -> list[str]:

@@ -35,7 +35,7 @@ class ServedHosts:
         self._reading = asyncio.Lock()
         ctx.store.listen(self._note_nudge, ROUTE.rstrip(":"), MAY_HAVE_MISSED)
 
-    def _note_nudge(self, word: str) -> None:
+    def _note_nudge(self, topic: str) -> None:
         self._changes += 1
 
     async def has(self, host: str) -> bool:

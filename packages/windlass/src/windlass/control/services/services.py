@@ -179,12 +179,12 @@ async def run_once(ctx: Context, tx: Tx, call: Call) -> Reply:
     return await _answer(ctx, tx, call, service, *await accept(tx, service, Do.RUN, call, version))
 
 
-async def _earlier(ctx: Context, tx: Tx, service: Row, wanted: str | None) -> DeploymentRow:
-    if wanted:
-        row = await _find_wanted(tx, service, wanted)
+async def _earlier(ctx: Context, tx: Tx, service: Row, version: str | None) -> DeploymentRow:
+    if version:
+        row = await _find_wanted(tx, service, version)
         if row is None:
             raise Missing(
-                f"deployment_id: choose a deployment of {name_of(service)}: {wanted} is none of them"
+                f"deployment_id: choose a deployment of {name_of(service)}: {version} is none of them"
             )
         if row.status != Progress.SUCCEEDED:
             raise Conflict(f"deployment_id: choose one that SUCCEEDED: v{row.number} is {row.status}")
@@ -205,8 +205,8 @@ async def _earlier(ctx: Context, tx: Tx, service: Row, wanted: str | None) -> De
     raise Conflict(_why_nothing_earlier(name_of(service), past))
 
 
-def _why_nothing_earlier(name: str, past: Sequence[DeploymentRow]) -> str:
-    if any(row.status == Progress.SUCCEEDED for row in past):
+def _why_nothing_earlier(name: str, deployments: Sequence[DeploymentRow]) -> str:
+    if any(row.status == Progress.SUCCEEDED for row in deployments):
         return (
             f"Deploy a change of {name} first, or name a version, such as v1: it has no earlier version of "
             "another build"
@@ -214,13 +214,13 @@ def _why_nothing_earlier(name: str, past: Sequence[DeploymentRow]) -> str:
     return f"Deploy {name} first: no deployment of it has succeeded, so there is no version to go back to"
 
 
-async def _find_wanted(tx: Tx, service: Row, wanted: str) -> DeploymentRow | None:
+async def _find_wanted(tx: Tx, service: Row, version: str) -> DeploymentRow | None:
     """Returns a deployment of the service by its id, or by its version such as `v3`."""
-    if wanted.startswith("v"):
-        number = int(wanted[1:])
+    if version.startswith("v"):
+        number = int(version[1:])
         rows = await tx.deployments.latest(service.id, 1, number)
         return next((row for row in rows if row.number == number), None)
-    row = await tx.deployments.get(wanted)
+    row = await tx.deployments.get(version)
     return row if row and row.service == service.id else None
 
 

@@ -198,8 +198,8 @@ async def _mark_deleted(tx: Tx, row: Row) -> None:
     await tx.deletions.record(row.id, "")
 
 
-async def _is_deleted(reads: Reads, stored: StoredUpload) -> bool:
-    return any([await reads.deletions.is_deleted(id) for id in stored])
+async def _is_deleted(reads: Reads, upload: StoredUpload) -> bool:
+    return any([await reads.deletions.is_deleted(id) for id in upload])
 
 
 async def _is_needed(ctx: Context, row: Row) -> bool:

@@ -85,45 +85,45 @@ class VariableCopies:
         await create_in(self._ctx, self._tx, new)
         await self._note(row, level)
 
-    async def _note_outputs(self, level: Row, copy: Row) -> None:
+    async def _note_outputs(self, level: Row, service_copy: Row) -> None:
         """Records built-in variables whose keys depend on the stored service."""
         kind = self._ctx.kinds.get(level.family)
         if kind is None:
             return
         listed = await kind.listed_variables(self._ctx, self._tx, level)
-        copies = await kind.listed_variables(self._ctx, self._tx, copy)
-        ids = {_without_id(built_in.key, copy.id): built_in.id for built_in in copies}
+        copies = await kind.listed_variables(self._ctx, self._tx, service_copy)
+        ids = {_without_id(built_in.key, service_copy.id): built_in.id for built_in in copies}
         for built_in in listed:
             if id := ids.get(_without_id(built_in.key, level.id)):
                 self._built_ins[built_in.id] = id
 
-    async def _derive(self, wanted: DerivedVariable) -> None:
-        if wanted.original in self._derived:
-            await self._derive(self._derived.pop(wanted.original))
-        family = self._ctx.registry[wanted.row.family]
-        original = await self._original(wanted, family)
+    async def _derive(self, variable: DerivedVariable) -> None:
+        if variable.original in self._derived:
+            await self._derive(self._derived.pop(variable.original))
+        family = self._ctx.registry[variable.row.family]
+        original = await self._original(variable, family)
         if original is None:
             return
-        spec, kind = self._spec_of(wanted.row), wanted.row.read(Levelled).variable_type
+        spec, kind = self._spec_of(variable.row), variable.row.read(Levelled).variable_type
         if kind == "ALIAS":
             spec.value = value_of(self._ctx, original)
-        asked = Derivation(family, wanted.level, original)
+        asked = Derivation(family, variable.level, original)
         await create_derived(self._ctx, self._tx, self._call, asked, spec, kind)
-        await self._note(wanted.row, wanted.level)
+        await self._note(variable.row, variable.level)
 
-    async def _original(self, wanted: DerivedVariable, family: Family) -> Row | None:
+    async def _original(self, variable: DerivedVariable, family: Family) -> Row | None:
         """Returns the variable from which the copy is derived; None if it is not visible to the copy."""
-        if copy := self._copies.get(wanted.original):
+        if copy := self._copies.get(variable.original):
             return copy
-        levels = await self._tx.tree.above(wanted.level.id)
-        row = await self._tx.resources.get(wanted.original)
+        levels = await self._tx.tree.above(variable.level.id)
+        row = await self._tx.resources.get(variable.original)
         if row is not None:
             return row if row.parent in {level.id for level in levels} else None
-        key = wanted.level.id, family.name
+        key = variable.level.id, family.name
         if key not in self._seen:
             rows = await built_in_rows(self._ctx, self._tx, self._call.actor, levels, family)
             self._seen[key] = rows
-        id = self._built_ins.get(wanted.original, wanted.original)
+        id = self._built_ins.get(variable.original, variable.original)
         return next((row for row in self._seen[key] if row.id == id), None)
 
     async def _note(self, row: Row, level: Row) -> None:

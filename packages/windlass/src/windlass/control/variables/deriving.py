@@ -62,32 +62,36 @@ async def visible_at(ctx: Context, tx: Tx, call: Call, level: Row, family: Famil
     return await find_built_in(ctx, tx, call.actor, levels, family, id)
 
 
-async def create_override(ctx: Context, tx: Tx, call: Call, asked: Derivation, body: VariableValue) -> Reply:
+async def create_override(
+    ctx: Context, tx: Tx, call: Call, derivation: Derivation, body: VariableValue
+) -> Reply:
     """Creates a variable that overrides the value of another, from a level downwards."""
-    original = asked.target.read(Variable)
-    if asked.target.parent == asked.level.id:
+    original = derivation.target.read(Variable)
+    if derivation.target.parent == derivation.level.id:
         raise Conflict(f"{original.key} is set at this same level: change its value instead of overriding it")
-    spec = spec_of(asked.family)(
+    spec = spec_of(derivation.family)(
         key=original.key,
         value=body.value,
         description=body.description,
         mount_path=original.mount_path,
         enable_interpolation_in_file=body.enable_interpolation_in_file,
     )
-    return await create_derived(ctx, tx, call, asked, spec, "OVERRIDE")
+    return await create_derived(ctx, tx, call, derivation, spec, "OVERRIDE")
 
 
-async def create_alias(ctx: Context, tx: Tx, call: Call, asked: Derivation, body: VariableAlias) -> Reply:
+async def create_alias(
+    ctx: Context, tx: Tx, call: Call, derivation: Derivation, body: VariableAlias
+) -> Reply:
     """Creates a variable that gives the value of another a second key, from a level downwards."""
-    target = asked.target
+    target = derivation.target
     original = target.read(Variable)
-    spec = spec_of(asked.family)(
+    spec = spec_of(derivation.family)(
         key=body.key,
         value=value_of(ctx, target),
         description=body.description,
         mount_path=original.mount_path,
     )
-    return await create_derived(ctx, tx, call, asked, spec, "ALIAS")
+    return await create_derived(ctx, tx, call, derivation, spec, "ALIAS")
 
 
 async def _refuse_many_aliases(tx: Tx, target: Row) -> None:
@@ -107,12 +111,14 @@ def value_of(ctx: Context, row: Row) -> str:
     return decrypt_hidden(ctx, row).get("value", "") if row.sealed else row.read(Variable).value
 
 
-async def create_derived(ctx: Context, tx: Tx, call: Call, asked: Derivation, spec: Spec, kind: str) -> Reply:
+async def create_derived(
+    ctx: Context, tx: Tx, call: Call, derivation: Derivation, spec: Spec, kind: str
+) -> Reply:
     if kind == "ALIAS":
-        await _refuse_many_aliases(tx, asked.target)
-    noun = "secret" if asked.family is secret else "variable"
+        await _refuse_many_aliases(tx, derivation.target)
+    noun = "secret" if derivation.family is secret else "variable"
     participle, link = ("overridden", "overrides") if kind == "OVERRIDE" else ("aliased", "aliases")
-    extras: Document = {"variable_type": kind, f"{participle}_{noun}": shown_target(asked.target)}
-    links = {link: asked.target.id}
-    new = NewResource(asked.family, spec, asked.level, call.actor, call, extras=extras, links=links)
+    extras: Document = {"variable_type": kind, f"{participle}_{noun}": shown_target(derivation.target)}
+    links = {link: derivation.target.id}
+    new = NewResource(derivation.family, spec, derivation.level, call.actor, call, extras=extras, links=links)
     return await create_in(ctx, tx, new)

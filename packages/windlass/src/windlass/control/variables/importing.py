@@ -37,19 +37,21 @@ async def import_at(ctx: Context, tx: Tx, call: Call, here: Row) -> Reply:
     return Reply(encode(answer))
 
 
-async def _level(tx: Tx, call: Call, levels: Mapping[str, Row], where: str, entry: Importing) -> Row:
+async def _level(tx: Tx, call: Call, levels: Mapping[str, Row], variable_path: str, entry: Importing) -> Row:
     level = levels.get(entry.scope)
     if level is None:
         allowed = " or ".join(scope for scope in levels if scope != "ORGANIZATION")
-        raise Invalid(f"{where}.scope: must be {allowed}: the variable is not seen from other levels")
+        raise Invalid(f"{variable_path}.scope: must be {allowed}: the variable is not seen from other levels")
     if not await allows(tx, call.actor, call.operation.need, level):
         raise Forbidden(
-            f"{where}.scope: use another token: this one is limited to less than the {level.family}"
+            f"{variable_path}.scope: use another token: this one is limited to less than the {level.family}"
         )
     return level
 
 
-async def _import_entry(ctx: Context, tx: Tx, call: Call, level: Row, where: str, entry: Importing) -> bool:
+async def _import_entry(
+    ctx: Context, tx: Tx, call: Call, level: Row, variable_path: str, entry: Importing
+) -> bool:
     """Imports one variable. Returns whether it was created or overwritten."""
     family, other = (secret, variable) if entry.is_secret else (variable, secret)
     row = await tx.resources.named(level.id, family.name, entry.name)
@@ -60,6 +62,8 @@ async def _import_entry(ctx: Context, tx: Tx, call: Call, level: Row, where: str
     if not call.sent(Import).overwrite:
         return False
     if row is None:
-        raise Conflict(f"{where}.name: {entry.name} is {phrase(other)} of this level: delete it first")
+        raise Conflict(
+            f"{variable_path}.name: {entry.name} is {phrase(other)} of this level: delete it first"
+        )
     await apply_changes(ctx, tx, call, row, {"value": entry.value})
     return True

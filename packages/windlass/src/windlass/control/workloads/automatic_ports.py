@@ -20,37 +20,41 @@ from windlass.engines.workload import Workload
 from windlass.families.application import Application, ApplicationShown
 
 
-def settle_ports(spec: Application, former: ApplicationShown | None, *, is_full: bool) -> None:
+def settle_ports(spec: Application, previous: ApplicationShown | None, *, is_full: bool) -> None:
     """Fills in ports that a client has left out, and sets `automatic_port`. For clients of the full API,
     missing ports mean no ports."""
-    kept = [*former.ports] if former and former.automatic_port else []
+    kept = [*previous.ports] if previous and previous.automatic_port else []
     if spec.ports is UNSET:
         asked = spec.automatic_port
         spec.automatic_port = asked if isinstance(asked, bool) else not is_full
         sent = msgspec.to_builtins(kept) if spec.automatic_port else []
         spec.ports = msgspec.convert(sent, list[PortRequest])
     else:
-        spec.automatic_port = _is_automatic(spec, spec.ports, former)
+        spec.automatic_port = _is_automatic(spec, spec.ports, previous)
     if not spec.automatic_port:
         check_probes(spec)
 
 
-def _is_automatic(spec: Application, sent: Sequence[PortRequest], former: ApplicationShown | None) -> bool:
+def _is_automatic(
+    spec: Application, sent_ports: Sequence[PortRequest], previous: ApplicationShown | None
+) -> bool:
     """Returns whether the sent ports are automatic. An empty list means no ports, unless the client sets
     `automatic_port`."""
     if spec.automatic_port is False:
         return False
     if spec.automatic_port:
-        return not sent or (len(sent) == 1 if former is None else _is_same(sent, former.ports))
-    was_automatic = former is not None and former.automatic_port
-    return bool(was_automatic and sent) and _is_same(sent, former.ports if former else ())
+        return not sent_ports or (
+            len(sent_ports) == 1 if previous is None else _is_same(sent_ports, previous.ports)
+        )
+    was_automatic = previous is not None and previous.automatic_port
+    return bool(was_automatic and sent_ports) and _is_same(sent_ports, previous.ports if previous else ())
 
 
-def _is_same(sent: Sequence[PortRequest], stored: Sequence[ServicePort]) -> bool:
+def _is_same(sent_ports: Sequence[PortRequest], stored_ports: Sequence[ServicePort]) -> bool:
     """Returns whether a client sends stored ports back unchanged, which is recognized by their ids."""
-    if not all(port.id for port in sent):
+    if not all(port.id for port in sent_ports):
         return False
-    return bool(msgspec.to_builtins(sent) == msgspec.to_builtins(stored))
+    return bool(msgspec.to_builtins(sent_ports) == msgspec.to_builtins(stored_ports))
 
 
 def with_automatic_port(spec: Application, default_workload: Workload) -> Application:
@@ -84,10 +88,10 @@ def _public(number: int) -> PortRequest:
     return PortRequest(internal_port=number, publicly_accessible=True, name=name_of(number), is_default=True)
 
 
-def shown_ports(workload: Workload, former: Sequence[ServicePort]) -> list[ServicePort]:
+def shown_ports(workload: Workload, previous_ports: Sequence[ServicePort]) -> list[ServicePort]:
     """Returns the ports of a workload as shown in documents. The port keeps its id even if its number
     changes."""
-    kept = former[0].id if former else ids.new_id()
+    kept = previous_ports[0].id if previous_ports else ids.new_id()
     return [
         ServicePort(
             id=kept,

@@ -51,17 +51,17 @@ class CopyPreparations:
         self._is_stopped = False
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def start(self, name: str, kept: KeptCopy) -> None:
+    def start(self, name: str, kept_copy: KeptCopy) -> None:
         """Prepares a kept copy in the background, and closes it afterwards."""
         if self._is_stopped:
-            kept.close()
+            kept_copy.close()
             return
 
         def end(_: asyncio.Task[None]) -> None:
             self._tasks.pop(name)
-            kept.close()
+            kept_copy.close()
 
-        self._tasks[name] = asyncio.ensure_future(self._prepare(kept))
+        self._tasks[name] = asyncio.ensure_future(self._prepare(kept_copy))
         self._tasks[name].add_done_callback(end)
 
     async def cancel(self, name: str) -> None:
@@ -74,10 +74,10 @@ class CopyPreparations:
         self._is_stopped = True
         await subprocesses.run_together(*map(self.cancel, [*self._tasks]))
 
-    async def _prepare(self, kept: KeptCopy) -> None:
+    async def _prepare(self, kept_copy: KeptCopy) -> None:
         try:
             async with asyncio.timeout(self._limits.seconds):
-                await kept.prepare(without_repository(self._home, self._limits))
+                await kept_copy.prepare(without_repository(self._home, self._limits))
         except (GitError, OSError) as error:  # the next fetch starts with an empty folder
             _log.warning("no copy is kept for the next fetch", extra={"why": str(error)})
         await subprocesses.in_thread(sweep, self._home)
@@ -238,42 +238,48 @@ class Git:
             raise GitError(f"{_INSTALL}: it has {printable(answer)}.")
         self._usable = True
 
-    async def _remote(self, where: RemoteAddress, token: str | None) -> Remote:
-        pinned = await self._checked_addresses(where)
-        header = authorization(token, str(where.host)) if token and where.scheme in ("http", "https") else ""
-        variables = environment(where, pinned, self._home, header)
+    async def _remote(self, remote_address: RemoteAddress, token: str | None) -> Remote:
+        pinned = await self._checked_addresses(remote_address)
+        header = (
+            authorization(token, str(remote_address.host))
+            if token and remote_address.scheme in ("http", "https")
+            else ""
+        )
+        variables = environment(remote_address, pinned, self._home, header)
         hidden = (token, token.partition(":")[2], header.rpartition(" ")[2]) if token else ()
-        return Remote(where.url, variables, self._home, self._limits, hidden, bool(header))
+        return Remote(remote_address.url, variables, self._home, self._limits, hidden, bool(header))
 
-    async def _checked_addresses(self, where: RemoteAddress) -> Sequence[Address]:
+    async def _checked_addresses(self, remote_address: RemoteAddress) -> Sequence[Address]:
         """Returns the addresses of the host. Raises GitError unless all of them are allowed."""
-        if where.scheme == "file":
+        if remote_address.scheme == "file":
             if not self._allow_local:
                 raise GitError(
                     "Name a repository of a git server, or start Windlass with "
                     "WINDLASS_GIT_ALLOW_LOCAL=1: without it, file:// is refused."
                 )
-            folder = Path(unquote(urlsplit(where.url).path))
+            folder = Path(unquote(urlsplit(remote_address.url).path))
             if self._closed and (await asyncio.to_thread(folder.resolve)).is_relative_to(self._closed):
                 raise GitError("Name a repository outside of the data directory of Windlass.")
             return ()
-        addresses = await self._addresses(where)
+        addresses = await self._addresses(remote_address)
         if not all(map(self._reach.admits, addresses)):
             raise GitError(
                 "Ask the operator to allow the network of the repository with the setting outbound_allow: "
-                f"{where.host} has no public address."
+                f"{remote_address.host} has no public address."
             )
-        if where.scheme == "http" and not all(map(self._reach.names, addresses)):
+        if remote_address.scheme == "http" and not all(map(self._reach.names, addresses)):
             raise GitError("Use https://: http:// shows the code and any token to everyone on the way.")
         return addresses
 
-    async def _addresses(self, where: RemoteAddress) -> Sequence[Address]:
-        if not isinstance(where.host, str):
-            return [where.host]
+    async def _addresses(self, remote_address: RemoteAddress) -> Sequence[Address]:
+        if not isinstance(remote_address.host, str):
+            return [remote_address.host]
         with suppress(OSError):
-            if addresses := await self._resolve(where.host, where.port):
+            if addresses := await self._resolve(remote_address.host, remote_address.port):
                 return addresses
-        raise GitError(f"Check the address of the repository: there is no machine named {where.host}.")
+        raise GitError(
+            f"Check the address of the repository: there is no machine named {remote_address.host}."
+        )
 
     @asynccontextmanager
     async def _scratch(self) -> AsyncIterator[Path]:
@@ -284,26 +290,26 @@ class Git:
             await subprocesses.in_thread(_remove, folder)
 
 
-async def _fetch_kept(copy: Copy, kept: KeptCopy) -> GitCommit:
+async def _fetch_kept(working_copy: Copy, kept_copy: KeptCopy) -> GitCommit:
     """Fetches a commit with the kept copy. If that fails, fetches it again into an empty folder, because the
     copy may be the reason."""
     try:
-        return await _fetch(copy)
+        return await _fetch(working_copy)
     except GitError:
-        if not kept.taken:
+        if not kept_copy.taken:
             raise
-    await subprocesses.in_thread(kept.forget)
-    return await _fetch(copy)
+    await subprocesses.in_thread(kept_copy.forget)
+    return await _fetch(working_copy)
 
 
-async def _fetch(copy: Copy) -> GitCommit:
-    below = folder(copy.source.root_path)
-    async with _clear_on_failure(copy.folder):
-        if copy.kept:
-            await subprocesses.in_thread(copy.kept.take, copy.remote.url, copy.folder)
-        commit = (await copy.commits())[0]
-        await copy.check_out(commit.id)
-        if not (copy.folder / below).is_dir():
+async def _fetch(working_copy: Copy) -> GitCommit:
+    below = folder(working_copy.source.root_path)
+    async with _clear_on_failure(working_copy.folder):
+        if working_copy.kept:
+            await subprocesses.in_thread(working_copy.kept.take, working_copy.remote.url, working_copy.folder)
+        commit = (await working_copy.commits())[0]
+        await working_copy.check_out(commit.id)
+        if not (working_copy.folder / below).is_dir():
             raise GitError(f"root_path: there is no folder {below} in commit {commit.id[:12]}.")
     return commit
 

@@ -168,11 +168,11 @@ def _modification_times(root: Path, below: str = "") -> list[tuple[str, int]]:
     return times
 
 
-def _try_move(folder: Path, to: Path) -> bool:
+def _try_move(folder: Path, target: Path) -> bool:
     """Moves a folder. Returns False if the target is on another disk, because copying would take longer than
     a fetch."""
     try:
-        folder.rename(to)
+        folder.rename(target)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise

@@ -138,5 +138,5 @@ def _endless(link: bytes) -> GitError:
     )
 
 
-def _bad_entry(path: bytes, what: str) -> GitError:
-    return GitError(f"{to_text(path[:MAX_URL_LENGTH])} {what}.")
+def _bad_entry(path: bytes, problem: str) -> GitError:
+    return GitError(f"{to_text(path[:MAX_URL_LENGTH])} {problem}.")

@@ -71,7 +71,7 @@ SSH: Final = (
 
 
 def environment(
-    where: RemoteAddress | None,
+    remote_address: RemoteAddress | None,
     pinned: Sequence[Address],
     home: Path,
     header: str = "",
@@ -85,15 +85,15 @@ def environment(
         "GIT_ATTR_NOSYSTEM": "1",
         "GIT_CEILING_DIRECTORIES": str(home.parent),  # no search in parent folders
         "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ALLOW_PROTOCOL": where.scheme if where else "none",
+        "GIT_ALLOW_PROTOCOL": remote_address.scheme if remote_address else "none",
         "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_NO_LAZY_FETCH": "1",
     }
     settings = list(HARDENED.items())
-    if where and where.scheme == "ssh":
-        variables |= {"GIT_SSH_COMMAND": ssh(where, pinned[0], home), "GIT_SSH_VARIANT": "ssh"}
-    elif where and where.scheme in ("http", "https"):
-        settings += _over_http(where, pinned, header)
+    if remote_address and remote_address.scheme == "ssh":
+        variables |= {"GIT_SSH_COMMAND": ssh(remote_address, pinned[0], home), "GIT_SSH_VARIANT": "ssh"}
+    elif remote_address and remote_address.scheme in ("http", "https"):
+        settings += _over_http(remote_address, pinned, header)
     return variables | _as_variables([*settings, *further])
 
 
@@ -108,26 +108,29 @@ def authorization(token: str, host: str) -> str:
     return f"Authorization: Basic {base64.b64encode(pair.encode(errors='replace')).decode()}"
 
 
-def ssh(where: RemoteAddress, pinned: Address, home: Path) -> str:
+def ssh(remote_address: RemoteAddress, pinned: Address, home: Path) -> str:
     """Returns the ssh command, which connects to the checked address and stores the server's key under the
     host name."""
     known_hosts = str(home / "known_hosts").replace("%", "%%")
+    host, port = remote_address.host, remote_address.port
     options = (
         *SSH,
         f'UserKnownHostsFile="{known_hosts}"',
         f"HostName={pinned}",
-        f"HostKeyAlias={where.host if where.port == 22 else f'[{where.host}]:{where.port}'}",
+        f"HostKeyAlias={host if port == 22 else f'[{host}]:{port}'}",
     )
     return shlex.join(["ssh", "-F", "/dev/null", *(word for option in options for word in ("-o", option))])
 
 
-def _over_http(where: RemoteAddress, pinned: Sequence[Address], header: str) -> list[tuple[str, str]]:
+def _over_http(
+    remote_address: RemoteAddress, pinned: Sequence[Address], header: str
+) -> list[tuple[str, str]]:
     settings = []
-    if isinstance(where.host, str):
+    if isinstance(remote_address.host, str):
         addresses = ",".join(f"[{address}]" if address.version == 6 else str(address) for address in pinned)
-        settings.append(("http.curloptResolve", f"{where.host}:{where.port}:{addresses}"))
+        settings.append(("http.curloptResolve", f"{remote_address.host}:{remote_address.port}:{addresses}"))
     if header:
-        settings.append((f"http.{where.origin}.extraHeader", header))
+        settings.append((f"http.{remote_address.origin}.extraHeader", header))
     return settings
 
 

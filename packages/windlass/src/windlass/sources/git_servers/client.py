@@ -94,9 +94,13 @@ class KeptAnswers:
 
 class GitServerClient:
     def __init__(
-        self, out: HttpTransport, access: GitServerAccess, pauses: RequestPauses, kept: KeptAnswers
+        self,
+        transport: HttpTransport,
+        access: GitServerAccess,
+        pauses: RequestPauses,
+        answer_cache: KeptAnswers,
     ) -> None:
-        self._out, self._access, self._pauses, self._kept = out, access, pauses, kept
+        self._out, self._access, self._pauses, self._kept = transport, access, pauses, answer_cache
         self._base = access.api_url.rstrip("/")
         try:
             where = parse_url(self._base)
@@ -119,13 +123,13 @@ class GitServerClient:
         return await self._list(self._form.webhooks_path(checked(repository)), self._form.read_webhooks)
 
     async def install_webhook(
-        self, repository: str, url: str, secret: str, former: InstalledWebhook | None
+        self, repository: str, url: str, secret: str, previous: InstalledWebhook | None
     ) -> None:
         """Creates the webhook, or repairs a former one."""
         path = self._form.webhooks_path(checked(repository))
-        method = self._form.update_method if former else "POST"
-        if former:
-            path += f"/{_quoted_id(former.id)}"
+        method = self._form.update_method if previous else "POST"
+        if previous:
+            path += f"/{_quoted_id(previous.id)}"
         body = msgspec.json.encode(self._form.webhook_body(url, secret))
         answer = await self._send(method, self._base + path, body)
         if not 200 <= answer.status < 300:

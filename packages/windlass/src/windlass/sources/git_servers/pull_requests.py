@@ -302,18 +302,21 @@ class BitbucketPulls:
     def read_list(self, body: bytes) -> Sequence[OpenPullRequest]:
         return [self._read(one) for one in read_json(body, _BitbucketPullPage).values]
 
-    def _read(self, one: _BitbucketPull) -> OpenPullRequest:
-        is_fork = one.source.repository is None or one.source.repository != one.destination.repository
-        page = urlsplit(one.links.html.href)
-        fork = one.source.repository.full_name if one.source.repository else ""
+    def _read(self, pull_request: _BitbucketPull) -> OpenPullRequest:
+        is_fork = (
+            pull_request.source.repository is None
+            or pull_request.source.repository != pull_request.destination.repository
+        )
+        page = urlsplit(pull_request.links.html.href)
+        fork = pull_request.source.repository.full_name if pull_request.source.repository else ""
         return OpenPullRequest(
-            one.id,
-            one.title,
-            one.links.html.href,
-            (one.author.nickname or one.author.display_name) if one.author else "",
-            one.source.branch.name,
-            one.source.commit.hash if one.source.commit else "",
-            one.destination.branch.name,
+            pull_request.id,
+            pull_request.title,
+            pull_request.links.html.href,
+            (pull_request.author.nickname or pull_request.author.display_name) if pull_request.author else "",
+            pull_request.source.branch.name,
+            pull_request.source.commit.hash if pull_request.source.commit else "",
+            pull_request.destination.branch.name,
             is_fork,
             # The repository has no refs for commits of forks.
             source_url=f"{page.scheme}://{page.netloc}/{fork}.git"

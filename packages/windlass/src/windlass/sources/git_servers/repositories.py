@@ -28,7 +28,7 @@ def repository_path(url: str) -> str:
     return unquote(path).strip("/").removesuffix(".git").strip("/")
 
 
-def _host(where: RemoteAddress) -> str:
+def _host(remote_address: RemoteAddress) -> str:
     """Returns the host, with a port other than the usual one of https. The port of ssh is left out, because
     it differs from the one of https."""
-    return str(where.host) if where.scheme == "ssh" else where.shown
+    return str(remote_address.host) if remote_address.scheme == "ssh" else remote_address.shown

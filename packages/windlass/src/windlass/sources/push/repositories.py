@@ -203,17 +203,17 @@ class PushedRepositories:
         return self._stream(application, words, protocol, stopped)
 
     def send(
-        self, application: str, asked: PackFile, protocol: str, stopped: Callable[[], None]
+        self, application: str, request: PackFile, protocol: str, stopped: Callable[[], None]
     ) -> AsyncGenerator[bytes, None]:
         """Returns the answer to the request of a client that fetches."""
         words = ("upload-pack", "--stateless-rpc", ".")
-        return self._stream(application, words, protocol, stopped, asked.as_input())
+        return self._stream(application, words, protocol, stopped, request.as_input())
 
     # Keeping
 
-    async def tidy(self, application: str, needed: Collection[str]) -> None:
-        """Forgets commits that no deployment needs, and joins packs. `needed`: the commits that may be
-        deployed again. A repository where that fails is tried again after an hour, then after two, and so
+    async def tidy(self, application: str, needed_commits: Collection[str]) -> None:
+        """Forgets commits that no deployment needs, and joins packs. `needed_commits`: the commits that may
+        be deployed again. A repository where that fails is tried again after an hour, then after two, and so
         on, so that it costs the others little."""
         before = time.time() - _UNREACHABLE_RETENTION_SECONDS
         await subprocesses.in_thread(self._remove_left, application, before)
@@ -222,7 +222,7 @@ class PushedRepositories:
             return
         self._tidied[application] = time.time()
         try:
-            await self._tidy(application, needed, before)
+            await self._tidy(application, needed_commits, before)
         except (TimeoutError, OSError, Unavailable) as error:
             self._paused[application] = time.time() + pause, min(2 * pause, _MAX_PAUSE)
             _log.warning("a repository was not tidied: %s", error, extra={"service": application})
@@ -236,7 +236,7 @@ class PushedRepositories:
         newest = max((place.stat().st_mtime for place in places), default=0.0)
         return objects.is_dir() and newest >= self._tidied.get(application, 0.0)
 
-    async def _tidy(self, application: str, needed: Collection[str], before: float) -> None:
+    async def _tidy(self, application: str, needed_commits: Collection[str], before: float) -> None:
         async with self._writing[application]:
             listed = await self._ask(
                 application, "for-each-ref", "--format=%(objectname) %(refname)", KEPT_REFS
@@ -244,7 +244,7 @@ class PushedRepositories:
             seen: set[str] = set()
             for line in reversed(listed.splitlines()):
                 commit, _, ref = line.partition(" ")
-                if _age_of(ref) < before and (commit not in needed or commit in seen):
+                if _age_of(ref) < before and (commit not in needed_commits or commit in seen):
                     await self._try(application, "update-ref", "-d", ref, commit)
                 seen.add(commit)
             packs = [*(self.path(application) / "objects" / "pack").glob("*.pack")]

@@ -103,14 +103,14 @@ class EventChanges(EventTable):
     __slots__ = ()
     _session: ChangeSession
 
-    async def add(self, events: Sequence[NewEvent], end: ChainEnd) -> None:
-        """Numbers and chains the events of a group. The store clears `end` if the group fails."""
+    async def add(self, events: Sequence[NewEvent], chain_end: ChainEnd) -> None:
+        """Numbers and chains the events of a group. The store clears `chain_end` if the group fails."""
         if not events:
             return
         before = await counters.advance(self._session, "event", len(events)) - len(events)
-        rows = list(chain_rows(end.at(before) or await self._head(before), events))
+        rows = list(chain_rows(chain_end.at(before) or await self._head(before), events))
         await self._session.many(ADD, rows)
-        end.head = Head(before + len(events), rows[-1][-1])
+        chain_end.head = Head(before + len(events), rows[-1][-1])
 
     async def _head(self, number: int) -> Head:
         """Returns the head that the next event is chained to.

@@ -41,8 +41,16 @@ class IdempotentAnswerChanges(IdempotentAnswerTable):
     __slots__ = ()
     _session: ChangeSession
 
-    async def set(self, caller: str, key: str, kept: IdempotentAnswer) -> None:
-        await self._session.all(SET, caller, key, kept.request, kept.at, kept.answer, kept.once)
+    async def set(self, caller: str, key: str, stored_answer: IdempotentAnswer) -> None:
+        await self._session.all(
+            SET,
+            caller,
+            key,
+            stored_answer.request,
+            stored_answer.at,
+            stored_answer.answer,
+            stored_answer.once,
+        )
 
     async def erase_secrets(self, before: int) -> int | None:
         """Erases the secrets of older responses. Returns the time of the oldest remaining secret."""

@@ -103,24 +103,26 @@ class OwnerChanges(OwnerTable):
         about = surroundings.takes, surroundings.host, surroundings.domain, surroundings.port
         return await self._session.one(RENEW, place, owner, now + lease, *about, home, now) is not None
 
-    async def take(self, seen: OwnerRow, owner: str, lease: int, home: str = "") -> bool:
+    async def take(self, owner_row: OwnerRow, owner: str, lease: int, home: str = "") -> bool:
         """Transfers a place to another owner. Returns False if the current owner has renewed the lease
         meanwhile."""
-        former = _join((seen.formers | {seen.owner}) - {owner})
+        former = _join((owner_row.formers | {owner_row.owner}) - {owner})
         until = self._session.now + lease
         row = await self._session.one(
-            TAKE_OVER, former, owner, until, home, seen.place, seen.owner, seen.until
+            TAKE_OVER, former, owner, until, home, owner_row.place, owner_row.owner, owner_row.until
         )
         return row is not None
 
-    async def mark_lost(self, seen: OwnerRow) -> bool:
+    async def mark_lost(self, owner_row: OwnerRow) -> bool:
         """Marks the owner of a place as lost. Returns True only for the first call after each loss."""
-        return await self._session.one(MARK_LOST, seen.place, seen.until) is not None
+        return await self._session.one(MARK_LOST, owner_row.place, owner_row.until) is not None
 
-    async def relinquish(self, seen: OwnerRow, former: str) -> None:
+    async def relinquish(self, owner_row: OwnerRow, former: str) -> None:
         """Records that a former owner has stopped its programs at a place. Does nothing if the row has
         changed, in which case the former owner tries again."""
-        await self._session.all(CLEAR_FORMER, _join(seen.formers - {former}), seen.place, seen.former)
+        await self._session.all(
+            CLEAR_FORMER, _join(owner_row.formers - {former}), owner_row.place, owner_row.former
+        )
 
 
 def _join(owners: Iterable[str]) -> str:

@@ -61,8 +61,8 @@ class ChangeSession:
         self.nudges: list[str] = []
         self.measured: list[Measured] = []
 
-    def nudge(self, word: str) -> None:
-        self.nudges.append(word)
+    def nudge(self, topic: str) -> None:
+        self.nudges.append(topic)
 
     def spend(self, cost: int) -> None:
         self.foresee(cost)

@@ -166,15 +166,15 @@ class WorkTable(Table):
         limit: int,
         now: int,
         only: Idle | None = None,
-        room: Mapping[str, int] = NO_LIMITS,
+        free_slots: Mapping[str, int] = NO_LIMITS,
     ) -> tuple[list[str], set[str]]:
         """Returns the ids of the next pieces to claim, and the ids of all pieces whose lease has ended.
 
-        `only`: considers only organizations or environments without running work. `room`: how many more
+        `only`: considers only organizations or environments without running work. `free_slots`: how many more
         pieces may be claimed, by turn key (see `turn_key`).
         """
         rows = await self._session.all(FRONT, now, queue, _MAX_FRONT_PIECES)
-        turns = ClaimOrder({row[3]: row[1] for row in rows if row[0] == "held"}, room)
+        turns = ClaimOrder({row[3]: row[1] for row in rows if row[0] == "held"}, free_slots)
         ended = [Due(*row[1:]) for row in rows if row[0] == "ended"]
         front = [Due(*row[1:]) for row in rows if row[0] == "waiting"]
         if len(front) < _MAX_FRONT_PIECES:
@@ -242,19 +242,19 @@ class WorkChanges(WorkTable):
         queue: int = Queue.RECONCILE,
         owner: PlaceHolder | None = None,
         only: Idle | None = None,
-        room: Mapping[str, int] = NO_LIMITS,
+        free_slots: Mapping[str, int] = NO_LIMITS,
     ) -> list[Claim]:
         """Claims due work in the fair order of `claim_order`.
 
         `owner`: claims nothing unless this server owns the place now. `only`: considers only organizations or
-        environments without running work. `room`: how many more pieces may be claimed, by turn key. Pieces
-        with an unexpired lease stay with their workers.
+        environments without running work. `free_slots`: how many more pieces may be claimed, by turn key.
+        Pieces with an unexpired lease stay with their workers.
         """
         claims: list[Claim] = []
         while (missing := min(_AT_ONCE, limit - len(claims))) > 0:
             now = self._session.now
             claimed = Counter(claim.key for claim in claims)
-            left = {key: most_of_it - claimed[key] for key, most_of_it in room.items()}
+            left = {key: most_of_it - claimed[key] for key, most_of_it in free_slots.items()}
             pieces, ended = await self.next_pieces(queue, missing, now, only, left)
             taken = await self._claim_pieces(pieces, lease, owner)
             claims += (replace(claim, is_taken_over=claim.id in ended, queue=queue) for claim in taken)

@@ -73,9 +73,9 @@ async def _record_remaining(ledger: Ledger, workload: Workload) -> None:
         await _note_instances(ledger, seen.of(workload.generation))
 
 
-async def _note_instances(ledger: Ledger, seen: Observation) -> None:
+async def _note_instances(ledger: Ledger, observation: Observation) -> None:
     """Records how many instances run and are ready, if the numbers have changed."""
-    running, ready = len(seen.instances) - len(seen.broken), len(seen.ready)
+    running, ready = len(observation.instances) - len(observation.broken), len(observation.ready)
     if (running, ready) == (ledger.status.running, ledger.status.ready):
         return
 
