@@ -18,7 +18,7 @@ from tests.engines.processes import open_engine
 from tests.needs import needs_root
 from windlass.base import kernel
 from windlass.base.isolation import isolation, network, pasta
-from windlass.base.isolation.isolation import USERS, programs
+from windlass.base.isolation.isolation import DEFAULT_USER_IDS, programs
 from windlass.base.isolation.network import CellNetwork
 from windlass.base.isolation.users import NoUserLeft, Users, change_owner, range_of
 from windlass.config import BadSetting, Settings
@@ -148,7 +148,7 @@ async def test_without_pasta_only_one_organization_may_deploy(tmp_path, machine)
 
 def test_an_unwritable_tun_device_is_reported_with_advice(tmp_path, machine, monkeypatch):
     monkeypatch.setattr(pasta, "find_pasta", lambda: "/bin/false")
-    monkeypatch.setattr(pasta, "TUN", "/nowhere/tun")
+    monkeypatch.setattr(pasta, "TUN_DEVICE", "/nowhere/tun")
     machine({**ALL, "egress": pasta.try_pasta().replace("/nowhere", "/dev/net")})
     [said] = concerns(isolation_of(settings(tmp_path)))
     assert "let its user write /dev/net/tun" in said
@@ -159,7 +159,7 @@ def test_a_hanging_pasta_is_killed_with_its_child_processes(tmp_path, monkeypatc
     hangs.write_text(f"#!/bin/sh\necho cannot do it >&2\nsleep 1000 & echo $! > {tmp_path}/left\nwait\n")
     hangs.chmod(0o755)
     monkeypatch.setattr(pasta, "find_pasta", lambda: str(hangs))
-    monkeypatch.setattr(pasta, "TUN", "/dev/null")
+    monkeypatch.setattr(pasta, "TUN_DEVICE", "/dev/null")
     monkeypatch.setattr(pasta, "_TRIED_WITHIN", 1.0)
     assert pasta.try_pasta() == "pasta fails: cannot do it"
     left = int((tmp_path / "left").read_text())
@@ -231,7 +231,7 @@ def test_two_installations_on_one_machine_use_different_user_ids(tmp_path):
     given = []
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
-        users = Users(tmp_path / name, range_of(USERS))
+        users = Users(tmp_path / name, range_of(DEFAULT_USER_IDS))
         given.append({users.of(f"service-{number}") for number in range(100)})
         assert len(given[-1]) == 100
     assert not given[0] & given[1]
@@ -247,7 +247,7 @@ def test_installations_starting_at_the_same_number_would_share_user_ids(tmp_path
 def test_user_ids_assigned_by_an_earlier_version_are_kept_and_new_ones_begin_elsewhere(tmp_path):
     """It began with the first of the range, as every other installation of the machine did."""
     (tmp_path / "users.json").write_text(json.dumps({"one": 1_900_000_000, "two": 1_900_000_001}))
-    users = Users(tmp_path, range_of(USERS))
+    users = Users(tmp_path, range_of(DEFAULT_USER_IDS))
     assert (users.of("one"), users.of("two")) == (1_900_000_000, 1_900_000_001)
     assert users.of("three") > 1_900_001_000
     assert users.of("four") == users.of("three") + 1
@@ -394,7 +394,7 @@ def test_the_https_port_is_open_to_instances_as_the_gateway_port_is(tmp_path, ma
     ],
 )
 def test_services_leave_half_of_the_table_of_connections_to_the_machine(tmp_path, monkeypatch, table, limits):
-    monkeypatch.setattr(network, "_TABLE", str(tmp_path / "table"))
+    monkeypatch.setattr(network, "_CONNTRACK_LIMIT", str(tmp_path / "table"))
     if table:
         (tmp_path / "table").write_text(table)
     assert network.ConnectionLimits.of(8192) == limits

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from windlass.base.isolation import launcher_client
-from windlass.base.isolation.launcher import PROGRAM
+from windlass.base.isolation.launcher import PROGRAM_REQUEST
 
 LEAVES = """
 def main(path):
@@ -27,13 +27,13 @@ def test_a_process_started_by_the_launcher_keeps_running_if_the_server_is_killed
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_answered: bool
 ):
     (tmp_path / "left_behind.py").write_text(LEAVES)
-    monkeypatch.setattr(launcher_client, "SOURCES", (*launcher_client.SOURCES, str(tmp_path)))
+    monkeypatch.setattr(launcher_client, "PACKAGE_FOLDERS", (*launcher_client.PACKAGE_FOLDERS, str(tmp_path)))
     mark = tmp_path / "mark"
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs, Path(os.devnull).open("r+b") as null:
         if is_answered:
             started = start(theirs, mark)
-        socket.send_fds(ours, [PROGRAM], [null.fileno()] * 4)
+        socket.send_fds(ours, [PROGRAM_REQUEST], [null.fileno()] * 4)
         if is_answered:
             wait_for_answer(ours)
             ours.close()

@@ -32,7 +32,7 @@ def test_the_command_table_is_computed_once_and_then_cached(compute):
 
 def test_a_changed_declaration_makes_a_new_table(compute, monkeypatch):
     command_table(compute)
-    monkeypatch.setattr(tables, "_DECLARING", ("cli",))
+    monkeypatch.setattr(tables, "_DECLARING_FOLDERS", ("cli",))
     command_table(compute)
     assert compute.count == 2
 

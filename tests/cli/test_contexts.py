@@ -10,7 +10,7 @@ import pytest
 from tests.tables import rows
 from windlass.cli.client import Api
 from windlass.cli.connection import DEFAULT_URL, ServerAccess, choose_access
-from windlass.cli.contexts import FILE, ContextFile, Contexts, SavedContext, normal_url
+from windlass.cli.contexts import CONTEXTS_FILE, ContextFile, Contexts, SavedContext, normal_url
 from windlass.cli.everyday.login import _with_scheme
 from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 
@@ -187,7 +187,7 @@ def test_a_context_file_of_another_user_is_refused(file, monkeypatch):
 
 def test_a_malformed_context_file_is_reported_with_its_path(file):
     file.path.write_text("{")
-    with pytest.raises(CommandFailed, match=rf"move .*{FILE} away"):
+    with pytest.raises(CommandFailed, match=rf"move .*{CONTEXTS_FILE} away"):
         file.read()
 
 

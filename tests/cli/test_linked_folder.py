@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from windlass.cli.linked_folder import FILE, FolderLink, find_linked_folder, remove_link, write_link
+from windlass.cli.linked_folder import LINK_FILE, FolderLink, find_linked_folder, remove_link, write_link
 from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 
 LINK = FolderLink(url="http://127.0.0.1:8080", project="shop", environment="production", application="web")
@@ -90,8 +90,8 @@ def test_a_folder_link_inside_a_folder_of_another_user_is_ignored(repository, mo
     ],
 )
 def test_a_malformed_folder_link_is_reported_with_its_path(repository, text):
-    (repository / FILE).write_text(text)
-    with pytest.raises(CommandFailed, match=FILE):
+    (repository / LINK_FILE).write_text(text)
+    with pytest.raises(CommandFailed, match=LINK_FILE):
         find_linked_folder(repository)
 
 

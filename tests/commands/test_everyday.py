@@ -18,7 +18,7 @@ from tests.tokens import ADMIN
 from tests.world import REPOSITORY
 from windlass.cli.confirmed_links import note_link
 from windlass.cli.git_folder import for_server, git_folder
-from windlass.cli.linked_folder import FILE, FolderLink, find_linked_folder, write_link
+from windlass.cli.linked_folder import LINK_FILE, FolderLink, find_linked_folder, write_link
 from windlass.cli.main import main
 from windlass.engines.workload import RELEASE_INDEX, OutputLine
 
@@ -112,9 +112,9 @@ async def test_link_connects_the_folder_with_an_application_until_unlink(windlas
     await shop(windlass)
     said = await windlass.done("link", "web")
     assert (said["project"], said["environment"], said["application"]) == ("shop", "production", "web")
-    assert "token" not in (folder / FILE).read_text()
+    assert "token" not in (folder / LINK_FILE).read_text()
     assert (await windlass("unlink")).code == 0
-    assert not (folder / FILE).exists()
+    assert not (folder / LINK_FILE).exists()
     assert (await windlass("unlink")).code == 1
 
 

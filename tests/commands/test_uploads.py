@@ -17,7 +17,7 @@ from windlass.cli import uploading
 from windlass.cli.everyday.folder import whole_folder
 from windlass.cli.everyday.up import folder_to_upload
 from windlass.cli.git_folder import GitFolder
-from windlass.cli.linked_folder import FILE
+from windlass.cli.linked_folder import LINK_FILE
 from windlass.terminal.command_errors import InvalidUsage
 
 
@@ -52,7 +52,7 @@ def clone(windlass, folder, tmp_path_factory, monkeypatch):
     """A stranger's folder, whose link names the service of this user."""
     clone = tmp_path_factory.mktemp("clone")
     (clone / "app.py").write_text("print('evil')\n")
-    (clone / FILE).write_bytes((folder / FILE).read_bytes())
+    (clone / LINK_FILE).write_bytes((folder / LINK_FILE).read_bytes())
     monkeypatch.chdir(clone)
     return clone
 
@@ -78,7 +78,7 @@ async def test_up_asks_once_for_a_link_that_came_with_the_files(windlass, clone)
     assert len(await uploads(windlass)) == 1
     (clone / "app.py").write_text("print(2)\n")
     assert (await meanwhile(windlass, "up")).code == 0
-    (clone / FILE).write_text((clone / FILE).read_text().replace('"web"', '"other"'))
+    (clone / LINK_FILE).write_text((clone / LINK_FILE).read_text().replace('"web"', '"other"'))
     said = await windlass("up")
     assert (said.code, "give --yes to deploy" in said.err) == (2, True)
 

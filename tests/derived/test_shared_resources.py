@@ -125,7 +125,7 @@ ROWS: Final = {
     ),
     "connections of the trunk, and its ports for UDP": SharedResource(
         "organizations on one machine",
-        "windlass.base.isolation.network:SHARES",
+        "windlass.base.isolation.network:ORG_CONNECTIONS_DIVISOR",
         "process/hostile/test_networks.py::test_an_organization_with_many_environments_leaves_network_connections_for_others",
     ),
     "questions to name servers, and checks of domains": SharedResource(

@@ -292,8 +292,8 @@ async def reaches(station: Station, address: str) -> bool:
 async def crowd(folder: Path, *, organizations: int) -> dict[str, Any]:
     """Many environments of so many organizations open as many connections as they can; then another
     organization tries one. All may have as many as eight environments."""
-    network.ENVIRONMENTS = 8  # type: ignore[misc]
-    network.SHARES = 4  # type: ignore[misc]
+    network.ENVIRONMENTS_FACTOR = 8  # type: ignore[misc]
+    network.ORG_CONNECTIONS_DIVISOR = 4  # type: ignore[misc]
     rules = NetworkRules(connections=MOST)
     rig = ProcessRig(folder, isolation=Isolation("auto", folder / "engine", rules=rules))
     tries = {"private": ("many", PRIVATE, PORT, MANY), "many": ("many", PUBLIC, PORT, MANY)}
@@ -446,7 +446,7 @@ def neighbours_on_the_way(instance: NamespaceHolder, folder: Path) -> dict[str, 
     """Returns the neighbours of the networks from an instance to the machine."""
     holders = {"instance": instance}
     for file in (folder / "engine" / "networks").iterdir():
-        if file.name.endswith(network.HUB) or file.name == "trunk":
+        if file.name.endswith(network.HUB_SUFFIX) or file.name == "trunk":
             note = json.loads(file.read_text())
             holders[file.name] = NamespaceHolder(note["pid"], note["start"])
     found = {}

@@ -237,7 +237,7 @@ async def test_without_hidden_folders_a_service_could_read_private_files_of_the_
 
 async def test_doctor_reports_private_files_below_usr(tmp_path, monkeypatch):
     file = Path(private_files()["named"])
-    monkeypatch.setattr(private, "PROGRAMS", ("/usr/share",))
+    monkeypatch.setattr(private, "PROGRAM_FOLDERS", ("/usr/share",))
 
     async def is_named() -> bool:
         settings = Settings(data_dir=str(tmp_path), engine="process")

@@ -120,7 +120,7 @@ MADE = [tokens.new_token() for _ in range(5)]
 @st.composite
 def changed_tokens(draw: st.DrawFn) -> str:
     token = draw(st.sampled_from(MADE))
-    place = draw(st.integers(0, tokens.LENGTH - 1))
+    place = draw(st.integers(0, tokens.TOKEN_LENGTH - 1))
     other = draw(st.one_of(st.sampled_from(ALPHABET), st.characters()).filter(lambda c: c != token[place]))
     return token[:place] + other + token[place + 1 :]
 
@@ -133,7 +133,7 @@ def test_new_tokens_are_well_formed_and_unique():
 
 
 def test_a_token_contains_at_least_210_random_bits():
-    made = [tokens.new_token()[len(tokens.PREFIX) : -6] for _ in range(2_000)]
+    made = [tokens.new_token()[len(tokens.WDL_PREFIX) : -6] for _ in range(2_000)]
     assert {len(body) for body in made} == {43}
     assert all({body[place] for body in made} == set(ALPHABET) for place in range(43))
 
@@ -145,7 +145,7 @@ def test_a_changed_character_makes_a_token_malformed(token: str):
 
 
 @given(st.text())
-@example(tokens.PREFIX)
+@example(tokens.WDL_PREFIX)
 @example("wdl_" + "0" * 49)
 @example("wdl_" + "é" * 49)
 def test_malformed_texts_are_not_accepted_as_tokens(text: str):
@@ -155,7 +155,7 @@ def test_malformed_texts_are_not_accepted_as_tokens(text: str):
 
 def test_two_characters_that_changed_places_are_noticed():
     token = tokens.new_token()
-    for place in range(len(tokens.PREFIX), tokens.LENGTH - 1):
+    for place in range(len(tokens.WDL_PREFIX), tokens.TOKEN_LENGTH - 1):
         swapped = token[:place] + token[place + 1] + token[place] + token[place + 2 :]
         assert tokens.well_formed(swapped) is (swapped == token)
 

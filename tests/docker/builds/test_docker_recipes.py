@@ -11,7 +11,7 @@ from tests.docker.builds.benches import Bench
 from tests.engines.dockers import BOX, docker_host
 from windlass.builders.builder import BuildError, BuildSettings, Order
 from windlass.builders.dockerfile import read
-from windlass.detect.recipe import SITE
+from windlass.detect.recipe import SITE_FOLDER
 from windlass.docker.builds.image_metadata import NOTES, ImageNotes, notes_of
 from windlass.docker.builds.recipes import choose_dockerfile
 from windlass.docker.client import Docker
@@ -235,7 +235,7 @@ async def bench(tmp_path):
 async def test_the_image_of_a_static_site_contains_only_its_files(bench):
     bench.file("public/index.html", "hello")
     built = await bench.build()
-    assert (built.static, built.workdir) == (StaticSite(folder="."), SITE)
+    assert (built.static, built.workdir) == (StaticSite(folder="."), SITE_FOLDER)
     assert await bench.builder.find(bench.service, "k1") == built
     of_the_engine = {"dev", "etc", "proc", "sys", ".dockerenv"}  # mount points, in each container
     files = [

@@ -21,7 +21,7 @@ from windlass.detect.dockerfile import DockerfileOptions, argv, dockerfile
 from windlass.detect.dockerfile.base_images import BASE_IMAGES
 from windlass.detect.dockerfile.writer import _PLANNERS
 from windlass.detect.languages import languages
-from windlass.detect.recipe import SITE, ProcessType, Recipe
+from windlass.detect.recipe import SITE_FOLDER, ProcessType, Recipe
 from windlass.docker.builds.guard import Around, rewritten
 
 RUNNABLE = [row for row in ROWS if detect(tree_of(row.files)).is_runnable]
@@ -80,7 +80,7 @@ def test_each_recipe_gives_a_dockerfile_of_good_form(row):
     assert all(":" in stage.base and ":latest" not in stage.base for stage in parsed.stages[:-1])
     if recipe.static_folder and not recipe.start:
         assert (last.base, [instruction.name for instruction in last.instructions]) == ("scratch", ["COPY"])
-        assert last.instructions[0].text.endswith(f" {SITE}")
+        assert last.instructions[0].text.endswith(f" {SITE_FOLDER}")
         return
     users = [instruction.text for instruction in last.instructions if instruction.name == "USER"]
     assert users == ["10001:10001"]
@@ -338,7 +338,7 @@ def test_the_image_starts_node_directly_unless_the_start_script_has_hooks():
 
 
 def test_a_static_site_without_a_build_is_only_copied():
-    assert text_of({"public/index.html": "x"}).endswith(f"FROM scratch\nCOPY public {SITE}\n")
+    assert text_of({"public/index.html": "x"}).endswith(f"FROM scratch\nCOPY public {SITE_FOLDER}\n")
 
 
 def test_a_procfile_may_name_only_the_binary_of_a_go_module():

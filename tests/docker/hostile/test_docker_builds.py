@@ -24,7 +24,7 @@ from tests.docker.builds.benches import Bench
 from tests.engines.dockers import BOX, docker_host
 from tests.marks import nightly
 from tests.needs import needs_root
-from windlass.base.oom_score import INSTANCES
+from windlass.base.oom_score import INSTANCES_SCORE
 from windlass.builders.builder import BuildError
 from windlass.docker.builds import DockerBuilder, engine_turn, guard, step_scores
 from windlass.docker.builds.engine_turn import EngineTurn
@@ -563,10 +563,10 @@ async def test_a_build_that_fails_with_the_classic_builder_is_repeated_with_buil
 async def test_the_kernel_ends_steps_of_buildkit_before_services(host, tmp_path, monkeypatch, is_raised):
     """Without Windlass, a step has the score of the engine, which is made to outlive services."""
     if not is_raised:  # the control
-        monkeypatch.setattr(step_scores, "STEPS", 1)
+        monkeypatch.setattr(step_scores, "STEPS_SCORE", 1)
     bench = Bench(host, tmp_path, buildkit=True)
     text = f"FROM {BOX}\nRUN sleep 3; cat /proc/self/oom_score_adj > /score\n"
     async with AsyncExitStack() as after:
         after.push_async_callback(bench.close)
         score = int(await bench.runs((await bench.build(text)).ref, "cat", "/score"))
-        assert (score > INSTANCES) == is_raised
+        assert (score > INSTANCES_SCORE) == is_raised

@@ -112,12 +112,12 @@ def score(pid: int) -> int:
 
 
 async def test_an_instance_has_a_higher_oom_score_than_the_launcher(tmp_path):
-    assert await scores(tmp_path) == (score(os.getpid()), oom_score.INSTANCES)
+    assert await scores(tmp_path) == (score(os.getpid()), oom_score.INSTANCES_SCORE)
 
 
 async def test_an_instance_whose_score_is_not_raised_has_that_of_the_launcher(tmp_path, monkeypatch):
     """The control."""
-    monkeypatch.setattr("windlass.process.spawn.INSTANCES", score(os.getpid()))
+    monkeypatch.setattr("windlass.process.spawn.INSTANCES_SCORE", score(os.getpid()))
     launched, program = await scores(tmp_path)
     assert launched == program
 

@@ -8,7 +8,7 @@ import pytest
 from tests.needs import needs, needs_root, ordinary_user
 from tests.process.hostile.neighbours import EACH, PERMANENT, WAYS
 from tests.process.hostile.test_networks import _needs_networks, attempts  # noqa: F401 (a fixture)
-from windlass.base.isolation.network import GATE
+from windlass.base.isolation.network import GATEWAY
 
 pytestmark = needs_root
 NONE = dict.fromkeys(WAYS, 0)
@@ -42,7 +42,7 @@ def test_without_network_rules_a_program_creates_any_number_of_arp_neighbours(as
 def test_a_program_reaches_its_gateway_even_if_the_arp_table_is_full(found):
     """Permanent neighbours do not count in the table, and are found when it is full."""
     assert found["answers"] == ["victim", "internet"]
-    assert GATE in dict(found["neighbours"])
+    assert GATEWAY in dict(found["neighbours"])
     assert all(state & PERMANENT for _, state in found["neighbours"])
 
 

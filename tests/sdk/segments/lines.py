@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from windlass.base.segments import EVERYTHING, LineFilter, Segments
+from windlass.base.segments import ALL_LINES, LineFilter, Segments
 from windlass.engines.workload import OutputLine
 
 NOON = 1_790_000_000_000
@@ -29,7 +29,7 @@ def messages(lines: list[bytes]) -> list[str]:
     return [json.loads(line)["message"] for line in lines]
 
 
-def whole(log: Segments, stream: str = "a", wanted: LineFilter = EVERYTHING) -> list[str]:
+def whole(log: Segments, stream: str = "a", wanted: LineFilter = ALL_LINES) -> list[str]:
     return messages(log.tail(stream, 1_000_000, wanted))
 
 

@@ -15,7 +15,7 @@ from tests.marks import either
 from tests.sdk.segments.lines import NOON, PLENTY, messages, names, newest, numbered, said, whole
 from windlass.base import ids
 from windlass.base.clock import stamp
-from windlass.base.segments import EVERYTHING, Segments, files, instant, line_filter
+from windlass.base.segments import ALL_LINES, Segments, files, instant, line_filter
 from windlass.engines.workload import OutputLine
 
 ODD = ["", "\n", "\\n", "n", '"', "\\", "é", "🪢", "id", "a\nb", "\x00", "\u2028"]
@@ -70,7 +70,7 @@ class ListOfLines(RuleBasedStateMachine):
             self.place = step.place
             if not step.chunk:
                 break
-            self.followed += messages(EVERYTHING.of(step.chunk))
+            self.followed += messages(ALL_LINES.of(step.chunk))
         assert self.followed == [text for _, text in self.model]
 
     @rule(
@@ -95,7 +95,7 @@ class ListOfLines(RuleBasedStateMachine):
             place = files.after(str(self.root / "a"), json.loads(lines[number])["id"])
             assert place is not None
             step = files.read_on(str(self.root / "a"), place)
-            following = messages(EVERYTHING.of(step.chunk))
+            following = messages(ALL_LINES.of(step.chunk))
             assert following == [text for _, text in self.model][number + 1 :][: len(following)]
             assert following or number == len(lines) - 1
 

@@ -24,18 +24,18 @@ from windlass.base.isolation.isolation import MAX_PROCESSES
 from windlass.base.log import log
 
 _log = log("base.cgroups")
-_OWN: Final = "windlass"
-_SERVICE: Final = "service."
+_OWN_GROUP: Final = "windlass"
+_SERVICE_PREFIX: Final = "service."
 """The prefix of the names of groups that contain the instances of a service."""
-_STEPS: Final = "guests."
+_STEPS_PREFIX: Final = "guests."
 """The prefix of the names of groups for the build steps of an organization."""
-_ATTEMPTS: Final = 10
-_PERIOD: Final = 100_000
+_MAX_ATTEMPTS: Final = 10
+_CPU_PERIOD_MICROSECONDS: Final = 100_000
 _OF_V1: Final = frozenset({"cpu", "memory", "pids"})
-_UNLIMITED: Final = 1 << 60
+_UNLIMITED_BYTES: Final = 1 << 60
 _NUMBERS: Final = count()
 _NONE: Final[Mapping[str, Path]] = MappingProxyType({})
-_INNER: Final = "environment."
+_ENVIRONMENT_PREFIX: Final = "environment."
 """The prefix of the names of environment groups, which are inside the group of an organization."""
 _STEP_WEIGHT: Final = 50
 """The processor weight of build steps; the default weight is 100."""
@@ -81,7 +81,7 @@ class Cgroups:
         """
         if self._base is None and not self.controllers:
             return ()
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MAX_ATTEMPTS):
             with suppress(FileNotFoundError):  # the last instance ended, and the service's group was removed
                 return self._make(service, name, cpu, memory, together)
         return self._make(service, name, cpu, memory, together)
@@ -108,7 +108,9 @@ class Cgroups:
         if "pids" in self.controllers:
             (group / "pids.max").write_text(str(MAX_PROCESSES))
         if "cpu" in self.controllers:
-            (group / "cpu.max").write_text(f"{max(cpu, 10) * _PERIOD // 1000} {_PERIOD}")
+            (group / "cpu.max").write_text(
+                f"{max(cpu, 10) * _CPU_PERIOD_MICROSECONDS // 1000} {_CPU_PERIOD_MICROSECONDS}"
+            )
         return str(group)
 
     def memory_of(self, service: str) -> int:
@@ -120,7 +122,9 @@ class Cgroups:
 
     def memory_of_steps(self, org: str) -> int:
         """Returns the bytes of memory in use by an organization's build steps, without the page cache."""
-        return sum(_memory_use(group) for base in self._bases() for group in base.glob(f"{_STEPS}*.{org}"))
+        return sum(
+            _memory_use(group) for base in self._bases() for group in base.glob(f"{_STEPS_PREFIX}*.{org}")
+        )
 
     def tidy(self, find: Callable[[], Collection[str]]) -> None:
         """Removes groups of ended instances, which a killed server may have left behind.
@@ -139,7 +143,7 @@ class Cgroups:
 
     def _prefix(self) -> str:
         """Returns a prefix with the engine's folder, as another engine may use the same parent group."""
-        return f"{_SERVICE}{self._folder.stat().st_ino:x}."
+        return f"{_SERVICE_PREFIX}{self._folder.stat().st_ino:x}."
 
 
 def of_machine(folder: Path) -> Cgroups:
@@ -175,7 +179,10 @@ class StepGroups:
 
         Returns an empty tuple if this machine does not let Windlass create groups.
         """
-        name, inner = f"{self._prefix()}{self._server}.{self._number}.{org}", f"{_INNER}{environment}"
+        name, inner = (
+            f"{self._prefix()}{self._server}.{self._number}.{org}",
+            f"{_ENVIRONMENT_PREFIX}{environment}",
+        )
         memory, processes = of_organization(self._memory), of_organization(self._processes)
         base = find()
         if base is None or "memory" not in _hand_on(base):  # cgroup v1 may have the memory controller
@@ -197,10 +204,10 @@ class StepGroups:
             for group in base.glob(f"{prefix}*"):
                 server = group.name.removeprefix(prefix).partition(".")[0]
                 if not Path(f"/proc/{server}").exists():
-                    yield from map(str, (*group.glob(f"{_INNER}*"), group))
+                    yield from map(str, (*group.glob(f"{_ENVIRONMENT_PREFIX}*"), group))
 
     def _prefix(self) -> str:
-        return f"{_STEPS}{self._folder.stat().st_ino:x}."
+        return f"{_STEPS_PREFIX}{self._folder.stat().st_ino:x}."
 
 
 def _make_v2(group: Path, memory: int, processes: int) -> Path:
@@ -225,7 +232,7 @@ def _memory_use(group: Path) -> int:
 def limits_memory(groups: Iterable[str]) -> bool:
     """Returns whether one of these groups has a memory limit."""
     return any(
-        _limit(Path(group) / name) < _UNLIMITED
+        _limit(Path(group) / name) < _UNLIMITED_BYTES
         for group in groups
         for name in ("memory.max", "memory.limit_in_bytes")
     )
@@ -234,7 +241,7 @@ def limits_memory(groups: Iterable[str]) -> bool:
 def _limit(path: Path) -> int:
     with suppress(OSError, ValueError):  # the file may contain "max"
         return int(path.read_text())
-    return _UNLIMITED
+    return _UNLIMITED_BYTES
 
 
 def memory_kills(groups: Iterable[str]) -> int:
@@ -317,7 +324,7 @@ def find(proc: Path = Path("/proc/self")) -> Path | None:
     if top is None or not inner:
         return None
     group = Path(os.path.normpath(f"{top}/{inner}"))
-    if group.name == _OWN and _is_delegated(group.parent, "/"):
+    if group.name == _OWN_GROUP and _is_delegated(group.parent, "/"):
         return group.parent
     return group if _is_delegated(group, inner) else None
 
@@ -359,7 +366,7 @@ def remove(groups: Iterable[str]) -> None:
     for group in map(Path, sorted(groups, key=len, reverse=True)):  # children before their parents
         with suppress(OSError):
             group.rmdir()
-        if group.parent.name.startswith(_SERVICE):
+        if group.parent.name.startswith(_SERVICE_PREFIX):
             with suppress(OSError):
                 group.parent.rmdir()
 
@@ -381,7 +388,7 @@ def _control_children(group: Path, controllers: Iterable[str]) -> None:
 
 def _hand_on(base: Path) -> frozenset[str]:
     wanted = {"cpu", "memory", "pids"} & set((base / "cgroup.controllers").read_text().split())
-    own = base / _OWN
+    own = base / _OWN_GROUP
     own.mkdir(exist_ok=True)
     for pid in (base / "cgroup.procs").read_text().split():
         with suppress(ProcessLookupError):

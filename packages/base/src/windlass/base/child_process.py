@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final, Self
 
 from windlass.base.cleanup import on_failure
-from windlass.base.oom_score import STEPS, set_oom_score
+from windlass.base.oom_score import STEPS_SCORE, set_oom_score
 
 _END_SECONDS: Final = 2.0
-_PIECE: Final = 64 * 1024
+_CHUNK_BYTES: Final = 64 * 1024
 
 
 class ChildProcess:
@@ -58,7 +58,7 @@ class ChildProcess:
         )
         program.returncode = 0  # the child still runs: this keeps the Popen object from waiting for it
         # The child runs for a moment with the old score: setting it earlier would need `fork` or a shell.
-        set_oom_score(STEPS, program.pid)
+        set_oom_score(STEPS_SCORE, program.pid)
         with on_failure(partial(_kill_and_reap, program.pid)):
             return cls(program.pid)
 
@@ -138,7 +138,7 @@ class _OutputPipe(asyncio.ReadTransport):
 
     def _read(self) -> None:
         with suppress(BlockingIOError):
-            if piece := os.read(self._descriptor, _PIECE):
+            if piece := os.read(self._descriptor, _CHUNK_BYTES):
                 self._reader.feed_data(piece)
                 return
             self.close()

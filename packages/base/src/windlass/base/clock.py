@@ -24,7 +24,7 @@ class Clock(Protocol):
 
 _UPTIME: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """A clock that keeps running while the machine sleeps and ignores changes of the wall clock."""
-_TOLERANCE: Final = 500
+_TOLERANCE_MS: Final = 500
 """The difference from the followed clock, in milliseconds, that is not corrected."""
 _PACE: Final = 9, 10
 """The pace of a clock that is ahead, as a fraction. It loses six minutes in an hour, and a job that is due
@@ -57,7 +57,7 @@ class SystemClock:
         Returns the milliseconds by which this clock was ahead; 0 if it may have been right.
         """
         own, present = self._read(), shown + took // 2
-        differs = abs(own - present) > _TOLERANCE + took // 2
+        differs = abs(own - present) > _TOLERANCE_MS + took // 2
         if self._ahead is None:
             self._last = 0  # the first correction may set the clock back
         if differs or self._ahead is None:

@@ -10,12 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-_CLOSED: Final = frozenset({b"04", b"05", b"09", b"0B"})
+_ORPHAN_STATES: Final = frozenset({b"04", b"05", b"09", b"0B"})
 """The states of orphans in /proc/net/tcp. In FIN_WAIT1, CLOSING and LAST_ACK, the peer has not acknowledged
 everything. In FIN_WAIT2, the peer has not closed, and the program has set a long TCP_LINGER2."""
 _STATE, _TIMER, _INODE = 3, 5, 9
 """Columns of /proc/net/tcp."""
-_BRIEF: Final = b"03:"
+_TIME_WAIT_TIMER: Final = b"03:"
 """The timer of connections that the kernel has reduced to a TIME_WAIT entry. These are no orphans."""
 
 
@@ -41,6 +41,6 @@ def in_network_of(process: int) -> int:
         with suppress(OSError), open(f"/proc/{process}/net/{table}", "rb") as file:  # noqa: PTH123
             for line in file:
                 words = line.split(None, _INODE + 1)
-                is_closed = len(words) > _INODE and words[_STATE] in _CLOSED and words[_INODE] == b"0"
-                count += is_closed and not words[_TIMER].startswith(_BRIEF)
+                is_closed = len(words) > _INODE and words[_STATE] in _ORPHAN_STATES and words[_INODE] == b"0"
+                count += is_closed and not words[_TIMER].startswith(_TIME_WAIT_TIMER)
     return count

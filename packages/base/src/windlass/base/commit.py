@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-FILE: Final = "commit.txt"
+COMMIT_FILE: Final = "commit.txt"
 """The file with the commit in an installed package, in the folder `windlass/base`."""
-UNKNOWN: Final = "unknown"
+UNKNOWN_COMMIT: Final = "unknown"
 _PACKAGE: Final = Path(__file__).parent
 _HASH: Final = re.compile(r"[0-9a-f]{40,64}")
 _SHOWN_DIGITS: Final = 12
@@ -22,7 +22,7 @@ _SHOWN_DIGITS: Final = 12
 @cache
 def commit() -> str:
     """Returns the first digits of the commit, or `unknown`. Reads it once and caches it."""
-    return (_text(_PACKAGE / FILE) or commit_of(_PACKAGE.parents[4]))[:_SHOWN_DIGITS] or UNKNOWN
+    return (_text(_PACKAGE / COMMIT_FILE) or commit_of(_PACKAGE.parents[4]))[:_SHOWN_DIGITS] or UNKNOWN_COMMIT
 
 
 def commit_of(checkout: Path) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Final
 
-_PART: Final = 0.002
+_TURN_SECONDS: Final = 0.002
 """The seconds of work after which other tasks run."""
 
 
@@ -18,6 +18,6 @@ class FairShare:
 
     async def pause(self) -> None:
         """Lets other tasks run if the task has computed for long. Called after each item of a long list."""
-        if time.perf_counter() - self._since >= _PART:
+        if time.perf_counter() - self._since >= _TURN_SECONDS:
             await asyncio.sleep(0)
             self._since = time.perf_counter()

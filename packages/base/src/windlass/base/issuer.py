@@ -23,7 +23,7 @@ from jwt.algorithms import ECAlgorithm
 ALGORITHM: Final = "ES256"
 DISCOVERY_PATH: Final = "/.well-known/openid-configuration"
 JWKS_PATH: Final = "/.well-known/jwks.json"
-STAMPS: Final = ("iss", "iat", "nbf", "exp", "jti")
+REGISTERED_CLAIMS: Final = ("iss", "iat", "nbf", "exp", "jti")
 
 
 class Signer:
@@ -43,7 +43,7 @@ class Signer:
 
     def sign(self, claims: dict[str, Any], ttl: float) -> str:
         """Returns a token with these claims, valid from now for `ttl` seconds."""
-        if taken := claims.keys() & set(STAMPS):
+        if taken := claims.keys() & set(REGISTERED_CLAIMS):
             raise ValueError(f"{', '.join(sorted(taken))}: stamped by the issuer, not by its caller")
         return jwt.encode({**claims, **self._stamps(ttl)}, self._key, ALGORITHM, headers={"kid": self.kid})
 
@@ -59,7 +59,7 @@ class Signer:
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": [ALGORITHM],
-            "claims_supported": ["sub", "aud", *STAMPS],
+            "claims_supported": ["sub", "aud", *REGISTERED_CLAIMS],
         }
 
     def _stamps(self, ttl: float) -> dict[str, Any]:

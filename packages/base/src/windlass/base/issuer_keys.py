@@ -41,7 +41,7 @@ ALGORITHMS: Final = {
 _READ_AS = {kind: alg for alg, kind in reversed(ALGORITHMS.items())}
 _RSA_BITS = range(2048, 16384 + 1)  # OpenSSL does not verify with longer keys
 # Some OpenSSL builds lack Ed25519, and older releases of PyJWT raise exceptions of other libraries.
-_UNREADABLE = (ValidationError, jwt.PyJWTError, UnsupportedAlgorithm, TypeError, ValueError)
+_KEY_ERRORS = (ValidationError, jwt.PyJWTError, UnsupportedAlgorithm, TypeError, ValueError)
 _log = log("oidc")
 
 
@@ -215,7 +215,7 @@ def _key(jwk: Any) -> IssuerKey | None:
         if not fields.verifies:
             return None
         public = jwt.PyJWK(jwk, _READ_AS[fields.kind]).key
-    except _UNREADABLE:
+    except _KEY_ERRORS:
         return None
     too_weak = isinstance(public, RSAPublicKey) and public.key_size not in _RSA_BITS
     return None if too_weak else IssuerKey(fields.kind, fields.alg, fields.kid, public)

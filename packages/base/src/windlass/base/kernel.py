@@ -18,7 +18,7 @@ from windlass.base.live_thread import has_ended, live_thread
 from windlass.base.process_memory import resident
 from windlass.base.repeated_measurement import MAX_SCANS, newest_first
 
-TICK: Final = 1000 // os.sysconf("SC_CLK_TCK")
+TICK_MS: Final = 1000 // os.sysconf("SC_CLK_TCK")
 """The length of a clock tick, the unit of processor time in /proc, in milliseconds."""
 _OF_THE_KERNEL: Final = 0x200000
 """The flag PF_KTHREAD of kernel threads, which never run a program."""
@@ -26,7 +26,7 @@ _MAX_ENVIRON_BYTES: Final = 64 << 10
 """The number of bytes of an environment that are searched for variables of Windlass."""
 _MAX_MOUNTINFO_BYTES: Final = 256 << 10
 """The number of bytes of a mount table that are read. A cell's own mounts are at its beginning."""
-PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -82,7 +82,7 @@ def stat(pid: int) -> Stat | None:
         session=int(words[3]),
         start=int(words[19]),
         cpu=sum(map(int, words[11:15])),
-        memory=resident(pid) if lost_first else int(words[21]) * PAGE,
+        memory=resident(pid) if lost_first else int(words[21]) * PAGE_BYTES,
         threads=threads,
         thread=live_thread(pid) if lost_first else pid,
         # A first thread that ended while other threads run looks like a zombie, too. An ending process runs

@@ -16,12 +16,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.base.live_thread import OURS, copy_of_file, live_thread, open_numbers, open_thread
+from windlass.base.live_thread import OWN_PROCESS, copy_of_file, live_thread, open_numbers, open_thread
 
 _SO_MEMINFO: Final = 55
 _RECEIVED, _SENT, _QUEUED, _BACKLOG = 0, 2, 5, 7
 """The indexes of the needed values in the result of SO_MEMINFO, which has nine values."""
-_PIPE: Final = 64 << 10
+_PIPE_BYTES: Final = 64 << 10
 _SEND_BUFFER: Final = 212_992
 
 Measure = Callable[[int, int], int]
@@ -52,7 +52,7 @@ def held_by(pids: Collection[int]) -> KernelBuffers:
                     if link.startswith("socket:") and link not in sockets:
                         sockets[link] = _measure_copy(copy, _socket_bytes, default)
                     elif link.startswith("pipe:") and link not in pipes:
-                        pipes[link] = _measure_copy(copy, _pipe_bytes, _PIPE)
+                        pipes[link] = _measure_copy(copy, _pipe_bytes, _PIPE_BYTES)
             finally:
                 os.close(process)
     return KernelBuffers(len(sockets), len(pipes), sum(sockets.values()) + sum(pipes.values()))
@@ -63,7 +63,10 @@ def _open_files(pid: int, process: int) -> Iterator[tuple[Callable[[], int], str
     for folder, number in open_numbers(pid):
         with suppress(OSError):
             link = os.readlink(f"{folder}/fd/{number}")  # noqa: PTH115 (of thousands)
-            yield partial(os.dup, number) if folder == OURS else partial(copy_of_file, process, number), link
+            yield (
+                partial(os.dup, number) if folder == OWN_PROCESS else partial(copy_of_file, process, number),
+                link,
+            )
 
 
 def _measure_copy(make_copy: Callable[[], int], measure: Measure, default: int) -> int:

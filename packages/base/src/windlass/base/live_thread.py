@@ -14,11 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-OURS: Final = "/proc/self"
+OWN_PROCESS: Final = "/proc/self"
 _PIDFD_GETFD: Final = 438
-_ENDING: Final = 0x4
+_EXITING_FLAG: Final = 0x4
 """The flag PF_EXITING of a thread that is ending."""
-_THREAD: Final = os.O_EXCL
+_THREAD_FLAG: Final = os.O_EXCL
 """The flag PIDFD_THREAD."""
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -41,7 +41,7 @@ def is_alive(pid: int) -> bool:
 
 def open_thread(pid: int, thread: int) -> int:
     """Returns a pidfd of a thread. Before Linux 6.9, raises an OSError unless it is the first thread."""
-    return os.pidfd_open(pid) if thread == pid else os.pidfd_open(thread, _THREAD)
+    return os.pidfd_open(pid) if thread == pid else os.pidfd_open(thread, _THREAD_FLAG)
 
 
 def copy_of_file(thread: int, number: int) -> int:
@@ -83,7 +83,7 @@ def _copies_of_files(pid: int) -> Iterator[tuple[str, int]]:
                         continue
                     return  # this process may copy files only if the other one has its own user namespace
                 try:
-                    yield OURS, copy
+                    yield OWN_PROCESS, copy
                 finally:
                     os.close(copy)
         finally:
@@ -92,7 +92,7 @@ def _copies_of_files(pid: int) -> Iterator[tuple[str, int]]:
 
 def has_ended(words: list[bytes]) -> bool:
     """Returns whether a thread has stopped running code, given the fields of its `stat` after its name."""
-    return words[0] in (b"Z", b"X") or int(words[6]) & _ENDING != 0
+    return words[0] in (b"Z", b"X") or int(words[6]) & _EXITING_FLAG != 0
 
 
 def _has_ended(path: str) -> bool:

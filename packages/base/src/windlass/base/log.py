@@ -11,8 +11,10 @@ from typing import Any, Final
 
 from windlass.base.trace import current_trace
 
-_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_CONTROL_CHARACTERS: Final = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
 """Line breaks, control characters, and characters that change the text direction. Untrusted text, such as a
 request path, may contain them."""
 
@@ -64,7 +66,7 @@ def _indent(text: str) -> str:
 
 def _escape(text: str) -> str:
     """Escapes control characters as JSON does."""
-    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return _CONTROL_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _time_text(record: logging.LogRecord) -> str:
@@ -74,4 +76,4 @@ def _time_text(record: logging.LogRecord) -> str:
 def _extras(record: logging.LogRecord) -> dict[str, Any]:
     trace = current_trace()
     traced = {"trace_id": trace.id} if trace else {}
-    return traced | {key: value for key, value in vars(record).items() if key not in _PLAIN}
+    return traced | {key: value for key, value in vars(record).items() if key not in _STANDARD_FIELDS}

@@ -12,7 +12,7 @@ from windlass.base.log import log
 
 RESTART_PAUSE: Final = 1.0
 """The seconds until a failed loop restarts."""
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+_DISK_FULL_ERRORS: Final = {errno.ENOSPC, errno.EDQUOT}
 _log = log("loops")
 
 
@@ -23,7 +23,7 @@ async def keep_running(loop: Callable[[], Awaitable[None]], pause: float = RESTA
         try:
             return await loop()
         except Exception as error:  # noqa: BLE001 (the loop must survive every failure)
-            if isinstance(error, OSError) and error.errno in _FULL:
+            if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRORS:
                 _log.error(
                     "free space on the disk: it is full, and a loop waits", extra={"loop": loop.__name__}
                 )

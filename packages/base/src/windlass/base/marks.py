@@ -18,9 +18,9 @@ from itertools import cycle
 from pathlib import Path
 from typing import Final
 
-_PREFIX: Final = 1 << 60
+_MARK_BASE: Final = 1 << 60
 _OF_INSTANCES: Final = 1 << 36
-_WINDOWS: Final = (*[range(-1, 6)] * 7, range(-8, 24))
+_PID_WINDOWS: Final = (*[range(-1, 6)] * 7, range(-8, 24))
 """The offsets from the newest pid at which to look for a process. Small windows catch fast programs; every
 eighth window is wide."""
 _QUIET_SECONDS: Final = 0.2
@@ -45,7 +45,7 @@ def read_mark(pid: int) -> int:
     """Returns the mark of a process; 0 if it has no mark, is gone, or cannot be inspected."""
     with suppress(OSError, ValueError):
         mark = resource.prlimit(pid, resource.RLIMIT_RTTIME)[1]
-        return mark if mark >= _PREFIX else 0
+        return mark if mark >= _MARK_BASE else 0
     return 0
 
 
@@ -57,7 +57,7 @@ def kill_fast_forkers(mark: int) -> None:
     """
     start = seen = time.monotonic()
     with open("/proc/loadavg", "rb", buffering=0) as numbers:  # noqa: PTH123 (unbuffered)
-        for window in cycle(_WINDOWS):
+        for window in cycle(_PID_WINDOWS):
             now = time.monotonic()
             if now > min(seen + _QUIET_SECONDS, start + _MAX_CHASE_SECONDS):
                 return
@@ -80,7 +80,7 @@ def _read_newest_pid(file: int) -> int:
 
 
 def _first_mark(services: Path) -> int:
-    return _PREFIX + _number(str(services)) % (_PREFIX // _OF_INSTANCES) * _OF_INSTANCES
+    return _MARK_BASE + _number(str(services)) % (_MARK_BASE // _OF_INSTANCES) * _OF_INSTANCES
 
 
 def _number(text: str) -> int:

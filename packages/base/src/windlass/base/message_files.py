@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from windlass.base.live_thread import OURS, copy_of_file, live_thread, open_numbers, open_thread
+from windlass.base.live_thread import OWN_PROCESS, copy_of_file, live_thread, open_numbers, open_thread
 
 _SO_PEEK_OFF: Final = 42
 _SCM_PIDFD: Final = 4
@@ -77,7 +77,7 @@ def _sockets(pid: int, seen: set[int]) -> Iterator[int]:
                         continue
                     seen.add(inode)
                     if _count(f"{folder}/fdinfo/{number}"):
-                        yield os.dup(number) if folder == OURS else copy_of_file(process, number)
+                        yield os.dup(number) if folder == OWN_PROCESS else copy_of_file(process, number)
         finally:
             os.close(process)
 

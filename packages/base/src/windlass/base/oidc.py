@@ -28,7 +28,7 @@ from windlass.base.issuer_keys import (
 )
 
 MAX_TOKEN: Final = 16 * 1024
-TYPES: Final = ("jwt", "at+jwt", "application/at+jwt")
+TOKEN_TYPES: Final = ("jwt", "at+jwt", "application/at+jwt")
 NOT_UNDERSTOOD: Final = ("crit", "b64", "zip", "enc", "cty")
 
 _LAST_MOMENT = 253_402_300_799  # the end of the year 9999, which is the maximum of datetime
@@ -132,7 +132,7 @@ def _check_header(header: dict[str, Any]) -> None:
     for name in NOT_UNDERSTOOD:
         if name in header:
             raise TokenRefused(f"the token's header has {name}, which is not accepted here")
-    if str(header.get("typ", "JWT")).lower() not in TYPES:
+    if str(header.get("typ", "JWT")).lower() not in TOKEN_TYPES:
         raise TokenRefused("the token's typ is neither JWT nor at+jwt")
     if not isinstance(header.get("kid", ""), str):
         raise TokenRefused("the token's kid is not a string")

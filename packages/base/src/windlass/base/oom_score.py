@@ -10,9 +10,9 @@ from typing import Final
 
 from windlass.base.isolation import calls
 
-STEPS: Final = 800
-INSTANCES: Final = 400
-SERVER: Final = -500
+STEPS_SCORE: Final = 800
+INSTANCES_SCORE: Final = 400
+SERVER_SCORE: Final = -500
 
 
 def set_oom_score(score: int, process: int | str = "self") -> None:

@@ -11,8 +11,8 @@ import os
 from contextlib import suppress
 from typing import Final
 
-_CELLS: Final = 10
-_SERVER: Final = -15
+_CELL_NICENESS: Final = 10
+_SERVER_NICENESS: Final = -15
 """The niceness of the server's session, which gives it the share of 28 other sessions."""
 
 
@@ -22,11 +22,11 @@ def prefer_session() -> None:
     Programs that the server starts have their own sessions.
     """
     with suppress(OSError), open("/proc/self/autogroup", "w") as file:  # noqa: PTH123 (as in oom_score.py)
-        file.write(str(_SERVER))
+        file.write(str(_SERVER_NICENESS))
 
 
 def lower_priority(process: int = 0) -> None:
     """Lowers the priority of a process and its future children, by default of this process. Only root can
     raise the priority again."""
     with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, process, _CELLS)
+        os.setpriority(os.PRIO_PROCESS, process, _CELL_NICENESS)

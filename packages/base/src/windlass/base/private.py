@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-OTHERS: Final = 0o077
-_LISTING: Final = 0o066
+OTHERS_MODE: Final = 0o077
+_LISTING_MODE: Final = 0o066
 
 
 def private_folder(path: Path) -> Path:
@@ -26,7 +26,7 @@ def private_file(path: Path) -> None:
     """Removes other users' access to a file. Creates an empty file if it is missing."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) & ~OTHERS)
+        os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) & ~OTHERS_MODE)
     finally:
         os.close(descriptor)
 
@@ -69,7 +69,7 @@ def close_to_others(folder: Path, passable: Collection[str] = ()) -> list[str]:
         if entry.is_symlink():
             continue
         mode = stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode)
-        allowed = mode & ~(_LISTING if entry.name in passable else OTHERS)
+        allowed = mode & ~(_LISTING_MODE if entry.name in passable else OTHERS_MODE)
         if allowed == mode:
             continue
         with suppress(PermissionError):  # the entry belongs to another user, who decides about it

@@ -19,8 +19,8 @@ else:  # as in `certificates`
     hashes = lazy_module("cryptography.hazmat.primitives.hashes")
     padding = lazy_module("cryptography.hazmat.primitives.asymmetric.padding")
 
-_TEXT: Final = b"a text to be signed"
-_UNEVEN: Final = 64
+_TEST_TEXT: Final = b"a text to be signed"
+_MAX_FACTOR_EXCESS_BITS: Final = 64
 """By how many bits a factor may be longer than half of the key."""
 
 
@@ -29,8 +29,8 @@ def is_usable(key: rsa.RSAPrivateKey) -> bool:
     try:
         if not _has_fitting_numbers(key):
             return False
-        signature = key.sign(_TEXT, padding.PKCS1v15(), hashes.SHA256())
-        key.public_key().verify(signature, _TEXT, padding.PKCS1v15(), hashes.SHA256())
+        signature = key.sign(_TEST_TEXT, padding.PKCS1v15(), hashes.SHA256())
+        key.public_key().verify(signature, _TEST_TEXT, padding.PKCS1v15(), hashes.SHA256())
     except (ValueError, InternalError, InvalidSignature):
         return False
     return True
@@ -44,7 +44,7 @@ def _has_fitting_numbers(key: rsa.RSAPrivateKey) -> bool:
     return (
         min(p, q) > 1
         and p * q == n
-        and max(p, q).bit_length() <= key.key_size // 2 + _UNEVEN
+        and max(p, q).bit_length() <= key.key_size // 2 + _MAX_FACTOR_EXCESS_BITS
         and 0 < d < n
         and (numbers.dmp1, numbers.dmq1) == (d % (p - 1), d % (q - 1))
         and q * numbers.iqmp % p == 1

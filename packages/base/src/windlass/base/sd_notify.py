@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-_FIRST: Final = 3
+_FIRST_DESCRIPTOR: Final = 3
 """The number of the first passed descriptor, SD_LISTEN_FDS_START."""
 
 
@@ -48,7 +48,7 @@ class SystemdNotifier(Struct, frozen=True):
             await asyncio.sleep(self.watchdog / 3)
 
 
-VARIABLES: Final = (
+NOTIFY_VARIABLES: Final = (
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
     "WATCHDOG_PID",
@@ -67,7 +67,7 @@ def notifier_of(variables: Mapping[str, str]) -> SystemdNotifier:
     has_sockets = count.isdecimal() and variables.get("LISTEN_PID") == own
     names = variables.get("LISTEN_FDNAMES", "").split(":")
     sockets = [
-        PassedSocket(names[at] if at < len(names) else "", _FIRST + at)
+        PassedSocket(names[at] if at < len(names) else "", _FIRST_DESCRIPTOR + at)
         for at in range(int(count) if has_sockets else 0)
     ]
     for passed in sockets:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Meta, Struct
 
-SETTINGS: Final = "windlass.settings"
+SETTINGS_GROUP: Final = "windlass.settings"
 """The group of entry points that declare settings."""
 S = TypeVar("S", bound=Struct)
 

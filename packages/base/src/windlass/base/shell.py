@@ -10,12 +10,12 @@ SHELL: Final = "/bin/sh"
 
 # `exec` must not precede shell builtins and syntax, because it would change their meaning.
 _NOT_ALONE: Final = re.compile(r"[;&|<>(){}`\n]|\$\(")
-_WORDS: Final = (
+_SHELL_WORDS: Final = (
     "! . : [ [[ alias break case cd command continue do done elif else esac eval exec exit export fi for "
     "function if local read return set shift source test then time times trap true type ulimit umask unset "
     "until wait while"
 )
-_BUILTIN: Final = frozenset(_WORDS.split())
+_BUILTINS: Final = frozenset(_SHELL_WORDS.split())
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 _EXPANSION: Final = re.compile(r"\$\{\w++[^}]*+\}")
 
@@ -37,6 +37,6 @@ def plain_words(text: str) -> list[str]:
         return []
     if words[:1] == ["exec"]:
         words = words[1:]
-    if not words or words[0] in _BUILTIN or _ASSIGNMENT.match(words[0]) or "$" in words[0]:
+    if not words or words[0] in _BUILTINS or _ASSIGNMENT.match(words[0]) or "$" in words[0]:
         return []
     return words

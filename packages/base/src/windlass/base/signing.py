@@ -8,19 +8,19 @@ import hmac
 import secrets
 from collections.abc import Iterable
 
-PREFIX = "whsec_"
-_BYTES = 32
+WHSEC_PREFIX = "whsec_"
+_SECRET_BYTES = 32
 
 
 def new_secret() -> str:
-    return PREFIX + base64.b64encode(secrets.token_bytes(_BYTES)).decode()
+    return WHSEC_PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
 def key_of(secret: str) -> bytes:
     """Returns the key bytes of a secret: decoded Base64 after `whsec_`, otherwise the text itself."""
-    if secret.startswith(PREFIX):
+    if secret.startswith(WHSEC_PREFIX):
         try:
-            return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+            return base64.b64decode(secret.removeprefix(WHSEC_PREFIX), validate=True)
         except binascii.Error:
             pass  # the text has the prefix, but is not Base64
     return secret.encode()

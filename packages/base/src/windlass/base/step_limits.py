@@ -27,7 +27,7 @@ _log = log("builds")
 _CHECK_INTERVAL: Final = 1.0
 """The seconds between two measurements of the memory of build steps."""
 _MIN_MEMORY_MIB: Final = 2048
-_PARTS: Final = 8
+_RESOLUTION: Final = 8
 """The resolution for comparing the memory of environments: the limit divided by this number."""
 
 
@@ -125,9 +125,9 @@ class OrganizationSteps:
         together = [pid for own in pids.values() for pid in own]
         if len(pids) < 2 or not is_tree_above(together, cgroups.of_organization(self._memory)):
             return None
-        for part in range(_PARTS, 0, -1):
+        for part in range(_RESOLUTION, 0, -1):
             for steps, own in pids.items():
-                if is_tree_above(own, self._memory * part // _PARTS):
+                if is_tree_above(own, self._memory * part // _RESOLUTION):
                     return steps
         return None
 

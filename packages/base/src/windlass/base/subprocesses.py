@@ -20,7 +20,7 @@ from windlass.base.marks import kill_fast_forkers, mark_of, read_mark
 
 T = TypeVar("T")
 
-PIECE: Final = 64 * 1024
+CHUNK_BYTES: Final = 64 * 1024
 _CALM_LOOKS: Final = 2
 _KILLED_WITHIN: Final = 10.0
 """The time limit of `end_all_of`, in seconds. A process that waits for a disk may end later."""
@@ -52,7 +52,7 @@ def close_all(*descriptors: int) -> None:
 
 async def pump(stream: asyncio.StreamReader | None, take: Callable[[bytes], None]) -> None:
     """Passes a program's output to `take` in chunks. Keeps only one chunk in memory."""
-    while stream and (piece := await stream.read(PIECE)):
+    while stream and (piece := await stream.read(CHUNK_BYTES)):
         take(piece)
 
 

@@ -11,23 +11,23 @@ import secrets
 import string
 import zlib
 
-PREFIX = "wdl_"
+WDL_PREFIX = "wdl_"
 _ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _RANDOM, _CHECK = 43, 6
-LENGTH = len(PREFIX) + _RANDOM + _CHECK
+TOKEN_LENGTH = len(WDL_PREFIX) + _RANDOM + _CHECK
 
 
 def new_token() -> str:
     body = "".join(secrets.choice(_ALPHABET) for _ in range(_RANDOM))
-    return PREFIX + body + _checksum(body)
+    return WDL_PREFIX + body + _checksum(body)
 
 
 def well_formed(token: str) -> bool:
     return (
-        len(token) == LENGTH
-        and token.startswith(PREFIX)
+        len(token) == TOKEN_LENGTH
+        and token.startswith(WDL_PREFIX)
         and token.isascii()
-        and _checksum(token[len(PREFIX) : -_CHECK]) == token[-_CHECK:]
+        and _checksum(token[len(WDL_PREFIX) : -_CHECK]) == token[-_CHECK:]
     )
 
 

@@ -16,19 +16,19 @@ from typing import Final
 
 from msgspec import Struct
 
-HEADER: Final = "traceparent"
+TRACE_HEADER: Final = "traceparent"
 # In a later version of the format, unknown fields may follow; they are ignored.
 _TRACEPARENT: Final = re.compile(
     rb"(?!ff)(?P<version>[0-9a-f]{2})-(?!0{32})(?P<id>[0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-"
     rb"(?P<flags>[0-9a-f]{2})(?P<more>-.*)?"
 )
-_SAMPLED: Final = 1
-_CHANCE: Final = random.Random(os.urandom(32))  # noqa: S311 (ids of traces are no secrets; a system call takes longer)
+_SAMPLED_FLAG: Final = 1
+_RANDOM: Final = random.Random(os.urandom(32))  # noqa: S311 (ids of traces are no secrets; a system call takes longer)
 
 
 class Trace(Struct, frozen=True):
     id: str
-    flags: int = _SAMPLED
+    flags: int = _SAMPLED_FLAG
 
     def header(self) -> str:
         """Returns the `traceparent` header for one outgoing request, with a new span id."""
@@ -48,7 +48,7 @@ def given_trace(header: bytes | None) -> Trace | None:
     match = _TRACEPARENT.fullmatch(header) if header else None
     if match is None or (match["version"] == b"00" and match["more"]):
         return None
-    return Trace(match["id"].decode(), int(match["flags"], 16) & _SAMPLED)
+    return Trace(match["id"].decode(), int(match["flags"], 16) & _SAMPLED_FLAG)
 
 
 def stored_trace(text: str) -> Trace | None:
@@ -59,7 +59,7 @@ def stored_trace(text: str) -> Trace | None:
 
 def _number(bits: int) -> int:
     """Returns a random number except 0, which is an invalid id."""
-    return _CHANCE.getrandbits(bits) or 1
+    return _RANDOM.getrandbits(bits) or 1
 
 
 FindTrace = Callable[[], Trace]
@@ -86,4 +86,4 @@ def start_untraced(action: Coroutine[None, None, None]) -> asyncio.Task[None]:
 def trace_headers() -> dict[str, str]:
     """Returns the trace header for a request to another server; an empty dictionary without a trace."""
     trace = current_trace()
-    return {HEADER: trace.header()} if trace else {}
+    return {TRACE_HEADER: trace.header()} if trace else {}

@@ -19,7 +19,7 @@ _MAX_CONNECTIONS, _MAX_CONNECTIONS_OF_CELL = 512, 8
 _FREE_CONNECTIONS_DIVISOR: Final = 32
 """The maximum of a cell: the connections that other cells leave free, divided by this number."""
 _PEER: Final = Struct("3i")
-_PIECE: Final = 64 * 1024
+_CHUNK_BYTES: Final = 64 * 1024
 _CONNECT_TIMEOUT: Final = 10.0
 
 
@@ -91,7 +91,7 @@ def _identify_client(writer: asyncio.StreamWriter) -> tuple[int, int]:
 
 async def _copy_stream(source: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with suppress(OSError):
-        while data := await source.read(_PIECE):
+        while data := await source.read(_CHUNK_BYTES):
             writer.write(data)
             await writer.drain()
     with suppress(OSError):

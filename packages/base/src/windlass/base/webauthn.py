@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fido2.webauthn import PublicKeyCredentialDescriptor
 
 # What the library raises on bytes that no authenticator has made.
-_UNREADABLE: Final = (
+_PARSE_ERRORS: Final = (
     ArithmeticError,
     AssertionError,
     AttributeError,
@@ -157,7 +157,7 @@ class WebAuthn:
 def _refusals() -> Iterator[None]:
     try:
         yield
-    except _UNREADABLE as error:
+    except _PARSE_ERRORS as error:
         raise PasskeyRefused(str(error) or type(error).__name__) from error
 
 

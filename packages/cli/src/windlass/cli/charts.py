@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from windlass.terminal.tables import COLUMN_GAP, room, table
 
-_TITLES: Final = ("METRIC", "NOW", "HIGHEST")
+_COLUMN_TITLES: Final = ("METRIC", "NOW", "HIGHEST")
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
 _WIDEST, _NARROWEST = 60, 9
 _MAX_HOURS: Final = 48
@@ -41,10 +41,12 @@ def show_metrics(metrics: Mapping[str, Any]) -> None:
         click.echo("Nothing was measured in this time.", err=True)
         return
     rows = [*_rows_of(metrics)]
-    widths = [max(map(len, column)) for column in zip(_TITLES, *(row.cells for row in rows), strict=True)]
+    widths = [
+        max(map(len, column)) for column in zip(_COLUMN_TITLES, *(row.cells for row in rows), strict=True)
+    ]
     left = min(_WIDEST, max(_NARROWEST, room() - sum(widths) - COLUMN_GAP * (len(widths) + 1)))
     cells = [(*row.cells, course(row.numbers, left)) for row in rows]
-    table((*_TITLES, _chart_title(metrics)), (*widths, left), cells)
+    table((*_COLUMN_TITLES, _chart_title(metrics)), (*widths, left), cells)
 
 
 def _chart_title(metrics: Mapping[str, Any]) -> str:

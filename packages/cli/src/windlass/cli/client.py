@@ -24,7 +24,7 @@ from windlass.base.version import VERSION
 from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 from windlass.terminal.tables import plain
 
-EVENTS = "text/event-stream"
+EVENT_STREAM = "text/event-stream"
 TIMEOUT = 60
 """The timeout in seconds without a byte from the server. During a stream, the server sends a comment four
 times in this interval."""
@@ -161,7 +161,7 @@ class Api:
     def _answer(self, request: urllib.request.Request) -> ApiAnswer:
         try:
             reply = self._opener.open(request, timeout=self._seconds)
-            if reply.headers.get_content_type() == EVENTS:
+            if reply.headers.get_content_type() == EVENT_STREAM:
                 return ApiAnswer(reply.status, _headers(reply.headers), b"", ResponseStream(reply))
             with reply:
                 return ApiAnswer(reply.status, _headers(reply.headers), reply.read())

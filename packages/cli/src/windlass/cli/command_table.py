@@ -24,11 +24,11 @@ from windlass.base.private import private_folder
 from windlass.base.version import VERSION
 from windlass.cli.user_folders import cache_folder
 
-_FILE: Final = "commands.json"
-_DECLARING: Final = ("cli", "cli/everyday", "operate", "families", "core/declare", "core/settings")
+_TABLE_FILE: Final = "commands.json"
+_DECLARING_FOLDERS: Final = ("cli", "cli/everyday", "operate", "families", "core/declare", "core/settings")
 """Folders whose files declare commands, in every package."""
 _WHOLE_LENGTH: Final = 1000
-_GROUP: Final = "windlass.commands"
+_ENTRY_POINT_GROUP: Final = "windlass.commands"
 
 
 class GroupLines(Struct, frozen=True):
@@ -56,7 +56,7 @@ def command_table(compute: Callable[[str], CommandTable]) -> CommandTable:
     if kept := _read_cache(digest):
         return kept
     table = compute(digest)
-    file = cache_folder() / _FILE
+    file = cache_folder() / _TABLE_FILE
     with suppress(OSError):  # a user without a home folder: the next call computes the table again
         private_folder(file.parent)
         write_whole(file, msgspec.json.encode(table), durable=False, draft=f"new{os.getpid()}")
@@ -75,7 +75,7 @@ def place_of(name: str) -> str:
 
 def _read_cache(digest: str) -> CommandTable | None:
     with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        kept = msgspec.json.decode((cache_folder() / _FILE).read_bytes(), type=CommandTable)
+        kept = msgspec.json.decode((cache_folder() / _TABLE_FILE).read_bytes(), type=CommandTable)
         if kept.digest == digest:
             return kept
     return None
@@ -88,7 +88,7 @@ def line_about(command: click.Command) -> str:
 def commands_of_packages() -> dict[str, str]:
     """Returns the commands that installed packages declare as entry points of the group
     `windlass.commands`."""
-    return {entry.name: entry.value for entry in entry_points(_GROUP)}
+    return {entry.name: entry.value for entry in entry_points(_ENTRY_POINT_GROUP)}
 
 
 def _digest() -> str:
@@ -97,7 +97,7 @@ def _digest() -> str:
     parts = [VERSION]
     for portion in sorted(windlass.__path__):
         parts.append(portion)
-        for folder in (*_DECLARING, *_of_kinds(portion)):
+        for folder in (*_DECLARING_FOLDERS, *_of_kinds(portion)):
             with suppress(FileNotFoundError), os.scandir(Path(portion) / folder) as scan:
                 files = sorted((entry.name, entry.stat()) for entry in scan if entry.name.endswith(".py"))
                 parts += [f"{folder}/{name} {status.st_size} {status.st_mtime_ns}" for name, status in files]

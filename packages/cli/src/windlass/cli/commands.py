@@ -14,7 +14,7 @@ from windlass.cli.command_table import GroupLines, line_about
 from windlass.cli.connection import connect
 from windlass.cli.deployments import StartedDeployment, say, serves, summary
 from windlass.cli.derived_commands import DerivedCommand, about, ancestry, commands_of
-from windlass.cli.following import LINE, StreamFollower, wait_for_budget
+from windlass.cli.following import LINE_EVENT, StreamFollower, wait_for_budget
 from windlass.cli.invocation import Invocation
 from windlass.cli.linked_folder import FolderLink, current_folder, find_linked_folder
 from windlass.cli.lists import show_list
@@ -64,7 +64,7 @@ def places_of(command: DerivedCommand, link: FolderLink) -> dict[str, str]:
     return {f"above_{name}": places[name] for name, _ in command.paths[0].above if name in places}
 
 
-_NORMAL: Final = {"token_normalize_func": kebab}
+_TOKEN_NORMALIZATION: Final = {"token_normalize_func": kebab}
 
 
 @cache
@@ -99,7 +99,7 @@ def command(derived: DerivedCommand) -> click.Command:
         help="\n\n".join(part for part in paragraphs if part),
         short_help=f"{derived.summary}.",
         epilog=_mention_deep_fields(options),
-        context_settings=_NORMAL,
+        context_settings=_TOKEN_NORMALIZATION,
     )
     built.unknown = no_such_option
     return built
@@ -239,7 +239,7 @@ def _stream_output(invocation: Invocation, path: str, first: ApiAnswer, *, as_js
     following = StreamFollower(lambda headers: invocation.send(path, headers), first)
     with ended_by_user():
         for event in following.events():
-            show_event(invocation.operation.answer, event.kind == LINE, event.data, as_json=as_json)
+            show_event(invocation.operation.answer, event.kind == LINE_EVENT, event.data, as_json=as_json)
 
 
 def _confirm(derived: DerivedCommand, arguments: Mapping[str, Any]) -> None:

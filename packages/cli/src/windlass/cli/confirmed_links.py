@@ -17,7 +17,7 @@ import msgspec
 
 from windlass.base.atomic_files import write_whole
 from windlass.base.private import private_folder
-from windlass.cli.linked_folder import FILE, FolderLink, LinkedFolder
+from windlass.cli.linked_folder import LINK_FILE, FolderLink, LinkedFolder
 from windlass.cli.user_folders import settings_folder
 from windlass.terminal.command_errors import InvalidUsage
 from windlass.terminal.tables import plain
@@ -41,11 +41,11 @@ def confirm_link(linked: LinkedFolder, server: str, *, sure: bool) -> None:
     where = f"{plain(linked.link.path)} on {plain(server)}"
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidUsage(
-            f"give --yes to deploy {linked.folder} to {where}: the {FILE} in it was neither written nor "
+            f"give --yes to deploy {linked.folder} to {where}: the {LINK_FILE} in it was neither written nor "
             "confirmed by this user"
         )
     click.echo(
-        f"The {FILE} of {linked.folder} came with its files: you have not linked this folder.", err=True
+        f"The {LINK_FILE} of {linked.folder} came with its files: you have not linked this folder.", err=True
     )
     click.confirm(f"Deploy these files to {where}?", abort=True, err=True)
     note_link(linked.folder, linked.link)

@@ -22,7 +22,7 @@ from windlass.terminal.tables import FORMAT_PARAMETER
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 """The address of a server on this machine with default settings."""
-_CALL: Final = "The call"
+_CALL_SECTION: Final = "The call"
 
 
 class ServerAccess(Struct, frozen=True):
@@ -91,12 +91,12 @@ def _root_value(root: click.Context, name: str, source: ParameterSource) -> str:
 
 def call_options() -> list[click.Option]:
     return [
-        Option(["url", "--url"], help="Address of the server.", section=_CALL),
-        Option(["token", "--token"], help="API token.", section=_CALL),
+        Option(["url", "--url"], help="Address of the server.", section=_CALL_SECTION),
+        Option(["token", "--token"], help="API token.", section=_CALL_SECTION),
         Option(
             [FORMAT_PARAMETER, "--json/--text"],
             default=None,
             help="As JSON, which is usual in pipes, or as text, which is usual on a terminal.",
-            section=_CALL,
+            section=_CALL_SECTION,
         ),
     ]

@@ -22,7 +22,7 @@ from windlass.base.filelock import holding
 from windlass.base.private import private_folder
 from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 
-FILE: Final = "contexts.json"
+CONTEXTS_FILE: Final = "contexts.json"
 _MAX_FILE_SIZE: Final = 1024 * 1024
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -80,7 +80,7 @@ class ContextFile:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.path = folder / FILE
+        self.path = folder / CONTEXTS_FILE
 
     def read(self) -> Contexts:
         try:

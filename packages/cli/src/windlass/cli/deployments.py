@@ -25,8 +25,8 @@ from windlass.families import registry
 from windlass.terminal.command_errors import CommandFailed, in_sentence
 from windlass.terminal.tables import paint, plain
 
-_LINES: Final = 20
-_FAILS: Final = "ERROR"
+_MAX_LOG_LINES: Final = 20
+_FAILED_SUFFIX: Final = "ERROR"
 _STOPPED: Final = "STOPPED"
 _UNBEGUN_PROGRESS: Final = {Progress.QUEUED, Progress.CANCELED, Progress.SUPERSEDED}
 
@@ -200,7 +200,7 @@ def summary(ended: EndedDeployment, url: str, *, lacks_port: bool = False) -> st
     instances = f"{count} instance{'s' if count != 1 else ''}, " if count else ""
     version = f"v{deployment['number']} {str(deployment.get('git_commit_id') or '')[:7]}".strip()
     facts = f"{instances}{_duration_of(deployment)}, {version}"
-    if deployment.get("state") == _FAILS:  # the service failed after the deployment had succeeded
+    if deployment.get("state") == _FAILED_SUFFIX:  # the service failed after the deployment had succeeded
         command = f"windlass logs {quote(name)}"
         return f"Look at its log, with `{command}`: {name} was deployed, and fails now ({facts})"
     if deployment.get("state") == _STOPPED:  # its settings ask for no instances
@@ -259,9 +259,9 @@ def last_lines(deployment: Mapping[str, Any]) -> list[str]:
 
 
 def last_lines_of_build(api: Api, deployment: StartedDeployment) -> list[str]:
-    lines = retry_until_done(lambda: api.get(f"{deployment.deployment_path}/log", tail=_LINES), RetryTimer())[
-        "results"
-    ]
+    lines = retry_until_done(
+        lambda: api.get(f"{deployment.deployment_path}/log", tail=_MAX_LOG_LINES), RetryTimer()
+    )["results"]
     return [line["message"] for line in lines]
 
 

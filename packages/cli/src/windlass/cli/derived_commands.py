@@ -23,7 +23,7 @@ from windlass.core.declare.resource import Family, Verb
 from windlass.core.declare.traits import CancelRequest, Deployment
 from windlass.core.words.naming import kebab, plural
 
-_WORDS: Final = {Verb.READ: "get", Verb.PATCH: "edit", Verb.UPDATE: "replace"}
+_VERB_WORDS: Final = {Verb.READ: "get", Verb.PATCH: "edit", Verb.UPDATE: "replace"}
 
 
 class CommandPath(Struct, frozen=True, kw_only=True):
@@ -187,7 +187,7 @@ def _word(operation: Operation) -> str:
     owner, _, word = operation.handler.rpartition(".")
     if not owner:
         return re.split(r"(?=[A-Z])", operation.handler)[0]
-    return kebab(_WORDS.get(word, word))  # type: ignore[call-overload]
+    return kebab(_VERB_WORDS.get(word, word))  # type: ignore[call-overload]
 
 
 def _listing_parent(operation: Operation) -> Family | None:

@@ -19,7 +19,7 @@ from windlass.terminal.sections import Command, Option
 
 __all__ = ["api_command", "demo_command", "token_command"]
 
-_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_HTTP_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 def api_command() -> click.Command:
@@ -27,7 +27,9 @@ def api_command() -> click.Command:
         "api",
         callback=_api,
         params=[
-            click.Argument(["method"], type=click.Choice(_METHODS, case_sensitive=False), metavar="METHOD"),
+            click.Argument(
+                ["method"], type=click.Choice(_HTTP_METHODS, case_sensitive=False), metavar="METHOD"
+            ),
             click.Argument(["path"]),
             Option(["data", "--data"], metavar="JSON", help="The body; - is the standard input."),
             Option(["include", "--include"], is_flag=True, help="Print the status and the headers too."),

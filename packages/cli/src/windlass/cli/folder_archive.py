@@ -22,9 +22,9 @@ from windlass.cli.ignored_files import (
     is_never_uploaded,
 )
 
-_LEVEL: Final = 6
+_COMPRESSION_LEVEL: Final = 6
 _MAX_RULES_BYTES: Final = 1024 * 1024
-_EXCLUDE: Final = ".git/info/exclude"
+_GIT_EXCLUDE_FILE: Final = ".git/info/exclude"
 
 
 class FolderArchive(Struct, frozen=True):
@@ -42,7 +42,7 @@ def archive_folder(folder: Path, into: IO[bytes]) -> FolderArchive:
     count = 0
     # Omits time and name in the gzip header, so that equal folders produce equal archives.
     with (
-        gzip.GzipFile("", "wb", _LEVEL, into, mtime=0) as packed,
+        gzip.GzipFile("", "wb", _COMPRESSION_LEVEL, into, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
         for path in uploaded_files(folder):
@@ -90,10 +90,12 @@ def _rules_above(folder: Path) -> list[IgnoreRule]:
         [],
     )
     if (folder / ".git").exists():
-        return git_rules(_read(folder / _EXCLUDE))
+        return git_rules(_read(folder / _GIT_EXCLUDE_FILE))
     rules: list[IgnoreRule] = []
     for above in tops:
-        text = _read(above / ".gitignore") + ("\n" + _read(above / _EXCLUDE) if above == tops[0] else "")
+        text = _read(above / ".gitignore") + (
+            "\n" + _read(above / _GIT_EXCLUDE_FILE) if above == tops[0] else ""
+        )
         rules += _from_above(text, folder.relative_to(above).as_posix())
     return rules
 

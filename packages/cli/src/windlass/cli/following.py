@@ -23,9 +23,9 @@ from windlass.cli.client import ApiAnswer, ApiRefused, ResponseStream, ServerUnr
 from windlass.terminal.command_errors import CommandFailed
 from windlass.terminal.tables import plain
 
-LINE: Final = "message"
+LINE_EVENT: Final = "message"
 """The default type of an event."""
-END: Final = "end"
+END_EVENT: Final = "end"
 """The type of the last event in a stream."""
 OUTAGE_TIMEOUT: Final = 600.0
 """Seconds for which a server may be unavailable before the command gives up."""
@@ -150,7 +150,7 @@ class StreamFollower:
                 for event in parse_events(pieces):
                     self._last = event.id or self._last
                     self._patience.reset()
-                    if event.kind == END:
+                    if event.kind == END_EVENT:
                         return None
                     if event.data:  # an event without data only updates the id from which the stream resumes
                         yield event
@@ -196,7 +196,7 @@ def parse_events(pieces: Iterator[bytes]) -> Iterator[StreamEvent]:
             fields.setdefault(name, []).append(value.removeprefix(" "))
         elif not line and fields:
             kind, id = (fields.get(field, [""])[-1] for field in ("event", "id"))
-            yield StreamEvent(kind or LINE, "\n".join(fields.get("data", [])), id)
+            yield StreamEvent(kind or LINE_EVENT, "\n".join(fields.get("data", [])), id)
             fields = {}
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from windlass.base.environment import for_tools
 from windlass.cli.ignored_files import is_never_uploaded
-from windlass.cli.linked_folder import FILE as LINK
+from windlass.cli.linked_folder import LINK_FILE as LINK
 
 _TIMEOUT: Final = 30
 _RUNS_NOTHING: Final = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false")

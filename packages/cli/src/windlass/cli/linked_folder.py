@@ -20,9 +20,9 @@ from windlass.cli.contexts import normal_url
 from windlass.terminal.command_errors import CommandFailed
 from windlass.terminal.tables import plain
 
-FILE: Final = ".windlass.toml"
+LINK_FILE: Final = ".windlass.toml"
 _MAX_FILE_SIZE: Final = 64 * 1024
-_OPENING: Final = (
+_FILE_COMMENT: Final = (
     "# Links this folder with a service of Windlass: `windlass up` deploys it. No secrets belong here.\n"
 )
 
@@ -61,7 +61,7 @@ def find_linked_folder(start: Path) -> LinkedFolder | None:
     """Returns the nearest linked folder: the start folder or a parent folder, up to the root of the
     repository."""
     for folder in _folders_to_search(start):
-        if (link := _read(folder / FILE)) is not None:
+        if (link := _read(folder / LINK_FILE)) is not None:
             return LinkedFolder(folder, link)
     return None
 
@@ -69,8 +69,8 @@ def find_linked_folder(start: Path) -> LinkedFolder | None:
 def write_link(folder: Path, link: FolderLink) -> Path:
     """Writes the link file. Returns its path."""
     lines = [f"{name} = {_text(value)}" for name, value in msgspec.to_builtins(link).items()]
-    file = folder / FILE
-    content = (_OPENING + "\n".join(lines) + "\n").encode()
+    file = folder / LINK_FILE
+    content = (_FILE_COMMENT + "\n".join(lines) + "\n").encode()
     try:
         write_whole(file, content, durable=False, draft=f"new{os.getpid()}")
         file.chmod(0o644)  # readable for everyone who works in this folder, because it contains no secrets
@@ -80,7 +80,7 @@ def write_link(folder: Path, link: FolderLink) -> Path:
 
 
 def remove_link(folder: Path) -> None:
-    (folder / FILE).unlink(missing_ok=True)
+    (folder / LINK_FILE).unlink(missing_ok=True)
 
 
 def _folders_to_search(start: Path) -> Iterator[Path]:

@@ -16,40 +16,48 @@ from msgspec import Struct
 
 from windlass.base import ids
 from windlass.cli.derived_commands import is_numbered
-from windlass.cli.formatting import STATES, cell, duration, is_state, short_cell, show_apart, with_counts
+from windlass.cli.formatting import (
+    STATE_FIELDS,
+    cell,
+    duration,
+    is_state,
+    short_cell,
+    show_apart,
+    with_counts,
+)
 from windlass.core.declare.audit_query import OrganizationEvent
 from windlass.core.declare.fields import WITHOUT_EFFECT
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.traits import Deployment, Status
 from windlass.terminal.tables import COLUMN_GAP, plain, room, table, wrap_indented
 
-_EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
+_EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {}, False)
 _LAST_COLUMNS: Final = ("created_at", "updated_at")
-_NAMES: Final = ("name", "key")
-_ADDRESSES: Final = ("url",)
-_FIRST_COLUMNS: Final = (*STATES, *_ADDRESSES)
+_NAME_FIELDS: Final = ("name", "key")
+_ADDRESS_FIELDS: Final = ("url",)
+_FIRST_COLUMNS: Final = (*STATE_FIELDS, *_ADDRESS_FIELDS)
 _EARLY_COLUMNS: Final = (
     "engine", "engine_address", "instances", "version", "number", "cause", "exit_code", "started_at",
     "duration_seconds", "added", "changed", "destroyed", "applicable", "check", "message",
     "environment_name", "project_name",
 )  # fmt: skip
-_REASONS: Final = frozenset({"message"})
+_LONG_TEXT_FIELDS: Final = frozenset({"message"})
 """Fields with long texts. Their column uses the remaining width; if that is too narrow, they are printed
 below the table."""
-_TEXTS: Final = frozenset({"text"})
+_MULTILINE_FIELDS: Final = frozenset({"text"})
 """Fields with many lines, of which only the first row's is printed, below the table."""
 _MADE_BY: Final = "deployment_id"
 """Identifies a row without an id of its own, such as a plan."""
 _FOR_PROGRAMS: Final = frozenset({"icon_uri"})
 """Fields that are useful only to programs."""
-_DEPLOYMENT: Final = (
+_DEPLOYMENT_COLUMNS: Final = (
     "status", "version", "action", "git_commit_id", "triggered_by", "created_at", "took", "message", "id",
 )  # fmt: skip
 """The columns of a deployment, in this order."""
-_EVENT: Final = ("timestamp", "event_type", "target_type", "target_name", "triggered_by")
+_EVENT_COLUMNS: Final = ("timestamp", "event_type", "target_type", "target_name", "triggered_by")
 """The first columns of an audit event."""
-_OF_SERVICE: Final = frozenset(Status.__struct_encode_fields__) - {*_DEPLOYMENT}
-_TITLES: Final = {
+_OF_SERVICE: Final = frozenset(Status.__struct_encode_fields__) - {*_DEPLOYMENT_COLUMNS}
+_COLUMN_TITLES: Final = {
     "git_commit_id": "COMMIT", "triggered_by": "BY", "associated_environments_count": "ENVIRONMENTS",
     "exit_code": "EXIT", "duration_seconds": "SECONDS", "deployment_id": "DEPLOYMENT",
 }  # fmt: skip
@@ -81,10 +89,10 @@ def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
         show_apart([{name: row[name] for name in names if name in row} for row in rows])
         return
     _table(widths, [[short_cell(row.get(name)) for name in widths] for row in rows])
-    below = [name for name in (*_ADDRESSES, *_REASONS) if name in names and name not in widths]
+    below = [name for name in (*_ADDRESS_FIELDS, *_LONG_TEXT_FIELDS) if name in names and name not in widths]
     for name in below:
         _show_below(rows, next(iter(widths)), name)
-    texts = _TEXTS & {*names}
+    texts = _MULTILINE_FIELDS & {*names}
     if left := len(names) - len(widths) - len(below) - len(texts):
         click.echo(f"{left} more column{'s' if left > 1 else ''}: --wide", err=True)
     for name in texts:
@@ -171,9 +179,9 @@ def _column_order(operation: Operation, name: str) -> int:
 
 def _column_names(operation: Operation) -> tuple[str, ...]:
     if operation.answer is Deployment:
-        return _DEPLOYMENT
+        return _DEPLOYMENT_COLUMNS
     if operation.answer is OrganizationEvent:
-        return _EVENT
+        return _EVENT_COLUMNS
     if _is_of_numbered(operation):
         return (
             "number",
@@ -186,7 +194,7 @@ def _column_names(operation: Operation) -> tuple[str, ...]:
             "id",
         )
     has_no_name = operation.family is not None and operation.family.names is None
-    named = (operation.family.names,) if operation.family and operation.family.names else _NAMES
+    named = (operation.family.names,) if operation.family and operation.family.names else _NAME_FIELDS
     own_id = _find_field(operation.answer, "id") is not None
     made_by = () if own_id else (_MADE_BY,)
     return (*(("id",) if has_no_name else ()), *named, *_FIRST_COLUMNS, *_EARLY_COLUMNS, *made_by)
@@ -194,7 +202,7 @@ def _column_names(operation: Operation) -> tuple[str, ...]:
 
 def _is_first(operation: Operation, name: str) -> bool:
     order = _column_names(operation)
-    has_first = order is not _DEPLOYMENT and not _is_of_numbered(operation)
+    has_first = order is not _DEPLOYMENT_COLUMNS and not _is_of_numbered(operation)
     return name in order and name not in {*_EARLY_COLUMNS, _MADE_BY} and has_first
 
 
@@ -230,19 +238,19 @@ def _fitting_columns(rows: Sequence[Any], first: Sequence[str], names: Sequence[
     widths = {name: _width(rows, name, limit=_NO_LIMIT) for name in first}
     left = room() - sum(width + COLUMN_GAP for width in widths.values()) + COLUMN_GAP
     if left < 0:  # addresses are printed below the table
-        widths = {name: width for name, width in widths.items() if name not in _ADDRESSES}
+        widths = {name: width for name, width in widths.items() if name not in _ADDRESS_FIELDS}
         left = room() - sum(width + COLUMN_GAP for width in widths.values()) + COLUMN_GAP
         if left < 0 or not widths:
             return {}
     for name in names:
         if (
             name in widths
-            or name in (*_TEXTS, *_ADDRESSES)
+            or name in (*_MULTILINE_FIELDS, *_ADDRESS_FIELDS)
             or not all(_is_flat(row.get(name)) for row in rows)
         ):
             continue
         width = _width(rows, name)
-        if name in _REASONS and left - COLUMN_GAP >= _NARROWEST:
+        if name in _LONG_TEXT_FIELDS and left - COLUMN_GAP >= _NARROWEST:
             longest = max(len(short_cell(row.get(name))) for row in rows)
             width = min(width, left - COLUMN_GAP) if longest <= _MAX_LINES * (left - COLUMN_GAP) else room()
         if width + COLUMN_GAP <= left:
@@ -275,8 +283,8 @@ def _table(widths: Mapping[str, int], cells: Sequence[Sequence[str]]) -> None:
 
 def _is_informative(operation: Operation, rows: Sequence[Any], name: str) -> bool:
     """Returns whether any row has a value other than empty or the field's default."""
-    usual = None if name in STATES else _default_value(operation.answer, name)
-    return any(row.get(name) not in (*_EMPTY, usual) for row in rows)
+    usual = None if name in STATE_FIELDS else _default_value(operation.answer, name)
+    return any(row.get(name) not in (*_EMPTY_VALUES, usual) for row in rows)
 
 
 def _default_value(answer: type[Struct] | None, name: str) -> Any:
@@ -309,10 +317,10 @@ def _is_flat(value: Any) -> bool:
 def _width(rows: Sequence[Any], name: str, limit: int = _WIDEST) -> int:
     """Returns the width of a column. Values that users copy, such as addresses, are never wrapped."""
     widest = max(len(short_cell(row.get(name))) for row in rows)
-    limit = _NO_LIMIT if name in {"id", *_ADDRESSES} else limit
+    limit = _NO_LIMIT if name in {"id", *_ADDRESS_FIELDS} else limit
     return max(min(widest, limit), len(_title(name)))
 
 
 def _title(name: str) -> str:
     short = re.sub(r"_(name|at|date)$", "", name) or name
-    return _TITLES.get(name, short.upper().replace("_", " "))
+    return _COLUMN_TITLES.get(name, short.upper().replace("_", " "))

@@ -21,7 +21,7 @@ from windlass.terminal.tables import FORMAT_PARAMETER
 if TYPE_CHECKING:
     from windlass.cli.command_table import CommandTable
 
-_EVERYDAY = {
+_EVERYDAY_COMMANDS = {
     "init": "folder.init",
     "detect": "detect.detect",
     "up": "up.up",
@@ -54,8 +54,8 @@ _OF_GROUPS = {
     "domain": {"check": "domains.check", "certificate": "domains.certificate"},
 }
 """Commands in derived groups that need more than one API call."""
-_EXTRA = ("demo", "token", "api")
-OWN = (*_EVERYDAY, *_EXTRA)
+_EXTRA_COMMANDS = ("demo", "token", "api")
+OWN_COMMANDS = (*_EVERYDAY_COMMANDS, *_EXTRA_COMMANDS)
 """The commands of this package that are not derived from the API."""
 
 
@@ -66,7 +66,7 @@ class Windlass(click.Group):
         return [*own_names(), *_table().groups]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name in OWN:
+        if name in OWN_COMMANDS:
             return _find_own_command(name)
         place = import_module("windlass.cli.command_table").place_of(name)
         return _load_package_command(place) if place else _derived_group(name)
@@ -88,9 +88,9 @@ class Windlass(click.Group):
         table = _table()
         derived = {name: lines.about for name, lines in table.groups.items()}
         for title, names in (
-            ("Every day, in the folder of an application", _EVERYDAY),
+            ("Every day, in the folder of an application", _EVERYDAY_COMMANDS),
             ("On the machine of a server", table.machine),
-            ("Through the API of a server", (*_EXTRA, *derived)),
+            ("Through the API of a server", (*_EXTRA_COMMANDS, *derived)),
         ):
             if names:
                 with formatter.section(title):
@@ -99,12 +99,12 @@ class Windlass(click.Group):
 
 def own_names() -> tuple[str, ...]:
     """Returns the names of the commands that are not derived from the API."""
-    return (*_EVERYDAY, *_table().machine, *_EXTRA)
+    return (*_EVERYDAY_COMMANDS, *_table().machine, *_EXTRA_COMMANDS)
 
 
 def _find_own_command(name: str) -> click.Command:
-    if name in _EVERYDAY:
-        return _load_everyday_command(_EVERYDAY[name])
+    if name in _EVERYDAY_COMMANDS:
+        return _load_everyday_command(_EVERYDAY_COMMANDS[name])
     command: click.Command = getattr(import_module("windlass.cli.extra_commands"), f"{name}_command")()
     return command
 
@@ -161,7 +161,7 @@ def compute_table(digest: str) -> CommandTable:
             {word: tables.line_about(_load_everyday_command(path)) for word, path in words.items()}
         )
     machine = tables.commands_of_packages()
-    others = {name: tables.line_about(_find_own_command(name)) for name in OWN}
+    others = {name: tables.line_about(_find_own_command(name)) for name in OWN_COMMANDS}
     others |= {name: tables.line_about(_load_package_command(place)) for name, place in machine.items()}
     table: CommandTable = tables.CommandTable(digest, groups, others, machine)
     return table

@@ -86,7 +86,7 @@ def values(prefix: str, fields: tuple[Field, ...], options: Mapping[str, Any]) -
         yield field, list(value) if field.many else value
 
 
-_MISSING: Final = ": is required"
+_MISSING_PROBLEM: Final = ": is required"
 
 
 def _is_stdin(file: Any) -> bool:
@@ -109,7 +109,7 @@ def with_option(
         return message
     short = f"--{field.short.name}" if field.short and options.get(f"short_{place}") else ""
     refusal = field.name_option(text, short) + message.removeprefix(text)
-    if not message.removeprefix(text).startswith(_MISSING):
+    if not message.removeprefix(text).startswith(_MISSING_PROBLEM):
         return refusal
     others = [
         f"{other.option} ({' or '.join(other.choices)})" if other.choices else other.option

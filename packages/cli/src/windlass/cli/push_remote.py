@@ -15,7 +15,7 @@ from windlass.base.environment import for_tools
 from windlass.cli.git_folder import GitFolder
 from windlass.terminal.command_errors import CommandFailed
 
-REMOTE: Final = "windlass"
+REMOTE_NAME: Final = "windlass"
 PUSHED_REPOSITORY: Final = "windlass://push"
 """The address of a repository that stands for what is pushed to the application."""
 DEFAULT_BRANCH: Final = "main"
@@ -41,18 +41,18 @@ def set_remote(git: GitFolder, application: Mapping[str, Any]) -> str:
     """Adds the remote, or changes its address, and lets git ask `windlass git-credential` for the token.
     Returns the command that deploys. Only settings of this repository are changed."""
     url = str(application["push_url"])
-    known = _git(git.top, "remote", "get-url", REMOTE)
+    known = _git(git.top, "remote", "get-url", REMOTE_NAME)
     if known is None:
-        _must(git.top, "remote", "add", REMOTE, url)
+        _must(git.top, "remote", "add", REMOTE_NAME, url)
     elif known != url:
-        _must(git.top, "remote", "set-url", REMOTE, url)
+        _must(git.top, "remote", "set-url", REMOTE_NAME, url)
     parts = urlsplit(url)
     server = f"{parts.scheme}://{parts.netloc}"
     helper = shlex.join([sys.executable, "-m", "windlass", "git-credential"])
     _must(git.top, "config", f"credential.{server}.helper", f"!{helper}")
     branch = str(application["git_repository"].get("branch") or branch_to_push(git))
     pushed = branch if branch == git.current else f"HEAD:{branch}"
-    return shlex.join(["git", "push", REMOTE, pushed])
+    return shlex.join(["git", "push", REMOTE_NAME, pushed])
 
 
 def _must(root: Path, *words: str) -> None:

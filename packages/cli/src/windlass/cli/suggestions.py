@@ -9,31 +9,31 @@ from typing import Any, Final, NoReturn
 
 import click
 
-_VERBS: Final[Mapping[str, str]] = {
+_VERB_ALIASES: Final[Mapping[str, str]] = {
     "add": "create", "new": "create", "apps": "list", "applications": "list", "ls": "list", "ps": "list",
     "cancel": "cancel-deployment", "describe": "get", "info": "get", "show": "get", "destroy": "delete",
     "remove": "delete", "rm": "delete", "domains": "link", "open": "link", "url": "link", "urls": "link",
     "logs": "log", "tail": "log", "push": "deploy", "release": "deploy", "up": "deploy", "scale": "edit",
     "set": "edit", "update": "edit", "restart": "restart-service", "start": "redeploy",
 }  # fmt: skip
-_GROUPS: Final[Mapping[str, str]] = {
+_GROUP_ALIASES: Final[Mapping[str, str]] = {
     "app": "application", "db": "database", "env": "environment-variable", "var": "environment-variable",
     "variable": "environment-variable", "variables": "environment-variable", "secrets": "secret",
     "org": "organization", "builds": "deployment", "deployments": "deployment",
     "projects": "project", "databases": "database", "environments": "environment", "tokens": "token",
     "service": "application", "history": "deployment", "envs": "environment", "vars": "environment-variable",
 }  # fmt: skip
-_OPTIONS: Final[Mapping[str, str]] = {
+_OPTION_ALIASES: Final[Mapping[str, str]] = {
     "--lines": "--tail", "--line": "--tail", "--num": "--tail",
     "--app": "--application", "--env": "--environment", "--org": "--organization", "--db": "--database",
     "--force": "--yes", "--watch": "--wait", "--grep": "--search", "--filter": "--search",
     "--output": "--json", "--format": "--json",
 }  # fmt: skip
-_DOMAINS: Final = (
+_DOMAINS_ANSWER: Final = (
     "`windlass domain create --application NAME --domain shop.example.com` adds a domain, and "
     "`windlass domain check` says what is missing. docs/domains.md tells the whole story."
 )
-_CERTIFICATES: Final = (
+_CERTIFICATES_ANSWER: Final = (
     "A domain with --generate-certificate gets one once it is proved, where https_port is set: "
     "`windlass domain check` says what is missing. docs/domains.md tells the whole story."
 )
@@ -42,22 +42,22 @@ _NO_BACKUPS: Final = (
     "connect NAME` lead to a database for tools such as pg_dump. `windlass backup` saves the installation "
     "itself, without the data of services."
 )
-_CLIENT: Final = "`windlass database client NAME` opens the client of a database, such as psql."
+_CLIENT_ANSWER: Final = "`windlass database client NAME` opens the client of a database, such as psql."
 _ANSWERS: Final[Mapping[str, str]] = {
-    "domains": _DOMAINS,
-    "custom-domain": _DOMAINS,
-    "certs": _CERTIFICATES,
-    "certificates": _CERTIFICATES,
-    "ssl": _CERTIFICATES,
-    "tls": _CERTIFICATES,
+    "domains": _DOMAINS_ANSWER,
+    "custom-domain": _DOMAINS_ANSWER,
+    "certs": _CERTIFICATES_ANSWER,
+    "certificates": _CERTIFICATES_ANSWER,
+    "ssl": _CERTIFICATES_ANSWER,
+    "tls": _CERTIFICATES_ANSWER,
     "backups": _NO_BACKUPS,
     "dump": _NO_BACKUPS,
-    "psql": _CLIENT,
-    "mysql": _CLIENT,
-    "redis-cli": _CLIENT,
-    "mongosh": _CLIENT,
-    "pg": _CLIENT,
-    "postgres": _CLIENT,
+    "psql": _CLIENT_ANSWER,
+    "mysql": _CLIENT_ANSWER,
+    "redis-cli": _CLIENT_ANSWER,
+    "mongosh": _CLIENT_ANSWER,
+    "pg": _CLIENT_ANSWER,
+    "postgres": _CLIENT_ANSWER,
     "port-forward": "`windlass proxy NAME LOCAL:PORT` opens a port here that leads to a service.",
     "tunnel": "`windlass proxy NAME LOCAL:PORT` opens a port here that leads to a service.",
     "dashboard": "`windlass console` opens the web console.",
@@ -89,9 +89,9 @@ _OF_COLON: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     ),
     (re.compile(r"(config|env|vars|variables)(:.*)?"), "`windlass env` lists the variables."),
     (re.compile(r"(pg|postgres|mysql|redis|mongo|db):(backups?|dump|capture|restore).*"), _NO_BACKUPS),
-    (re.compile(r"(pg|postgres|mysql|redis|mongo|db):.*"), _CLIENT),
-    (re.compile(r"domains?:.*"), _DOMAINS),
-    (re.compile(r"certs?:.*"), _CERTIFICATES),
+    (re.compile(r"(pg|postgres|mysql|redis|mongo|db):.*"), _CLIENT_ANSWER),
+    (re.compile(r"domains?:.*"), _DOMAINS_ANSWER),
+    (re.compile(r"certs?:.*"), _CERTIFICATES_ANSWER),
     (re.compile(r"releases:rollback|rollback:.*"), "`windlass rollback` goes back to an earlier version."),
     (re.compile(r"releases:.*"), "`windlass releases` lists the versions of a service."),
     (re.compile(r"ps:scale"), "`windlass scale NAME=COUNT` sets the number of instances."),
@@ -113,8 +113,8 @@ _OF_COLON: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (re.compile(r"logs:.*"), "`windlass logs NAME` shows the log of a service."),
 )
 """Replies to commands with a colon, as other tools write subcommands."""
-_SAVING: Final = frozenset({"backup", "backups", "dump", "restore", "snapshot"})
-_READING: Final = frozenset({"get", "show"})
+_BACKUP_WORDS: Final = frozenset({"backup", "backups", "dump", "restore", "snapshot"})
+_READ_VERBS: Final = frozenset({"get", "show"})
 # Users who name no resource usually mean an application.
 _DEFAULT_GROUP: Final = "application"
 _MAX_SUGGESTIONS: Final = 3
@@ -142,25 +142,25 @@ def _answer(name: str) -> str:
 
 def _commands(name: str, groups: Mapping[str, Collection[str]]) -> list[str]:
     """Returns the commands that users usually mean by this word."""
-    if name in _GROUPS:
-        return [_GROUPS[name]]
-    verb = _VERBS.get(name, name)
+    if name in _GROUP_ALIASES:
+        return [_GROUP_ALIASES[name]]
+    verb = _VERB_ALIASES.get(name, name)
     with_verb = sorted(
         (group for group in groups if verb in groups[group]),
         key=lambda group: (group != _DEFAULT_GROUP, group),
     )
-    if name in _VERBS:
+    if name in _VERB_ALIASES:
         return [f"{group} {verb}" for group in with_verb[:1]]
     is_clear = len(with_verb) <= _MAX_SUGGESTIONS or with_verb[0] == _DEFAULT_GROUP
     return [f"{group} {verb}" for group in with_verb[:_MAX_SUGGESTIONS]] if is_clear else []
 
 
 def no_such_verb(name: str, verbs: Collection[str], ctx: click.Context) -> NoReturn:
-    if name in _SAVING:  # `windlass backup` is for the operator
+    if name in _BACKUP_WORDS:  # `windlass backup` is for the operator
         raise click.UsageError(f"No such command {name!r}. {_NO_BACKUPS}", ctx)
-    if name in _READING and "list" in verbs and "get" not in verbs:
+    if name in _READ_VERBS and "list" in verbs and "get" not in verbs:
         raise click.UsageError(_message("command", name, [f"windlass {ctx.info_name} list"]), ctx)
-    usual = [_VERBS[name]] if _VERBS.get(name) in verbs else []
+    usual = [_VERB_ALIASES[name]] if _VERB_ALIASES.get(name) in verbs else []
     suggestions = [f"windlass {ctx.info_name} {alike}" for alike in usual or get_close_matches(name, verbs)]
     if "=" in name and "set" in verbs:
         suggestions = [f"windlass {ctx.info_name} set {name}"]
@@ -169,10 +169,10 @@ def no_such_verb(name: str, verbs: Collection[str], ctx: click.Context) -> NoRet
     root = ctx.find_root()
     if isinstance(root.command, click.Group) and name in root.command.list_commands(root) and not usual:
         suggestions = [f"windlass {name}"]
-    elif name in _GROUPS:
-        suggestions = [f"windlass {_GROUPS[name]}"]
-    elif not suggestions and ctx.info_name and ctx.info_name in _GROUPS:
-        suggestions = [f"windlass {_GROUPS[ctx.info_name]}"]
+    elif name in _GROUP_ALIASES:
+        suggestions = [f"windlass {_GROUP_ALIASES[name]}"]
+    elif not suggestions and ctx.info_name and ctx.info_name in _GROUP_ALIASES:
+        suggestions = [f"windlass {_GROUP_ALIASES[ctx.info_name]}"]
     raise click.UsageError(_message("command", name, suggestions), ctx)
 
 
@@ -180,7 +180,9 @@ def no_such_option(error: click.NoSuchOption, names: Collection[str]) -> NoRetur
     """Raises the error for an unknown option, with a suggestion if another tool has the option, or if it is
     part of an option's name."""
     name = error.option_name
-    suggestions = [_OPTIONS[name]] if _OPTIONS.get(name) in names else _with_the_same_end(name, names)
+    suggestions = (
+        [_OPTION_ALIASES[name]] if _OPTION_ALIASES.get(name) in names else _with_the_same_end(name, names)
+    )
     if parts := [option for option in names if option.startswith(f"{name}.")]:
         suggestions = [f"--field {name.removeprefix('--').replace('-', '_')}=JSON", parts[0]]
     if not suggestions:
@@ -232,7 +234,9 @@ class Verbs(click.Group):
         return super().parse_args(ctx, args)
 
     def _is_name(self, word: str) -> bool:
-        is_word_of_commands = word in self._builders or word in _VERBS or word in _ANSWERS or word == "get"
+        is_word_of_commands = (
+            word in self._builders or word in _VERB_ALIASES or word in _ANSWERS or word == "get"
+        )
         is_alike = get_close_matches(word, self._builders, cutoff=_MIN_SIMILARITY)
         return not (word.startswith("-") or "=" in word or is_word_of_commands or is_alike)
 

@@ -19,9 +19,9 @@ from windlass.terminal.command_errors import CommandFailed, InvalidUsage, in_sen
 
 PART_BYTES: Final = 8 * 1024 * 1024
 """Bytes per request."""
-_READY: Final = "READY"
-_OFFSET: Final = "upload-offset"
-_BYTES: Final = {"Content-Type": "application/octet-stream"}
+_READY_STATE: Final = "READY"
+_OFFSET_HEADER: Final = "upload-offset"
+_BINARY_HEADERS: Final = {"Content-Type": "application/octet-stream"}
 
 
 class FolderUpload:
@@ -41,7 +41,7 @@ class FolderUpload:
         """Uploads the archive, and returns the id of the complete upload. Data that the server already has is
         not sent again."""
         upload = self._find() or self._create()
-        if upload["state"] == _READY:
+        if upload["state"] == _READY_STATE:
             self._note("The server has this version of the folder already.")
             return str(upload["id"])
         path = f"{self._uploads}/{upload['id']}"
@@ -55,7 +55,7 @@ class FolderUpload:
         same = [
             row for row in rows if (row["sha256"], row["size"]) == (self._archive.digest, self._archive.size)
         ]
-        return max(same, key=lambda row: (row["state"] == _READY, row["offset"]), default=None)
+        return max(same, key=lambda row: (row["state"] == _READY_STATE, row["offset"]), default=None)
 
     def _create(self) -> Mapping[str, Any]:
         body = msgspec.json.encode({"size": self._archive.size, "sha256": self._archive.digest})
@@ -73,11 +73,11 @@ class FolderUpload:
         self._archive.file.seek(offset)
         part = self._archive.file.read(PART_BYTES)
         try:
-            answer = self._api.call("PUT", path, part, query={"offset": offset}, headers=_BYTES)
+            answer = self._api.call("PUT", path, part, query={"offset": offset}, headers=_BINARY_HEADERS)
             self._patience.over()
             return int(answer.json["offset"])
         except ApiRefused as refused:
-            place = refused.headers.get(_OFFSET, "")
+            place = refused.headers.get(_OFFSET_HEADER, "")
             if refused.status == HTTPStatus.CONFLICT and place.isdecimal() and int(place) != offset:
                 return int(place)
             self._patience.wait(refused)

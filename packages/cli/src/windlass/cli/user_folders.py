@@ -7,7 +7,7 @@ from typing import Final
 
 from windlass.base.environment import for_tools
 
-_OWN: Final = "windlass"
+_FOLDER_NAME: Final = "windlass"
 
 
 def settings_folder() -> Path:
@@ -29,4 +29,4 @@ def has_display() -> bool:
 def _folder(variable: str, default: str) -> Path:
     # XDG requires that a relative path is ignored.
     base = Path(for_tools().get(variable, ""))
-    return (base if base.is_absolute() else Path("~").expanduser() / default) / _OWN
+    return (base if base.is_absolute() else Path("~").expanduser() / default) / _FOLDER_NAME

@@ -33,7 +33,7 @@ from windlass.cli.deployments import (
     show_log,
     state_of,
 )
-from windlass.cli.following import LINE, RetryTimer, StreamFollower, retry_until_done
+from windlass.cli.following import LINE_EVENT, RetryTimer, StreamFollower, retry_until_done
 from windlass.cli.formatting import duration
 from windlass.core.deploy.states import BUILDS, OPEN, Progress
 from windlass.engines.job_plans import RunState
@@ -64,7 +64,7 @@ def _show_log(api: Api, path: str) -> None:
         return api.call("GET", f"{path}/log", query={"follow": "true"}, headers=headers)
 
     for event in StreamFollower(ask, retry_until_done(lambda: ask({}), RetryTimer())).events():
-        if event.kind == LINE:
+        if event.kind == LINE_EVENT:
             show_below(json.loads(event.data)["message"])
 
 
@@ -84,7 +84,7 @@ def print_follow_hint(run: Mapping[str, Any], job: str) -> None:
 _LAST_LINES_TIMEOUT: Final = 3.0
 """Seconds to wait for the last lines of a build log after the deployment has ended."""
 _MAX_LINES: Final = 10_000
-_REASON: Final = "Failed: "
+_REASON_PREFIX: Final = "Failed: "
 """The prefix of a failure in the last line of a build log. The error message of the command repeats the
 failure with the remedy."""
 
@@ -132,7 +132,7 @@ class DeploymentWait:
             deployment = self._print_until_end()
             if self._build is not None:
                 self._build.show_rest(self._print_line)
-        if self._held.removeprefix(_REASON) not in str(deployment.get("message") or ""):
+        if self._held.removeprefix(_REASON_PREFIX) not in str(deployment.get("message") or ""):
             self._show_held()
         if deployment["status"] != self._wanted:
             if deployment["status"] == Progress.FAILED:
@@ -194,7 +194,7 @@ class DeploymentWait:
         if not isinstance(line, dict):
             return
         self._show_held()
-        if str(line["message"]).startswith(_REASON):
+        if str(line["message"]).startswith(_REASON_PREFIX):
             self._held = str(line["message"])
         else:
             show_below(line["message"])
@@ -238,7 +238,7 @@ class _StreamReader:
         last: Any = None
         try:
             for event in self._following.events():
-                if event.kind == LINE:
+                if event.kind == LINE_EVENT:
                     self._news.put(_FollowedEvent(self._source, json.loads(event.data)))
         except CommandFailed as problem:
             last = problem

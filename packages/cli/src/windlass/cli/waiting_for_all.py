@@ -25,7 +25,7 @@ from windlass.cli.deployments import (
     show_log,
     state_of,
 )
-from windlass.cli.following import LINE, RetryTimer, StreamFollower, retry_until_done
+from windlass.cli.following import LINE_EVENT, RetryTimer, StreamFollower, retry_until_done
 from windlass.cli.names import ResolvedResource
 from windlass.core.deploy.states import OPEN, Progress
 from windlass.terminal.command_errors import CommandFailed
@@ -73,7 +73,7 @@ class EnvironmentWait:
 
         try:
             for event in StreamFollower(ask, retry_until_done(lambda: ask({}), RetryTimer())).events():
-                if event.kind == LINE:
+                if event.kind == LINE_EVENT:
                     yield json.loads(event.data)
         except ApiRefused as refused:
             if is_gone(refused):

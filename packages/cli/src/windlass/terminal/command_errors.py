@@ -15,7 +15,7 @@ class CommandRefused(Exception):
     """A command has refused to run and changed nothing. The message contains the reason and the remedy."""
 
 
-INTERRUPTED: Final = 130
+INTERRUPTED_EXIT_CODE: Final = 130
 """The exit code of a command that was ended with Ctrl-C, as in shells."""
 
 
@@ -47,4 +47,4 @@ def ended_by_user(remark: str = "") -> Iterator[None]:
     except KeyboardInterrupt:
         if remark:
             click.echo(remark, err=True)
-        click.get_current_context().exit(INTERRUPTED)
+        click.get_current_context().exit(INTERRUPTED_EXIT_CODE)

@@ -7,13 +7,13 @@ from typing import Any, NoReturn
 
 import click
 
-_LAST = "Other options"
+_LAST_SECTION = "Other options"
 
 
 class Option(click.Option):
     """An option that is listed under the heading `section`."""
 
-    def __init__(self, *args: Any, section: str = _LAST, **options: Any) -> None:
+    def __init__(self, *args: Any, section: str = _LAST_SECTION, **options: Any) -> None:
         super().__init__(*args, **options)
         self.section = section
 
@@ -38,7 +38,7 @@ class Command(click.Command):
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is not None and isinstance(param, click.Option):
-                sections.setdefault(getattr(param, "section", _LAST), []).append(record)
-        for title in sorted(sections, key=_LAST.__eq__):
+                sections.setdefault(getattr(param, "section", _LAST_SECTION), []).append(record)
+        for title in sorted(sections, key=_LAST_SECTION.__eq__):
             with formatter.section(title):
                 formatter.write_dl(sections[title])

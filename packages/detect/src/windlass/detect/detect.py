@@ -11,7 +11,7 @@ from windlass.detect.hints import apply_hints
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.language import Language
 from windlass.detect.languages import languages
-from windlass.detect.recipe import WEB, Candidate, ProcessType, Recipe
+from windlass.detect.recipe import WEB_PROCESS, Candidate, ProcessType, Recipe
 from windlass.detect.tree import Tree
 
 MAX_DEPTH: Final = 3
@@ -61,7 +61,9 @@ def advice_for(recipe: Recipe) -> str:
     """Returns the remedy for a recipe without a start command or static files."""
     if recipe.processes:
         names = ", ".join(process.name for process in recipe.processes)
-        return f"Set process to one of {names}: the repository names these, and no process type {WEB}."
+        return (
+            f"Set process to one of {names}: the repository names these, and no process type {WEB_PROCESS}."
+        )
     if recipe.candidates:
         folders = ", ".join(candidate.root_path for candidate in recipe.candidates[:5])
         return f"Set root_path to the folder of one application, such as {folders}."
@@ -104,12 +106,12 @@ def _fill(language: Language | None, tree: Tree) -> Recipe:
     if has_to_choose:
         # A command that the language suggests is not one of the processes that the author declared.
         recipe.forget("start", "added_packages", "static_folder", "static_fallback")
-    if any(process.name == WEB for process in recipe.processes) and _may_listen(language, files):
+    if any(process.name == WEB_PROCESS for process in recipe.processes) and _may_listen(language, files):
         recipe.choose(
             "A process web listens on the port in PORT, which is this one if none is named.", port=8080
         )
     if recipe.start and not recipe.processes:
-        recipe.choose(recipe.reasons["start"], processes=[ProcessType(WEB, recipe.start)])
+        recipe.choose(recipe.reasons["start"], processes=[ProcessType(WEB_PROCESS, recipe.start)])
     if recipe.build == recipe.install:
         recipe.forget("build")
     recipe.problems = [*files.problems[:MAX_PROBLEMS], *recipe.problems[:MAX_PROBLEMS]]

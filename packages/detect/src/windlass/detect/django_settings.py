@@ -20,7 +20,7 @@ _ONLY_VARIABLE: Final = re.compile(
     r"os\.(?:getenv|environ\.get)\([ \t]*+['\"]([A-Z][A-Z0-9_]{2,60})['\"][ \t]*+\)[ \t]*+(?:#.*)?"
 )
 """Matches an environment variable that has no default value."""
-_OTHERWISE: Final = re.compile(r"\belse[ \t]++['\"](\w++(?:\.\w++)++)['\"]")
+_ELSE_NAME: Final = re.compile(r"\belse[ \t]++['\"](\w++(?:\.\w++)++)['\"]")
 _ALL_OF: Final = re.compile(r"^[ \t]*+from[ \t]++(\.*+[\w.]*+)[ \t]++import[ \t]++\*", re.MULTILINE)
 _MAX_MODULES: Final = 8
 _OF_VARIABLE: Final = re.compile(r"[ \t]*([A-Z][A-Z0-9_]{2,60})\)")
@@ -63,7 +63,7 @@ def _served_settings(files: KnownFiles, module: str) -> str:
     manage.py."""
     project = module.partition(".")[0]
     text = files.text(files.has(f"{project}/wsgi.py", f"{project}/asgi.py"))
-    named = SETTINGS.search(text) or _OTHERWISE.search(text)
+    named = SETTINGS.search(text) or _ELSE_NAME.search(text)
     return named[1] if named and module_file(files, named[1]) else module
 
 

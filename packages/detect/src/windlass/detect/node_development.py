@@ -10,8 +10,8 @@ from windlass.detect.known_files import KnownFiles, text_in
 
 _SCRIPTS: Final = ("dev", "start:dev", "develop", "development", "watch", "server", "start:watch")
 _PROGRAMS: Final = ("node", "nodemon", "tsx", "ts-node", "ts-node-dev", "tsnd", "babel-node")
-_SCRIPT: Final = (".js", ".mjs", ".cjs")
-_TYPED: Final = (".ts", ".mts", ".cts")
+_SCRIPT_SUFFIXES: Final = (".js", ".mjs", ".cjs")
+_TYPESCRIPT_SUFFIXES: Final = (".ts", ".mts", ".cts")
 _ENTRY_FILES: Final = tuple(
     f"{folder}{name}.ts" for folder in ("src/", "") for name in ("main", "server", "index", "app")
 )
@@ -47,13 +47,15 @@ def _files_run(text: str) -> Iterator[str]:
     if not any(word in _PROGRAMS for word in words):
         return
     for word in words:
-        if word.endswith((*_SCRIPT, *_TYPED)) and not word.startswith(("-", "/", "..")):
+        if word.endswith((*_SCRIPT_SUFFIXES, *_TYPESCRIPT_SUFFIXES)) and not word.startswith(
+            ("-", "/", "..")
+        ):
             yield word.removeprefix("./")
 
 
 def _command_for(path: str, dependencies: Collection[str]) -> str:
     """Returns the command that runs a file; empty if no package of the application can run it."""
-    if path.endswith(_SCRIPT):
+    if path.endswith(_SCRIPT_SUFFIXES):
         return f"node {path}"
     runner = next((program for program in _RUNNERS if program in dependencies), "")
     if not runner:

@@ -15,7 +15,7 @@ Finder = Callable[[KnownFiles, dict[str, Any]], str]
 """Returns a folder or a command; empty if the framework has none."""
 
 _DEFAULT_CACHE: Final = "node_modules/.cache"
-_ENDS: Final = (".js", ".mjs", ".ts", ".cjs", ".mts")
+_CONFIG_SUFFIXES: Final = (".js", ".mjs", ".ts", ".cjs", ".mts")
 _EXPORTS: Final = re.compile(r"\boutput\b['\"]?[ \t]*+:[ \t]*+['\"]export['\"]")
 _OUT_DIR: Final = re.compile(r"\boutDir\b['\"]?[ \t]*+:[ \t]*+['\"]([\w./-]{1,200}+)['\"]")
 
@@ -52,7 +52,7 @@ class NodeFramework(Struct, frozen=True, kw_only=True):
 
 
 def _config(files: KnownFiles, name: str) -> str:
-    return files.text(files.has(*(f"{name}{end}" for end in _ENDS)) or f"{name}.js")
+    return files.text(files.has(*(f"{name}{end}" for end in _CONFIG_SUFFIXES)) or f"{name}.js")
 
 
 def _needs(package: dict[str, Any], *names: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-LOCKS: Final = (
+LOCK_FILES: Final = (
     ("pnpm-lock.yaml", "pnpm"),
     ("yarn.lock", "yarn"),
     ("bun.lock", "bun"),

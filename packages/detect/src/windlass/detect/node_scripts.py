@@ -10,11 +10,11 @@ from typing import Final
 
 from windlass.detect.recipe import MAX_LENGTH
 
-_PARTS: Final = re.compile(r"&&|\|\||[;&|\n]")
+_COMMAND_SEPARATOR: Final = re.compile(r"&&|\|\||[;&|\n]")
 _END: Final = re.compile(r"[\s=&|;()'\"]+")
 _PACKAGE: Final = re.compile(r"(?:@[\w.-]++/)?[\w.-]++")
 _MANAGERS: Final = frozenset(["npm", "pnpm", "yarn", "bun"])
-_RUN: Final = frozenset(["run", "run-script"])
+_RUN_WORDS: Final = frozenset(["run", "run-script"])
 _MULTI_SCRIPT_RUNNERS: Final = frozenset(["run-s", "run-p", "npm-run-all", "npm-run-all2", "concurrently"])
 _RUNNERS: Final = frozenset(["turbo", "nx", "lerna", "wireit"])
 """Programs that run scripts of the packages of a workspace."""
@@ -140,8 +140,8 @@ def _scripts_run(text: str, scripts: Mapping[str, str]) -> Iterator[str]:
     """Yields the names of the scripts that a command runs."""
     for words in _words_of(text):
         match words:
-            case [manager, *rest] if manager in _MANAGERS and not _RUN.isdisjoint(rest):
-                yield from rest[1 + min(rest.index(word) for word in _RUN & {*rest}) :][:1]
+            case [manager, *rest] if manager in _MANAGERS and not _RUN_WORDS.isdisjoint(rest):
+                yield from rest[1 + min(rest.index(word) for word in _RUN_WORDS & {*rest}) :][:1]
             case ["yarn", "workspace", _, name, *_]:
                 yield name
             case [manager, name, *_] if manager == "npm" and name in _LIFECYCLE:
@@ -167,7 +167,7 @@ def _of_several(words: Iterable[str], scripts: Mapping[str, str]) -> Iterator[st
 
 def _words_of(text: str) -> Iterator[list[str]]:
     """Yields the words of each command in a command line, without options, assignments and `npx`."""
-    for part in _PARTS.split(text[:MAX_LENGTH]):
+    for part in _COMMAND_SEPARATOR.split(text[:MAX_LENGTH]):
         words = part.replace('"', " ").replace("'", " ").split()
         while words and (words[0] in _WRAPPERS or "=" in words[0]):
             words.pop(0)

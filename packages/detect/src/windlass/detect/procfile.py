@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.detect.recipe import WEB
+from windlass.detect.recipe import WEB_PROCESS
 
 PROCFILE: Final = "Procfile"
 MAX_PROCESSES: Final = 100
@@ -61,7 +61,7 @@ def processes_of(pairs: Iterable[tuple[str, str]], file: str) -> Processes:
     return Processes(dict(islice(commands.items(), MAX_PROCESSES)), release, problem)
 
 
-def main_process(names: Collection[str], default: str = WEB) -> str:
+def main_process(names: Collection[str], default: str = WEB_PROCESS) -> str:
     """Returns the process that an application runs by default: `web`, or the only process. Empty if the
     application has to choose one of several processes."""
     if default in names:

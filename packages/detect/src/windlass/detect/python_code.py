@@ -27,7 +27,7 @@ _FACTORY: Final = re.compile(r"^def (create_app|make_app|create_application)\(",
 _FUNCTION: Final = re.compile(r"^def[ \t]++(\w{1,80}+)\(([^)\n]{0,300}+)", re.MULTILINE)
 _NEXT: Final = re.compile(r"^[^\s)#]", re.MULTILINE)
 """Matches the line after a function: the next line that is not indented."""
-_SERVED: Final = re.compile(
+_SERVED_OBJECT: Final = re.compile(
     r"^(?:from[ \t]++[\w.]++[ \t]++import[ \t]++(?:[\w, \t]{0,200}[, \t])?)?(app|application)\b", re.MULTILINE
 )
 _IMPORT: Final = re.compile(r"^[ \t]*+(?:from|import)[ \t]++(\w++)", re.MULTILINE)
@@ -43,8 +43,8 @@ _PORT: Final = re.compile(
 _DEFAULT_PORT: Final = 8000
 _OWN_PORTS: Final = {"flask": 5000, "quart": 5000, "bottle": 8080, "dash": 8050}
 """Ports on which the own server of a framework listens if the program names none, by its module."""
-_DELIBERATE: Final = re.compile(r"0\.0\.0\.0|\bport\b\s*+=\s*+\w|PORT")
-_PUBLIC: Final = re.compile(r"0\.0\.0\.0|['\"]::['\"]|\bhost\s*+=\s*+[^\s'\"]")
+_DELIBERATE_PORT: Final = re.compile(r"0\.0\.0\.0|\bport\b\s*+=\s*+\w|PORT")
+_PUBLIC_ADDRESS: Final = re.compile(r"0\.0\.0\.0|['\"]::['\"]|\bhost\s*+=\s*+[^\s'\"]")
 _ONLY_RUNS: Final = re.compile(
     r"(?:[ \t]*+(?:#|(?:import|from|print|log\w*+\.\w++)\b|\w*port[ \t]*+=|$)[^\n]*+\n)*"
     r"[ \t]*+(?:app|application|server|api|uvicorn)\.run\((?:[^()]|\((?:[^()]|\([^()]*+\))*\))*\)\s*+",
@@ -109,7 +109,7 @@ class PythonFile(Struct, frozen=True):
     @property
     def served_object(self) -> str:
         """The name of the application object, if the file defines or imports it under a usual name."""
-        match = _SERVED.search(self.text)
+        match = _SERVED_OBJECT.search(self.text)
         return match[1] if match else ""
 
     @property
@@ -121,9 +121,9 @@ class PythonFile(Struct, frozen=True):
         instead.
         """
         block = self._running_part
-        if not (_RUN.search(block) and _DELIBERATE.search(block)):
+        if not (_RUN.search(block) and _DELIBERATE_PORT.search(block)):
             return False
-        return bool(_PUBLIC.search(block)) or not _ONLY_RUNS.fullmatch(block)
+        return bool(_PUBLIC_ADDRESS.search(block)) or not _ONLY_RUNS.fullmatch(block)
 
     @property
     def _running_part(self) -> str:

@@ -11,16 +11,18 @@ from typing import Final
 
 from windlass.detect.python_code import PythonFile
 
-_REGISTERS: Final = (
+_REGISTRATION: Final = (
     r"\b{0}(?:\.\w{{1,40}}+)?\.(?:add_\w++|register_\w++|include_router|mount|layout|route|callback"
     r"|get|post|put|patch|delete|websocket)\b"
 )
-_TAKES: Final = r"^from[ \t]++(\.*+[\w.]*+)[ \t]++import[ \t]++\(?(?:[\w, \t]{{0,200}}[, \t])?{0}\b"
-_LOADS: Final = re.compile(
+_IMPORT_OF: Final = r"^from[ \t]++(\.*+[\w.]*+)[ \t]++import[ \t]++\(?(?:[\w, \t]{{0,200}}[, \t])?{0}\b"
+_IMPORT: Final = re.compile(
     r"^[ \t]*+(?:from[ \t]++(\.*+[\w.]*+)[ \t]++import[ \t]++([\w, \t]{1,200}+)|import[ \t]++([\w.]++))",
     re.MULTILINE,
 )
-_ENTRIES: Final = re.compile(r"(?:.*/)?(?:main|run|wsgi|asgi|server|startup|start|webapp|web|index|app)\.py")
+_ENTRY_FILE: Final = re.compile(
+    r"(?:.*/)?(?:main|run|wsgi|asgi|server|startup|start|webapp|web|index|app)\.py"
+)
 
 
 def module_with_views(code: Sequence[PythonFile], origin: PythonFile, variable: str) -> PythonFile | None:
@@ -28,24 +30,24 @@ def module_with_views(code: Sequence[PythonFile], origin: PythonFile, variable: 
     views or imports other modules, or if no such module exists."""
     if _has_views(origin, variable) or next(_own_modules(code, origin), None):
         return None
-    takes = re.compile(_TAKES.format(re.escape(variable)), re.MULTILINE)
+    takes = re.compile(_IMPORT_OF.format(re.escape(variable)), re.MULTILINE)
     for file in code:
         match = takes.search(file.text) if file.path != origin.path and file.base == origin.base else None
         if match and origin.module.partition(".")[0] == _absolute(file, match[1]).partition(".")[0]:
             others = {*_own_modules(code, file)} - {origin.module}
-            if _has_views(file, variable) or (others and _ENTRIES.fullmatch(file.path)):
+            if _has_views(file, variable) or (others and _ENTRY_FILE.fullmatch(file.path)):
                 return file
     return None
 
 
 def _has_views(file: PythonFile, variable: str) -> bool:
-    return bool(re.search(_REGISTERS.format(re.escape(variable)), file.text))
+    return bool(re.search(_REGISTRATION.format(re.escape(variable)), file.text))
 
 
 def _own_modules(code: Sequence[PythonFile], file: PythonFile) -> Iterator[str]:
     """Yields the repository's modules that a file imports."""
     tops = {other.module.partition(".")[0] for other in code if other.base == file.base}
-    for match in _LOADS.finditer(file.text):
+    for match in _IMPORT.finditer(file.text):
         module = _absolute(file, match[1]) if match[1] is not None else match[3]
         if module.partition(".")[0] not in tops:
             continue

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct, field
 
-WEB: Final = "web"
+WEB_PROCESS: Final = "web"
 """The process type that serves requests."""
-SITE: Final = "/site"
+SITE_FOLDER: Final = "/site"
 """The folder that contains the static site in an image."""
 MAX_LENGTH: Final = 2000
 """Maximum length of a value, command or reason in characters."""

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.detect.detect import advice_for
-from windlass.detect.recipe import WEB, ProcessType, Recipe
+from windlass.detect.recipe import WEB_PROCESS, ProcessType, Recipe
 
 _REASON: Final = "It is set in the application."
 
@@ -63,17 +63,17 @@ def apply_settings(recipe: Recipe, settings: RecipeSettings) -> Recipe:
 
 def _serve(recipe: Recipe, folder: str) -> None:
     """Turns the recipe into a static site. Processes other than the web process are kept."""
-    others = [process for process in recipe.processes if process.name != WEB]
+    others = [process for process in recipe.processes if process.name != WEB_PROCESS]
     recipe.forget("start", "processes", "port", "health_path")
     _set(recipe, "static_folder", folder.removeprefix("./").rstrip("/") or ".")
     _set(recipe, "processes", others)
 
 
 def _start(recipe: Recipe, command: str) -> None:
-    others = [process for process in recipe.processes if process.name != WEB]
+    others = [process for process in recipe.processes if process.name != WEB_PROCESS]
     recipe.forget("static_folder", "static_fallback")
     _set(recipe, "start", command)
-    _set(recipe, "processes", [ProcessType(WEB, command), *others])
+    _set(recipe, "processes", [ProcessType(WEB_PROCESS, command), *others])
 
 
 def _set(recipe: Recipe, field: str, value: str | list[str] | list[ProcessType]) -> None:

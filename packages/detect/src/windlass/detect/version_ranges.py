@@ -15,7 +15,7 @@ _COMPARATOR: Final = re.compile(
 )
 MAX_RANGE_LENGTH: Final = 200
 """Maximum characters of a range that are parsed."""
-_BETWEEN: Final = re.compile(r"(\S++)[ \t]++-[ \t]++(\S++)")
+_HYPHEN_RANGE: Final = re.compile(r"(\S++)[ \t]++-[ \t]++(\S++)")
 _NAMES: Final = {"hydrogen": "18", "iron": "20", "jod": "22", "krypton": "24"}
 """Code names of Node's long-term releases, which .nvmrc may contain: `lts/jod`."""
 
@@ -48,7 +48,7 @@ def without_name(version_range: str) -> str:
 
 
 def _satisfies(version: Numbers, alternative: str) -> bool:
-    text = _BETWEEN.sub(r">=\1 <=\2", without_name(alternative))
+    text = _HYPHEN_RANGE.sub(r">=\1 <=\2", without_name(alternative))
     return all(_compares(version, match) for match in _COMPARATOR.finditer(text))
 
 

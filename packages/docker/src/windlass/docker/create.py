@@ -7,7 +7,7 @@ from math import ceil
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from windlass.base.oom_score import INSTANCES
+from windlass.base.oom_score import INSTANCES_SCORE
 from windlass.docker import names as words
 from windlass.docker.client.image_limits import MAX_COMMAND_BYTES, MAX_VARIABLES_BYTES, why_unfit, written
 from windlass.docker.descriptions import MachineSummary
@@ -90,7 +90,7 @@ def container(
             "Memory": workload.memory * MEGABYTE,
             "MemorySwap": workload.memory * MEGABYTE,  # memory and swap together: no swap
             "PidsLimit": MAX_PROCESSES,
-            "OomScoreAdj": INSTANCES,
+            "OomScoreAdj": INSTANCES_SCORE,
             "CapDrop": ["ALL"],
             "CapAdd": list(CAPABILITIES),
             "SecurityOpt": ["no-new-privileges:true"],

@@ -11,7 +11,7 @@ gc.disable()  # while modules load: their objects live as long as the process
 import uvloop  # noqa: E402
 
 from windlass.base.log import start_logging  # noqa: E402
-from windlass.base.oom_score import SERVER, set_oom_score  # noqa: E402
+from windlass.base.oom_score import SERVER_SCORE, set_oom_score  # noqa: E402
 from windlass.base.priority import prefer_session  # noqa: E402
 from windlass.gateway.program import GatewayProgram  # noqa: E402
 
@@ -23,7 +23,7 @@ async def _run(folder: Path) -> None:
 if __name__ == "__main__":
     gc.freeze()
     gc.enable()
-    set_oom_score(SERVER)
+    set_oom_score(SERVER_SCORE)
     prefer_session()
     start_logging("info", "json")
     uvloop.run(_run(Path(sys.argv[1])))

@@ -17,14 +17,14 @@ class Credentials(Shown):
     access_mode: Annotated[str, example("PRIVATE")]
 
 
-class VersionMode(Shown):
+class DatabaseVersionMode(Shown):
     name: Annotated[str, example("16")]
     supported_mode: Mode
 
 
 class Configuration(Shown):
     database_type: Type
-    version: list[VersionMode]
+    version: list[DatabaseVersionMode]
 
 
 class Version(Shown):

@@ -19,7 +19,7 @@ def usage(record: Record, processes: Collection[OwnedProcess]) -> Usage:
     if counted is not None:
         return Usage(cpu_ms=counted[0], memory=counted[1])
     return Usage(
-        cpu_ms=sum(process.stat.cpu for process in processes) * kernel.TICK, memory=_resident(processes)
+        cpu_ms=sum(process.stat.cpu for process in processes) * kernel.TICK_MS, memory=_resident(processes)
     )
 
 

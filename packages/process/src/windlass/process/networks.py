@@ -28,7 +28,7 @@ from windlass.base.cleanup import on_failure
 from windlass.base.isolation import network
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation
-from windlass.base.isolation.namespace_holder import SERVERS, is_used
+from windlass.base.isolation.namespace_holder import SERVERS_LOCK, is_used
 from windlass.base.isolation.network import LOOPBACK, CellNetwork, NamespaceHolder
 from windlass.base.isolation.pasta import find_pasta
 from windlass.base.kernel import Process
@@ -43,7 +43,7 @@ T = TypeVar("T")
 _TRUNK, _EXIT = "trunk", "exit"
 _SOCKET_SERVER: Final = "maker"
 """The name of the socket of the trunk's socket server."""
-_HUB, _HOSTS = network.HUB, ".hosts"
+_HUB, _HOSTS = network.HUB_SUFFIX, ".hosts"
 _STEPS: Final = "steps"
 """Prefix of the name of a hub for build steps."""
 _UNUSED_HUB_SECONDS: Final = 600.0
@@ -220,7 +220,7 @@ class Networks:
     def _keep_networks(self) -> None:
         """Locks the networks, so that they do not end by themselves while this engine runs."""
         if self._lock is None:
-            lock = filelock.open_lock_file(self._folder / SERVERS)
+            lock = filelock.open_lock_file(self._folder / SERVERS_LOCK)
             with on_failure(partial(os.close, lock)):
                 filelock.wait_for(lock, shared=True, timeout=_LOCK_TIMEOUT)
             self._lock = lock

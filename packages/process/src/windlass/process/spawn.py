@@ -26,7 +26,7 @@ from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.launcher import LaunchRequest
 from windlass.base.isolation.launcher_client import Launcher, StartedProgram
 from windlass.base.kernel import Process
-from windlass.base.oom_score import INSTANCES
+from windlass.base.oom_score import INSTANCES_SCORE
 from windlass.engines.engine import EngineError
 from windlass.process import tree_copy
 from windlass.process.output import prepare
@@ -64,7 +64,7 @@ class Spawner:
         """`after` is a module and the arguments of its `main`. The launcher runs them when the server
         ends."""
         self.thread = ThreadPoolExecutor(1, "windlass-starts")
-        self._launcher = Launcher(INSTANCES, after)
+        self._launcher = Launcher(INSTANCES_SCORE, after)
         self._began: float | None = None
         """The time when the start in progress began. None if no start is in progress."""
 

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.builders.small_files import read_small_text
-from windlass.detect.node_locks import LOCKS, MAX_LOCK_BYTES, version_by_lock
+from windlass.detect.node_locks import LOCK_FILES, MAX_LOCK_BYTES, version_by_lock
 
 _PACKAGE_MANAGER: Final = re.compile(
     r"(npm|pnpm|yarn|bun)@(\d++(?:\.\d++){0,2}(?:-[\w.]{1,40}+)?)(?:\+[\w.]++)?"
@@ -110,7 +110,7 @@ def manager_of(folder: Path, named: str) -> PackageManager:
     """Returns the package manager that packageManager in package.json declares, otherwise that of the lock
     file, otherwise npm."""
     match = _PACKAGE_MANAGER.fullmatch(named.strip())
-    for lock, name in LOCKS:
+    for lock, name in LOCK_FILES:
         if (folder / lock).is_file() and (match is None or match[1] == name):
             version = match[2] if match else _version_by_lock(folder, lock)
             return PackageManager(name=name, version=version, lock=lock)

@@ -23,7 +23,7 @@ from windlass.detect import Recipe, Tree, advice_for, apply_settings, detect
 from windlass.detect.known_files import MAX_FILE_BYTES, KnownFiles
 from windlass.detect.node_scripts import runs_build, scripts_of, scripts_of_installation
 from windlass.detect.procfile import PROCFILE, Processes, exists_only_at_heroku, read_procfile
-from windlass.detect.recipe import WEB, ProcessType
+from windlass.detect.recipe import WEB_PROCESS, ProcessType
 
 DEFAULT_DOCKERFILE: Final = "Dockerfile"
 _NOT_OF_DOCKERFILES: Final = (
@@ -144,7 +144,7 @@ def _with_dockerfile(
         recipe.forget("start")
         recipe.remarks.append(f"{name} has no CMD: its base image {hints.image[:200]} says what is started.")
     if recipe.start:
-        recipe.choose(recipe.reasons["start"], processes=[ProcessType(WEB, recipe.start)])
+        recipe.choose(recipe.reasons["start"], processes=[ProcessType(WEB_PROCESS, recipe.start)])
     _choose_port(recipe, detected, name, hints)
     return recipe
 
@@ -187,7 +187,7 @@ def _choose_port(recipe: Recipe, detected: Recipe, name: str, hints: Hints) -> N
 def _with_remarks(recipe: Recipe, settings: BuildSettings) -> Recipe:
     """Adds that there will be no public address, if no file shows that the web process serves HTTP."""
     serves = settings.has_command or recipe.static_folder or recipe.port or asks_for_port(recipe.start)
-    is_web = not recipe.processes or recipe.processes[0].name == WEB
+    is_web = not recipe.processes or recipe.processes[0].name == WEB_PROCESS
     if serves or not (recipe.start and is_web) or names_worker(recipe.start):
         return recipe
     way = (

@@ -180,7 +180,7 @@ class _Substitution:
 def _trim(value: str, how: str, pattern: str) -> str:
     """Returns the value without the shortest (`#`, `%`) or longest (`##`, `%%`) matching prefix or suffix."""
     signs = _signs(pattern.removeprefix(how))
-    ends = _ends(signs, value) if how == "#" else _ends(signs[::-1], value[::-1])
+    ends = _match_ends(signs, value) if how == "#" else _match_ends(signs[::-1], value[::-1])
     if not ends:
         return value
     length = ends[-1] if pattern.startswith(how) else ends[0]
@@ -200,7 +200,7 @@ def _signs(pattern: str) -> list[str]:
     return parts
 
 
-def _ends(signs: list[str], value: str) -> list[int]:
+def _match_ends(signs: list[str], value: str) -> list[int]:
     """Returns the end positions of all matches of a pattern, without backtracking."""
     positions: list[int] = []
     here = _spread(signs, {0})

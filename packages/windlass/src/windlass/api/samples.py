@@ -19,7 +19,7 @@ _IN_PROGRESS: Final = object()
 """Marker for a value that has to be generated here, such as an id or an item of a list."""
 
 
-def _id_of(thing: str) -> str:
+def _sample_id_of(thing: str) -> str:
     """Returns the example id of a thing. The same thing has the same id in all examples."""
     return str(uuid.uuid5(_IDS, thing.replace("_", "").lower()))
 
@@ -147,7 +147,7 @@ def _id(schema: Schema, place: ExamplePosition) -> str:
     thing = place.field.removesuffix("_id") if place.field != "id" else place.holder or place.owner
     if schema.get(EXAMPLE_MARK) == SUBJECT and place.thing:
         thing = place.thing
-    return _id_of(thing)
+    return _sample_id_of(thing)
 
 
 def _plain_title(name: str) -> str:

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import force_setattr
 
 from windlass.base.entry_points import entry_points
-from windlass.base.settings import SETTINGS, says
+from windlass.base.settings import SETTINGS_GROUP, says
 from windlass.base.zones.names import ZONE_PROVIDERS
 from windlass.core.words.naming import LOCAL_DOMAIN, PLACE_NAME
 from windlass.engines.registries import BuildRegistry, RegistryLogin
@@ -575,7 +575,7 @@ def _is_of_this_machine(url: str) -> bool:
 
 def _with_packages() -> type[ProductSettings]:
     """Returns the settings of the product and of the installed packages, as one type."""
-    forms = [point.load() for point in entry_points(SETTINGS)]
+    forms = [point.load() for point in entry_points(SETTINGS_GROUP)]
     declared = [field for form in forms for field in msgspec.structs.fields(form)]
     fields = [(field.name, field.type, field.default) for field in declared]
     names = [*ProductSettings.__struct_fields__, *(name for name, *_ in fields)]

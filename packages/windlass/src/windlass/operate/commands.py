@@ -49,10 +49,10 @@ def serve(adopt: bool, **options: Any) -> None:
     gc.disable()  # until the server listens: nearly all objects that a start creates live until the end
     with one_line_errors():
         settings, _ = settings_from(options)
-        from windlass.base.sd_notify import VARIABLES, notifier_of  # noqa: PLC0415 (other commands do not need it)
+        from windlass.base.sd_notify import NOTIFY_VARIABLES, notifier_of  # noqa: PLC0415 (other commands do not need it)
         from windlass.operate.first_steps import begin  # noqa: PLC0415 (as above)
 
-        manager = notifier_of(take_variables(VARIABLES))
+        manager = notifier_of(take_variables(NOTIFY_VARIABLES))
         gateway = begin(settings)
         from windlass.operate.serving import run  # noqa: PLC0415 (imports the whole server)
 

@@ -19,7 +19,7 @@ from windlass.base.allocator import share_arena
 from windlass.base.errors import Unauthorized, Unavailable
 from windlass.base.hardening import refuse_dumps, wipe_variables
 from windlass.base.log import log, start_logging
-from windlass.base.oom_score import SERVER, set_oom_score
+from windlass.base.oom_score import SERVER_SCORE, set_oom_score
 from windlass.base.priority import prefer_session
 from windlass.base.private import private_file
 from windlass.base.sd_notify import SystemdNotifier
@@ -48,7 +48,7 @@ def run(settings: Settings, manager: SystemdNotifier, *, adopt: bool = False, ga
     0."""
     share_arena()
     start_logging(settings.log_level, settings.log_format)
-    set_oom_score(SERVER)
+    set_oom_score(SERVER_SCORE)
     prefer_session()
     keep_secrets()
     uvloop.run(_serve(settings, manager, adopt, gateway))

@@ -29,13 +29,13 @@ from windlass.api.answers import Header
 from windlass.api.requests import LONG_BODY
 from windlass.base.http_in.body import RequestBody
 from windlass.base.http_in.heads import (
-    LINE,
+    REQUEST_LINE,
     RequestHead,
     check_authority,
     check_target,
     parse_line,
 )
-from windlass.base.http_in.wire import END, Bad
+from windlass.base.http_in.wire import HEAD_END, Bad
 from windlass.serve.answering import WholeAnswer
 from windlass.serve.client_socket import ClientSocket
 from windlass.serve.port_state import PortState
@@ -102,7 +102,7 @@ class Connection(ClientSocket):
             self._choose_reading()
         else:
             self._since = self._table.now
-            if data.find(END, 1, self._port.bounds.head_bytes) < 0 or data.startswith(b"\r\n"):
+            if data.find(HEAD_END, 1, self._port.bounds.head_bytes) < 0 or data.startswith(b"\r\n"):
                 self._held.add(data)
                 self._advance()
             else:
@@ -129,7 +129,7 @@ class Connection(ClientSocket):
 
     def _read_head(self, data: bytes) -> None:
         first = data.find(b"\r\n")
-        line = LINE.fullmatch(data, 0, first)
+        line = REQUEST_LINE.fullmatch(data, 0, first)
         if line is not None and line[2][0] == _SLASH:
             method, target, minor = line.groups()
             check_target(target, self._port.bounds)
@@ -138,7 +138,7 @@ class Connection(ClientSocket):
             method, target, old, authority = parse_line(data[:first], self._port.bounds)
         head = self._head
         if head is None or head.old is not old or not data.startswith(head.raw, first):
-            end = data.find(END, first) + len(END)
+            end = data.find(HEAD_END, first) + len(HEAD_END)
             head = self._head = RequestHead(data[first:end], old, self._port.bounds)
         else:
             end = first + len(head.raw)

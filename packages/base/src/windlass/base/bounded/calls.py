@@ -25,7 +25,7 @@ from msgspec import Struct
 from windlass.base.bounded.child import CallReply, CallRequest
 from windlass.base.child_process import ChildProcess
 from windlass.base.cleanup import on_failure
-from windlass.base.isolation.launcher_client import SOURCES
+from windlass.base.isolation.launcher_client import PACKAGE_FOLDERS
 from windlass.base.subprocesses import close_all
 
 T = TypeVar("T")
@@ -183,7 +183,7 @@ class CallServer:
                         "ignore",
                         "-c",
                         _PROGRAM,
-                        ":".join(SOURCES),
+                        ":".join(PACKAGE_FOLDERS),
                         str(theirs.fileno()),
                         self._load,
                     ],

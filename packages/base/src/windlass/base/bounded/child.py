@@ -23,7 +23,7 @@ from pkgutil import resolve_name
 from typing import Any, Final, NamedTuple, NoReturn
 
 from windlass.base.isolation import calls
-from windlass.base.oom_score import STEPS, raise_own_score
+from windlass.base.oom_score import STEPS_SCORE, raise_own_score
 
 MAX_REPLY_BYTES: Final = 16 << 20
 _NICENESS: Final = 5
@@ -75,7 +75,7 @@ def _serve(descriptors: list[int], server: int) -> None:
     os.setsid()
     with suppress(OSError):  # a service manager may forbid it
         os.nice(_NICENESS)
-    raise_own_score(STEPS)
+    raise_own_score(STEPS_SCORE)
     calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != server:
         return

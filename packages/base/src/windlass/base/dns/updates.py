@@ -18,9 +18,9 @@ _IS_ANSWER: Final = 0x8000
 _INTERNET, _NONE, _ANY = 1, 254, 255
 _TSIG: Final = 250
 _ALGORITHM: Final = "hmac-sha256"
-_FUDGE: Final = 300
+_FUDGE_SECONDS: Final = 300
 """The seconds by which the clocks of both sides may differ."""
-_PIECE: Final = 255
+_MAX_STRING_BYTES: Final = 255
 _SIGNATURE_ERRORS: Final = {
     16: "it refuses the signature: check the secret of the key (dns_credentials)",
     17: "it does not know the key: check the name of the key (dns_credentials)",
@@ -51,7 +51,9 @@ def parse_key(text: str) -> TsigKey:
 def write_update(id: int, zone: str, name: str, text: str, ttl: int | None) -> bytes:
     """Returns an update that adds a TXT record with this `ttl`; or removes it, without one."""
     data = text.encode()
-    pieces = [data[start : start + _PIECE] for start in range(0, len(data), _PIECE)] or [b""]
+    pieces = [
+        data[start : start + _MAX_STRING_BYTES] for start in range(0, len(data), _MAX_STRING_BYTES)
+    ] or [b""]
     content = b"".join(bytes([len(piece)]) + piece for piece in pieces)
     group = _NONE if ttl is None else _INTERNET
     return (
@@ -70,12 +72,12 @@ def sign_message(message: bytes, key: TsigKey, now: int, request: bytes = b"") -
     `request` is the signature of the message that it answers.
     """
     before = struct.pack("!H", len(request)) + request if request else b""
-    mac = hmac.digest(key.secret, before + message + _variables(key, now, _FUDGE, 0, b""), "sha256")
+    mac = hmac.digest(key.secret, before + message + _variables(key, now, _FUDGE_SECONDS, 0, b""), "sha256")
     (id,) = struct.unpack_from("!H", message)
     data = (
         encode_name(_ALGORITHM)
         + now.to_bytes(6, "big")
-        + struct.pack("!HH", _FUDGE, len(mac))
+        + struct.pack("!HH", _FUDGE_SECONDS, len(mac))
         + mac
         + struct.pack("!HHH", id, 0, 0)
     )

@@ -10,7 +10,7 @@ from typing import Final
 
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.chunks import Chunks
-from windlass.base.http_in.heads import CHUNKED
+from windlass.base.http_in.heads import CHUNKED_LENGTH
 from windlass.base.http_in.wire import HeadBuffer
 
 _UNKNOWN: Final = sys.maxsize
@@ -32,7 +32,7 @@ class RequestBody:
         at_once: int = sys.maxsize,
     ) -> None:
         """`plain` removes the framing of a chunked body. For `limit` and `at_once`, see `Chunks`."""
-        is_chunked = length == CHUNKED
+        is_chunked = length == CHUNKED_LENGTH
         self._chunks = Chunks(bounds, plain=plain, limit=limit, at_once=at_once) if is_chunked else None
         self._held = buffer
         self.left = length if self._chunks is None else _UNKNOWN

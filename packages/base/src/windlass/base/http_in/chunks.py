@@ -7,7 +7,7 @@ import sys
 from typing import Final
 
 from windlass.base.http_in.bounds import Bounds
-from windlass.base.http_in.wire import FIELDS, Bad
+from windlass.base.http_in.wire import FIELD_BLOCK, Bad
 
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e]*)?")
 _MAX_LINE_BYTES: Final = 4096
@@ -16,11 +16,11 @@ _MAX_EXCESS_BYTES: Final = 16 * 1024
 carry a second body."""
 _NORMAL_FRAMING_BYTES: Final = 16
 # A server that merges trailers into the header fields would accept these trailers as its own header fields.
-_FRAMING: Final = re.compile(
+_FORBIDDEN_TRAILERS: Final = re.compile(
     rb"\r\n(?:content[-_]length|transfer[-_]encoding|host|connection|upgrade|forwarded|x[-_]forwarded[^:]*):",
     re.IGNORECASE,
 )
-_SMALL: Final = {form % size: size for size in range(1, 0x1000) for form in (b"%x", b"%X")}
+_SMALL_SIZES: Final = {form % size: size for size in range(1, 0x1000) for form in (b"%x", b"%X")}
 _IN_SIZE, _IN_DATA, _AFTER_DATA, _IN_TRAILERS = range(4)
 
 
@@ -107,7 +107,7 @@ class Chunks:
         other clients wait."""
         while self._chunks_left > 0 and self._turn_left > 0:
             end = data.find(b"\r\n", at, at + 5)
-            length = _SMALL.get(data[at:end]) if end > at else None
+            length = _SMALL_SIZES.get(data[at:end]) if end > at else None
             if length is None or data[end + 2 + length : end + 4 + length] != b"\r\n":
                 return at
             if self._plain:
@@ -149,6 +149,8 @@ class Chunks:
             return at
         if data.count(b"\r\n", at, end) > self._bounds.fields:
             raise Bad(431, f"There are more than {self._bounds.fields} trailers.")
-        if end > at and (not FIELDS.fullmatch(data, at, end) or _FRAMING.search(data, at, end)):
+        if end > at and (
+            not FIELD_BLOCK.fullmatch(data, at, end) or _FORBIDDEN_TRAILERS.search(data, at, end)
+        ):
             raise Bad(400, "The trailers of the body are malformed.")
         return end + 4

@@ -32,7 +32,7 @@ _MAX_LOGGED_REASONS: Final = 16
 """The connections above the limit that get a 503 response: the limit divided by this number. Further
 connections are closed without a response."""
 _ANYWHERE: Final = ""
-_INSIDE: Final = ip_network("198.18.0.0/15")
+_SERVICE_NETWORKS: Final = ip_network("198.18.0.0/15")
 """The addresses of service networks (base/isolation/network.py), which no other client has."""
 
 
@@ -236,7 +236,7 @@ def _is_far_above(connections: int, limit: int) -> bool:
 def is_inside(network: str) -> bool:
     """Returns whether a client is a service in its own network."""
     try:
-        return ip_address(network) in _INSIDE
+        return ip_address(network) in _SERVICE_NETWORKS
     except ValueError:
         return False
 

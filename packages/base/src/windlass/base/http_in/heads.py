@@ -12,12 +12,12 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from windlass.base.http_in.bounds import Bounds
-from windlass.base.http_in.wire import FIELDS, LENGTH, TOKEN, Bad
+from windlass.base.http_in.wire import CONTENT_LENGTH, FIELD_BLOCK, TOKEN, Bad
 
-CHUNKED: Final = -1
+CHUNKED_LENGTH: Final = -1
 
 LINE_END: Final = b"\r\n"
-LINE: Final = re.compile(rb"(" + TOKEN + rb"{1,64}) ([\x21\x22\x24-\x7e\x80-\xff]+) HTTP/1\.([01])")
+REQUEST_LINE: Final = re.compile(rb"(" + TOKEN + rb"{1,64}) ([\x21\x22\x24-\x7e\x80-\xff]+) HTTP/1\.([01])")
 """Method, target and minor version. Targets without a leading slash are checked further."""
 _OTHER_VERSION: Final = re.compile(rb"\S+ \S+ HTTP/(?!1\.[01]\Z)[0-9.]+")
 _ABSOLUTE: Final = re.compile(rb"https?://([^/?@]+)([/?].*)?", re.IGNORECASE)
@@ -26,10 +26,10 @@ _HOST: Final = re.compile(
     rb"\.?(?::[0-9]{1,5})?"
 )
 _MAX_HOST_LENGTH: Final = 253
-SINGLE: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
-NEVER_DROPPED: Final = SINGLE | {b"authorization", b"cookie", b"expect"}
+SINGLE_FIELDS: Final = frozenset({b"host", b"content-length", b"transfer-encoding"})
+NEVER_DROPPED: Final = SINGLE_FIELDS | {b"authorization", b"cookie", b"expect"}
 """The end-to-end fields, which a client may not declare as hop-by-hop."""
-_INTERPRETED_FIELDS: Final = SINGLE | {b"connection", b"upgrade", b"expect"}
+_INTERPRETED_FIELDS: Final = SINGLE_FIELDS | {b"connection", b"upgrade", b"expect"}
 
 Values = Mapping[bytes, bytes]
 """Field values by name in lower case. Values of repeated fields are joined by commas."""
@@ -46,7 +46,7 @@ class StartLine(NamedTuple):
 
 
 def parse_line(line: bytes, bounds: Bounds) -> StartLine:
-    match = LINE.fullmatch(line)
+    match = REQUEST_LINE.fullmatch(line)
     if not match:
         if _OTHER_VERSION.fullmatch(line):
             raise Bad(505, "Only HTTP/1.1 and HTTP/1.0 are spoken here.")
@@ -77,7 +77,7 @@ def check_authority(authority: bytes | None, host: bytes) -> None:
 
 def check_fields(block: bytes, bounds: Bounds) -> None:
     """Checks syntax and number of fields. In `block`, each field begins with the preceding line break."""
-    if not FIELDS.fullmatch(block):
+    if not FIELD_BLOCK.fullmatch(block):
         raise Bad(400, "A field of the head is not valid.")
     if block.count(LINE_END) > bounds.fields:
         raise Bad(431, f"The head has more than {bounds.fields} fields.")
@@ -85,12 +85,12 @@ def check_fields(block: bytes, bounds: Bounds) -> None:
 
 def check_single(name: bytes) -> None:
     """Refuses a repeated field if it may appear only once."""
-    if name in SINGLE:
+    if name in SINGLE_FIELDS:
         raise Bad(400, f"The field {name.decode()} is there more than once.")
 
 
 def body_length(values: Values, old: bool) -> int:
-    """Returns the length of the body, or CHUNKED."""
+    """Returns the length of the body, or `CHUNKED_LENGTH`."""
     coding, length = values.get(b"transfer-encoding"), values.get(b"content-length")
     if coding is not None:
         if length is not None:
@@ -99,10 +99,10 @@ def body_length(values: Values, old: bool) -> int:
             raise Bad(400, "HTTP/1.0 knows no Transfer-Encoding.")
         if coding.lower() != b"chunked":
             raise Bad(501, "The only Transfer-Encoding that is accepted is chunked.")
-        return CHUNKED
+        return CHUNKED_LENGTH
     if length is None:
         return 0
-    if not LENGTH.fullmatch(length):
+    if not CONTENT_LENGTH.fullmatch(length):
         raise Bad(400, "Content-Length is not a number.")
     return int(length)
 

@@ -11,16 +11,16 @@ from collections.abc import Collection
 from typing import Final
 
 TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
-TEXT: Final = rb"[\t\x20-\x7e\x80-\xff]"
+FIELD_TEXT: Final = rb"[\t\x20-\x7e\x80-\xff]"
 
-FIELDS: Final = re.compile(rb"(?:\r\n" + TOKEN + rb"++:" + TEXT + rb"*+)*+")
+FIELD_BLOCK: Final = re.compile(rb"(?:\r\n" + TOKEN + rb"++:" + FIELD_TEXT + rb"*+)*+")
 """A block of fields. Each field begins with the preceding line break. Folded lines, single CR or LF
 characters, and NUL are not allowed."""
 
-LENGTH: Final = re.compile(rb"[0-9]{1,15}")
+CONTENT_LENGTH: Final = re.compile(rb"[0-9]{1,15}")
 _LINE_END: Final = b"\r\n"
 _LONE_FEED: Final = re.compile(rb"(?<!\r)\n")
-END: Final = b"\r\n\r\n"
+HEAD_END: Final = b"\r\n\r\n"
 _AROUND_TARGET: Final = 96
 """The length of the longest method and the version."""
 _MAX_EMPTY_LINES: Final = 16
@@ -66,7 +66,7 @@ class HeadBuffer:
     def head(self) -> bytes | None:
         """Removes and returns the first head if it is complete."""
         end = self._end()
-        return self.cut(end + len(END)) if end >= 0 else None
+        return self.cut(end + len(HEAD_END)) if end >= 0 else None
 
     def _end(self) -> int:
         held = self.held
@@ -77,7 +77,7 @@ class HeadBuffer:
             if self._empty > _MAX_EMPTY_LINES:
                 raise Bad(400, "There are too many empty lines before the request.")
         begin = max(0, self._seen - 3)
-        end = held.find(END, begin, self._most)
+        end = held.find(HEAD_END, begin, self._most)
         if end < 0:
             if len(held) >= self._most_of_line > begin and held.find(b"\n", begin, self._most_of_line) < 0:
                 self._check_line()

@@ -43,7 +43,7 @@ MAX_HEADERS: Final = 100
 MAX_DOCUMENT_BYTES: Final = 1024 * 1024
 DOCUMENT_TIMEOUT: Final = 10.0
 
-EVERYWHERE: Final = ("0.0.0.0/0", "::/0")
+ALL_NETWORKS: Final = ("0.0.0.0/0", "::/0")
 UNACKNOWLEDGED_TIMEOUT_MS: Final = 60_000
 """The time in milliseconds after which the kernel closes a connection with unacknowledged data."""
 
@@ -55,7 +55,7 @@ class HttpClient:
 
     def __init__(self, reach: Reach, resolve: Resolve, proxy: str, trust: ssl.SSLContext | None) -> None:
         # With a proxy, only the proxy's address is called, and the operator chose it.
-        guard = Guard(Reach(EVERYWHERE) if proxy else reach, resolve)
+        guard = Guard(Reach(ALL_NETWORKS) if proxy else reach, resolve)
         self._proxied = bool(proxy)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
@@ -235,11 +235,15 @@ def _failure(error: Exception, url: Url, *, proxied: bool) -> NoAnswer:
 def _explain_failure(error: Exception, url: Url, *, proxied: bool) -> str:
     match error:
         case aiohttp.ClientProxyConnectionError():
-            return _PROXY
+            return _PROXY_UNREACHABLE
         case aiohttp.ClientHttpProxyError():
             return f"The proxy (outbound_proxy) does not connect to {url.shown}: it answers {error.status}."
         case aiohttp.ClientConnectorDNSError():
-            return _PROXY if proxied else f"There is no machine named {url.host}, or no name server knows it."
+            return (
+                _PROXY_UNREACHABLE
+                if proxied
+                else f"There is no machine named {url.host}, or no name server knows it."
+            )
         case aiohttp.ClientConnectorCertificateError():
             why = getattr(error.certificate_error, "verify_message", "") or "it does not fit"
             return f"{url.shown} shows a certificate that is not valid: {why}."
@@ -256,7 +260,7 @@ def _explain_failure(error: Exception, url: Url, *, proxied: bool) -> str:
     return f"{url.shown} cannot be reached."
 
 
-_PROXY: Final = "The proxy (outbound_proxy) cannot be reached."
+_PROXY_UNREACHABLE: Final = "The proxy (outbound_proxy) cannot be reached."
 
 
 async def document(url: str) -> bytes:

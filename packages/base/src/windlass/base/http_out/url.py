@@ -19,7 +19,7 @@ from windlass.base.http_out.answers import AddressRefused
 
 MAX_URL_LENGTH: Final = 4096
 
-_PORTS: Final = {"https": 443, "http": 80}
+_DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 _URL = re.compile(
     r"(?P<scheme>https?)://(?P<host>\[[^\[\]/?#@]*\]|[^\[\]/?#@:]*)(:(?P<port>[0-9]{1,5}))?"
     r"(?P<rest>[/?][^#]*)?(#.*)?",
@@ -73,11 +73,11 @@ def no_public_address(name: str) -> AddressRefused:
 
 
 def _build_url(scheme: str, name: str | Address, port: str | None, rest: str) -> Url:
-    number = int(port) if port else _PORTS[scheme]
+    number = int(port) if port else _DEFAULT_PORTS[scheme]
     if not 0 < number < 65_536:
         raise AddressRefused("The URL names a port that does not exist.")
     shown = name if isinstance(name, str) else f"[{name}]" if name.version == 6 else str(name)
-    if number != _PORTS[scheme]:
+    if number != _DEFAULT_PORTS[scheme]:
         shown = f"{shown}:{number}"
     path = quote(rest if rest.startswith("/") else f"/{rest}", safe=_SENT_AS_IT_IS)
     return Url(f"{scheme}://{shown}{path}", name, shown)

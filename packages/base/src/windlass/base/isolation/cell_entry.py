@@ -19,10 +19,10 @@ from windlass.base.isolation import calls, landlock, mounts, network, socket_fil
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.network import NamespaceHolder
 
-SLEEP: Final = ("/usr/bin/sleep", "/bin/sleep")
-_FILES: Final = 65_536
+SLEEP_PROGRAMS: Final = ("/usr/bin/sleep", "/bin/sleep")
+_MAX_FILES: Final = 65_536
 _FILES_OF_SHARED_USER: Final = 16_384
-_LOCKED: Final = 64 << 10
+_MAX_LOCKED_BYTES: Final = 64 << 10
 """The bytes of memory that a process may lock. The kernel charges the page cache of a file to the control
 group that accessed the file first, which may be the server's, and cannot free locked pages."""
 _UMASK: Final = 0o022
@@ -35,7 +35,7 @@ in a queue. The queues use 32 MB at most, including the kernel's overhead for ea
 _GET_USER: Final = 0xB701
 _GET_PARENT: Final = 0xB702
 """The ioctl requests for the user namespace that owns a namespace, and for the parent of a namespace."""
-_NAMES: Final = {
+_NAMESPACE_NAMES: Final = {
     calls.CLONE_NEWUSER: "user",  # first, because its rights are needed to enter the others
     calls.CLONE_NEWNS: "mnt",
     calls.CLONE_NEWIPC: "ipc",
@@ -100,7 +100,7 @@ def join(cell: Cell, process: int) -> None:
     so it is enough to check the user namespaces.
     """
     flags = namespaces(cell)
-    opened = {flag: _namespace(process, name) for flag, name in _NAMES.items() if flags & flag}
+    opened = {flag: _namespace(process, name) for flag, name in _NAMESPACE_NAMES.items() if flags & flag}
     signal.pidfd_send_signal(process, 0)  # raises if the process has ended and its pid may be reused
     ours = os.open("/proc/self/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     theirs = opened.get(calls.CLONE_NEWUSER, ours)
@@ -155,7 +155,7 @@ def sleep(environment: Mapping[str, str]) -> NoReturn:
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for number in range(3):
         os.dup2(null, number)
-    program = next(path for path in SLEEP if os.path.exists(path))  # noqa: PTH110
+    program = next(path for path in SLEEP_PROGRAMS if os.path.exists(path))  # noqa: PTH110
     os.execve(program, ["sleep", "infinity"], dict(environment))  # noqa: S606
 
 
@@ -245,7 +245,7 @@ def drop_privileges(cell: Cell, *, guarded: bool = False) -> None:
 
 def _set_limits(cell: Cell | None) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = _FILES if most == resource.RLIM_INFINITY else min(most, _FILES)
+    files = _MAX_FILES if most == resource.RLIM_INFINITY else min(most, _MAX_FILES)
     if cell is None or cell["identity"] != "user":
         # The kernel counts the descriptors that a user has sent and not received yet, and refuses a sender
         # whose limit is below the count. The server and the gateway can always send: their limit is larger.
@@ -253,7 +253,7 @@ def _set_limits(cell: Cell | None) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if cell:
-        _set_limit(resource.RLIMIT_MEMLOCK, _LOCKED)
+        _set_limit(resource.RLIMIT_MEMLOCK, _MAX_LOCKED_BYTES)
         _set_limit(resource.RLIMIT_NPROC, cell["most_processes"])
         _set_limit(resource.RLIMIT_DATA, cell.get("most_memory", 0))
         _set_limit(resource.RLIMIT_FSIZE, cell.get("largest_file", 0))
@@ -278,7 +278,7 @@ def _landlock_rules(cell: Cell) -> int:
 
 def _allowed_rights(cell: Cell, everything: int) -> list[tuple[str, int]]:
     """Returns the allowed Landlock rights by path. All other access to files is refused."""
-    private = (*mounts.PRIVATE, mounts.SHARED_MEMORY, mounts.QUEUES)
+    private = (*mounts.PRIVATE_FOLDERS, mounts.SHARED_MEMORY, mounts.MESSAGE_QUEUES)
     allowed = [(path, everything) for path in (*cell["writable"], cell["temporary"])]
     allowed += [(f"/dev/{name}", landlock.DEVICE) for name in _DEVICES]
     # Otherwise, the terminals belong to the machine, and the operator may have the same user id.
@@ -287,7 +287,7 @@ def _allowed_rights(cell: Cell, everything: int) -> list[tuple[str, int]]:
     if cell["mounts"]:  # the cell's root contains only visible files
         allowed += [("/", landlock.READ), *((path, everything) for path in private)]
     else:
-        tops = ("/",) if mounts.sees_machine(cell) else mounts.SYSTEM
+        tops = ("/",) if mounts.sees_machine(cell) else mounts.SYSTEM_FOLDERS
         others = landlock.paths_without_hidden((*mounts.hidden_paths(cell), *private, "/dev"), tops)
         allowed += [(path, landlock.READ) for path in (*others, *mounts.readable(cell))]
         allowed.append(("/dev", landlock.READ_DIR))

@@ -20,22 +20,22 @@ from windlass.base.addresses import CLOSED_NETWORKS
 from windlass.base.isolation import user_limits
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.landlock import SCOPES_SINCE
-from windlass.base.isolation.launcher_client import SOURCES, program
+from windlass.base.isolation.launcher_client import PACKAGE_FOLDERS, program
 from windlass.base.isolation.network import NO_FORWARDING, CellNetwork, ConnectionLimits, resolvers
-from windlass.base.isolation.pasta import TUN
-from windlass.base.isolation.private import SHARED, closed_settings, private_paths, private_programs
+from windlass.base.isolation.pasta import TUN_DEVICE
+from windlass.base.isolation.private import SHARED_FOLDERS, closed_settings, private_paths, private_programs
 from windlass.base.isolation.probe import Findings
 from windlass.base.isolation.settings_copy import settings_copies
-from windlass.base.isolation.users import NAME, Users, range_of
+from windlass.base.isolation.users import USER_NAME, Users, range_of
 
 Mode = Literal["required", "auto", "off"]
-USERS: Final = "1900000000-1999999999"
+DEFAULT_USER_IDS: Final = "1900000000-1999999999"
 MAX_PROCESSES: Final = 4096
 """The maximum number of processes of a cell. Threads count as processes, and some programs have hundreds."""
 _NOBODY: Final = 65_534
 _INSTALL_PASTA: Final = "install pasta (package passt), then restart Windlass"
-_OPEN_TUN: Final = f"let its user write {TUN} (chmod 666, as udev sets it), then restart Windlass"
-_SYSTEM: Final = ("/usr/", "/bin/", "/sbin/", "/lib", "/etc/")
+_OPEN_TUN: Final = f"let its user write {TUN_DEVICE} (chmod 666, as udev sets it), then restart Windlass"
+_SYSTEM_FOLDERS: Final = ("/usr/", "/bin/", "/sbin/", "/lib", "/etc/")
 _TIMEOUT: Final = 30
 _KEYS_WITHOUT_RULES: Final = ("outer", "group", "socket_server")
 """The fields of a network that do not change during its lifetime."""
@@ -47,8 +47,8 @@ _ADVICE_BY_REASON: Final = {
     _NETWORKS_ARE_OFF: "set isolation_networks to yes, then restart Windlass",
     NO_FORWARDING: "`sysctl -w net.ipv4.ip_forward=1` on the machine, then restart Windlass",
 }
-_FIRST: Final = "first follow the advice about the user or the user namespace"
-_MEANING: Final = {
+_ADVICE_ORDER_HINT: Final = "first follow the advice about the user or the user namespace"
+_MEANING_OF_STEPS: Final = {
     "identity": (
         "a user or a user namespace of its own",
         "run Windlass as root with all capabilities, or allow user namespaces (sysctl "
@@ -123,7 +123,7 @@ class Isolation:
         self,
         mode: Mode,
         folder: Path,
-        users: str = USERS,
+        users: str = DEFAULT_USER_IDS,
         readable: Sequence[str] = (),
         rules: NetworkRules | None = None,
         private: Sequence[str] = (),
@@ -152,7 +152,7 @@ class Isolation:
             MissingPart(
                 part, what, why[part], _consequence(part, findings), _advice(part, why[part], findings)
             )
-            for part, (what, _) in _MEANING.items()
+            for part, (what, _) in _MEANING_OF_STEPS.items()
             if part in why
         ]
 
@@ -167,7 +167,9 @@ class Isolation:
         }
         named = [identity[findings["identity"]]] if findings["identity"] in identity else []
         return named + [
-            _MEANING[part][0] for part in _MEANING if part != "identity" and part not in self._missing_parts()
+            _MEANING_OF_STEPS[part][0]
+            for part in _MEANING_OF_STEPS
+            if part != "identity" and part not in self._missing_parts()
         ]
 
     def _missing_parts(self) -> Mapping[str, str]:
@@ -194,7 +196,7 @@ class Isolation:
 
     def egress_advice(self) -> str:
         """Returns advice for the operator to give networks access to public addresses."""
-        return _OPEN_TUN if TUN in self.why_no_egress() else _INSTALL_PASTA
+        return _OPEN_TUN if TUN_DEVICE in self.why_no_egress() else _INSTALL_PASTA
 
     def why_shared_network(self) -> str:
         """Returns why instances or build steps share the machine's network; empty if they do not."""
@@ -297,7 +299,7 @@ class Isolation:
             identity=findings["identity"],
             uid=ours if owner is None else owner,
             inner=ours or _NOBODY,
-            name="" if owner is None else NAME.format(owner),
+            name="" if owner is None else USER_NAME.format(owner),
             mounts=findings["mounts"],
             processes=findings["processes"],
             landlock=findings["landlock"],
@@ -311,7 +313,7 @@ class Isolation:
         )
         if owner is None:
             cell["private"] = private_paths(self._private)
-            cell["readable"] += SHARED
+            cell["readable"] += SHARED_FOLDERS
         if findings["mounts"]:
             cell["settings"] = settings_copies(str(self._folder / "etc"))
         elif owner is None:
@@ -335,7 +337,11 @@ def _advice(part: str, reason: str, findings: Findings) -> str:
     if reason in _ADVICE_BY_REASON:
         return _ADVICE_BY_REASON[reason]
     needs_identity = part in ("mounts", "processes", "network")
-    return _FIRST if needs_identity and findings["identity"] == "none" else _MEANING[part][1]
+    return (
+        _ADVICE_ORDER_HINT
+        if needs_identity and findings["identity"] == "none"
+        else _MEANING_OF_STEPS[part][1]
+    )
 
 
 def _consequence(part: str, findings: Findings) -> str:
@@ -372,7 +378,9 @@ def _consequence(part: str, findings: Findings) -> str:
 @cache
 def _own_programs() -> tuple[str, ...]:
     """Returns the folders of this Python and of Windlass, which the launchers of databases need."""
-    return tuple(dict.fromkeys((sys.base_prefix, os.path.realpath(sys.base_prefix), sys.prefix, *SOURCES)))
+    return tuple(
+        dict.fromkeys((sys.base_prefix, os.path.realpath(sys.base_prefix), sys.prefix, *PACKAGE_FOLDERS))
+    )
 
 
 def programs(path: str, ours: Iterable[Path]) -> Iterable[str]:
@@ -386,7 +394,7 @@ def programs(path: str, ours: Iterable[Path]) -> Iterable[str]:
         if not folder.startswith("/") or any(Path(folder).is_relative_to(own) for own in ours):
             continue
         # A PATH that is inherited, for example from root, may contain folders that this user may not enter.
-        if not folder.startswith(_SYSTEM) and os.access(folder, os.X_OK):
+        if not folder.startswith(_SYSTEM_FOLDERS) and os.access(folder, os.X_OK):
             yield folder
             installed = Path(folder).parent
             if folder.endswith("/shims") and not _is_home(installed):
@@ -401,7 +409,11 @@ def programs(path: str, ours: Iterable[Path]) -> Iterable[str]:
 def _target_folders(program: Path) -> Iterable[str]:
     """Yields the installation folder of a link's target."""
     real = program.resolve()
-    if not str(real).startswith(_SYSTEM) and real.parent.name == "bin" and not _is_home(real.parent.parent):
+    if (
+        not str(real).startswith(_SYSTEM_FOLDERS)
+        and real.parent.name == "bin"
+        and not _is_home(real.parent.parent)
+    ):
         yield str(real.parent.parent)
 
 

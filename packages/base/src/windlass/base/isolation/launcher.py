@@ -33,11 +33,11 @@ from windlass.base.isolation.network import CellNetwork
 from windlass.base.oom_score import raise_own_score
 from windlass.base.priority import lower_priority
 
-GO: Final = b"go\n"
-PROGRAM: Final = b"!"
-STEP: Final = b"s"
+GO_MESSAGE: Final = b"go\n"
+PROGRAM_REQUEST: Final = b"!"
+STEP_REQUEST: Final = b"s"
 """The first bytes of a request, which identify the kind of program to start."""
-NEVER: Final = 125
+NEVER_STARTED: Final = 125
 _MAX_FDS: Final = 6
 
 
@@ -99,7 +99,7 @@ def main(number: int, oom_score: str, *after: str) -> NoReturn:
             _exit_after_fork(after)
         child = calls.fork_sibling()
         if not child:
-            serve = _serve_step if word == STEP else _serve
+            serve = _serve_step if word == STEP_REQUEST else _serve
             serve(descriptors, server, int(oom_score))
         for descriptor in descriptors:
             os.close(descriptor)
@@ -223,7 +223,8 @@ def _start(
 def _start_first_process(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
     """Starts the first process of a cell and waits until it is ready.
 
-    Returns a pipe. The first process exits unless `GO` is written to the pipe just before the program runs.
+    Returns a pipe. The first process exits unless `GO_MESSAGE` is written to the pipe just before the program
+    runs.
     """
     hear, tell = os.pipe2(os.O_CLOEXEC)
     ready, done = os.pipe2(os.O_CLOEXEC)
@@ -234,7 +235,7 @@ def _start_first_process(cell: Cell, marks: Mapping[str, str], answer: int) -> i
         def stay() -> None:
             cell_entry.make_first(cell)
             os.close(done)
-            if os.read(hear, len(GO)) == GO:
+            if os.read(hear, len(GO_MESSAGE)) == GO_MESSAGE:
                 cell_entry.sleep(marks)
 
         calls.run_to_exit(stay, lambda error: os.write(done, f"{error}".encode()), 1)
@@ -257,10 +258,10 @@ def _program(
         input = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     if request["waits"]:
         _send_report(answer, {"ready": True})
-        if os.read(go, len(GO)) != GO:
-            os._exit(NEVER)
+        if os.read(go, len(GO_MESSAGE)) != GO_MESSAGE:
+            os._exit(NEVER_STARTED)
     if first is not None:
-        os.write(first, GO)
+        os.write(first, GO_MESSAGE)
     for ours, theirs in ((input, 0), (streams.output, 1), (streams.output, 2)):
         os.dup2(ours, theirs)
     if request["has_terminal"]:
@@ -276,8 +277,8 @@ def _run_holder(file: str, held: CellNetwork, go: int, answer: int) -> NoReturn:
     routes = network.enter(held) if held["kind"] != "exit" else None
     os.setsid()
     _send_report(answer, {"pid": os.getpid(), "ready": True})
-    if os.read(go, len(GO)) != GO:
-        os._exit(NEVER)
+    if os.read(go, len(GO_MESSAGE)) != GO_MESSAGE:
+        os._exit(NEVER_STARTED)
     namespace_holder.hold(file, held, routes)
 
 

@@ -19,10 +19,16 @@ from typing import Final, NamedTuple
 
 import windlass
 from windlass.base.cleanup import on_failure
-from windlass.base.isolation.launcher import GO, PROGRAM, STEP, LaunchAnswer, LaunchRequest
+from windlass.base.isolation.launcher import (
+    GO_MESSAGE,
+    PROGRAM_REQUEST,
+    STEP_REQUEST,
+    LaunchAnswer,
+    LaunchRequest,
+)
 from windlass.base.isolation.step import StepRequest
 
-SOURCES: Final = tuple(str(Path(portion).parent) for portion in windlass.__path__)
+PACKAGE_FOLDERS: Final = tuple(str(Path(portion).parent) for portion in windlass.__path__)
 """The folders of all Windlass packages. The launcher imports only from them and from the standard library."""
 _PROGRAM: Final = (
     "import sys; sys.path[:0] = sys.argv[1].split(':'); from windlass.base.isolation.{0} import main; "
@@ -72,7 +78,16 @@ class StartedProgram(NamedTuple):
 
 def program(module: str, number: int, *more: str) -> list[str]:
     """Returns the command that runs a module of this package with the standard library only."""
-    return [sys.executable, "-I", "-S", "-c", _PROGRAM.format(module), ":".join(SOURCES), str(number), *more]
+    return [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        _PROGRAM.format(module),
+        ":".join(PACKAGE_FOLDERS),
+        str(number),
+        *more,
+    ]
 
 
 class Launcher:
@@ -102,7 +117,7 @@ class Launcher:
             with on_failure(partial(_close_all, hear, theirs)):
                 further = [descriptor for descriptor in (input, process) if descriptor is not None]
                 descriptors = [sent, ours, output, tell, *further]
-                child = self._send_request(PROGRAM, descriptors)
+                child = self._send_request(PROGRAM_REQUEST, descriptors)
         finally:
             _close_all(ours, tell, sent)
         answers = Answers(hear)
@@ -124,7 +139,7 @@ class Launcher:
         """
         sent = _write_request(request)
         try:
-            return self._send_request(STEP, [sent, output, errors])
+            return self._send_request(STEP_REQUEST, [sent, output, errors])
         finally:
             os.close(sent)
 
@@ -166,7 +181,7 @@ class Launcher:
 def go(program: StartedProgram) -> None:
     """Lets a program run. Returns when the program has been executed. May raise a TimeoutError."""
     with suppress(BrokenPipeError):  # the process was killed; its watcher will notice
-        os.write(program.go_pipe, GO)
+        os.write(program.go_pipe, GO_MESSAGE)
     until = time.monotonic() + PHASE_TIMEOUT
     while program.answers.next(until) is not None:
         continue

@@ -19,21 +19,21 @@ from windlass.base.isolation import calls
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.network import CellNetwork
 
-PRIVATE: Final = ("/tmp", "/var/tmp")  # noqa: S108 (each program has its own)
+PRIVATE_FOLDERS: Final = ("/tmp", "/var/tmp")  # noqa: S108 (each program has its own)
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 (likewise)
-QUEUES: Final = "/dev/mqueue"
+MESSAGE_QUEUES: Final = "/dev/mqueue"
 TERMINALS: Final = "/dev/pts"
 _NEW_TERMINAL: Final = "/dev/ptmx"
 _MAX_TERMINALS: Final = 256
 """The maximum number of pseudo-terminals of a cell. The machine keeps `kernel.pty.reserve` of all
 terminals."""
-PEOPLE: Final = ("/home", "/root", "/run", "/mnt", "/media", "/srv")
+USER_FOLDERS: Final = ("/home", "/root", "/run", "/mnt", "/media", "/srv")
 """Folders with files of users and other programs, and with control sockets of servers."""
-PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix")
-KERNEL: Final = ("/proc", "/sys")
-SYSTEM: Final = (*PROGRAMS, *KERNEL, "/etc")
+PROGRAM_FOLDERS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix")
+KERNEL_FOLDERS: Final = ("/proc", "/sys")
+SYSTEM_FOLDERS: Final = (*PROGRAM_FOLDERS, *KERNEL_FOLDERS, "/etc")
 """The machine's folders that programs of an ordinary user see, in addition to some devices."""
-DEVICES: Final = "/dev"
+DEVICE_FOLDER: Final = "/dev"
 _VISIBLE_DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS: Final = {
     "fd": "/proc/self/fd",
@@ -42,17 +42,17 @@ _DEVICE_LINKS: Final = {
     "stderr": "/proc/self/fd/2",
     "ptmx": "pts/ptmx",
 }
-_EVERYTHING: Final = ("",)
+_ALL_PATHS: Final = ("",)
 """A prefix of all paths: every path is below it."""
-_PLAIN: Final = calls.MS_NOSUID | calls.MS_NODEV
+_PLAIN_FLAGS: Final = calls.MS_NOSUID | calls.MS_NODEV
 _ATTRIBUTES: Final = calls.MOUNT_ATTR_NOSUID | calls.MOUNT_ATTR_NODEV
 _ATTRIBUTES_BY_KIND: Final = {
     "system": calls.MOUNT_ATTR_NOSUID | calls.MOUNT_ATTR_RDONLY,
     "read": _ATTRIBUTES | calls.MOUNT_ATTR_RDONLY,
     "write": _ATTRIBUTES,
 }
-_RESOLVER: Final = "/etc/resolv.conf"
-_HOSTS: Final = "/etc/hosts"
+_RESOLVER_FILE: Final = "/etc/resolv.conf"
+_HOSTS_FILE: Final = "/etc/hosts"
 
 
 class _MountPoint(NamedTuple):
@@ -104,7 +104,9 @@ def _enter_empty_root() -> None:
     entries = [*os.scandir("/")]
     folders = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
     links = [(entry.path, os.readlink(entry.path)) for entry in entries if entry.is_symlink()]  # noqa: PTH115
-    calls.mount("tmpfs", "/proc", _PLAIN, "mode=755")  # any folder will do, as the root is replaced next
+    calls.mount(
+        "tmpfs", "/proc", _PLAIN_FLAGS, "mode=755"
+    )  # any folder will do, as the root is replaced next
     calls.move_root("/proc")
     for folder in folders:
         os.mkdir(folder)  # noqa: PTH102 (this runs at every start)
@@ -116,7 +118,7 @@ def _link_devices() -> None:
     """Creates the links in `/dev` that programs expect."""
     os.mkdir(TERMINALS)  # noqa: PTH102 (this runs at every start)
     for name, leads in _DEVICE_LINKS.items():
-        os.symlink(leads, f"{DEVICES}/{name}")  # noqa: PTH211 (likewise)
+        os.symlink(leads, f"{DEVICE_FOLDER}/{name}")  # noqa: PTH211 (likewise)
 
 
 def _mount_terminals() -> None:
@@ -134,12 +136,12 @@ def _mount_terminals() -> None:
 def hidden_paths(cell: Cell) -> tuple[str, ...]:
     """Returns the folders that are covered, of which a program sees only the parts that its cell lists, and
     single hidden files."""
-    return tuple(dict.fromkeys((*PEOPLE, *cell["hidden"], *cell.get("private", []))))
+    return tuple(dict.fromkeys((*USER_FOLDERS, *cell["hidden"], *cell.get("private", []))))
 
 
 def readable(cell: Cell) -> list[str]:
     """Returns the readable paths, including the file of DNS servers, which may be in a hidden folder."""
-    return [*cell["readable"], os.path.realpath(_RESOLVER)]
+    return [*cell["readable"], os.path.realpath(_RESOLVER_FILE)]
 
 
 def _mount_points(cell: Cell) -> list[_MountPoint]:
@@ -148,22 +150,26 @@ def _mount_points(cell: Cell) -> list[_MountPoint]:
     named = {path for path, _ in shown}
     copied = cell.get("settings", {})
     places = {_MountPoint(path, "read", copy) for path, copy in copied.items()}
-    visible: tuple[str, ...] = _EVERYTHING
+    visible: tuple[str, ...] = _ALL_PATHS
     if not sees_machine(cell):
-        visible = SYSTEM
-        mounted = (path for path in SYSTEM if path not in copied and _is_folder(path))  # others may be links
+        visible = SYSTEM_FOLDERS
+        mounted = (
+            path for path in SYSTEM_FOLDERS if path not in copied and _is_folder(path)
+        )  # others may be links
         places |= {_MountPoint(path, "system", path) for path in mounted}
-        places.add(_MountPoint(DEVICES, "cover", ""))
-        devices = (f"{DEVICES}/{name}" for name in _VISIBLE_DEVICES)
+        places.add(_MountPoint(DEVICE_FOLDER, "cover", ""))
+        devices = (f"{DEVICE_FOLDER}/{name}" for name in _VISIBLE_DEVICES)
         places |= {_MountPoint(path, "system", path) for path in devices if os.path.exists(path)}  # noqa: PTH110
-    bounds = (*visible, *PRIVATE, *named)
+    bounds = (*visible, *PRIVATE_FOLDERS, *named)
     covers = [path for path in hidden_paths(cell) if _is_below(path, bounds) and _is_folder(path)]
     if cell["identity"] == "user":
-        covers += _closed_folders([path for path, _ in shown], (*covers, *PRIVATE, SHARED_MEMORY))
+        covers += _closed_folders([path for path, _ in shown], (*covers, *PRIVATE_FOLDERS, SHARED_MEMORY))
     places |= {_MountPoint(path, "cover", "") for path in covers}
-    places |= {_MountPoint(path, "write", cell["temporary"]) for path in PRIVATE if _is_folder(path)}
-    places |= {_MountPoint(path, "scratch", "") for path in (SHARED_MEMORY, QUEUES) if _is_folder(path)}
-    aside = (*covers, *PRIVATE, SHARED_MEMORY)
+    places |= {_MountPoint(path, "write", cell["temporary"]) for path in PRIVATE_FOLDERS if _is_folder(path)}
+    places |= {
+        _MountPoint(path, "scratch", "") for path in (SHARED_MEMORY, MESSAGE_QUEUES) if _is_folder(path)
+    }
+    aside = (*covers, *PRIVATE_FOLDERS, SHARED_MEMORY)
     for path in cell.get("private", []):
         is_of_system = _is_below(path, visible) and not _is_below(path, (*aside, *copied))
         is_visible = path not in named and (is_of_system or _is_below(path, named))
@@ -211,13 +217,13 @@ def _mount_point(place: _MountPoint, copies: dict[_MountPoint, int], memory: int
     """
     if not place.source:
         if not _is_folder(place.path):
-            if not _is_below(place.path, (*PRIVATE, DEVICES)):
+            if not _is_below(place.path, (*PRIVATE_FOLDERS, DEVICE_FOLDER)):
                 return False  # a cover of a parent folder hides it already
             _make_mount_point(place.path, is_folder=True)  # its parent folder is writable
-        if place.path == QUEUES:
-            calls.mount("mqueue", place.path, _PLAIN | calls.MS_NOEXEC)
+        if place.path == MESSAGE_QUEUES:
+            calls.mount("mqueue", place.path, _PLAIN_FLAGS | calls.MS_NOEXEC)
         else:
-            calls.mount("tmpfs", place.path, _PLAIN, _options(place, memory))
+            calls.mount("tmpfs", place.path, _PLAIN_FLAGS, _options(place, memory))
         return place.kind == "cover"
     copy = copies[place]
     if not os.path.exists(place.path):  # noqa: PTH110 (this runs at every start)
@@ -248,11 +254,11 @@ def _add_user_names(cell: Cell, cover: str) -> None:
 
 def _mount_resolver_files(network: CellNetwork, hosts: int | None, cover: str) -> None:
     """Mounts a resolv.conf with reachable DNS servers, and a hosts file with the environment's services."""
-    if os.path.isfile(_RESOLVER):  # noqa: PTH113
+    if os.path.isfile(_RESOLVER_FILE):  # noqa: PTH113
         servers = "".join(f"nameserver {server}\n" for server in network.get("resolvers", []))
-        _mount_text(_RESOLVER, servers, cover)
-    if hosts is not None and os.path.isfile(_HOSTS):  # noqa: PTH113
-        _put_copy(hosts, _HOSTS)
+        _mount_text(_RESOLVER_FILE, servers, cover)
+    if hosts is not None and os.path.isfile(_HOSTS_FILE):  # noqa: PTH113
+        _put_copy(hosts, _HOSTS_FILE)
 
 
 def _mount_text(path: str, text: str, cover: str) -> None:

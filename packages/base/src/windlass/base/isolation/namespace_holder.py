@@ -29,7 +29,7 @@ from windlass.base.isolation.socket_server import SocketServer
 from windlass.base.oom_score import set_oom_score
 
 CHECK_INTERVAL: Final = 2.0
-SERVERS: Final = "servers"
+SERVERS_LOCK: Final = "servers"
 """The name of the lock file, beside the files of the holders, that each server of the networks locks."""
 _INNER_INTERFACES: Final = {"hub": re.compile(r"\s*i\d+:"), "trunk": re.compile(r"\s*h\d+:")}
 """Patterns of the interfaces in /proc/net/dev that lead to the networks behind a hub or a trunk."""
@@ -113,7 +113,7 @@ def _is_needed(file: str, network: CellNetwork) -> bool:
         return False
     with suppress(OSError):
         if not is_used(network["kind"]):
-            servers = os.open(f"{os.path.dirname(file)}/{SERVERS}", os.O_RDWR | os.O_CLOEXEC)  # noqa: PTH120
+            servers = os.open(f"{os.path.dirname(file)}/{SERVERS_LOCK}", os.O_RDWR | os.O_CLOEXEC)  # noqa: PTH120
             try:
                 # A starting server waits for the lock and then finds that the file is missing.
                 if filelock.try_lock(servers) and not is_used(network["kind"]):
@@ -141,7 +141,7 @@ def _follow_rules(file: str, trunk: CellNetwork, machine: int | None) -> CellNet
     try:
         folder = os.path.dirname(file)  # noqa: PTH120
         for name in os.listdir(folder):  # noqa: PTH208
-            note = _read_holder_file(f"{folder}/{name}") if name.endswith(network.HUB) else {}
+            note = _read_holder_file(f"{folder}/{name}") if name.endswith(network.HUB_SUFFIX) else {}
             if "network" in note:
                 network.rewrite_hub_rules(note["network"], NamespaceHolder(note["pid"], note["start"]))
         network.rewrite_trunk_rules(wanted, machine)

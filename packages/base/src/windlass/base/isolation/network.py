@@ -25,15 +25,15 @@ from windlass.base.isolation import calls, netlink, user_limits
 from windlass.base.isolation.netlink import ACCEPT, DROP, Netlink, arrives_by, leaves_by, verdict
 
 LOOPBACK: Final = "127.0.0.1"
-GATE: Final = "198.18.0.1"  # the address of each hub inside its environment
-SERVICES: Final = 32_767  # the maximum number of services with an address in one environment
+GATEWAY: Final = "198.18.0.1"  # the address of each hub inside its environment
+MAX_SERVICES: Final = 32_767  # the maximum number of services with an address in one environment
 _INSTANCE_NUMBERS: Final = range(2, 32_768)
-_LINKS: Final = 16_384
-_TRUNKS: Final = 128
-HUB: Final = ".hub"
+_MAX_LINKS: Final = 16_384
+_MAX_TRUNKS: Final = 128
+HUB_SUFFIX: Final = ".hub"
 """The suffix of the files of hub holders. These files are beside the file of the trunk's holder."""
-UP: Final = "up"  # the name of the outward interface of a hub or trunk
-_MACHINE: Final = "windlass{0}"
+UPLINK: Final = "up"  # the name of the outward interface of a hub or trunk
+_MACHINE_INTERFACE: Final = "windlass{0}"
 """The name of the machine's interface to a trunk; its number is the first free one."""
 _OF_MACHINE: Final = re.compile(r"windlass[0-9]+")
 _TCP, _UDP, _DNS = 6, 17, 53
@@ -44,9 +44,9 @@ _UDP_PORTS: Final = range(61_000, 65_536)
 """A port range above the ports that Linux assigns to programs and that operators usually give to services."""
 _UDP_PORTS_OF_HUB, _UDP_PORTS_OF_STEPS = 512, 256
 """The maximum numbers of UDP source ports with pasta: of an environment, and of its build steps."""
-SHARES: Final = 8  # the maximum of one organization: all connections divided by this number
-ENVIRONMENTS: Final = 16  # the maximum of all connections, as a multiple of one environment's maximum
-_TABLE: Final = "/proc/sys/net/netfilter/nf_conntrack_max"
+ORG_CONNECTIONS_DIVISOR: Final = 8  # the maximum of one organization: all connections divided by this number
+ENVIRONMENTS_FACTOR: Final = 16  # the maximum of all connections, as a multiple of one environment's maximum
+_CONNTRACK_LIMIT: Final = "/proc/sys/net/netfilter/nf_conntrack_max"
 _SHARES_OF_UDP_PORTS: Final = 4
 _ALL, _SENT = "all", "sent"
 """The names of the sets that count each organization's connections: all connections, and UDP connections."""
@@ -157,22 +157,22 @@ class ConnectionLimits(NamedTuple):
         Lowers the limits so that all connections use at most half of the machine's connection table, and an
         environment at most half of its organization's limit.
         """
-        everyone = ENVIRONMENTS * environment
-        with suppress(OSError, ValueError), open(_TABLE) as table:  # noqa: PTH123 (missing until first used)
+        everyone = ENVIRONMENTS_FACTOR * environment
+        with suppress(OSError, ValueError), open(_CONNTRACK_LIMIT) as table:  # noqa: PTH123 (missing until first used)
             everyone = min(everyone, int(table.read()) // 2)
-        organization = everyone // SHARES
+        organization = everyone // ORG_CONNECTIONS_DIVISOR
         environment = min(environment, organization // 2)
         return cls(environment, environment // 2, organization, everyone)
 
 
 def interface_of_trunk() -> str:
     """Returns the machine's interface to the trunk that this process is in."""
-    return _MACHINE.format(_number_of_trunk())
+    return _MACHINE_INTERFACE.format(_number_of_trunk())
 
 
 def _number_of_trunk() -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        answer = fcntl.ioctl(asked, _GET_ADDRESS, UP.encode().ljust(40, b"\0"))
+        answer = fcntl.ioctl(asked, _GET_ADDRESS, UPLINK.encode().ljust(40, b"\0"))
     number = int.from_bytes(answer[20:24], "big") - int.from_bytes(socket.inet_aton("198.19.0.0"), "big")
     return number >> 8
 
@@ -213,18 +213,19 @@ def _try_pair() -> None:
         (*netlink.exceeds_in_group(_ALL, 1), *verdict(DROP)),
         (*netlink.exceeds(1), *verdict(DROP)),
     ]
-    masked = [_masked_at_random_port("a"), (*leaves_by("a"), *netlink.source_by_group(GATE)), _masked_at("a")]
+    masked_by_group = (*leaves_by("a"), *netlink.source_by_group(GATEWAY))
+    masked = [_masked_at_random_port("a"), masked_by_group, _masked_at("a")]
     chains = {
         "forward": forward,
         "counted": counted,
-        "output": [netlink.goes_by(GATE)],
+        "output": [netlink.goes_by(GATEWAY)],
         "postrouting": masked,
     }
     netlink.write_table("a", chains, groups=[_ALL])
 
 
 def service_address(number: int) -> str:
-    """Returns the address of a service in its environment. `number`: from 1 to SERVICES."""
+    """Returns the address of a service in its environment. `number`: from 1 to `MAX_SERVICES`."""
     return _offset("198.18.128.0", number)
 
 
@@ -306,16 +307,16 @@ def _is_routed(trunk: CellNetwork) -> bool:
 
 
 def _write_trunk_table(network: CellNetwork) -> None:
-    masked = [_masked_at(UP)]
+    masked = [_masked_at(UPLINK)]
     if _is_routed(network):
         first = _address_of_trunk(_number_of_trunk(), 128)
-        masked.insert(0, (*leaves_by(UP), *netlink.source_by_group(first)))
+        masked.insert(0, (*leaves_by(UPLINK), *netlink.source_by_group(first)))
     else:
-        masked.insert(0, _masked_at_random_port(UP))
+        masked.insert(0, _masked_at_random_port(UPLINK))
     forward: list[netlink.Rule] = [
-        (*arrives_by(UP), *netlink.is_known(), *verdict(ACCEPT)),
-        (*arrives_by(UP), *verdict(DROP)),
-        (*leaves_by(UP, inverted=True), *verdict(DROP)),
+        (*arrives_by(UPLINK), *netlink.is_known(), *verdict(ACCEPT)),
+        (*arrives_by(UPLINK), *verdict(DROP)),
+        (*leaves_by(UPLINK, inverted=True), *verdict(DROP)),
         *_closed(network),
         verdict(ACCEPT),
     ]
@@ -336,8 +337,8 @@ def _closed(network: CellNetwork) -> list[netlink.Rule]:
     passed = [*_queries(network), *(netlink.goes_to(to) for to in network.get("open", []))]
     closed = [netlink.goes_to(to) for to in network.get("closed", [])]
     return [
-        *((*leaves_by(UP), *rule, *verdict(ACCEPT)) for rule in passed),
-        *((*leaves_by(UP), *rule, *netlink.refuse()) for rule in closed),
+        *((*leaves_by(UPLINK), *rule, *verdict(ACCEPT)) for rule in passed),
+        *((*leaves_by(UPLINK), *rule, *netlink.refuse()) for rule in closed),
     ]
 
 
@@ -346,9 +347,9 @@ def _connect_machine(network: CellNetwork, machine: int) -> None:
     with inside(machine):
         with Netlink() as there:
             # Starts at 0, so that the rules of an ended trunk with the same number are replaced.
-            pair = lambda number: there.make_pair(_MACHINE.format(number), UP, own)  # noqa: E731
-            number = _claim(range(_TRUNKS), pair, first=0)
-            name = _MACHINE.format(number)
+            pair = lambda number: there.make_pair(_MACHINE_INTERFACE.format(number), UPLINK, own)  # noqa: E731
+            number = _claim(range(_MAX_TRUNKS), pair, first=0)
+            name = _MACHINE_INTERFACE.format(number)
             ours, theirs = (_address_of_trunk(number, last) for last in (0, 1))
             there.add_address(name, ours, 31)
             there.raise_link(name)
@@ -358,10 +359,10 @@ def _connect_machine(network: CellNetwork, machine: int) -> None:
         _write_machine_table(number, network)
         _iptables(name, "-I")
     with Netlink() as here:
-        here.add_address(UP, theirs, 31)
-        here.raise_link(UP)
-        here.add_neighbour(UP, ours, netlink.OUTER)
-        here.route("0.0.0.0", 0, UP, via=ours)  # noqa: S104 (a route)
+        here.add_address(UPLINK, theirs, 31)
+        here.raise_link(UPLINK)
+        here.add_neighbour(UPLINK, ours, netlink.OUTER)
+        here.route("0.0.0.0", 0, UPLINK, via=ours)  # noqa: S104 (a route)
 
 
 def guard_own_addresses(network: CellNetwork, addresses: Iterable[str]) -> None:
@@ -391,7 +392,7 @@ def _queries(network: CellNetwork) -> list[netlink.Rule]:
 
 def _write_machine_table(number: int, network: CellNetwork) -> None:
     """Lets packets from a trunk pass to other machines, and to the open ports of this machine."""
-    name, source = _MACHINE.format(number), f"{_address_of_trunk(number, 0)}/24"
+    name, source = _MACHINE_INTERFACE.format(number), f"{_address_of_trunk(number, 0)}/24"
     netlink.write_table(
         name,
         {
@@ -480,19 +481,19 @@ def _arrange_hub(network: CellNetwork) -> None:
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     with inside(NamespaceHolder.read(network["outer"]).open()), Netlink() as there:
         group = network.get("group", 0)
-        number = _claim(range(_LINKS), lambda number: there.make_pair(f"h{number}", UP, own, group))
+        number = _claim(range(_MAX_LINKS), lambda number: there.make_pair(f"h{number}", UPLINK, own, group))
         name, (outer, inner) = f"h{number}", (_offset("198.19.128.0", 2 * number + end) for end in (0, 1))
         there.add_address(name, outer, 31)
         there.raise_link(name)
         there.add_neighbour(name, inner, netlink.INNER)
     _close_ipv6()
     with Netlink() as here:
-        here.add_address("lo", GATE, 32)
+        here.add_address("lo", GATEWAY, 32)
         here.own(service_address(0), 17)
-        here.add_address(UP, inner, 31)
-        here.raise_link(UP)
-        here.add_neighbour(UP, outer, netlink.OUTER)
-        here.route("0.0.0.0", 0, UP, via=outer)  # noqa: S104 (a route)
+        here.add_address(UPLINK, inner, 31)
+        here.raise_link(UPLINK)
+        here.add_neighbour(UPLINK, outer, netlink.OUTER)
+        here.route("0.0.0.0", 0, UPLINK, via=outer)  # noqa: S104 (a route)
     _write("/proc/sys/net/ipv4/conf/all/send_redirects", "0")
     _forward()
     _write_hub_table(network)
@@ -501,25 +502,25 @@ def _arrange_hub(network: CellNetwork) -> None:
 def _write_hub_table(network: CellNetwork) -> None:
     forward: list[netlink.Rule] = []
     if not network.get("joins", True):
-        between = (*arrives_by(UP, inverted=True), *leaves_by(UP, inverted=True))
+        between = (*arrives_by(UPLINK, inverted=True), *leaves_by(UPLINK, inverted=True))
         forward.append((*between, *verdict(DROP)))
     # The trunk refuses these packets as well. Refusing them here keeps them out of its connection counts.
     forward += _closed(network)
     counted = _limit(network)
     if NamespaceHolder.read(network["outer"]).socket_server:
         most = netlink.exceeds(_UDP_PORTS_OF_HUB if network.get("joins", True) else _UDP_PORTS_OF_STEPS)
-        counted.append((*leaves_by(UP), *netlink.has_protocol(_UDP), *most, *verdict(DROP)))
-    chains = {"forward": forward, "counted": counted, "postrouting": [_masked_at(UP)]}
+        counted.append((*leaves_by(UPLINK), *netlink.has_protocol(_UDP), *most, *verdict(DROP)))
+    chains = {"forward": forward, "counted": counted, "postrouting": [_masked_at(UPLINK)]}
     netlink.write_table("windlass", chains)
 
 
 def _limit(network: CellNetwork) -> list[netlink.Rule]:
     most = network.get("most")
-    return [(*leaves_by(UP), *netlink.exceeds(most), *verdict(DROP))] if most else []
+    return [(*leaves_by(UPLINK), *netlink.exceeds(most), *verdict(DROP))] if most else []
 
 
 def _limit_of_group(groups: str, limit: int) -> netlink.Rule:
-    return (*leaves_by(UP), *netlink.exceeds_in_group(groups, limit), *verdict(DROP))
+    return (*leaves_by(UPLINK), *netlink.exceeds_in_group(groups, limit), *verdict(DROP))
 
 
 def _masked_at(name: str) -> netlink.Rule:
@@ -551,9 +552,9 @@ def _arrange_instance(network: CellNetwork) -> None:
         if network.get("service"):
             here.add_address("eth0", network["service"], 32)
         here.raise_link("eth0")
-        here.add_neighbour("eth0", GATE, netlink.OUTER)
-        here.route(GATE, 32, "eth0")
-        here.route("0.0.0.0", 0, "eth0", via=GATE)  # noqa: S104 (a route)
+        here.add_neighbour("eth0", GATEWAY, netlink.OUTER)
+        here.route(GATEWAY, 32, "eth0")
+        here.route("0.0.0.0", 0, "eth0", via=GATEWAY)  # noqa: S104 (a route)
         here.route("224.0.0.0", 4, "lo")  # keeps multicast from other instances
     _write_instance_table()
 
@@ -566,7 +567,7 @@ def _write_instance_table() -> None:
     """
     output: list[netlink.Rule] = [
         (*leaves_by("lo"), *verdict(ACCEPT)),
-        (*netlink.goes_by(GATE), *verdict(ACCEPT)),
+        (*netlink.goes_by(GATEWAY), *verdict(ACCEPT)),
     ]
     netlink.write_table("windlass", {"output": output}, closed=["output"], is_first=True)
 

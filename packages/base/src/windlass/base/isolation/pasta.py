@@ -11,15 +11,15 @@ import subprocess
 from contextlib import suppress
 from typing import Final
 
-from windlass.base.isolation.network import UP
+from windlass.base.isolation.network import UPLINK
 
-TUN: Final = "/dev/net/tun"
+TUN_DEVICE: Final = "/dev/net/tun"
 """The device that pasta needs."""
-_PLACES: Final = ("/usr/bin/pasta", "/usr/local/bin/pasta", "/bin/pasta")
+_PASTA_PATHS: Final = ("/usr/bin/pasta", "/usr/local/bin/pasta", "/bin/pasta")
 _TRIED_WITHIN: Final = 10.0
 _OPTIONS: Final = (
-    "--quiet", "--foreground", "--ipv4-only", "--config-net", "--ns-ifname", UP, "--no-dhcp", "--no-map-gw",
-    "--address", "198.19.0.1", "--netmask", "31", "--gateway", "198.19.0.0",
+    "--quiet", "--foreground", "--ipv4-only", "--config-net", "--ns-ifname", UPLINK,
+    "--no-dhcp", "--no-map-gw", "--address", "198.19.0.1", "--netmask", "31", "--gateway", "198.19.0.0",
     "--tcp-ports", "none", "--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none",
 )  # fmt: skip
 """The options of pasta. They forward no ports, and map no address to the machine's loopback interface."""
@@ -27,7 +27,7 @@ _OPTIONS: Final = (
 
 def find_pasta() -> str | None:
     """Returns the path of pasta; None if it is not installed."""
-    return next((path for path in _PLACES if os.access(path, os.X_OK)), None)
+    return next((path for path in _PASTA_PATHS if os.access(path, os.X_OK)), None)
 
 
 def try_pasta() -> str:
@@ -35,8 +35,8 @@ def try_pasta() -> str:
     program = find_pasta()
     if program is None:
         return "pasta is not installed"
-    if not os.access(TUN, os.R_OK | os.W_OK):
-        return f"pasta needs {TUN}, which this user may not write"
+    if not os.access(TUN_DEVICE, os.R_OK | os.W_OK):
+        return f"pasta needs {TUN_DEVICE}, which this user may not write"
     try:
         tried = subprocess.Popen(
             [program, *_OPTIONS, "--", "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -65,5 +65,5 @@ def pasta_command(program: str, trunk: int) -> list[str]:
 def has_pasta_interface(trunk: int) -> bool:
     """Returns whether pasta has created its interface in a process's network."""
     with suppress(OSError), open(f"/proc/{trunk}/net/route") as file:  # noqa: PTH123
-        return any(line.startswith(f"{UP}\t00000000\t") for line in file)
+        return any(line.startswith(f"{UPLINK}\t00000000\t") for line in file)
     return False

@@ -15,20 +15,20 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
-from windlass.base.isolation.mounts import KERNEL, PROGRAMS
-from windlass.base.isolation.settings_copy import FOLDERS as SETTINGS
+from windlass.base.isolation.mounts import KERNEL_FOLDERS, PROGRAM_FOLDERS
+from windlass.base.isolation.settings_copy import SETTINGS_FOLDERS as SETTINGS
 
 _MACHINE_DATA_FOLDERS: Final = ("/var/log", "/var/backups", "/var/mail", "/var/spool")
 """Folders that no program needs, with files that a group may read and other users may not."""
-_SYSTEM: Final = (*PROGRAMS, *KERNEL)
-SHARED: Final = ("/var/lib/ca-certificates", "/var/cache/fontconfig")
+_SYSTEM_FOLDERS: Final = (*PROGRAM_FOLDERS, *KERNEL_FOLDERS)
+SHARED_FOLDERS: Final = ("/var/lib/ca-certificates", "/var/cache/fontconfig")
 """Folders inside hidden folders that programs need."""
 _DEPTH_OF_SETTINGS: Final = 3
 _MAX_SETTINGS: Final = 20_000
 _DEPTH_OF_PROGRAMS: Final = 50
 _MAX_PROGRAMS: Final = 2_000_000
 """The maximum depths and numbers of files for searches for private files."""
-_STORE: Final = "/nix"
+_NIX_STORE: Final = "/nix"
 """The store of Nix, in which all files are readable for all users."""
 _CACHE_SECONDS: Final = 60
 """The seconds for which a search result is cached."""
@@ -54,7 +54,7 @@ def _may_be_hidden(path: str) -> bool:
         return False
     if not stat.S_ISDIR(status.st_mode):
         return True
-    is_of_system = f"{path}/".startswith(tuple(f"{folder}/" for folder in _SYSTEM))
+    is_of_system = f"{path}/".startswith(tuple(f"{folder}/" for folder in _SYSTEM_FOLDERS))
     is_top = path.count("/") < 2
     return path != "/" and not is_of_system and not (is_top and status.st_uid != os.geteuid())
 
@@ -80,7 +80,7 @@ def private_programs(hidden: Iterable[str]) -> list[str]:
     """
     hidden = {*hidden}
     left = iter(range(_MAX_PROGRAMS))
-    folders = [folder for folder in PROGRAMS if folder != _STORE and not os.path.islink(folder)]  # noqa: PTH114
+    folders = [folder for folder in PROGRAM_FOLDERS if folder != _NIX_STORE and not os.path.islink(folder)]  # noqa: PTH114
     found = (path for folder in folders for path in _find_private(folder, _DEPTH_OF_PROGRAMS, left))
     copied = tuple(f"{folder}/" for folder in SETTINGS)
     return [path for path in found if path not in hidden and not f"{path}/".startswith(copied)]

@@ -14,7 +14,7 @@ from windlass.base.isolation.cell import Cell, Identity
 from windlass.base.isolation.pasta import try_pasta
 
 # Capabilities that root needs to give each service its own user and to manage its files.
-_NEEDED: Final = {
+_NEEDED_CAPABILITIES: Final = {
     "CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "KILL": 5, "SETGID": 6, "SETUID": 7, "SETPCAP": 8,
     "SYS_PTRACE": 19, "SYS_ADMIN": 21,
 }  # fmt: skip
@@ -90,7 +90,7 @@ def _why_no_users(first: int, last: int) -> str:
     """Returns why root cannot give services their own users; empty if it can."""
     status = dict(line.split(":", 1) for line in _read("/proc/self/status").splitlines() if ":" in line)
     has = int(status["CapEff"], 16)
-    if missing := [name for name, number in _NEEDED.items() if not has >> number & 1]:
+    if missing := [name for name, number in _NEEDED_CAPABILITIES.items() if not has >> number & 1]:
         return f"root lacks the capabilities {', '.join(missing)}"
     for name in ("uid_map", "gid_map"):
         ranges = [[int(word) for word in line.split()] for line in _read(f"/proc/self/{name}").splitlines()]
@@ -168,7 +168,7 @@ def _describe(error: BaseException) -> str:
 def _try_cell(cell: Cell) -> None:
     cell_entry.enter(cell)
     if cell["processes"]:
-        if not any(map(os.path.exists, cell_entry.SLEEP)):
+        if not any(map(os.path.exists, cell_entry.SLEEP_PROGRAMS)):
             raise FileNotFoundError("the program `sleep` is not installed")
         child = os.fork()
         if not child:

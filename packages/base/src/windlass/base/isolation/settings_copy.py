@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-FOLDERS: Final = ("/etc", "/usr/local/etc")
+SETTINGS_FOLDERS: Final = ("/etc", "/usr/local/etc")
 """Folders that contain settings of programs and of users."""
 _CACHE_SECONDS: Final = 60.0
 """The seconds after which the copies are compared with the originals again."""
@@ -22,7 +22,7 @@ _MAX_FILE_BYTES: Final = 8 << 20
 _compared: dict[str, float] = {}
 
 
-def settings_copies(target: str, folders: Iterable[str] = FOLDERS) -> dict[str, str]:
+def settings_copies(target: str, folders: Iterable[str] = SETTINGS_FOLDERS) -> dict[str, str]:
     """Updates the copies unless they were updated recently. Returns the path of the copy for each folder."""
     copies = {folder: f"{target}{folder}" for folder in folders if os.path.isdir(folder)}  # noqa: PTH112
     now = time.monotonic()

@@ -62,11 +62,11 @@ _OWN_FILES: Final = 2
 """The flag CLOSE_RANGE_UNSHARE of `close_range`."""
 _ZERO_COPY: Final = (1, 60)
 """The level SOL_SOCKET and the option SO_ZEROCOPY of `setsockopt`."""
-_LEASE: Final = 1024
+_SET_LEASE: Final = 1024
 """The command F_SETLEASE of `fcntl`."""
 _NUMBER, _ARCHITECTURE, _FIRST_WORD, _SECOND_WORD, _THIRD_WORD = 0, 4, 16, 24, 32
 """The offsets of a system call's number, architecture and arguments 1 to 3 in `struct seccomp_data`."""
-_HIGHER: Final = 4
+_UPPER_HALF_OFFSET: Final = 4
 """The offset of an argument's upper half."""
 _MAX_SEMAPHORES: Final = 32
 """The maximum number of semaphores in a set. With the kernel's 32,000 sets, a cell uses up to 70 MB."""
@@ -137,7 +137,7 @@ _IPC_CALLS: Final[Mapping[int, tuple[int, int, int]]] = {
     0x400000F3: (190, 186, 194),
 }
 """The numbers of `semget`, `msgget` and `shmget` for each architecture."""
-_LIMITING: Final[Mapping[int, tuple[int, int]]] = {
+_LIMIT_CALLS: Final[Mapping[int, tuple[int, int]]] = {
     0xC000003E: (160, 302),
     0x40000003: (75, 340),
     0xC00000B7: (164, 261),
@@ -155,7 +155,7 @@ class _Scheduling(NamedTuple):
     """The numbers of `sched_setparam`, `sched_setscheduler`, `sched_setaffinity` and `sched_setattr`."""
 
 
-_SCHEDULING: Final[Mapping[int, _Scheduling]] = {
+_SCHEDULING_CALLS: Final[Mapping[int, _Scheduling]] = {
     0xC000003E: _Scheduling(141, 251, (142, 144, 203, 314)),
     0x40000003: _Scheduling(97, 289, (154, 156, 241, 351)),
     0xC00000B7: _Scheduling(140, 30, (118, 119, 122, 274)),
@@ -218,7 +218,7 @@ def _program(interfaces: tuple[_Interface, ...], has_limits: bool, sees_others: 
         block += _if_equal(
             interface.setting, _step(_LOAD, _SECOND_WORD) + _if_equal(level, no_zero_copy) + _return(_ALLOW)
         )
-        no_lease = _step(_LOAD, _SECOND_WORD) + _if_equal(_LEASE, unsupported) + _return(_ALLOW)
+        no_lease = _step(_LOAD, _SECOND_WORD) + _if_equal(_SET_LEASE, unsupported) + _return(_ALLOW)
         block += b"".join(_if_equal(number, no_lease) for number in interface.commanding)
         block += _kept_limits(interface.architecture, forbidden, sees_others)
         if sees_others:
@@ -230,9 +230,9 @@ def _program(interfaces: tuple[_Interface, ...], has_limits: bool, sees_others: 
 
 
 def _kept_limits(architecture: int, forbidden: bytes, sees_others: bool) -> bytes:
-    set_limit, limit_process = _LIMITING[architecture]
+    set_limit, limit_process = _LIMIT_CALLS[architecture]
     setting = _step(_LOAD, _FIRST_WORD) + _if_equal(resource.RLIMIT_RTTIME, forbidden) + _return(_ALLOW)
-    new_limit = (_THIRD_WORD, _THIRD_WORD + _HIGHER)  # null if the program only reads its limit
+    new_limit = (_THIRD_WORD, _THIRD_WORD + _UPPER_HALF_OFFSET)  # null if the program only reads its limit
     changed = b"".join(_up_to(half, 0, forbidden) for half in new_limit)
     limiting = _step(_LOAD, _SECOND_WORD) + _if_equal(resource.RLIMIT_RTTIME, changed) + _return(_ALLOW)
     if sees_others:  # a processor time limit would end another process of the user, such as the server
@@ -241,7 +241,7 @@ def _kept_limits(architecture: int, forbidden: bytes, sees_others: bool) -> byte
 
 
 def _own_scheduling(architecture: int, forbidden: bytes) -> bytes:
-    calls = _SCHEDULING[architecture]
+    calls = _SCHEDULING_CALLS[architecture]
     # Libraries pass the ids of their own threads. OpenMP starts no threads if it gets an error.
     own = _up_to(_FIRST_WORD, 0, _return(_REFUSE | _SUCCESS)) + _return(_ALLOW)
     block = b"".join(_if_equal(number, own) for number in calls.of_process)
@@ -254,7 +254,7 @@ def _own_scheduling(architecture: int, forbidden: bytes) -> bytes:
 def _small_sharing(architecture: int, missing: bytes, unsupported: bytes) -> bytes:
     sets, messages, memory = _IPC_CALLS[architecture]
     small_set = _up_to(_SECOND_WORD, _MAX_SEMAPHORES, unsupported) + _return(_ALLOW)
-    small_segment = _up_to(_SECOND_WORD + _HIGHER, 0, unsupported)
+    small_segment = _up_to(_SECOND_WORD + _UPPER_HALF_OFFSET, 0, unsupported)
     small_segment += _up_to(_SECOND_WORD, _MAX_SEGMENT_BYTES, unsupported) + _return(_ALLOW)
     refused = (messages, *_COMBINED_IPC_CALLS.get(architecture, ()))
     block = b"".join(_if_equal(number, missing) for number in refused)

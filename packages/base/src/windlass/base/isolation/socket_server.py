@@ -34,9 +34,9 @@ class SocketKind(NamedTuple):
 
 TCP: Final = SocketKind(socket.AF_INET, socket.SOCK_STREAM)
 TCP_6: Final = SocketKind(socket.AF_INET6, socket.SOCK_STREAM)
-LISTENERS: Final = SocketKind(socket.AF_NETLINK, socket.SOCK_RAW, 4)
+LISTENER_QUERY: Final = SocketKind(socket.AF_NETLINK, socket.SOCK_RAW, 4)
 """A netlink socket that lists listening sockets (NETLINK_SOCK_DIAG)."""
-_KINDS: Final = frozenset({TCP, TCP_6, LISTENERS})
+_KINDS: Final = frozenset({TCP, TCP_6, LISTENER_QUERY})
 _TIMEOUT: Final = 0.5
 """The time limit of a blocking request, in seconds."""
 _LONG_TIMEOUT: Final = 3.0

@@ -15,7 +15,7 @@ from windlass.base.cleanup import on_failure
 from windlass.base.isolation.launcher_client import Launcher
 from windlass.base.isolation.network import CellNetwork
 from windlass.base.isolation.step import StepRequest
-from windlass.base.oom_score import STEPS
+from windlass.base.oom_score import STEPS_SCORE
 from windlass.base.subprocesses import close_all
 
 NetworkOfSteps = Callable[[str, str], Awaitable[CellNetwork | None]]
@@ -36,7 +36,7 @@ class StepLauncher:
     def __init__(self, network: NetworkOfSteps = no_network) -> None:
         self._network = network
         self._thread = ThreadPoolExecutor(1, "windlass-steps")
-        self._launcher = Launcher(STEPS)
+        self._launcher = Launcher(STEPS_SCORE)
         self.close = finalize(self, _close, self._thread, self._launcher)
         """Ends the launcher and all running steps."""
 

@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-_SHARES: Final = 8
+_LIMIT_DIVISOR: Final = 8
 """The number of shares into which the user's limits of processes and inotify are divided. A service gets one
 share, and one share is reserved for the server."""
 _MIN_PROCESSES: Final = 64
@@ -25,7 +25,7 @@ _INOTIFY: Final = ("instances", "watches")
 
 def share_of_processes() -> int:
     """Returns the maximum number of processes and threads of one service."""
-    return max(_max_user_processes() // _SHARES, _MIN_PROCESSES)
+    return max(_max_user_processes() // _LIMIT_DIVISOR, _MIN_PROCESSES)
 
 
 def _max_user_processes() -> int:
@@ -69,7 +69,7 @@ def reserve_processes() -> None:
     """Lowers the process limit of this process, which also limits the user namespace that it creates next."""
     most = _max_user_processes()
     _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-    resource.setrlimit(resource.RLIMIT_NPROC, (most - most // _SHARES, hard))
+    resource.setrlimit(resource.RLIMIT_NPROC, (most - most // _LIMIT_DIVISOR, hard))
 
 
 def reserve_inotify() -> None:
@@ -77,7 +77,7 @@ def reserve_inotify() -> None:
     spare. Does nothing if the kernel refuses."""
     for kind in _INOTIFY:
         if most := _read(f"/proc/sys/fs/inotify/max_user_{kind}"):
-            _write(f"/proc/sys/user/max_inotify_{kind}", most - most // _SHARES)
+            _write(f"/proc/sys/user/max_inotify_{kind}", most - most // _LIMIT_DIVISOR)
 
 
 def limit_namespace() -> None:
@@ -86,7 +86,7 @@ def limit_namespace() -> None:
         _write(f"/proc/sys/user/max_{kind}_namespaces", _MAX_NAMESPACES[kind])
     for kind in _INOTIFY:
         if most := _read(f"/proc/sys/fs/inotify/max_user_{kind}"):
-            _write(f"/proc/sys/user/max_inotify_{kind}", max(most // _SHARES, 1))
+            _write(f"/proc/sys/user/max_inotify_{kind}", max(most // _LIMIT_DIVISOR, 1))
 
 
 def _read(path: str) -> int:

@@ -24,9 +24,9 @@ from windlass.base.atomic_files import write_whole
 _RANGE: Final = re.compile(r"([0-9]{1,10})-([0-9]{1,10})\Z")
 _READ: Final = stat.S_IROTH
 _READ_FOLDER: Final = stat.S_IROTH | stat.S_IXOTH
-NAME: Final = "windlass-{0}"
+USER_NAME: Final = "windlass-{0}"
 _FOLDERS: Final = ("run/*/*", "run/*/*/*", "run/services/*/*/*", "set-aside/*/*", "set-aside/*/*/*")
-_LAST: Final = ".last"
+_LAST_ID_KEY: Final = ".last"
 """The key of the last assigned user id, among the names. No service has this name."""
 
 
@@ -56,7 +56,7 @@ class Users:
             with self._locked() as file:
                 numbers = _read(file)
                 if name not in numbers:
-                    numbers[name] = numbers[_LAST] = self._next(numbers)
+                    numbers[name] = numbers[_LAST_ID_KEY] = self._next(numbers)
                     write_whole(file, json.dumps(numbers).encode())
             self._known[name] = numbers[name]
         return self._known[name]
@@ -64,7 +64,7 @@ class Users:
     def all(self) -> dict[str, int]:
         """Returns all assigned user ids by name."""
         numbers = _read(self._file) if self._file.exists() else {}
-        return {name: number for name, number in numbers.items() if name != _LAST}
+        return {name: number for name, number in numbers.items() if name != _LAST_ID_KEY}
 
     def merge(self, added: Mapping[str, int]) -> None:
         """Adds assignments from elsewhere, for example from a backup.
@@ -85,7 +85,7 @@ class Users:
         """Returns the next free user id after the last assigned one. The very first id is random, so that two
         installations with the same range rarely have the same ids."""
         numbers, taken = self._numbers, set(assigned.values())
-        last = assigned.get(_LAST, -1)
+        last = assigned.get(_LAST_ID_KEY, -1)
         first = last + 1 - numbers[0] if last in numbers else secrets.randbelow(len(numbers))
         for step in range(len(numbers)):
             number = numbers[(first + step) % len(numbers)]

@@ -7,7 +7,7 @@ are in excess or too old.
 
 from windlass.base.segments.files import Gone
 from windlass.base.segments.lines import (
-    EVERYTHING,
+    ALL_LINES,
     LineFilter,
     id_of,
     instant,
@@ -17,7 +17,7 @@ from windlass.base.segments.lines import (
 from windlass.base.segments.streams import Segments
 
 __all__ = [
-    "EVERYTHING",
+    "ALL_LINES",
     "Gone",
     "LineFilter",
     "Segments",

@@ -17,10 +17,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.base.segments.lines import BEGIN, LineFilter, instant, place_of, split, time_of
+from windlass.base.segments.lines import LINE_BEGIN, LineFilter, instant, place_of, split, time_of
 
-BLOCK: Final = 64 * 1024
-_ONWARD: Final = 256 * 1024
+BLOCK_BYTES: Final = 64 * 1024
+_READ_BYTES: Final = 256 * 1024
 _NAME = re.compile(r"([0-9a-f]{12})(?:\.([0-9]{1,15})\.([0-9]{1,15}))?\.jsonl")
 
 Times = tuple[int, int]
@@ -93,7 +93,7 @@ def last_line_end(fd: int, end: int) -> int:
         position = os.pread(fd, end - start, start).rfind(b"\n")
         if position >= 0:
             return start + position + 1
-        end, step = start, BLOCK
+        end, step = start, BLOCK_BYTES
     return 0
 
 
@@ -101,7 +101,7 @@ def backwards(fd: int, end: int) -> Iterator[bytes]:
     """Yields the lines before the line end `end` in chunks of complete lines, the last chunk first."""
     rest: list[bytes] = []  # pieces of a line whose beginning was not read yet, the last piece first
     while end > 0:
-        start = max(0, end - BLOCK)
+        start = max(0, end - BLOCK_BYTES)
         block = os.pread(fd, end - start, start)
         end = start
         cut = block.find(b"\n") + 1 if start else 0
@@ -117,7 +117,7 @@ def backwards(fd: int, end: int) -> Iterator[bytes]:
 def forwards(fd: int, start: int) -> bytes:
     """Returns complete lines from `start` on: about one block of lines, but at least one line."""
     parts: list[bytes] = []
-    while block := os.pread(fd, _ONWARD, start):
+    while block := os.pread(fd, _READ_BYTES, start):
         cut = block.rfind(b"\n") + 1
         if cut:
             return b"".join(parts) + block[:cut]
@@ -130,7 +130,7 @@ def times_of(fd: int, end: int) -> Times | None:
     """Returns the minimum and the maximum time of the lines before `end`."""
     stamps_seen: list[bytes] = []
     for chunk in backwards(fd, end):
-        stamps = [time_of(line) for line in split(chunk) if line.startswith(BEGIN)]
+        stamps = [time_of(line) for line in split(chunk) if line.startswith(LINE_BEGIN)]
         stamps_seen += (min(stamps), max(stamps)) if stamps else ()
     return (instant(min(stamps_seen).decode()), instant(max(stamps_seen).decode())) if stamps_seen else None
 
@@ -231,4 +231,4 @@ def after(folder: str, id: str) -> int | None:
         if fd is None:
             return None
         line = forwards(fd, place - segments[0].base).partition(b"\n")[0]
-    return place + len(line) + 1 if line.startswith(BEGIN + id.encode() + b'"') else None
+    return place + len(line) + 1 if line.startswith(LINE_BEGIN + id.encode() + b'"') else None

@@ -56,12 +56,12 @@ class _Message(Struct, gc=False):
     message: str
 
 
-_PLACE = 36 - 12  # the position is the last twelve digits: enough for 256 TiB in a stream
+_POSITION_OFFSET = 36 - 12  # the position is the last twelve digits: enough for 256 TiB in a stream
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _SAMPLE = msgspec.json.encode(StoredLine("i" * 36, stamp(0), ""))
-BEGIN: Final = _SAMPLE[: _SAMPLE.index(b"i" * 36)]
+LINE_BEGIN: Final = _SAMPLE[: _SAMPLE.index(b"i" * 36)]
 """The first bytes of every line."""
-_ID = slice(len(BEGIN), len(BEGIN) + 36)
+_ID = slice(len(LINE_BEGIN), len(LINE_BEGIN) + 36)
 _AT = slice(_SAMPLE.index(stamp(0).encode()), _SAMPLE.index(stamp(0).encode()) + len(stamp(0)))
 _message_of = msgspec.json.Decoder(_Message).decode
 
@@ -78,7 +78,7 @@ def id_at(prefix: str, place: int) -> str:
 
 def place_of(id: str) -> int | None:
     """Returns a line's position in its stream. It is valid until the line is removed."""
-    return int(id[_PLACE:], 16) if ids.is_id(id) else None
+    return int(id[_POSITION_OFFSET:], 16) if ids.is_id(id) else None
 
 
 def id_of(line: bytes) -> bytes:
@@ -172,4 +172,4 @@ def line_filter(
     )
 
 
-EVERYTHING: Final = line_filter()
+ALL_LINES: Final = line_filter()

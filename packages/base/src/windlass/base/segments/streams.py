@@ -26,7 +26,7 @@ from windlass.base.atomic_files import move
 from windlass.base.log import log
 from windlass.base.segments import files
 from windlass.base.segments.files import Gone
-from windlass.base.segments.lines import EVERYTHING, LineFilter, LogMessage, instant, time_of
+from windlass.base.segments.lines import ALL_LINES, LineFilter, LogMessage, instant, time_of
 from windlass.base.segments.writer import SegmentLocked, SegmentWriter, WriteIncomplete
 
 _MAX_SEGMENTS: Final = 16
@@ -37,7 +37,7 @@ _FOREIGN_CHECK_INTERVAL: Final = 1.0
 _OWN_CHECK_INTERVAL: Final = 10.0
 """The seconds between these checks if this process writes to the stream, too."""
 _RETRY_PAUSE: Final = 1.0
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+_DISK_FULL_ERRORS: Final = {errno.ENOSPC, errno.EDQUOT}
 _NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,200}(/(?!\.)[A-Za-z0-9._-]{1,200})*")
 _log = log("segments")
 
@@ -129,7 +129,9 @@ class Segments:
         self._close(stream)
         reason = error.strerror or str(error)
         if not self._losses:
-            advice = ": free space on the disk of the data directory" if error.errno in _FULL else ""
+            advice = (
+                ": free space on the disk of the data directory" if error.errno in _DISK_FULL_ERRORS else ""
+            )
             _log.warning(f"lines of a log are lost: {reason}{advice}", extra={"log": stream})
         loss = self._losses.setdefault(stream, Loss())
         loss.lines += lines
@@ -156,12 +158,12 @@ class Segments:
 
     # Reading
 
-    def tail(self, stream: str, limit: int, line_filter: LineFilter = EVERYTHING) -> list[bytes]:
+    def tail(self, stream: str, limit: int, line_filter: LineFilter = ALL_LINES) -> list[bytes]:
         """Returns the last `limit` lines that match a filter, as JSON, the oldest first."""
         return files.last(self._folder(stream), limit, line_filter)
 
     async def follow(
-        self, stream: str, limit: int = 0, line_filter: LineFilter = EVERYTHING, *, after: str | None = None
+        self, stream: str, limit: int = 0, line_filter: LineFilter = ALL_LINES, *, after: str | None = None
     ) -> AsyncGenerator[list[bytes] | Gone, None]:
         """Yields the last lines that match a filter, or all lines after a given line. Then yields new lines
         while the stream exists.

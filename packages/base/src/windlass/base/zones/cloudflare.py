@@ -13,7 +13,7 @@ from windlass.base.foreign_json import BadJson, read_json
 from windlass.base.http_out import AddressRefused, HttpTransport, NoAnswer
 from windlass.base.zones.provider import (
     MAX_PAGES,
-    TTL,
+    TTL_SECONDS,
     BadZoneSetting,
     KnownZone,
     ZoneAccess,
@@ -67,7 +67,7 @@ class Cloudflare:
         zone = await self._needed_zone(name)
         if await self._records(zone, name, value):
             return
-        record = {"type": "TXT", "name": name, "content": f'"{value}"', "ttl": TTL}
+        record = {"type": "TXT", "name": name, "content": f'"{value}"', "ttl": TTL_SECONDS}
         answer = await self._send("POST", f"/zones/{zone.id}/dns_records", msgspec.json.encode(record))
         if not answer.success and not {error.code for error in answer.errors} & _IS_THERE:
             raise _refusal(answer)

@@ -17,7 +17,7 @@ CALL_TIMEOUT: Final = 60.0
 """Time limit of one call. It is killed then, with all that it has started."""
 _PASSED_VARIABLES: Final = ("HOME", "LANG", "PATH")
 """The variables of the server that the command gets."""
-_CREDENTIALS: Final = "DNS_CREDENTIALS"
+_CREDENTIALS_VARIABLE: Final = "DNS_CREDENTIALS"
 
 
 class Hook:
@@ -38,7 +38,7 @@ class Hook:
     async def _run(self, *words: str) -> None:
         environment = {name: value for name, value in for_tools().items() if name in _PASSED_VARIABLES}
         if self._credentials:
-            environment[_CREDENTIALS] = self._credentials
+            environment[_CREDENTIALS_VARIABLE] = self._credentials
         said: deque[bytes] = deque(maxlen=1)
         try:
             async with (

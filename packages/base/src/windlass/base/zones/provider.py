@@ -16,7 +16,7 @@ from msgspec import Struct
 from windlass.base.dns import DnsClient
 from windlass.base.http_out import HttpTransport
 
-TTL: Final = 60
+TTL_SECONDS: Final = 60
 """Seconds for which name servers keep a record."""
 MAX_SHOWN_LENGTH: Final = 300
 ZONES_LIFETIME_SECONDS: Final = 600.0

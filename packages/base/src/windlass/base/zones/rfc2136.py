@@ -11,7 +11,7 @@ from windlass.base.dns import DnsClient, DnsFailure, NameServer, parse_server
 from windlass.base.dns.messages import BadMessage
 from windlass.base.dns.updates import TsigKey, check_answer, parse_key, sign_message, write_update
 from windlass.base.zones.provider import (
-    TTL,
+    TTL_SECONDS,
     BadZoneSetting,
     ZoneAccess,
     ZoneFailure,
@@ -42,7 +42,7 @@ class UpdatedServer:
         return ""
 
     async def add(self, name: str, value: str) -> None:
-        await self._update(name, value, ttl=TTL)
+        await self._update(name, value, ttl=TTL_SECONDS)
 
     async def remove(self, name: str, value: str) -> None:
         await self._update(name, value, ttl=None)

@@ -18,7 +18,7 @@ from windlass.base.aws_signing import AccessKeys, encode_query, sign
 from windlass.base.http_out import AddressRefused, HttpResult, HttpTransport, NoAnswer
 from windlass.base.zones.provider import (
     MAX_PAGES,
-    TTL,
+    TTL_SECONDS,
     BadZoneSetting,
     KnownZone,
     ZoneAccess,
@@ -33,7 +33,7 @@ _VERSION: Final = "2013-04-01"
 _NAMESPACE: Final = f"https://{_HOST}/doc/{_VERSION}/"
 _REGION: Final = "us-east-1"
 _MAX_ATTEMPTS: Final = 5
-_CHANGED: Final = "InvalidChangeBatch"
+_CHANGED_ERROR: Final = "InvalidChangeBatch"
 
 
 class _RecordSet(Struct, frozen=True):
@@ -73,7 +73,7 @@ class Route53:
             )
             if answer.status == 200:
                 return
-            if _CHANGED not in _texts(answer, "Code"):
+            if _CHANGED_ERROR not in _texts(answer, "Code"):
                 raise _refusal(answer)
         raise ZoneFailure(f"Route 53 does not change {name}: others change it all the time")
 
@@ -103,8 +103,8 @@ class Route53:
         for each in _read(answer).iter(f"{{{_NAMESPACE}}}ResourceRecordSet"):
             if each.findtext("{*}Name") == f"{name}." and each.findtext("{*}Type") == "TXT":
                 values = [value.text or "" for value in each.iter(f"{{{_NAMESPACE}}}Value")]
-                return _RecordSet(int(each.findtext("{*}TTL") or TTL), tuple(values))
-        return _RecordSet(TTL, ())
+                return _RecordSet(int(each.findtext("{*}TTL") or TTL_SECONDS), tuple(values))
+        return _RecordSet(TTL_SECONDS, ())
 
     async def _send(
         self, method: str, path: str, body: bytes = b"", query: Mapping[str, str] = {}
@@ -147,7 +147,7 @@ def _read(answer: HttpResult) -> ElementTree.Element:
 def _texts(answer: HttpResult, tag: str) -> list[str]:
     root = _read(answer)
     found = [each.text or "" for each in root.iter() if each.tag.rpartition("}")[2] == tag]
-    return [_CHANGED] if root.tag.endswith(_CHANGED) and tag == "Code" else found
+    return [_CHANGED_ERROR] if root.tag.endswith(_CHANGED_ERROR) and tag == "Code" else found
 
 
 def _refusal(answer: HttpResult) -> ZoneFailure:

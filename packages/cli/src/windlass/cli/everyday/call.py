@@ -25,10 +25,10 @@ from windlass.terminal.sections import Command, Option
 from windlass.terminal.tables import FORMAT_PARAMETER, is_output_format_chosen, plain, wants_json
 
 C = TypeVar("C", bound=Callable[..., Any])
-_WHERE: Final = "Where"
-_CALL: Final = "The call"
+_WHERE_SECTION: Final = "Where"
+_CALL_SECTION: Final = "The call"
 _MAX_NAMED_SERVICES: Final = 20
-_SERVICE: Final = "name"
+_SERVICE_PARAMETER: Final = "name"
 """The parameter of commands with the name of the service."""
 _SAME_SERVICE: Final = "same_service"
 
@@ -155,7 +155,9 @@ def everyday(
     argument is a service takes the service with `-a`, too."""
 
     def declare(callback: C) -> click.Command:
-        has_argument = any(isinstance(param, click.Argument) and param.name == _SERVICE for param in params)
+        has_argument = any(
+            isinstance(param, click.Argument) and param.name == _SERVICE_PARAMETER for param in params
+        )
         where = [service_option(_SAME_SERVICE)] if has_argument else []
         where += [environment_option()] if environment else []
         built = click.command(name, cls=kind, params=[*params, *where, context_option(), *call_options()])
@@ -169,24 +171,26 @@ def _with_one_service(callback: C) -> C:
 
     @functools.wraps(callback)
     def call(**options: Any) -> Any:
-        named, same = options[_SERVICE], options.pop(_SAME_SERVICE)
+        named, same = options[_SERVICE_PARAMETER], options.pop(_SAME_SERVICE)
         if named and same and named != same:
             raise InvalidUsage(f"name one service, and not both {named!r} and {same!r}")
-        return callback(**options | {_SERVICE: named or same})
+        return callback(**options | {_SERVICE_PARAMETER: named or same})
 
     return cast("C", call)
 
 
 def service_argument() -> click.Argument:
-    return click.Argument([_SERVICE], required=False, metavar="[NAME]", shell_complete=complete_services)
+    return click.Argument(
+        [_SERVICE_PARAMETER], required=False, metavar="[NAME]", shell_complete=complete_services
+    )
 
 
-def service_option(parameter: str = _SERVICE) -> Option:
+def service_option(parameter: str = _SERVICE_PARAMETER) -> Option:
     return Option(
         [parameter, "-a", "--application"],
         metavar="NAME",
         help="Name of the service, if it is not that of the linked folder.",
-        section=_WHERE,
+        section=_WHERE_SECTION,
         shell_complete=complete_services,
     )
 
@@ -196,7 +200,7 @@ def environment_option() -> Option:
         ["environment", "-e", "--environment"],
         metavar="PATH",
         help="Another environment than that of the linked folder, such as shop/staging.",
-        section=_WHERE,
+        section=_WHERE_SECTION,
         shell_complete=complete_environments,
     )
 
@@ -206,7 +210,7 @@ def context_option() -> Option:
         ["context", "--context"],
         metavar="NAME",
         help="A server of `windlass context list`.",
-        section=_CALL,
+        section=_CALL_SECTION,
     )
 
 

@@ -13,7 +13,7 @@ from windlass.builders.plan import plan_of
 from windlass.detect import Recipe, Tree
 from windlass.detect import detect as recipe_without_dockerfile
 from windlass.detect.dockerfile import dockerfile
-from windlass.detect.recipe import WEB, ProcessType
+from windlass.detect.recipe import WEB_PROCESS, ProcessType
 from windlass.terminal.sections import Command
 from windlass.terminal.tables import FORMAT_PARAMETER, pairs, plain, print_json, wants_json
 
@@ -57,7 +57,7 @@ def _show_dockerfile(recipe: Recipe, text: str, as_json: bool) -> None:
 
 
 def _print_recipe(recipe: Recipe) -> None:
-    is_web_alone = recipe.processes == [ProcessType(WEB, recipe.start)]  # shown as the start command
+    is_web_alone = recipe.processes == [ProcessType(WEB_PROCESS, recipe.start)]  # shown as the start command
     shown = [entry for entry in recipe.values if not (entry[0] == "processes" and is_web_alone)]
     if shown:
         pairs((name.replace("_", " "), value, reason) for name, value, reason in shown)

@@ -21,7 +21,7 @@ from windlass.core.declare.operations import Operation
 from windlass.families import registry
 from windlass.terminal.tables import FORMAT_PARAMETER, print_json, wants_json
 
-_ABOVE: Final = "above_"
+_ABOVE_PREFIX: Final = "above_"
 
 
 def _make_check() -> click.Command:
@@ -42,7 +42,7 @@ def _check(of_added: Callable[..., None], arguments: dict[str, Any]) -> None:
     try:
         of_added(**arguments)
     except ApiRefused as refused:
-        kinds = [name for name in registry().families if arguments.get(f"{_ABOVE}{name}") is not None]
+        kinds = [name for name in registry().families if arguments.get(f"{_ABOVE_PREFIX}{name}") is not None]
         commands = [all_commands()[name].get("check-domain") for name in kinds if name in all_commands()]
         found = next((each for each in commands if each is not None), None)
         if refused.status != HTTPStatus.NOT_FOUND or found is None:
@@ -55,9 +55,9 @@ def _check_name(operation: Operation, arguments: dict[str, Any]) -> None:
     assert operation.itself is not None
     api = connect(arguments)
     above = {
-        name.removeprefix(_ABOVE): text
+        name.removeprefix(_ABOVE_PREFIX): text
         for name, text in arguments.items()
-        if name.startswith(_ABOVE) and text is not None
+        if name.startswith(_ABOVE_PREFIX) and text is not None
     }
     service = NameResolver(api, registry(), above).id_of(family, above[family.name])
     path = path_of(operation.path, {operation.itself.param: service})

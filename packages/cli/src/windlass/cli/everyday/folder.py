@@ -26,7 +26,7 @@ from windlass.cli.deployments import is_gone, say
 from windlass.cli.everyday.call import context_option, environment_option
 from windlass.cli.git_folder import GitFolder, git_folder
 from windlass.cli.linked_folder import (
-    FILE,
+    LINK_FILE,
     FolderLink,
     current_folder,
     find_linked_folder,
@@ -45,7 +45,7 @@ from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 from windlass.terminal.sections import Command, Option
 from windlass.terminal.tables import plain, print_json, wants_json
 
-_UNREADABLE: Final = frozenset({400, 409})
+_UNREADABLE_STATUSES: Final = frozenset({400, 409})
 """Statuses of a server that cannot read a repository, or is not allowed to contact its host."""
 
 
@@ -92,14 +92,14 @@ def _why_unreadable(api: Api, source: Mapping[str, Any]) -> str:
             "POST", f"/organization/{organization}/detect", msgspec.json.encode({"git_repository": source})
         )
     except ApiRefused as refused:
-        if refused.status in _UNREADABLE:
+        if refused.status in _UNREADABLE_STATUSES:
             return refused.message
         raise
     return ""
 
 
-_OWN: Final = ".env"
-_EXAMPLES: Final = (".env.example", ".env.sample", ".env.template", ".env.dist", "example.env")
+_OWN_FILE: Final = ".env"
+_EXAMPLE_FILES: Final = (".env.example", ".env.sample", ".env.template", ".env.dist", "example.env")
 _MANIFEST: Final = "app.json"
 _NAME: Final = re.compile(r"^[ \t]*+(?:export[ \t]++)?([A-Za-z_]\w{0,200}+)[ \t]*+=", re.MULTILINE)
 _MAX_FILE_BYTES: Final = 100_000
@@ -108,9 +108,9 @@ _MAX_SHOWN_VARIABLES: Final = 8
 
 def hint_at_variables(folder: Path) -> str:
     """Returns how to set the variables that files in the folder declare; empty if there are none."""
-    if (folder / _OWN).is_file():
-        return f"{_OWN} is never uploaded. Set its variables with: windlass env import {_OWN}"
-    for name in (*_EXAMPLES, _MANIFEST):
+    if (folder / _OWN_FILE).is_file():
+        return f"{_OWN_FILE} is never uploaded. Set its variables with: windlass env import {_OWN_FILE}"
+    for name in (*_EXAMPLE_FILES, _MANIFEST):
         if variables := _names_in(folder, name):
             shown = ", ".join(variables[:_MAX_SHOWN_VARIABLES]) + (
                 ", …" if len(variables) > _MAX_SHOWN_VARIABLES else ""
@@ -146,8 +146,8 @@ _DEFAULT_PORT: Final = 8080
 _MAX_SHOWN_PROCESSES: Final = 5
 """Maximum number of other processes that are shown with their commands."""
 _MAX_SHOWN_FOLDERS: Final = 5
-_NONE: Final = "none"
-_AUTO: Final = "auto"
+_NO_DATABASE: Final = "none"
+_AUTO_DATABASE: Final = "auto"
 _MODES: Final = {"production": "PRODUCTION", "staging": "STAGING"}
 
 
@@ -226,7 +226,7 @@ def init(yes: bool, push: bool, repository: str | None, as_json: bool | None, **
     if wants_json(as_json):
         print_json({**msgspec.to_builtins(link), "id": application["id"]})
     else:
-        click.echo(f"This folder is {plain(link.path)} now ({FILE}). Deploy it with: {command}")
+        click.echo(f"This folder is {plain(link.path)} now ({LINK_FILE}). Deploy it with: {command}")
 
 
 @click.command(
@@ -257,7 +257,7 @@ def link(name: str, as_json: bool | None, **options: Any) -> None:
     if wants_json(as_json):
         print_json({**msgspec.to_builtins(linked), "id": matches[0]["id"]})
     else:
-        click.echo(f"This folder is {plain(linked.path)} now ({FILE})")
+        click.echo(f"This folder is {plain(linked.path)} now ({LINK_FILE})")
 
 
 @click.command("unlink", cls=Command)
@@ -267,7 +267,7 @@ def unlink() -> None:
     if linked is None:
         raise CommandFailed("go to a linked folder: this one is not linked")
     remove_link(linked.folder)
-    say(f"Removed {linked.folder / FILE}. The service {plain(linked.link.path)} stays as it is.")
+    say(f"Removed {linked.folder / LINK_FILE}. The service {plain(linked.link.path)} stays as it is.")
 
 
 class ApplicationMaker:
@@ -345,10 +345,10 @@ def _init_answers(
     linked = find_linked_folder(folder)
     before = linked.link if linked and linked.folder == folder else None
     ask: Callable[[str, str], str] = _prompt if asks else lambda _question, default: default
-    usual = _name_of(folder)
+    usual = _service_name_of(folder)
     name = options["name"] or ask("Name of the application", before.application if before else usual)
     place = options["environment"] or ask(
-        "Project and environment", before.place if before else f"{_name_of(root)}/production"
+        "Project and environment", before.place if before else f"{_service_name_of(root)}/production"
     )
     if place.count("/") != 1 or not all(place.split("/")):
         raise InvalidUsage(f"give a project and an environment, such as shop/production, and not {place!r}")
@@ -365,16 +365,16 @@ def _prompt(question: str, default: str) -> str:
 
 def _check_port(port: str) -> str:
     word = port.lower()
-    if word in (_NONE, _AUTO) or (word.isdecimal() and 0 < int(word) < 65_536):
+    if word in (_NO_DATABASE, _AUTO_DATABASE) or (word.isdecimal() and 0 < int(word) < 65_536):
         return word
     raise InvalidUsage(f"give a port from 1 to 65535, or none, or auto, and not {port!r}")
 
 
 def _ports(answers: InitAnswers) -> dict[str, Any]:
     """Returns the fields for the application's port."""
-    if answers.port == _AUTO:
+    if answers.port == _AUTO_DATABASE:
         return {}
-    if answers.port == _NONE:
+    if answers.port == _NO_DATABASE:
         return {"ports": []}
     ports = [{"internal_port": int(answers.port), "publicly_accessible": True}]
     return {"ports": ports} | ({"automatic_port": True} if answers.follows_program else {})
@@ -384,14 +384,14 @@ def _port_of(recipe: Recipe) -> str:
     """Returns the port to propose: of the web process or static site, or `none` if there are only workers."""
     if recipe.static_folder or (recipe.start and (recipe.port or _has_web(recipe))):
         return str(recipe.port or _DEFAULT_PORT)
-    return _NONE if recipe.processes and not _has_web(recipe) else _AUTO
+    return _NO_DATABASE if recipe.processes and not _has_web(recipe) else _AUTO_DATABASE
 
 
 def _has_web(recipe: Recipe) -> bool:
     return not recipe.processes or any(process.name == "web" for process in recipe.processes)
 
 
-def _name_of(folder: Path) -> str:
+def _service_name_of(folder: Path) -> str:
     """Returns the folder's name in the form of a service name, which is also part of an address."""
     letters = unicodedata.normalize("NFKD", folder.name.lower())
     plain_letters = "".join(letter for letter in letters if not unicodedata.combining(letter))

@@ -21,7 +21,9 @@ from windlass.terminal.tables import FORMAT_PARAMETER, plain, print_json, table,
 
 _MAX_TOKEN_LENGTH: Final = 16_384
 """Maximum characters of a token. Tokens of an OpenID Connect issuer can have several thousand."""
-_FORM: Final = partial(Option, [FORMAT_PARAMETER, "--json/--text"], default=None, help="As JSON, or as text.")
+_FORMAT_OPTION: Final = partial(
+    Option, [FORMAT_PARAMETER, "--json/--text"], default=None, help="As JSON, or as text."
+)
 
 
 @click.command(
@@ -31,7 +33,7 @@ _FORM: Final = partial(Option, [FORMAT_PARAMETER, "--json/--text"], default=None
         click.Argument(["url"], required=False, metavar="[URL]"),
         Option(["token_stdin", "--token-stdin"], is_flag=True, help="Read the token from standard input."),
         Option(["name", "--name"], metavar="NAME", help="Name of the context.  [the host of the URL]"),
-        _FORM(),
+        _FORMAT_OPTION(),
     ],
 )
 def login(url: str | None, token_stdin: bool, name: str | None, as_json: bool | None) -> None:
@@ -61,7 +63,9 @@ def login(url: str | None, token_stdin: bool, name: str | None, as_json: bool | 
 
 
 @click.command(
-    "logout", cls=Command, params=[click.Argument(["name"], required=False, metavar="[CONTEXT]"), _FORM()]
+    "logout",
+    cls=Command,
+    params=[click.Argument(["name"], required=False, metavar="[CONTEXT]"), _FORMAT_OPTION()],
 )
 def logout(name: str | None, as_json: bool | None) -> None:
     """Forget the token of a context, or of the current one.
@@ -80,7 +84,7 @@ def logout(name: str | None, as_json: bool | None) -> None:
         click.echo(f"Logged out of {url} (context {plain(name)}). The token itself stays valid")
 
 
-@click.command("list", cls=Command, params=[_FORM()])
+@click.command("list", cls=Command, params=[_FORMAT_OPTION()])
 def list_contexts(as_json: bool | None) -> None:
     """List the servers that you are logged in to."""
     saved = ContextFile(settings_folder()).read()

@@ -13,7 +13,7 @@ from windlass.families import registry
 from windlass.terminal.sections import Option
 from windlass.terminal.tables import plain, print_json
 
-_COUNT: Final = 20
+_DEFAULT_COUNT: Final = 20
 
 
 @everyday(
@@ -22,8 +22,8 @@ _COUNT: Final = 20
     Option(
         ["count", "-n", "--count"],
         type=click.IntRange(1, 1000),
-        default=_COUNT,
-        help=f"Number of deployments to look at.  [{_COUNT}]",
+        default=_DEFAULT_COUNT,
+        help=f"Number of deployments to look at.  [{_DEFAULT_COUNT}]",
     ),
 )
 def releases(name: str | None, count: int, **options: Any) -> None:

@@ -14,10 +14,10 @@ from windlass.cli.deployments import StartedDeployment, say
 from windlass.cli.everyday.call import EverydayCall, everyday, service_option
 from windlass.cli.everyday.changes import detach_option
 from windlass.cli.everyday.terminal import NOT_FOUND, CommandLineOfService, explain_name
-from windlass.cli.following import LINE, RetryTimer, StreamFollower, retry_until_done
+from windlass.cli.following import LINE_EVENT, RetryTimer, StreamFollower, retry_until_done
 from windlass.cli.outcomes import start
 from windlass.core.deploy.states import Progress
-from windlass.terminal.command_errors import INTERRUPTED, CommandFailed, in_sentence
+from windlass.terminal.command_errors import INTERRUPTED_EXIT_CODE, CommandFailed, in_sentence
 from windlass.terminal.tables import FORMAT_PARAMETER, plain, print_json
 
 _MAX_LINES: Final = 10_000
@@ -50,7 +50,7 @@ def run(command: Sequence[str], name: str | None, detach: bool, **options: Any) 
         deployment = retry_until_done(lambda: call.api.get(started.deployment_path), RetryTimer())
     except KeyboardInterrupt:
         _cancel(call.api, started)
-        click.get_current_context().exit(INTERRUPTED)
+        click.get_current_context().exit(INTERRUPTED_EXIT_CODE)
     if wants_json:
         print_json(deployment)
     code = _exit_code(deployment)
@@ -70,7 +70,7 @@ def _show_output(api: Api, deployment: StartedDeployment, *, as_json: bool) -> N
         return api.call("GET", f"{deployment.deployment_path}/log", query=query, headers=headers)
 
     for event in StreamFollower(ask, retry_until_done(lambda: ask({}), RetryTimer())).events():
-        if event.kind == LINE:
+        if event.kind == LINE_EVENT:
             click.echo(plain(json.loads(event.data)["message"]), err=as_json)
 
 

@@ -17,7 +17,7 @@ from windlass.cli.connection import connect
 from windlass.cli.deployments import say
 from windlass.cli.everyday.call import EverydayCall, FoundService, everyday, service_argument
 from windlass.cli.fields import fields_of
-from windlass.cli.following import LINE, StreamFollower, wait_for_budget
+from windlass.cli.following import LINE_EVENT, StreamFollower, wait_for_budget
 from windlass.cli.lists import show_list
 from windlass.cli.overviews import SERVICES
 from windlass.cli.show import show_event, show_line
@@ -71,10 +71,10 @@ def console(only_print: bool, as_json: bool | None) -> None:
         browse(link)
 
 
-_LINES: Final = 100
+_DEFAULT_LINES: Final = 100
 _MAX_SEARCHED_DEPLOYMENTS: Final = 20
 """Number of deployments among which the newest that is no one-off run is looked for."""
-_PLACE: Final = frozenset({"environment_name", "project_name"})
+_LOCATION_FIELDS: Final = frozenset({"environment_name", "project_name"})
 _WIDE_HELP: Final = "Show every field, ids too."
 
 
@@ -106,8 +106,8 @@ def ps(name: str | None, wide: bool, **options: Any) -> None:
     Option(
         ["tail", "-n", "--tail"],
         type=click.IntRange(1, 10_000),
-        default=_LINES,
-        help=f"Number of last lines.  [{_LINES}]",
+        default=_DEFAULT_LINES,
+        help=f"Number of last lines.  [{_DEFAULT_LINES}]",
     ),
     Option(["since", "--since"], type=PastTime(), help="Only lines since then: 90s, 15m, 1h, 2d, or a time."),
     Option(["until", "--until"], type=PastTime(), help="Only lines before then, in the same forms."),
@@ -172,7 +172,7 @@ def open_command(name: str | None, only_print: bool, **options: Any) -> None:
 def _without_place(row: Mapping[str, Any]) -> dict[str, Any]:
     """Removes columns that are equal for all services of one environment, to leave more space for
     messages."""
-    return {name: value for name, value in row.items() if name not in _PLACE}
+    return {name: value for name, value in row.items() if name not in _LOCATION_FIELDS}
 
 
 def _path_of_log(api: Api, service: FoundService, *, of_build: bool) -> str:
@@ -193,7 +193,7 @@ def _follow(call: EverydayCall, path: str, query: Mapping[str, Any]) -> None:
 
     with ended_by_user():
         for event in StreamFollower(ask, ask({})).events():
-            show_event(LogLine, event.kind == LINE, event.data, as_json=call.as_json)
+            show_event(LogLine, event.kind == LINE_EVENT, event.data, as_json=call.as_json)
 
 
 def _why_no_address(service: FoundService) -> str:

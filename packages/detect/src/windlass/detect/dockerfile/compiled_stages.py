@@ -7,7 +7,7 @@ from typing import Final
 
 from windlass.detect.dockerfile.base_images import BASE_IMAGES
 from windlass.detect.dockerfile.instructions import CacheMount, is_plain_path
-from windlass.detect.dockerfile.stages import APP, BuildStage, DockerfileOptions, RunStep, Stages
+from windlass.detect.dockerfile.stages import APP_FOLDER, BuildStage, DockerfileOptions, RunStep, Stages
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.language import matching_files
 from windlass.detect.languages.dotnet import PROJECTS
@@ -23,14 +23,14 @@ _MAVEN: Final = (CacheMount("maven", "/root/.m2", is_locked=True),)
 _GRADLE: Final = (CacheMount("gradle", "/root/.gradle", is_locked=True),)
 _NUGET: Final = (CacheMount("nuget", "/root/.nuget/packages", is_locked=True),)
 _PROGRAM: Final = re.compile(r"(?:exec +)?\./target/((?:release|debug)/[\w.-]+)(?= |\Z)", re.ASCII)
-_OUTSIDE: Final = re.compile(r"=>[ \t]*+\.{1,2}/")
+_OUTSIDE_REPLACEMENT: Final = re.compile(r"=>[ \t]*+\.{1,2}/")
 
 
 def go(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     images = BASE_IMAGES["Go"]
     build, run = images.tags(images.version_for(recipe.language_version))
     stage = BuildStage(image=build)
-    if recipe.install == "go mod download" and not _OUTSIDE.search(files.text("go.mod")):
+    if recipe.install == "go mod download" and not _OUTSIDE_REPLACEMENT.search(files.text("go.mod")):
         stage.manifests = [name for name in ("go.mod", "go.sum") if files.has(name)]
         stage.install = [RunStep(recipe.install, _GO)]
     elif recipe.install:
@@ -38,7 +38,7 @@ def go(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     stage.build += [RunStep(recipe.build, _GO)] if recipe.build else []
     # A Procfile may contain only the program's name, which the process engine finds through PATH, too.
     environment = {"PATH": f"{options.folder}/bin:$PATH"}
-    return Stages(image=run, builds=[stage], environment=environment, results=[CERTIFICATES, APP])
+    return Stages(image=run, builds=[stage], environment=environment, results=[CERTIFICATES, APP_FOLDER])
 
 
 def rust(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
@@ -56,7 +56,7 @@ def rust(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
     elif recipe.build:
         stage.build.append(RunStep(recipe.build, _CARGO))
     packages = ["ca-certificates", "libssl3"]
-    return Stages(image=run, builds=[stage], packages=packages, results=[APP])
+    return Stages(image=run, builds=[stage], packages=packages, results=[APP_FOLDER])
 
 
 def _is_cargo(command: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 from windlass.detect.dockerfile.base_images import BASE_IMAGES
 from windlass.detect.dockerfile.instructions import CacheMount
 from windlass.detect.dockerfile.stages import (
-    APP,
+    APP_FOLDER,
     BuildStage,
     DockerfileOptions,
     HealthCheck,
@@ -96,7 +96,7 @@ def plan(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
 
 
 def _path(options: DockerfileOptions) -> str:
-    folders = dict.fromkeys([options.folder, APP])
+    folders = dict.fromkeys([options.folder, APP_FOLDER])
     return ":".join([*(f"{folder}/node_modules/.bin" for folder in folders), "$PATH"])
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from windlass.detect.dockerfile.base_images import BASE_IMAGES
 from windlass.detect.dockerfile.instructions import CacheMount, is_plain_path
 from windlass.detect.dockerfile.stages import (
-    APP,
+    APP_FOLDER,
     BuildStage,
     DockerfileOptions,
     HealthCheck,
@@ -69,7 +69,7 @@ def plan(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
         stage.build.append(RunStep(recipe.build))
     stages.builds = [stage]
     stages.environment = {**_ENVIRONMENT, "PYTHONUNBUFFERED": "1"}
-    stages.results = [VENV, APP]
+    stages.results = [VENV, APP_FOLDER]
     return stages
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from windlass.detect.dockerfile.base_images import BASE_IMAGES, SLIM
 from windlass.detect.dockerfile.instructions import CacheMount
 from windlass.detect.dockerfile.stages import (
-    APP,
+    APP_FOLDER,
     BuildStage,
     DockerfileOptions,
     HealthCheck,
@@ -61,7 +61,7 @@ def ruby(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
         builds=[stage],
         environment=environment,
         build_packages=["nodejs", "npm"] if files.has("package.json") and recipe.build else [],
-        results=[_GEMS, APP],
+        results=[_GEMS, APP_FOLDER],
         check=HealthCheck(
             page=("ruby", "-rnet/http", "-e", _RUBY_ASKS), port=("ruby", "-rsocket", "-e", _RUBY_CONNECTS)
         ),
@@ -100,7 +100,7 @@ def php(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages
 def deno(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     images = BASE_IMAGES["Deno"]
     build, run = images.tags(images.version_for(recipe.language_version))
-    environment = {"DENO_DIR": f"{APP}/.deno"}  # another user owns the image's own folder
+    environment = {"DENO_DIR": f"{APP_FOLDER}/.deno"}  # another user owns the image's own folder
     stage = BuildStage(image=build, environment=environment)
     stage.build = [RunStep(command) for command in (recipe.install, recipe.build) if command]
     return Stages(
@@ -121,7 +121,7 @@ def elixir(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Sta
         stage.manifests = [name for name in ("mix.exs", "mix.lock") if files.has(name)]
         stage.install, steps = steps[:1], steps[1:]
     stage.build = steps
-    return Stages(image=run, builds=[stage], environment=environment, results=["/mix", APP])
+    return Stages(image=run, builds=[stage], environment=environment, results=["/mix", APP_FOLDER])
 
 
 def perl(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:

@@ -11,7 +11,7 @@ from windlass.detect.dockerfile.instructions import CacheMount
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.recipe import Recipe
 
-APP: Final = "/app"
+APP_FOLDER: Final = "/app"
 """The application's folder in every image."""
 
 
@@ -61,7 +61,7 @@ class Stages(Struct, kw_only=True):
     tools: list[RunStep] = field(default_factory=list)
     """Steps of the last stage that run before any file is copied."""
     borrowed: list[tuple[str, str]] = field(default_factory=list)
-    results: list[str] = field(default_factory=lambda: [APP])
+    results: list[str] = field(default_factory=lambda: [APP_FOLDER])
     """Folders that are copied from the last build stage to the last stage."""
     start: str = ""
     """The command of the web process, if it differs from the recipe's start command."""
@@ -85,7 +85,7 @@ class DockerfileOptions(Struct, frozen=True, kw_only=True):
     @property
     def folder(self) -> str:
         """The application's folder, which is the same in every image."""
-        return f"{APP}/{self.below}".rstrip("/")
+        return f"{APP_FOLDER}/{self.below}".rstrip("/")
 
 
 Planner = Callable[[Recipe, KnownFiles, DockerfileOptions], Stages]

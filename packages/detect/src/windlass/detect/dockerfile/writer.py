@@ -22,7 +22,7 @@ from windlass.detect.dockerfile import (
 )
 from windlass.detect.dockerfile.base_images import SLIM
 from windlass.detect.dockerfile.stages import (
-    APP,
+    APP_FOLDER,
     BuildStage,
     DockerfileOptions,
     Planner,
@@ -31,7 +31,7 @@ from windlass.detect.dockerfile.stages import (
 )
 from windlass.detect.install_variables import reaches_installation
 from windlass.detect.known_files import KnownFiles
-from windlass.detect.recipe import SITE, Recipe
+from windlass.detect.recipe import SITE_FOLDER, Recipe
 from windlass.detect.tree import Tree
 
 _PLAIN: Final = re.compile(r"[\w./:@%+,=-]+(?: +[\w./:@%+,=-]+)*", re.ASCII)
@@ -80,10 +80,10 @@ def _is_closed(text: str) -> bool:
     return not set("'\"`\\") & set(_QUOTED.sub("X", text))
 
 
-USER: Final = 10001
-OPENING: Final = "# Written by Windlass from the recipe of this folder."
+USER_ID: Final = 10001
+FILE_COMMENT: Final = "# Written by Windlass from the recipe of this folder."
 
-_WEB: Final = ("web", "app")
+_WEB_PROCESSES: Final = ("web", "app")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+", re.ASCII)
 _WITHHELD_VARIABLES: Final = frozenset(
     [
@@ -131,7 +131,7 @@ def dockerfile(recipe: Recipe, tree: Tree, options: DockerfileOptions | None = N
     stages = _PLANNERS[recipe.language](recipe, KnownFiles(tree), options)
     if is_static(recipe):
         _add_site(stages, recipe)
-    blocks = [OPENING]
+    blocks = [FILE_COMMENT]
     for number, stage in enumerate(stages.builds):
         before = stages.builds[number - 1].name if number else ""
         blocks.append("\n".join(_build_stage(stage, stages, recipe, options, before)))
@@ -146,7 +146,7 @@ def is_static(recipe: Recipe) -> bool:
 
 def serves(recipe: Recipe) -> bool:
     """Returns whether the first process listens on a port."""
-    return bool(recipe.start) and (not recipe.processes or recipe.processes[0].name in _WEB)
+    return bool(recipe.start) and (not recipe.processes or recipe.processes[0].name in _WEB_PROCESSES)
 
 
 def _build_stage(
@@ -160,7 +160,7 @@ def _build_stage(
     if stage.environment:
         yield instructions.env(stage.environment)
     yield from _steps(stage.tools, options)
-    yield f"WORKDIR {APP}"
+    yield f"WORKDIR {APP_FOLDER}"
     arguments = [
         name for name in options.variables if _VARIABLE.fullmatch(name) and name not in _WITHHELD_VARIABLES
     ]
@@ -168,7 +168,7 @@ def _build_stage(
     if stage.manifests and not options.works_below:
         yield from instructions.copy(stage.manifests)
         yield from _steps(stage.install, options)
-    yield f"COPY --from={before} {APP} ./" if before else "COPY . ./"
+    yield f"COPY --from={before} {APP_FOLDER} ./" if before else "COPY . ./"
     if options.works_below:
         yield f"WORKDIR {options.folder}"
         yield from _steps(stage.install, options)
@@ -185,18 +185,18 @@ def _last_stage(stages: Stages, recipe: Recipe, options: DockerfileOptions) -> I
         yield f"COPY --from={image} {path} /usr/local/bin/"
     yield from _steps(stages.tools, options)
     yield (
-        f"RUN groupadd --gid {USER} runner \\\n"
-        f"    && useradd --uid {USER} --gid {USER} --no-log-init --create-home runner \\\n"
-        f"    && install --directory --owner={USER} --group={USER} {APP}"
+        f"RUN groupadd --gid {USER_ID} runner \\\n"
+        f"    && useradd --uid {USER_ID} --gid {USER_ID} --no-log-init --create-home runner \\\n"
+        f"    && install --directory --owner={USER_ID} --group={USER_ID} {APP_FOLDER}"
     )
     if options.mounts:
         folders = shlex.join(options.mounts)
-        yield instructions.run(f"install --directory --owner={USER} --group={USER} -- {folders}")
+        yield instructions.run(f"install --directory --owner={USER_ID} --group={USER_ID} -- {folders}")
     yield f"WORKDIR {options.folder}"
     yield from _copies(stages, options)
     if stages.environment:
         yield instructions.env(stages.environment)
-    yield f"USER {USER}:{USER}"
+    yield f"USER {USER_ID}:{USER_ID}"
     if serves(recipe) and recipe.port:
         yield f"EXPOSE {recipe.port}"
         yield from _health_check(stages, recipe)
@@ -206,11 +206,11 @@ def _last_stage(stages: Stages, recipe: Recipe, options: DockerfileOptions) -> I
 
 def _copies(stages: Stages, options: DockerfileOptions) -> Iterator[str]:
     if not stages.builds:
-        yield f"COPY --chown={USER}:{USER} . {f'{APP}/' if options.works_below else './'}"
+        yield f"COPY --chown={USER_ID}:{USER_ID} . {f'{APP_FOLDER}/' if options.works_below else './'}"
         return
     source = stages.builds[-1].name
     for path in stages.results:
-        owner = f" --chown={USER}:{USER}" if path == APP else ""
+        owner = f" --chown={USER_ID}:{USER_ID}" if path == APP_FOLDER else ""
         yield f"COPY --from={source}{owner} {path} {path}"
 
 
@@ -235,16 +235,16 @@ def _add_site(stages: Stages, recipe: Recipe) -> None:
     missing = shlex.quote(
         f"ERROR: Make the build write to the folder {folder}: it is not there after the build."
     )
-    command = f"if [ ! -d {quoted} ]; then echo {missing} >&2; exit 1; fi; cp -R -- {quoted} {SITE}"
+    command = f"if [ ! -d {quoted} ]; then echo {missing} >&2; exit 1; fi; cp -R -- {quoted} {SITE_FOLDER}"
     stages.builds[-1].build.append(RunStep(command))
 
 
 def _site(stages: Stages, recipe: Recipe) -> Iterator[str]:
     yield "FROM scratch"
     if stages.builds:
-        yield f"COPY --from={stages.builds[-1].name} {SITE} {SITE}"
+        yield f"COPY --from={stages.builds[-1].name} {SITE_FOLDER} {SITE_FOLDER}"
     else:
-        yield f"COPY {recipe.static_folder.rstrip('/') or '.'} {SITE}"
+        yield f"COPY {recipe.static_folder.rstrip('/') or '.'} {SITE_FOLDER}"
 
 
 def _packages(recipe: Recipe, stages: Stages, more: list[str]) -> list[str]:

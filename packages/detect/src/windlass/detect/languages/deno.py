@@ -11,7 +11,7 @@ from windlass.detect.toolchain import Toolchain
 from windlass.detect.versions import choose_version_by_file
 
 _CONFIG: Final = ("deno.json", "deno.jsonc")
-_ENTRY: Final = ("main.ts", "main.js", "mod.ts", "server.ts", "src/main.ts", "index.ts")
+_ENTRY_FILES: Final = ("main.ts", "main.js", "mod.ts", "server.ts", "src/main.ts", "index.ts")
 
 
 def fill(files: KnownFiles, recipe: Recipe) -> None:
@@ -31,7 +31,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
         recipe.choose(f"It is a task of {config}.", build="deno task build")
     if text_in(content, "tasks", "start"):
         recipe.choose(f"It is a task of {config}.", start="deno task start")
-    entry = files.has(*_ENTRY)
+    entry = files.has(*_ENTRY_FILES)
     if entry and (recipe.framework or "Deno.serve(" in files.text(entry)):
         recipe.choose(
             f"{entry} serves HTTP; Deno listens there unless the code names another port.", port=8000

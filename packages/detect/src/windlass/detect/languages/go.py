@@ -29,7 +29,9 @@ _NETWORK: Final = re.compile(r"[\"`](?:net(?:/[\w/]++)?|syscall|plugin|C|\w++(?:
 of other modules."""
 _READS_PORT: Final = re.compile(r"\b(?:Getenv|LookupEnv)\(\"PORT\"\)")
 _CALLER: Final = re.compile(r"\bruntime\.Caller\(")
-_ASIDE: Final = frozenset(["example", "examples", "hack", "scripts", "test", "testdata", "tests", "tools"])
+_AUXILIARY_FOLDERS: Final = frozenset(
+    ["example", "examples", "hack", "scripts", "test", "testdata", "tests", "tools"]
+)
 """Folders with auxiliary programs, such as tools and examples."""
 _MAX_SOURCES: Final = 100
 _FRAMEWORKS: Final = {
@@ -140,7 +142,7 @@ def _main_folder(files: KnownFiles) -> str | None:
     return min(
         programs,
         key=lambda folder: (
-            folder.partition("/")[0] in _ASIDE,
+            folder.partition("/")[0] in _AUXILIARY_FOLDERS,
             server_rank(folder.rpartition("/")[2], own),
             not _serves(files, folder),
         ),

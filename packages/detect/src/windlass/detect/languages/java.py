@@ -26,7 +26,7 @@ _VERSIONS: Final = re.compile(
     r"<(?:java\.version|maven\.compiler\.release|maven\.compiler\.source)>(\d{1,2})<"
     r"|(?:languageVersion|jvmToolchain|sourceCompatibility)\D{1,60}?(\d{2})"
 )
-_BESIDE: Final = ("/original-", "-plain.jar", "-sources.jar", "-javadoc.jar")
+_SECONDARY_ARCHIVES: Final = ("/original-", "-plain.jar", "-sources.jar", "-javadoc.jar")
 """Parts of the names of archives that are not the application. For example, Maven's shade plugin keeps the
 archive without dependencies as original-shop-1.jar."""
 _APPLICATION: Final = re.compile(
@@ -89,7 +89,9 @@ def _choose_script(recipe: Recipe, because: str, program: str, file: str) -> Non
 
 
 def _start(recipe: Recipe, folder: str, of_quarkus: str) -> None:
-    archive = f"$(ls {folder}/*.jar | grep -v {' '.join(f'-e {end}' for end in _BESIDE)} | head -n 1)"
+    archive = (
+        f"$(ls {folder}/*.jar | grep -v {' '.join(f'-e {end}' for end in _SECONDARY_ARCHIVES)} | head -n 1)"
+    )
     if recipe.framework == "Quarkus":
         start = f"java -Dquarkus.http.port=${{PORT:-8080}} -jar {of_quarkus}"
     elif recipe.framework in _PORTS:

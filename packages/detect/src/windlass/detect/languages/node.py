@@ -10,9 +10,9 @@ from windlass.detect.known_files import KnownFiles, table, text_in
 from windlass.detect.language import Language
 from windlass.detect.node_development import watched_program
 from windlass.detect.node_frameworks import BROWSER_ROUTERS, FRAMEWORKS, SERVERS, NodeFramework
-from windlass.detect.node_locks import LOCKS
+from windlass.detect.node_locks import LOCK_FILES
 from windlass.detect.node_scripts import runs_build, scripts_of, scripts_of_installation
-from windlass.detect.recipe import WEB, ProcessType, Recipe
+from windlass.detect.recipe import WEB_PROCESS, ProcessType, Recipe
 from windlass.detect.toolchain import Toolchain
 from windlass.detect.tree import Tree
 from windlass.detect.versions import choose_version, choose_version_by_file
@@ -30,7 +30,7 @@ _FOR_DEVELOPMENT: Final = re.compile(
     r"|gatsby develop|docusaurus start|parcel|webpack(-dev-server| serve)|eleventy --serve|next dev|nuxt dev"
     r"|nest start|nodemon|tsx watch|ts-node-dev|svelte-kit dev|remix dev|nx serve|react-router dev)\b"
 )
-_ENTRY: Final = (
+_ENTRY_FILES: Final = (
     "server.js",
     "index.js",
     "app.js",
@@ -75,7 +75,7 @@ def _choose_version(files: KnownFiles, recipe: Recipe) -> None:
 
 def _choose_manager(files: KnownFiles, recipe: Recipe, package: dict[str, Any]) -> str:
     named = _MANAGER.match(text_in(package, "packageManager"))
-    for file, manager in LOCKS:
+    for file, manager in LOCK_FILES:
         if files.has(file) and (named is None or named[1] == manager):
             install = _BY_LOCK[manager]
             if manager == "yarn" and ((named and int(named[2][:4]) > 1) or files.has(".yarnrc.yml")):
@@ -166,7 +166,7 @@ def _choose_start(files: KnownFiles, recipe: Recipe, package: dict[str, Any], ma
         if script and (name == "start" or not _FOR_DEVELOPMENT.search(script)):
             recipe.choose(f"It is a script of package.json: `{script}`.", start=f"{manager} run {name}")
     main = text_in(package, "main").removeprefix("./")
-    for path in (main, f"{main}.js" if main else "", *_ENTRY):
+    for path in (main, f"{main}.js" if main else "", *_ENTRY_FILES):
         if path and files.has(path) and path.endswith((".js", ".mjs", ".cjs")):
             why = "package.json names it as main" if path.startswith(main) and main else f"{path} is there"
             recipe.choose(f"{why}.", start=f"node {path}")
@@ -183,7 +183,7 @@ def _choose_server(recipe: Recipe, dependencies: dict[str, Any]) -> None:
         if name in dependencies and recipe.start:
             recipe.choose(f"package.json names {name}.", framework=title)
     if recipe.start and not recipe.processes:
-        recipe.choose(recipe.reasons["start"], processes=[ProcessType(WEB, recipe.start)])
+        recipe.choose(recipe.reasons["start"], processes=[ProcessType(WEB_PROCESS, recipe.start)])
 
 
 node = Language(

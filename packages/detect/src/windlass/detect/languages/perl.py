@@ -29,7 +29,7 @@ _FRAMEWORKS: Final = {
 }
 _SERVERS: Final = ("Starman", "Starlet", "Gazelle", "Twiggy", "Feersum")
 """PSGI servers that `plackup` can start by name."""
-_SYSTEM: Final = {
+_SYSTEM_PACKAGES: Final = {
     "DBD::Pg": "libpq-dev",
     "DBD::mysql": "default-libmysqlclient-dev",
     "DBD::MariaDB": "libmariadb-dev",
@@ -49,8 +49,10 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
         choose_version(recipe, f">={_in_parts(version[1])}", "cpanfile")
     if named := next((name for name in _FRAMEWORKS if name in modules), ""):
         recipe.choose(f"cpanfile names {named}.", framework=_FRAMEWORKS[named])
-    needed = sorted(modules & _SYSTEM.keys())
-    recipe.choose(f"cpanfile names {', '.join(needed)}.", system_packages=[_SYSTEM[name] for name in needed])
+    needed = sorted(modules & _SYSTEM_PACKAGES.keys())
+    recipe.choose(
+        f"cpanfile names {', '.join(needed)}.", system_packages=[_SYSTEM_PACKAGES[name] for name in needed]
+    )
     psgi = next(matching_files(files.tree, _PSGI), "")
     server = next((name for name in _SERVERS if name in modules), "")
     program = _program(files) if recipe.framework == "Mojolicious" else ""

@@ -19,7 +19,7 @@ _FRAMEWORKS: Final = {
     "codeigniter4/framework": ("CodeIgniter", "public"),
     "yiisoft/yii2": ("Yii", "web"),
 }
-_FOLDERS: Final = ("public", "web", "webroot", "htdocs", "www", "")
+_PUBLIC_FOLDERS: Final = ("public", "web", "webroot", "htdocs", "www", "")
 
 
 def fill(files: KnownFiles, recipe: Recipe) -> None:
@@ -55,7 +55,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     folder = (
         folder_of_procfile
         or folder
-        or next((name for name in _FOLDERS if files.has(f"{name}/index.php".strip("/"))), "?")
+        or next((name for name in _PUBLIC_FOLDERS if files.has(f"{name}/index.php".strip("/"))), "?")
     )
     if folder != "?" and files.has(f"{folder}/index.php".strip("/")):
         of = f" -t {folder}" if folder else ""

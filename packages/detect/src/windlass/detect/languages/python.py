@@ -30,11 +30,11 @@ from windlass.detect.python_pins import (
 from windlass.detect.python_projects import has_to_be_installed
 from windlass.detect.python_runners import without_runner
 from windlass.detect.python_servers import program_file, server_of
-from windlass.detect.recipe import WEB, ProcessType, Recipe
+from windlass.detect.recipe import WEB_PROCESS, ProcessType, Recipe
 from windlass.detect.site_generators import SITE_FILES, choose_site
 from windlass.detect.versions import choose_version, choose_version_by_file
 
-_SYSTEM: Final = {
+_SYSTEM_PACKAGES: Final = {
     "psycopg2": ("gcc", "libpq-dev"),
     "mysqlclient": ("default-libmysqlclient-dev", "gcc", "pkg-config"),
     "pdf2image": ("poppler-utils",),
@@ -55,8 +55,10 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     choose_version_by_file(files, recipe, "python", ".python-version", "runtime.txt")
     _packages(files, recipe)
     needed = dependencies(files)
-    system = sorted({package for name, packages in _SYSTEM.items() if name in needed for package in packages})
-    names = ", ".join(name for name in _SYSTEM if name in needed)
+    system = sorted(
+        {package for name, packages in _SYSTEM_PACKAGES.items() if name in needed for package in packages}
+    )
+    names = ", ".join(name for name in _SYSTEM_PACKAGES if name in needed)
     recipe.choose(f"The dependencies name {names}.", system_packages=system)
     if choose_django(files, recipe, needed):
         _celery(files, recipe, needed)
@@ -190,7 +192,7 @@ def _celery(
     because = f"{dependencies['celery']} names Celery; {file.path} defines `{file.made_by('Celery')}`."
     folder = f" --workdir {file.base}" if file.base else ""
     worker = ProcessType("worker", f"celery{folder} -A {file.module} worker --loglevel INFO")
-    web = [ProcessType(WEB, recipe.start)] if recipe.start else []
+    web = [ProcessType(WEB_PROCESS, recipe.start)] if recipe.start else []
     recipe.choose(because, processes=[*web, worker], start=worker.command, framework="Celery")
 
 

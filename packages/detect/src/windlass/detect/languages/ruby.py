@@ -14,7 +14,7 @@ from windlass.detect.versions import choose_version, choose_version_by_file
 _RUBY: Final = re.compile(r"^[ \t]*+ruby[ \t(]++['\"]([\w.~><= ]{1,30}+)['\"]", re.MULTILINE)
 _GEM: Final = re.compile(r"^[ \t]*+gem[ \t(]++['\"]([\w-]++)['\"]", re.MULTILINE)
 _JEKYLL: Final = frozenset(["jekyll", "github-pages"])
-_SYSTEM: Final = {
+_SYSTEM_PACKAGES: Final = {
     "pg": "libpq-dev",
     "mysql2": "default-libmysqlclient-dev",
     "sqlite3": "libsqlite3-dev",
@@ -29,8 +29,10 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     if version := _RUBY.search(text):
         choose_version(recipe, version[1], "Gemfile")
     recipe.choose("Gemfile is there.", package_manager="bundler", install="bundle install")
-    named = sorted(gems & _SYSTEM.keys())
-    recipe.choose(f"Gemfile names {', '.join(named)}.", system_packages=[_SYSTEM[name] for name in named])
+    named = sorted(gems & _SYSTEM_PACKAGES.keys())
+    recipe.choose(
+        f"Gemfile names {', '.join(named)}.", system_packages=[_SYSTEM_PACKAGES[name] for name in named]
+    )
     if files.has("bin/rails", "config/application.rb") or "rails" in gems:
         _rails(files, recipe)
     elif "sinatra" in gems:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.foreign_json import BadJson, read_json
-from windlass.detect.recipe import SITE
+from windlass.detect.recipe import SITE_FOLDER
 from windlass.engines.workload import Artifact, StaticSite
 
 NOTES: Final = "windlass.recipe"
@@ -37,7 +37,7 @@ class ImageNotes(Struct, frozen=True, omit_defaults=True):
             release=self.release,
             static=site,
             web_port=self.web_port,
-            workdir=SITE if site else artifact.workdir,
+            workdir=SITE_FOLDER if site else artifact.workdir,
         )
 
 

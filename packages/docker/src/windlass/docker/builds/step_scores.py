@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from windlass.base.oom_score import STEPS, set_oom_score
+from windlass.base.oom_score import STEPS_SCORE, set_oom_score
 from windlass.base.subprocesses import in_thread
 
 SCAN_INTERVAL: Final = 0.2
@@ -57,5 +57,5 @@ def _raise_new_scores(looks: Mapping[str, int]) -> dict[str, int]:
             continue
         with suppress(OSError):
             if _STEP.search(Path(f"/proc/{process}/cgroup").read_bytes()):
-                set_oom_score(STEPS, process)
+                set_oom_score(STEPS_SCORE, process)
     return present

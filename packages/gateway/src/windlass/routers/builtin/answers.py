@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from windlass.base.http_in.wire import FIELDS, LENGTH, TEXT, Bad, without_fields
+from windlass.base.http_in.wire import CONTENT_LENGTH, FIELD_BLOCK, FIELD_TEXT, Bad, without_fields
 
 CHUNKED: Final = -1
 UNTIL_CLOSE: Final = -2
 
-_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})( " + TEXT + rb"*)?")
+_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})( " + FIELD_TEXT + rb"*)?")
 _INTERPRETED_FIELDS: Final = re.compile(
     rb"\r\n(content-length|transfer-encoding|connection|keep-alive|proxy-connection|upgrade):[\t ]*([^\r]*)"
 )
@@ -34,7 +34,7 @@ class AnswerHead:
         """`raw` is the head, including the empty line at its end."""
         first, _, _ = raw.partition(b"\r\n")
         line, block = _LINE.fullmatch(first), raw[len(first) : -4]
-        if not line or not FIELDS.fullmatch(block):
+        if not line or not FIELD_BLOCK.fullmatch(block):
             raise Bad(502, "The head of its answer is not valid HTTP.")
         self.raw = raw
         self.status = int(line[2])
@@ -55,7 +55,7 @@ class AnswerHead:
     def _end(self, fields: dict[bytes, bytes], old: bool) -> tuple[int, bytes]:
         """Returns the body length, and the header line that declares it."""
         coding, length = fields.get(b"transfer-encoding"), fields.get(b"content-length")
-        if length is not None and not LENGTH.fullmatch(length):
+        if length is not None and not CONTENT_LENGTH.fullmatch(length):
             raise Bad(502, "The length of its answer is not a number.")
         if coding is not None and (old or coding.lower() != b"chunked"):
             raise Bad(502, "Its answer has a Transfer-Encoding other than chunked.")

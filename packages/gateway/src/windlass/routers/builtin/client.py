@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from windlass.base.http_in.body import RequestBody
-from windlass.base.http_in.heads import CHUNKED
+from windlass.base.http_in.heads import CHUNKED_LENGTH
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.access_log import LoggedHead, RequestEntry, count_bytes
 from windlass.routers.builtin.challenge_answers import PREFIX, ChallengeAnswer
@@ -114,7 +114,7 @@ class ClientConnection(SendingClient):
             method, fields.raw, self._address.decode(), shared.connections.trusts, fields.length
         )
         added = rules.added(fields.raw)
-        if page is None and rules.body_bytes and self._body is not None and fields.length == CHUNKED:
+        if page is None and rules.body_bytes and self._body is not None and fields.length == CHUNKED_LENGTH:
             if len(body) > rules.body_bytes:
                 page = rules.too_large()
             self._body = cast(RequestBody, LimitedBody(self._body, rules.body_bytes - len(body)))

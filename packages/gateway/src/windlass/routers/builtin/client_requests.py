@@ -9,8 +9,8 @@ from typing import Final
 
 from windlass.base.http_in.body import RequestBody
 from windlass.base.http_in.bounds import CHUNKS_AT_ONCE
-from windlass.base.http_in.heads import LINE, check_authority, parse_line
-from windlass.base.http_in.wire import END, Bad
+from windlass.base.http_in.heads import REQUEST_LINE, check_authority, parse_line
+from windlass.base.http_in.wire import HEAD_END, Bad
 from windlass.routers.builtin.client_socket import BUSY, IDLE, GatewaySocket
 from windlass.routers.builtin.requests import Fields, check_headers
 from windlass.routers.builtin.shared_state import SharedState
@@ -72,7 +72,7 @@ class RequestReader(GatewaySocket):
             if not self._judge_whole(data, first):
                 return False
             fields = self._fields
-        line = LINE.fullmatch(data, 0, first)
+        line = REQUEST_LINE.fullmatch(data, 0, first)
         if not line:
             return False
         method, target, minor = line.groups()
@@ -85,7 +85,7 @@ class RequestReader(GatewaySocket):
     def _judge_whole(self, data: bytes, first: int) -> bool:
         """Parses new headers. Returns whether the bytes are exactly one valid head of a request without a
         body."""
-        if first < 1 or data.find(END, first) != len(data) - len(END):
+        if first < 1 or data.find(HEAD_END, first) != len(data) - len(HEAD_END):
             return False
         try:
             self._fields = check_headers(
@@ -97,7 +97,7 @@ class RequestReader(GatewaySocket):
 
     def _begin(self, data: bytes) -> None:
         """Handles bytes that begin a request. They usually contain the whole request."""
-        end = data.find(END, 1, self._shared.bounds.head_bytes)
+        end = data.find(HEAD_END, 1, self._shared.bounds.head_bytes)
         if end < 0 or data.startswith(b"\r\n"):
             self._held.add(data)
         else:
@@ -130,7 +130,7 @@ class RequestReader(GatewaySocket):
     def _begin_request(self, data: bytes) -> None:
         """Parses and routes a request. `data` begins with a complete head."""
         first = data.find(b"\r\n")
-        end = data.find(END, first) + 4
+        end = data.find(HEAD_END, first) + 4
         bounds = self._shared.bounds
         line = parse_line(data[:first], bounds)
         fields = self._fields

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.heads import (
-    CHUNKED,
+    CHUNKED_LENGTH,
     LINE_END,
     body_length,
     check_connection,
@@ -23,12 +23,12 @@ from windlass.base.http_in.heads import (
     named_host,
     tokens_of,
 )
-from windlass.base.http_in.wire import TEXT, without_fields
+from windlass.base.http_in.wire import FIELD_TEXT, without_fields
 
 IDEMPOTENT: Final = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"})
 
 _ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
-_VALUE: Final = re.compile(TEXT + rb"*+")
+_VALUE: Final = re.compile(FIELD_TEXT + rb"*+")
 # Headers that the router interprets. Many applications treat an underscore like a hyphen; without both
 # spellings here, a client could forge a header that the router sets.
 _INTERPRETED_FIELDS: Final = re.compile(
@@ -65,7 +65,7 @@ class Fields:
         self.host = b""
         """Host name in lower case, without port; empty if the request has none."""
         self.length = 0
-        """Body length, or CHUNKED."""
+        """Body length, or `CHUNKED_LENGTH`."""
         self.close = old
         self.upgrade = b""
         self.id = b""
@@ -206,7 +206,7 @@ def _remove_fields(block: bytes, tokens: frozenset[bytes]) -> bytes:
 def _set_passed(fields: Fields, meant: dict[bytes, bytes], rest: bytes, client: bytes, scheme: bytes) -> None:
     host = meant.get(b"host", b"")
     lines = []
-    if fields.length == CHUNKED:
+    if fields.length == CHUNKED_LENGTH:
         lines.append(b"\r\nTransfer-Encoding: chunked")
     elif b"content-length" in meant:
         lines.append(b"\r\nContent-Length: %d" % fields.length)

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from windlass.builders.command_ports import asks_for_port, names_worker
-from windlass.detect.recipe import WEB
+from windlass.detect.recipe import WEB_PROCESS
 from windlass.engines.workload import Artifact, HealthProbe, Workload, WorkloadPort
 
 DEFAULT_PORT: Final = 8080
@@ -48,7 +48,11 @@ def _is_web(artifact: Artifact, process: str, command: str) -> bool:
     if asks_for_port(command or " ".join(artifact.command)):
         return True
     if process or (artifact.processes and not command):
-        return (process or WEB) == WEB and WEB in artifact.processes and _names_port(artifact)
+        return (
+            (process or WEB_PROCESS) == WEB_PROCESS
+            and WEB_PROCESS in artifact.processes
+            and _names_port(artifact)
+        )
     return _names_port(artifact) and not names_worker(command)
 
 

@@ -24,7 +24,7 @@ def remove_escaping_links(root: Path, say: Callable[[str], None]) -> None:
     real = os.path.realpath(root)
     for link in links:
         if not _is_within(os.path.realpath(link), real):
-            _leave_out(root, link, say)
+            _remove_outside_link(root, link, say)
 
 
 def walk(root: Path) -> Iterator[Path]:
@@ -124,12 +124,12 @@ def within(root: Path, base: Path, path: str, field: str) -> Path:
 
 def _absolute(root: Path, link: Path, say: Callable[[str], None]) -> bool:
     if link.readlink().is_absolute():
-        _leave_out(root, link, say)
+        _remove_outside_link(root, link, say)
         return True
     return False
 
 
-def _leave_out(root: Path, link: Path, say: Callable[[str], None]) -> None:
+def _remove_outside_link(root: Path, link: Path, say: Callable[[str], None]) -> None:
     say(f"{link.relative_to(root)} is a symbolic link that leads out of the folder: it is left out.")
     link.unlink()
 

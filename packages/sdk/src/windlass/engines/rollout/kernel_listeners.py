@@ -16,7 +16,7 @@ from typing import Final
 
 from windlass.base.isolation.instance_connections import make_socket
 from windlass.base.isolation.network import NamespaceHolder
-from windlass.base.isolation.socket_server import LISTENERS
+from windlass.base.isolation.socket_server import LISTENER_QUERY
 from windlass.engines.rollout.listeners import ListeningPort, listening_sockets, queued_at
 
 _BY_FAMILY: Final = 20
@@ -62,7 +62,7 @@ def _process_in(network: str) -> int | str:
 
 def _read_sockets(network: str) -> Iterator[tuple[int, int, int]]:
     """Yields port, inode and queue length of each listening socket."""
-    with make_socket(network, LISTENERS) as asked:
+    with make_socket(network, LISTENER_QUERY) as asked:
         for family in (socket.AF_INET, socket.AF_INET6):
             yield from _query_kernel(asked, family)
 

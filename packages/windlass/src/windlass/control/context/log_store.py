@@ -24,7 +24,7 @@ from windlass.base.encryption import CannotDecrypt
 from windlass.base.errors import Unavailable
 from windlass.base.ids import is_id
 from windlass.base.log import log
-from windlass.base.segments import EVERYTHING, Gone, LineFilter, Segments
+from windlass.base.segments import ALL_LINES, Gone, LineFilter, Segments
 from windlass.core.deploy.states import DeploymentStage
 from windlass.core.words.masking import MASK, NOTHING, Mask
 from windlass.engines.workload import OutputLine, is_of_release
@@ -248,7 +248,7 @@ class Logs:
         self,
         service: str,
         limit: int,
-        line_filter: LineFilter = EVERYTHING,
+        line_filter: LineFilter = ALL_LINES,
         *,
         deployment: str | None = None,
         access: bool = False,
@@ -261,7 +261,7 @@ class Logs:
         self,
         service: str,
         limit: int,
-        line_filter: LineFilter = EVERYTHING,
+        line_filter: LineFilter = ALL_LINES,
         *,
         after: str | None = None,
         deployment: str | None = None,

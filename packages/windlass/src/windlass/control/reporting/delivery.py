@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from windlass.base.clock import HOUR, SECOND
 from windlass.base.http_out import HttpResult
 from windlass.base.signing import signature
-from windlass.base.trace import HEADER, stored_trace
+from windlass.base.trace import TRACE_HEADER, stored_trace
 from windlass.control.context.call import encode
 from windlass.control.context.context import Context
 from windlass.control.records.outbox import payload_of
@@ -159,7 +159,7 @@ class WebhookSender:
         if self._subscription.kind == "SLACK":
             return self._fixed
         trace = stored_trace(delivery.trace)
-        traced = {HEADER: trace.header()} if trace else {}
+        traced = {TRACE_HEADER: trace.header()} if trace else {}
         seconds = now // SECOND
         headers = {**self._fixed, **traced, "webhook-id": delivery.id, "webhook-timestamp": str(seconds)}
         if self._keys:

@@ -59,7 +59,7 @@ async def read_rule(ctx: Context, call: Call) -> Reply:
 @writes("environment.editDeploymentRule")
 async def replace_rule(ctx: Context, tx: Tx, call: Call) -> Reply:
     row, rule = await target(tx, call), call.sent(DeploymentRule)
-    if call.ids[-1] != _id_of(row) and not _WORD.match(call.ids[-1]):
+    if call.ids[-1] != _rule_id_of(row) and not _WORD.match(call.ids[-1]):
         raise Missing("No deployment rule with this id was found: read the rule of the environment first")
     if rule.auto_preview or rule.on_demand_preview:
         if row.read(PreviewMark).preview:
@@ -95,14 +95,14 @@ async def require_previews(reads: Reads, actor: Actor, base: Row) -> None:
             )
 
 
-def _id_of(row: Row) -> str:
+def _rule_id_of(row: Row) -> str:
     return str(uuid.uuid5(uuid.UUID(row.id), _RULE))
 
 
 def _reply(row: Row) -> Reply:
     ruled = row.read(_Ruled)
     rule = EnvironmentDeploymentRule(
-        id=_id_of(row),
+        id=_rule_id_of(row),
         created_at=ruled.created_at,
         updated_at=ruled.updated_at,
         **msgspec.structs.asdict(rule_of(row)),

@@ -146,7 +146,7 @@ async def judge_push(ctx: Context, call: Call, row: Row, head: PushHead) -> Inco
     refused: dict[str, str] = {}
     for_git: list[RefUpdate] = []
     deployed, kept = None, ""
-    is_full = _has_too_many(head, known)
+    is_full = _would_have_too_many_refs(head, known)
     for update in head.updates:
         is_deployed = update.ref == _HEADS + branch
         if reason := _why_refused(update, head, known, is_deployed=is_deployed):
@@ -186,7 +186,7 @@ def _may_be_deployed(name: str) -> bool:
     return True
 
 
-def _has_too_many(head: PushHead, known: Mapping[str, str]) -> bool:
+def _would_have_too_many_refs(head: PushHead, known: Mapping[str, str]) -> bool:
     """Returns whether a repository would have too many refs after a push."""
     refs = set(known)
     for update in head.updates:

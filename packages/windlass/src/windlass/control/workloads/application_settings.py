@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from windlass.base.shell import shell_command
 from windlass.core.words.variables import UnresolvableVariable
-from windlass.detect.recipe import WEB
+from windlass.detect.recipe import WEB_PROCESS
 from windlass.engines.workload import Artifact, SiteHeader, StaticSite, Workload
 from windlass.families.application import Application
 
@@ -38,7 +38,7 @@ def _release_of(spec: Application, artifact: Artifact) -> tuple[str, ...]:
     """
     if spec.release_command:
         return shell_command(spec.release_command)
-    return artifact.release if (spec.process or WEB) == WEB else ()
+    return artifact.release if (spec.process or WEB_PROCESS) == WEB_PROCESS else ()
 
 
 def _command_of(spec: Application, artifact: Artifact) -> tuple[str, ...]:

@@ -369,7 +369,7 @@ class PushedRepositories:
             # A timer, because this code does not run while a client takes its time to read.
             timer = loop.call_later(_TIMEOUT, stop)
             try:
-                while piece := await process.stdout.read(subprocesses.PIECE):
+                while piece := await process.stdout.read(subprocesses.CHUNK_BYTES):
                     yield piece
                 if loop.time() >= timer.when():
                     raise TimeoutError
