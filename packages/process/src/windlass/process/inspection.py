@@ -38,7 +38,7 @@ class InstanceInspector:
         # An instance without variables in memory is not restarted automatically. It needs another call of
         # `run`.
         supervisor = self._supervisors.find(key)
-        waits = supervisor is not None and supervisor.workload is not None
+        waits = supervisor is not None and supervisor.has_workload
         return as_instance(key, record, Phase.WAITING if waits else Phase.EXITED, record.ports)
 
     async def _ports(self, key: InstanceKey, record: Record) -> Mapping[int, int]:

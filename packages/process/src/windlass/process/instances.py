@@ -253,7 +253,9 @@ class Instances:
             self._run_until_done(key, lambda: self._finish_removal(key))
         elif record.process is not None:
             self._watch(key, record.process)
-        elif record.resume_at and not self._resume_later(key, record) and self.supervisors.of(key).workload:
+        elif (
+            record.resume_at and not self._resume_later(key, record) and self.supervisors.of(key).has_workload
+        ):
             self._run_until_done(key, lambda: self._resume(key, record.resume_at))
 
     def finishes_removal(self, key: InstanceKey) -> bool:
@@ -310,7 +312,7 @@ class Instances:
         if supervisor.resume is not None:
             return True
         wait = (record.resume_at - self._clock.now()) / 1000
-        if supervisor.workload is None or wait <= 0 or self._closing:
+        if not supervisor.has_workload or wait <= 0 or self._closing:
             return False
         supervisor.resume = asyncio.get_running_loop().call_later(
             min(wait, self._pauses.longest),
@@ -325,11 +327,12 @@ class Instances:
             record = self._records.read(key)
             if home is None or record is None or record.removing:
                 return
-            if supervisor.workload is None or self._closing:
+            workload = supervisor.workload
+            if workload is None or self._closing:
                 return
             if record.resume_at == due and record.process is None:
                 await self._killer.end(home, record.last, record)
-                await self._restart(key, supervisor.workload, record)
+                await self._restart(key, workload, record)
         self.adopt(key)
 
     # Ending

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from contextvars import Context
 
+from msgspec.structs import replace
+
 from windlass.base import kernel
 from windlass.base.kernel import Process
 from windlass.engines.workload import Workload
@@ -15,10 +17,26 @@ from windlass.process.records import InstanceKey
 
 
 class Supervisor:
-    __slots__ = ("foreign", "handle", "heard", "is_limited", "process", "resume", "verdict", "workload")
+    __slots__ = (
+        "_names",
+        "_values",
+        "_workload",
+        "foreign",
+        "handle",
+        "heard",
+        "is_limited",
+        "process",
+        "resume",
+        "verdict",
+    )
 
     def __init__(self) -> None:
-        self.workload: Workload | None = None
+        self._workload: Workload | None = None
+        """The workload without its variables."""
+        self._names: tuple[str, ...] = ()
+        self._values: tuple[str, ...] = ()
+        """The names and values of the variables. A service has several for each of its neighbours, and a
+        dictionary for each of 600 services takes four times the memory of two tuples."""
         self.process: Process | None = None
         """The process that is watched, or whose end is being recorded."""
         self.is_limited = False
@@ -31,6 +49,22 @@ class Supervisor:
         """The reason why Windlass ends the process. On a full disk, it is recorded only after the end."""
         self.foreign: AbstractSet[int] = frozenset()
         """Inodes of sockets of other programs that listen on the instance's ports."""
+
+    @property
+    def has_workload(self) -> bool:
+        return self._workload is not None
+
+    @property
+    def workload(self) -> Workload | None:
+        """The workload with which the instance was started, for its restarts. Each read makes a new one."""
+        if self._workload is None:
+            return None
+        return replace(self._workload, variables=dict(zip(self._names, self._values, strict=True)))
+
+    @workload.setter
+    def workload(self, workload: Workload) -> None:
+        self._workload = replace(workload, variables={})
+        self._names, self._values = tuple(workload.variables), tuple(workload.variables.values())
 
     def watch(self, process: Process, ended: Callable[[], None]) -> bool:
         """Watches a process and calls `ended` at its end. Returns False if it has already ended."""
