@@ -4,19 +4,21 @@
         project = await world.project()
         answer = await world.get(f"/project/{project}")
 
-Nothing of ours is patched: what a test may bend comes in through `install`.
+Nothing of ours is patched but `_SLOT_SECONDS`: what a test may bend comes in through `install`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import json
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgspec
 from msgspec.structs import replace
@@ -310,6 +312,12 @@ def fake_parts(
     )
 
 
+_WAITING = importlib.import_module("windlass.control.deploying.steps.outcome")
+_SLOT_SECONDS = 0.2
+"""The time for which a worker waits for the end of a run before it does other work. A run of a fake engine
+ends at once, or waits for its test, whose clock stands still."""
+
+
 @contextlib.asynccontextmanager
 async def make_world(
     database_url: str = "",
@@ -333,6 +341,7 @@ async def make_world(
     has the way out of a real one."""
     clock, engine = clock or HandClock(), engine or FakeEngine()
     with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(_WAITING, "SLOT_SECONDS", _SLOT_SECONDS))
         where = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="windlass-")))
         if not database_url:
             _put_database(where / DATABASE)
