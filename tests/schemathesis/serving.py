@@ -4,13 +4,50 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import uvicorn
 
 from tests.world import World
 from windlass.serve.server import ApiServer, listen, protocols
+
+
+class _Server(ApiServer):
+    """Ends as soon as it may, where uvicorn looks a few times, each after a tenth of a second."""
+
+    def __init__(
+        self, config: uvicorn.Config, started: Callable[[], None], stopping: Callable[[], None]
+    ) -> None:
+        super().__init__(config, started, stopping)
+        self._over = asyncio.Event()
+
+    def end(self) -> None:
+        self.should_exit = True
+        self._over.set()
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await self._over.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._stopping()
+        for server in self.servers:
+            server.close()
+        for listening in sockets or ():
+            listening.close()
+        state = self.server_state
+        for connection in list(state.connections):
+            connection.shutdown()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                while state.connections or state.tasks:  # noqa: ASYNC110 (nothing notifies of a change)
+                    await asyncio.sleep(0.002)
+        for task in state.tasks:
+            task.cancel()
 
 
 @contextlib.asynccontextmanager
@@ -31,14 +68,13 @@ async def served(
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=1,
     )
-    server = ApiServer(config, ready.set, world.installation.app.stop_streams)
+    server = _Server(config, ready.set, world.installation.app.stop_streams)
     address = f"http://127.0.0.1:{listening.getsockname()[1]}"
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         await ready.wait()
         yield address
     finally:
-        server.should_exit = True
+        server.end()
         await serving
