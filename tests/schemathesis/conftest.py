@@ -9,6 +9,6 @@ from tests.world import make_world
 @pytest.fixture(scope="module")
 async def town():
     async with make_world(engine=Holding()) as world:
-        made = Town(world)
+        made = Town(world, standing=1, doomed=1)
         await made.build()
         yield made

@@ -1,34 +1,43 @@
 """Faults that exhaustive tests found once, and that are tested by name since."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from tests.documented import DOCUMENT
-from tests.schemathesis.town import Town
-from tests.world import make_world
+from tests.world import World, make_world
 
 pytestmark = pytest.mark.slow
 
 MANY = "k" * 255
 
 
+@pytest.fixture(scope="module")
+async def world() -> AsyncIterator[World]:
+    async with make_world() as made_world:
+        yield made_world
+
+
 @pytest.mark.parametrize(
     "address",
     ["https://[", "https://]a", "http://[::1", "ssh://a:b:c:d", "file://?", "git@a:#", "https://ü/ü"],
 )
-async def test_an_unreachable_git_address_is_stored_without_a_server_error(town: Town, address: str) -> None:
-    environment = await town.world.environment()
-    app = await town.world.application(environment, git_repository={"url": address})
-    answer = await town.world.get(f"/application/{app}")
+async def test_an_unreachable_git_address_is_stored_without_a_server_error(
+    world: World, address: str
+) -> None:
+    environment = await world.environment()
+    app = await world.application(environment, git_repository={"url": address})
+    answer = await world.get(f"/application/{app}")
     assert answer["git_repository"]["url"] == address
 
 
 @pytest.mark.parametrize("blank", ["\x85", "\x9f", "\xa0", "\u2028", "\u3000", "\ufeff"])
 async def test_a_name_with_leading_or_trailing_white_space_of_any_script_is_refused(
-    town: Town, blank: str
+    world: World, blank: str
 ) -> None:
-    projects = f"/organization/{town.world.org}/project"
+    projects = f"/organization/{world.org}/project"
     for name in (blank, f"{blank}shop", f"shop{blank}"):
-        answer = await town.world.post(projects, {"name": name})
+        answer = await world.post(projects, {"name": name})
         assert answer.status == 400
         assert answer.message.startswith("name: ")
 
@@ -36,9 +45,9 @@ async def test_a_name_with_leading_or_trailing_white_space_of_any_script_is_refu
 @pytest.mark.parametrize(
     "url", ["https://ü.example/", "https://a.example/ü", "https://a/%zz", "https://a/{id}"]
 )
-async def test_a_webhook_address_with_non_ascii_letters_is_refused(town: Town, url: str) -> None:
+async def test_a_webhook_address_with_non_ascii_letters_is_refused(world: World, url: str) -> None:
     body = {"target_url": url, "events": ["DEPLOYMENT_FAILED"]}
-    answer = await town.world.post(f"/organization/{town.world.org}/webhook", body)
+    answer = await world.post(f"/organization/{world.org}/webhook", body)
     assert answer.status == 400
     assert answer.message.startswith("target_url: ")
 
@@ -69,9 +78,9 @@ HOSTS = {
 
 
 @pytest.mark.parametrize(("host", "status"), HOSTS.items())
-async def test_a_host_in_brackets_is_an_ipv6_address(town: Town, host: str, status: int) -> None:
+async def test_a_host_in_brackets_is_an_ipv6_address(world: World, host: str, status: int) -> None:
     body = {"target_url": f"https://[{host}]:8443/hooks", "events": ["DEPLOYMENT_FAILED"]}
-    answer = await town.world.post(f"/organization/{town.world.org}/webhook", body)
+    answer = await world.post(f"/organization/{world.org}/webhook", body)
     assert answer.status == status
     assert status == 201 or answer.message.startswith("target_url: must be an address such as https://")
 
@@ -89,8 +98,8 @@ async def test_a_host_in_brackets_is_an_ipv6_address(town: Town, host: str, stat
         ("é", 400),
     ],
 )
-async def test_an_idempotency_key_is_printable_ascii(town: Town, key: str, status: int) -> None:
-    answer = await town.world.post("/account/session", headers={"Idempotency-Key": key})
+async def test_an_idempotency_key_is_printable_ascii(world: World, key: str, status: int) -> None:
+    answer = await world.post("/account/session", headers={"Idempotency-Key": key})
     assert answer.status == status
 
 

@@ -16,6 +16,7 @@ from typing import cast
 from tests.documented import body
 from tests.fakes.builder import FILES_OF_EXAMPLES
 from tests.fakes.engine import FakeEngine
+from tests.marks import either
 from tests.schemathesis.rules import Body
 from tests.world import ADMIN, World
 from windlass.control.people.members import IssuerIdentity, join_organizations
@@ -37,7 +38,7 @@ from windlass.families.project import project
 Ids = Mapping[str, str]
 """Path parameter to id."""
 
-STANDING, DOOMED = 2, 5
+STANDING, DOOMED = either(1, 2), either(2, 5)
 """Numbers of things of each family: for reading and changing, and for deleting."""
 DISTINCT = {"preview": "branch"}
 """Fields of families without names in which siblings differ."""
@@ -70,8 +71,9 @@ class Stock:
 
 
 class Town:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, standing: int = STANDING, doomed: int = DOOMED) -> None:
         self.world = world
+        self._standing, self._doomed = standing, doomed
         self.standing = Stock()
         self.doomed = Stock()
         self.inherited = Stock()
@@ -97,9 +99,9 @@ class Town:
         self.world.git.files = FILES_OF_EXAMPLES
         home = {organization.param: self.world.org}
         self.standing.put(home)
-        for _ in range(STANDING):
+        for _ in range(self._standing):
             await self._settle(organization, home, [])
-        for _ in range(DOOMED):
+        for _ in range(self._doomed):
             self.doomed.put({organization.param: await self._organization()})
             self.members.append(await self._member())
             self.leaving.append(await self._member())
@@ -113,7 +115,7 @@ class Town:
         for family in _below(above):
             id = await self._made(family, above, here)
             self.standing.put(_path(family, here, id))
-            for _ in range(DOOMED):
+            for _ in range(self._doomed):
                 self.doomed.put(_path(family, here, await self._made(family, above, here)))
             own = (family, id) if isinstance(family.parent, Trait) else None
             inherited = [*inherited, own] if own else inherited
@@ -130,12 +132,12 @@ class Town:
                 above = (await self.world.get(f"/{family.name}/{service}"))["environment"]["id"]
                 self.services[above][family.name].append(service)
         await self.world.settle()
-        self.idle_jobs = [await self._new(job, await self.world.environment()) for _ in range(DOOMED)]
+        self.idle_jobs = [await self._new(job, await self.world.environment()) for _ in range(self._doomed)]
         for service in self.idle_jobs:
             await self._deployed(job, service)
         await self.world.settle()
         for above in self.services:
-            self.erasable[above] = [await self._new(application, above) for _ in range(DOOMED)]
+            self.erasable[above] = [await self._new(application, above) for _ in range(self._doomed)]
 
     async def _hold(self) -> None:
         """Deployments that go on until they are cancelled: some for each way of doing that."""
@@ -145,7 +147,7 @@ class Town:
                 "cancel",
                 "cancelDeploymentRequest",
             }:
-                for _ in range(DOOMED):
+                for _ in range(self._doomed):
                     self.cancellable[operation.id].append(await self._held(operation))
 
     async def _held(self, operation: Operation) -> Ids:
