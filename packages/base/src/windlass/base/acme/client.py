@@ -156,7 +156,7 @@ class AcmeClient:
 
     async def _send(self, method: str, url: str, body: bytes = b"", *, limit: int = 0) -> HttpResult:
         headers = {"Content-Type": _JOSE} if body else {}
-        limits: dict[str, Any] = {"most": limit} if limit else {}
+        limits: dict[str, Any] = {"limit": limit} if limit else {}
         try:
             return await self._out.send(method, url, body, headers, **limits)
         except (NoAnswer, AddressRefused) as error:
