@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tests.marks import either
 from tests.tables import table
 from windlass.core.declare.operations import Operation
 from windlass.core.declare.resource import Family, Verb
@@ -55,6 +56,15 @@ def adding_to(listing: Operation) -> Operation | None:
 def for_operations(chosen: Callable[[Operation], object] = lambda operation: True) -> Callable[[Any], Any]:
     """A table with a row for each operation of this sort."""
     return _roomy(table("operation", filter(chosen, OPERATIONS), lambda operation: operation.id))
+
+
+def for_some_operations(
+    chosen: Callable[[Operation], object] = lambda operation: True, every: int = 8
+) -> Callable[[Any], Any]:
+    """A table with a row for every eighth operation of this sort, and for each in the nightly run: one place
+    keeps the promise for all of them."""
+    found = [*filter(chosen, OPERATIONS)][:: either(every, 1)]
+    return for_operations(found.__contains__)
 
 
 def for_families(chosen: Callable[[Family], object]) -> Callable[[Any], Any]:

@@ -73,6 +73,7 @@ async def test_a_limited_token_names_nothing_that_it_does_not_see(
         assert seen.status == subject.status or seen.message == f"{path}: cannot be changed after creation"
 
 
+@pytest.mark.slow
 @for_operations(lambda operation: bool(operation.params) and not about_the_organization(operation))
 async def test_a_limited_token_gets_404_outside_its_limits(
     stage: Stage, operation: Operation, limited: str, outside: Plot

@@ -101,7 +101,6 @@ async def test_pages_for_a_limited_token_contain_exactly_the_resources_in_its_li
         assert answer["pagination"] == pagination(page, size, len(given))
 
 
-@pytest.mark.essential
 @every_paged_list
 async def test_the_pages_of_every_list_make_up_the_whole(stage: Stage, operation: Operation):
     subject = await populated(stage, operation)

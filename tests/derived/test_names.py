@@ -8,10 +8,11 @@ from tests.derived.answers import same_result
 from tests.derived.operations import for_operations, operation_of
 from tests.derived.sorts import does, every_naming, named
 from tests.derived.stage import Stage, together
+from tests.marks import either
 from windlass.core.declare.registry import Operation
 from windlass.core.declare.resource import Verb
 
-RIVALS = 20
+RIVALS = either(4, 20)
 every_renaming = for_operations(
     lambda operation: (does(operation, Verb.UPDATE) or does(operation, Verb.PATCH)) and named(operation)
 )
