@@ -4,6 +4,21 @@ import pytest
 
 from tests.identity.issuer import Issuer
 from tests.world import HandClock, make_world
+from windlass.control.people import password_hashes
+
+
+@pytest.fixture(autouse=True)
+def cheap_hashes(monkeypatch):
+    """Hundreds of sign-ins would spend most of their time with the hash of the password."""
+    kib, parameters = password_hashes._KIB, password_hashes._PARAMETERS
+    cheap = parameters.replace(f"m={kib}", "m=64")
+    assert cheap != parameters
+    for name, value in {
+        "_KIB": 64,
+        "_PARAMETERS": cheap,
+        "_NOBODYS": password_hashes._NOBODYS.replace(parameters, cheap),
+    }.items():
+        monkeypatch.setattr(password_hashes, name, value)
 
 
 @pytest.fixture
