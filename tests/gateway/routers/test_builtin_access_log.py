@@ -13,7 +13,17 @@ import pytest
 from tests import free_ports
 from tests.gateway.routers.exchanges import EMPTY_PORT
 from tests.gateway.routers.sites import serve
-from tests.gateway.routers.town import SHOP, Heard, Town, make_town, reply, request, route, until
+from tests.gateway.routers.town import (
+    SHOP,
+    Heard,
+    Town,
+    make_town,
+    notice_leaving_clients,
+    reply,
+    request,
+    route,
+    until,
+)
 from windlass.base.line_log import LineLog
 from windlass.routers.builtin.access_log import RouterAccessLog
 from windlass.routers.builtin.shared_state import ClientWait
@@ -125,6 +135,8 @@ async def test_error_answers_of_the_router_are_logged_with_their_status(town: To
 
 
 async def test_a_client_that_leaves_before_its_answer_is_logged_without_a_status(town: Town, file: Path):
+    notice_leaving_clients(town)
+
     async def answer(heard: Heard) -> None:
         await heard.reader.read()
 

@@ -10,7 +10,16 @@ import tracemalloc
 
 import pytest
 
-from tests.gateway.routers.town import Heard, Instance, Town, make_town, reply, request, until
+from tests.gateway.routers.town import (
+    Heard,
+    Instance,
+    Town,
+    make_town,
+    notice_leaving_clients,
+    reply,
+    request,
+    until,
+)
 from windlass.routers.builtin.client import ClientConnection
 from windlass.routers.rules import Login, RouteCors, RouteRules, digest_of
 
@@ -152,6 +161,8 @@ async def test_an_instance_that_does_not_begin_its_answer_in_time_is_given_up(to
 
 
 async def test_no_time_limit_keeps_a_client_that_has_hung_up(town: Town) -> None:
+    notice_leaving_clients(town)
+
     async def wait(heard: Heard) -> None:
         await asyncio.sleep(30)
 

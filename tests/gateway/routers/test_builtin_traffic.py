@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.gateway.routers.exchanges import EMPTY_PORT
-from tests.gateway.routers.town import SHOP, Heard, Town, make_town, reply, request, route, until
+from tests.gateway.routers.town import (
+    SHOP,
+    Heard,
+    Town,
+    make_town,
+    notice_leaving_clients,
+    reply,
+    request,
+    route,
+    until,
+)
 from windlass.routers.builtin import traffic as counting
 from windlass.routers.builtin.traffic import Traffic
 
@@ -35,6 +45,8 @@ async def test_error_answers_of_the_router_are_counted_for_the_service(town: Tow
 
 
 async def test_a_client_that_leaves_before_its_answer_is_counted_as_such(town: Town):
+    notice_leaving_clients(town)
+
     async def answer(heard: Heard) -> None:
         await heard.reader.read()
 

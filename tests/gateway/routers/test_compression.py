@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.routers.town import SHOP, Caller, Heard, Said, Town, reply, request, until
+from tests.gateway.routers.town import (
+    SHOP,
+    Caller,
+    Heard,
+    Said,
+    Town,
+    notice_leaving_clients,
+    reply,
+    request,
+    until,
+)
 from windlass.routers.rules import RouteRules
 
 TEXT = b"a line of text that repeats\n" * 100
@@ -148,6 +158,7 @@ async def test_each_piece_arrives_before_the_next_one_is_sent(town: Town) -> Non
 
 
 async def test_above_the_limit_answers_in_pieces_are_passed_on_as_they_are(town: Town, monkeypatch) -> None:
+    notice_leaving_clients(town)
     monkeypatch.setattr("windlass.routers.builtin.compression.MAX_CONCURRENT_COMPRESSIONS", 1)
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(TEXT)
 

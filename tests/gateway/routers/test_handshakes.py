@@ -143,7 +143,7 @@ async def test_a_costly_key_exchange_is_refused() -> None:
 
 
 async def test_handshakes_that_fail_or_break_off_leave_nothing() -> None:
-    async with make_secure_town() as town:
+    async with make_secure_town(handshake_seconds=2) as town:
         await town.shop(await town.instance())
         port = https_port(town)
         hello = hello_of(SHOP)

@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from windlass.routers.builtin import Bounds, BuiltinRouter
 from windlass.routers.router import Endpoint, Route
 
@@ -241,6 +243,12 @@ async def make_town(
             yield Town(router, stack)
     finally:
         await router.stop()
+
+
+def notice_leaving_clients(town: Town) -> None:
+    """Clients that have closed their sending side are given up within a second, and not after five."""
+    shared = town.router._shared
+    shared.bounds = replace(shared.bounds, leaving_seconds=0.2)
 
 
 async def until(true: Callable[[], object]) -> None:
