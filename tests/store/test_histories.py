@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.marks import examples
+from tests.marks import examples, nightly
 from tests.store.stores import ORG, Place, add
 from windlass.store import NameTaken, Row, Store, Tx
 
@@ -160,7 +160,8 @@ async def _events_are_consecutive(store: Store) -> bool:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["scattered", "one in a hundred", "the first half", "all but the ends", "none", "everything"]
+    "pattern",
+    ["scattered", "everything", *nightly("one in a hundred", "the first half", "all but the ends", "none")],
 )
 async def test_every_page_of_a_list_with_deletions_is_the_correct_slice(
     store: Store, place: Place, pattern: str
