@@ -24,6 +24,7 @@ SENTENCES = {
     "Create a database, such as main-db, and set the variable DB_URL with `windlass env set DB_URL={{DB}}`": (
         "/new?kind=database&environment=e&name=main-db"
     ),
+    remedy_of("", "shop", ["KeyError: 'REDIS_URL'"]): "/new?kind=database&environment=e&name=main-db",
     # The page of the environment has first what needs attention.
     "Fix the database main-db, which comes first: it failed": "/environment/e",
     # Nothing here can be done with the settings, though it speaks of names, memory and folders.

@@ -57,3 +57,15 @@ async def test_init_finds_the_repository_the_branch_and_the_folder_in_it(windlas
     source = made["git_repository"]
     assert (source["url"], source["branch"], source["root_path"]) == (REPOSITORY, "main", "/api")
     assert made["ports"] == []
+
+
+async def test_init_takes_the_only_application_that_is_below_the_folder(windlass, folder):
+    (folder / "api").mkdir()
+    for name in ("app.py", "requirements.txt"):
+        (folder / name).rename(folder / "api" / name)
+    commit_all(folder, "git@git.example:acme/shop.git")
+    said = await windlass("init", "--name", "api", "-e", "shop/production")
+    assert (said.code, "The only application is in api" in said.err) == (0, True), said
+    made = await windlass.done("application", "get", "shop/production/api")
+    assert made["git_repository"]["root_path"] == "/api"
+    assert made["ports"][0]["internal_port"] == 8000

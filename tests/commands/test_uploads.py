@@ -155,8 +155,10 @@ def test_the_whole_repository_is_uploaded_for_an_application_in_a_folder_of_it(t
     settings = {"git_repository": {"url": "https://git.example/a.git", "root_path": "/api"}}
     assert folder_to_upload(api, GitFolder(top=tmp_path), settings) == tmp_path
     assert folder_to_upload(api, GitFolder(top=tmp_path), {"git_repository": None}) == api
+    assert folder_to_upload(tmp_path, GitFolder(top=tmp_path), settings) == tmp_path
+    (tmp_path / "web").mkdir()
     with pytest.raises(InvalidUsage, match=r"^link the folder api of the repository: "):
-        folder_to_upload(tmp_path, GitFolder(top=tmp_path), settings)
+        folder_to_upload(tmp_path / "web", GitFolder(top=tmp_path), settings)
     with pytest.raises(InvalidUsage):
         folder_to_upload(api, None, settings)
     assert folder_to_upload(api, GitFolder(top=tmp_path), {"root_path": "/api"}) == tmp_path

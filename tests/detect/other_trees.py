@@ -241,6 +241,15 @@ ROWS = [
         {"framework": "wp-config-sample.php is there."},
     ),
     Row(
+        "Sinatra with the folders of Rails",
+        {
+            "Gemfile": "gem 'sinatra'\ngem 'sinatra-activerecord'\n",
+            "config.ru": "",
+            "config/application.rb": "",
+        },
+        {"framework": "Sinatra", "start": "bundle exec rackup -o 0.0.0.0 -p ${PORT:-3000}", "build": ""},
+    ),
+    Row(
         "Sinatra",
         {"Gemfile": "gem 'sinatra'\n", "app.rb": "", ".ruby-version": "ruby-3.3.1\n"},
         {

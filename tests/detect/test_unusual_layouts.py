@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.detect.trees import DJANGO, GUNICORN, package, tree_of
+from tests.detect.trees import DJANGO, FLASK, GUNICORN, package, tree_of
 from windlass.detect import Candidate, detect
 from windlass.detect.recipe import ProcessType
 
@@ -46,3 +46,39 @@ def test_a_script_for_development_is_no_start_command_if_it_starts_no_server_her
 def test_an_application_beside_a_site_of_hugo_is_no_tool_of_the_site():
     files = {"hugo.toml": "title = 'x'\n", "content/_index.md": "#", "api/package.json": package("express")}
     assert detect(tree_of(files)).static_folder == ""
+
+
+FLASK_BELOW = {"src/requirements.txt": "flask\n", "src/app.py": FLASK}
+
+
+@pytest.mark.parametrize(
+    ("files", "folder"),
+    [
+        (FLASK_BELOW, "/src"),
+        (
+            {"package.json": package("husky"), "server/package.json": package("express", start="node x")},
+            "/server",
+        ),
+        ({"web/main.py": "print(1)"}, "/web"),
+        # Not certain: packages that the outer folder names, a folder of files, several, a broken file.
+        ({"requirements.txt": "flask\n", "src/main.py": "import flask"}, ""),
+        ({"main.swift": "", "public/index.html": "<p>"}, ""),
+        ({**FLASK_BELOW, "other/main.py": ""}, ""),
+        ({**FLASK_BELOW, "Procfile": "release: " + "x" * 3000}, ""),
+        # Not needed.
+        ({**FLASK_BELOW, "app.py": FLASK, "requirements.txt": "flask\n"}, ""),
+    ],
+)
+def test_the_folder_of_the_only_application_is_named_if_it_is_certain(files, folder):
+    recipe = detect(tree_of({"README.md": "", **files}))
+    assert recipe.only_folder == folder
+    assert not folder or recipe.problems[0].startswith(
+        f"Set root_path to the folder of one application, such as {folder}"
+    )
+
+
+def test_the_server_of_a_procfile_is_installed_if_no_file_names_packages():
+    files = {"Procfile": "web: gunicorn app:app\n", "app.py": FLASK}
+    assert "gunicorn" in detect(tree_of(files)).added_packages
+    # Negative control: a file that names packages is the word of its author.
+    assert "gunicorn" not in detect(tree_of({**files, "requirements.txt": "flask\n"})).added_packages

@@ -13,6 +13,7 @@ from tests.world import World, make_world
 from windlass.engines.workload import OutputLine
 
 NO_TABLE = "sqlite3.OperationalError: no such table: post"
+DATABASE = "Create a MongoDB database, such as main-db with `windlass database create"
 NO_DATABASE = "Error connecting: MongooseError: The `uri` parameter to `openUri()` must be a string"
 
 
@@ -82,8 +83,8 @@ async def released(world: World, **fields) -> tuple[str, str, str]:
         (500, NO_TABLE, "Make the tables in start_command before the server"),
         (500, "ValueError: 3", "Fix what shop reports: `ValueError: 3`. shop answers GET / with 500"),
         (503, "", "Look at the log: shop answers GET / with 503"),
-        (200, NO_DATABASE, "Create a database, such as main-db, and set the variable that shop reads"),
-        (0, NO_DATABASE, "Create a database, such as main-db, and set the variable that shop reads"),
+        (200, NO_DATABASE, DATABASE),
+        (0, NO_DATABASE, DATABASE),
     ],
 )
 async def test_a_first_page_with_an_error_status_is_reported_with_a_remedy(

@@ -5,6 +5,8 @@ The lines are as the programs write them: Python 3.11, Node.js 20, dash and bash
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.running.deployments import PORT, deploy, deployment
@@ -31,7 +33,10 @@ ADDRESS = (
     "Create a database, such as main-db, and set the variable DATABASE_URL to its address with "
     "`windlass env set DATABASE_URL={{MAIN_DB_URL}}`"
 )
-DATABASE = "Create a database, such as main-db, and set the variable that web reads, such as DATABASE_URL"
+KIND = (
+    "Create a {0} database, such as main-db with `windlass database create --name main-db --type {1} …`, and "
+    "set the variable that web reads, such as {2}"
+)
 OLDER = "Set language_version to an older Python, such as"
 MEMORY = "Give web more `memory`"
 ROOM = "Ask the operator to free disk space"
@@ -51,8 +56,9 @@ FAILURES = [
     ("bash", "./start.sh: line 3: API_TOKEN: unbound variable", VARIABLE),
     ("dash", "start.sh: 3: API_TOKEN: parameter not set", VARIABLE),
     ("the address of a database", f"{TRACEBACK}KeyError: 'DATABASE_URL'", ADDRESS),
-    ("the address of a cache", "Error: Missing required environment variable: REDIS_URL", ADDRESS.replace(
-        "DATABASE_URL", "REDIS_URL")),
+    ("the address of a cache", "Error: Missing required environment variable: REDIS_URL",
+     "Create a Redis database, such as main-db with `windlass database create --name main-db --type REDIS …`"
+     ", and set the variable REDIS_URL to its address with `windlass env set REDIS_URL={{MAIN_DB_URL}}`"),
     ("sqlite: no table", "sqlite3.OperationalError: no such table: post",
      "Make the tables in start_command before the server"),
     ("postgresql: no table", 'psycopg2.errors.UndefinedTable: relation "shop_post" does not exist',
@@ -128,8 +134,10 @@ FAILURES = [
     ("node: port of root", "Error: listen EACCES: permission denied 0.0.0.0:80", OWN_PORT),
     (("postgres on "
 "local"
-"host"), 'connection to server at "localhost" (127.0.0.1), port 5432 failed: Connection refused', DATABASE),
-    ("redis on localhost", "Error: connect ECONNREFUSED 127.0.0.1:6379", DATABASE),
+"host"), 'connection to server at "localhost" (127.0.0.1), port 5432 failed: Connection refused',
+     KIND.format("PostgreSQL", "POSTGRESQL", "DATABASE_URL")),
+    ("redis on localhost", "Error: connect ECONNREFUSED 127.0.0.1:6379",
+     KIND.format("Redis", "REDIS", "REDIS_URL")),
     ("node: memory", ("FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of "
 "memory"), MEMORY),
     ("a full disk", "OSError: [Errno 28] No space left on device", ROOM),
@@ -146,7 +154,8 @@ FAILURES = [
 "out of range\n\ngoroutine 1:"), "Fix what web reports: `panic: runtime error"),
     ("pydantic", "pydantic_core._pydantic_core.ValidationError: 2 validation errors for Settings\n"
      "db_url\n  Field required [type=missing]\nSECRET\n  Field required [type=missing]",
-     "Set the variables DB_URL, SECRET, such as with `windlass env set NAME=…`: web needs them to start"),
+     "Create a database, such as main-db, and set the variables with `windlass env set "
+     "DB_URL={{MAIN_DB_URL}} SECRET=…`: web needs them to start"),
     ("pydantic: one", "pydantic_core._pydantic_core.ValidationError: 1 validation error for Settings\n"
      "api_key\n  Field required [type=missing]",
      "Set the variable API_KEY, such as with `windlass env set API_KEY=…`: web needs it to start"),
@@ -154,10 +163,12 @@ FAILURES = [
      "Fix what web reports: `ValidationError"),
     ("openai", "openai.OpenAIError: pass api_key, or by setting the OPENAI_API_KEY environment variable",
      "Set the variable OPENAI_API_KEY"),
-    ("django: no database", "ImproperlyConfigured: settings.DATABASES is improperly configured.", DATABASE),
-    ("mongoose: no address", "MongooseError: The `uri` parameter to `openUri()` must be a string.", DATABASE),
-    ("python: another package", "ModuleNotFoundError: No module named 'rest_framework.routers'",
-     "Add djangorestframework to the dependencies, or correct the name: web has no module rest_"),
+    ("django: no database", "ImproperlyConfigured: settings.DATABASES is improperly configured.",
+     "Create a database, such as main-db, and set the variable that web reads, such as DATABASE_URL"),
+    ("mongoose: no address", "MongooseError: The `uri` parameter to `openUri()` must be a string.",
+     KIND.format("MongoDB", "MONGODB", "MONGODB_URI")),
+    ("python: another package", "ModuleNotFoundError: No module named 'rest_framework'",
+     "Add djangorestframework to the dependencies, or correct the name: web has no module rest_framework"),
     ("java", ('Exception in thread "main" '
 'java.lang.IllegalStateException: no shop'), "Fix what web reports: `Exception in thread"),
 ]  # fmt: skip
@@ -251,14 +262,14 @@ BUILDS = [
         "pip: a compiler",
         1,
         "error: command 'gcc' failed: No such file or directory",
-        "Add build-essential to system_packages",
+        "Install build-essential on this machine",
     ),
-    ("pip: a library", 1, "Error: pg_config executable not found.", "Add libpq-dev to system_packages"),
+    ("pip: a library", 1, "Error: pg_config executable not found.", "Install libpq-dev on this machine"),
     (
         "pip: a header",
         1,
         "fatal error: Python.h: No such file or directory",
-        "Add python3-dev to system_packages",
+        "Install python3-dev on this machine",
     ),
     (
         "npm: no package",
@@ -312,6 +323,8 @@ def test_a_failed_build_step_message_begins_with_the_remedy_for_its_output(code,
     progress.take({"error": f"The command '/bin/sh -c x' returned a non-zero code: {code}"})
     progress.close()
     usual = "Look at the build log, and fix the step that failed" if remedy.startswith("Fix") else remedy
+    # A library is installed into the image, and not on the machine.
+    usual = re.sub("^Install (.*) on this machine", r"Add \1 to system_packages", usual)
     assert progress.failure.startswith(usual), progress.failure
 
 

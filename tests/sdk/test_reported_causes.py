@@ -12,6 +12,10 @@ from windlass.builders.remedies import failure
 from windlass.engines.start_remedies import database_remedy, remedy_of
 
 VARIABLE = "Set the variable API_TOKEN, such as with `windlass env set API_TOKEN=…`"
+MONGODB = (
+    "Create a MongoDB database, such as main-db with `windlass database create --name main-db --type "
+    "MONGODB …`"
+)
 TLS = "Turn off TLS for the connection to the database: add `?sslmode=disable` to its address"
 
 SPLIT = """\
@@ -86,7 +90,8 @@ def remedy(output: str) -> str:
         ENVALID,
         PYDANTIC,
         ENVALID.replace("undefined", "(required)"),
-        "❌ Invalid environment variables: {\n  API_TOKEN: [ 'Required' ],\n  PORT: [ 'Required' ]\n}",
+        "❌ Invalid environment variables: {\n  API_TOKEN: [ 'Required' ]\n}",
+        "Error: Missing credentials. Please pass an `apiKey`, or set the `API_TOKEN` or `KEY` environment",
         "2026/01/31 09:05:00 required key API_TOKEN missing value",
         '2026/01/31 09:05:00 env: required environment variable "API_TOKEN" is not set',
     ],
@@ -110,7 +115,86 @@ def test_another_cause_names_no_variable(output):
 
 def test_the_address_of_a_database_among_settings_is_that_of_a_database():
     said = remedy(PYDANTIC.replace("api_token", "mongodb_uri"))
-    assert said.startswith("Create a database, such as main-db, and set the variable MONGODB_URI")
+    assert said.startswith(f"{MONGODB}, and set the variable MONGODB_URI to its address")
+
+
+SEVERAL = [
+    "Error: Missing required environment variables: API_TOKEN, PORT_A and PORT_B",
+    "ValueError: Missing environment variables: ['API_TOKEN', 'PORT_A', 'PORT_B']",
+    "Missing required environment variables:\n  - API_TOKEN\n  - PORT_A\n  - PORT_B",
+    'Error: Config validation error: "API_TOKEN" is required. "PORT_A" is required. "PORT_B" is required',
+    'env: required environment variable "API_TOKEN" is not set; required environment variable "PORT_A" is '
+    'not set; required environment variable "PORT_B" is not set',
+    f"{ENVALID}\n    \x1b[34mPORT_A\x1b[0m: undefined\n    \x1b[34mPORT_B\x1b[0m: undefined\n\n Exiting",
+    T3.replace("\n]", "\n  { path: [ 'PORT_A' ] },\n  { path: [ 'PORT_B' ] }\n]"),
+    "❌ Invalid environment variables: {\n  API_TOKEN: [ 'Required' ],\n  PORT_A: [ 'Required' ],\n"
+    "  PORT_B: [ 'Required' ]\n}",
+]
+"""Dotenv-safe programs of Node, Python, validate-env, Joi, env of Go, envalid, t3-env."""
+
+
+@pytest.mark.parametrize("output", SEVERAL)
+def test_all_variables_that_are_not_set_are_named_at_once(output):
+    assert remedy(output).startswith(
+        "Set the variables API_TOKEN, PORT_A, PORT_B, such as with "
+        "`windlass env set API_TOKEN=… PORT_A=… PORT_B=…`"
+    )
+
+
+ACCESS = """\
+================================
+ Missing environment variables:
+    MONGO_USER: undefined
+    MONGO_PASSWORD: undefined
+    MONGO_PATH: undefined
+
+ Exiting with error code 1
+================================"""
+
+
+def test_the_parts_of_the_access_to_a_database_refer_to_the_one_to_create():
+    assert remedy(ACCESS).startswith(
+        f"{MONGODB}, and set the variables with `windlass env set MONGO_USER={{{{MAIN_DB_USER}}}} "
+        "MONGO_PASSWORD={{MAIN_DB_PASSWORD}} MONGO_PATH=…`"
+    )
+    host = remedy("KeyError: 'DB_HOST'")
+    assert host.startswith("Create a database, such as main-db, and set the variable DB_HOST with ")
+    assert "DB_HOST={{MAIN_DB_HOST}}" in host
+    two = remedy('"DATABASE_URL" is required. "REDIS_HOST" is required')
+    assert two.startswith("Create the databases main-db (of the kind that it uses) and redis-db (Redis), and")
+    assert "DATABASE_URL={{MAIN_DB_URL}} REDIS_HOST={{REDIS_DB_HOST}}`" in two
+
+
+SPRING_PLACEHOLDER = """\
+Caused by: java.lang.IllegalArgumentException: Could not resolve placeholder '{}' in value "${{{}}}"
+\tat org.springframework.util.PropertyPlaceholderHelper.parseStringValue(A.java:180)"""
+
+
+def test_a_placeholder_of_spring_is_told_as_a_variable():
+    said = remedy(SPRING_PLACEHOLDER.format("app.jwt-secret", "app.jwt-secret"))
+    assert said.startswith("Set the variable APP_JWT_SECRET")
+    address = remedy(SPRING_PLACEHOLDER.format("DB_URL", "DB_URL"))
+    assert "DB_URL=jdbc:postgresql://{{MAIN_DB_HOST}}:{{MAIN_DB_PORT}}/{{MAIN_DB_NAME}}`" in address
+
+
+def test_rails_without_its_secret_is_told_the_variable():
+    said = "Missing `secret_key_base` for 'production' environment, set this string with `bin/rails …`"
+    assert remedy(said).startswith("Set the variable SECRET_KEY_BASE")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("MongooseServerSelectionError: connect ECONNREFUSED 127.0.0.1:27017", MONGODB),
+        ("Error: connect ECONNREFUSED ::1:6379", "Create a Redis database, such as main-db with "),
+        (
+            "PDOException: SQLSTATE[HY000] [2002] Connection refused",
+            "Create a database, such as main-db, and",
+        ),
+    ],
+)
+def test_a_database_on_localhost_is_told_by_its_kind(said, kind):
+    assert remedy(said).startswith(kind)
 
 
 def test_an_address_that_is_not_set_is_said_without_a_name():
@@ -177,7 +261,21 @@ FileNotFoundError: [Errno 2] No such file or directory: 'ffmpeg'""",
     ],
 )
 def test_a_program_of_the_machine_that_is_missing_is_no_file_to_commit(said):
-    assert remedy(said).startswith("Add the Debian package of ffmpeg to system_packages")
+    assert remedy(said).startswith("Install ffmpeg on this machine (`apt-get install ffmpeg`), or add it to")
+    assert remedy(said.replace("ffmpeg", "soffice")).startswith("Install libreoffice-writer on this machine")
+
+
+@pytest.mark.parametrize(
+    ("said", "package"),
+    [
+        ("ImportError: libGL.so.1: cannot open shared object file: No such file or directory", "libgl1"),
+        ("OSError: cannot load library 'libpango-1.0-0': libpango-1.0-0: cannot", "libpango-1.0-0"),
+        ("ImportError: failed to find libmagic.  Check your installation", "libmagic1"),
+        ("x: error while loading shared libraries: libx.so.2: cannot open shared object file", "the D"),
+    ],
+)
+def test_a_library_of_the_machine_that_is_missing_leads_to_its_package(said, package):
+    assert remedy(said).startswith(f"Install {package}")
 
 
 def test_a_missing_program_leads_to_the_package_that_contains_it():
@@ -206,7 +304,8 @@ def test_a_site_whose_modules_need_go_leads_to_go():
     ],
 )
 def test_a_program_without_the_address_of_its_database_is_told_to_create_one(said):
-    assert remedy(said).startswith("Create a database, such as main-db, and set the variable that web reads")
+    kind = MONGODB if "Mongo" in said else "Create a database, such as main-db"
+    assert remedy(said).startswith(f"{kind}, and set the variable that web reads")
 
 
 @pytest.mark.parametrize(
@@ -306,3 +405,63 @@ def test_a_build_that_misses_a_variable_names_it(said):
     assert failure("npm run build", 1, said.splitlines()).startswith(f"{VARIABLE}: the build needs it.")
     there = said.replace("API_TOKEN", "api").replace("environment variables", "words")
     assert "Set the variable" not in failure("npm run build", 1, there.splitlines())
+
+
+UNSET = [
+    ("Error: supabaseUrl is required.", "the address of Supabase, such as SUPABASE_URL"),
+    ("TypeError: OAuth2Strategy requires a clientID option", "the client id of its sign-in, such as GOOGLE"),
+    ("TypeError: JwtStrategy requires a secret or key", "the secret of its tokens, such as JWT_SECRET"),
+    ("Error: secretOrPrivateKey must have a value", "the secret of its tokens, such as JWT_SECRET"),
+    ("Error: secret option required for sessions", "the secret of its sessions, such as SESSION_SECRET"),
+    ("Error: Neither apiKey nor config.authenticator provided", "the key of Stripe, such as STRIPE_SECRET"),
+    ('Error: Missing API key. Pass it to the constructor `new Resend("re_123")`', "the key of Resend, such"),
+    (
+        "telegram.error.InvalidToken: You must pass the token you received",
+        "the token of its bot, such as BOT",
+    ),
+]
+
+
+@pytest.mark.parametrize(("said", "what"), UNSET)
+def test_a_client_without_its_key_or_address_leads_to_the_variable_of_the_application(said, what):
+    assert remedy(said).startswith(f"Set the variable from which web takes {what}")
+
+
+@pytest.mark.parametrize(
+    ("said", "beginning"),
+    [
+        (
+            "com.mysql.cj.jdbc.exceptions.CommunicationsException: Communications link failure\n"
+            "\tat org.springframework.boot.SpringApplication.run(SpringApplication.java:9)",
+            "Create a MySQL database, such as main-db, and set SPRING_DATASOURCE_URL with `windlass env set "
+            "'SPRING_DATASOURCE_URL=jdbc:mysql://{{MAIN_DB_HOST}}",
+        ),
+        (
+            "Failed to configure a DataSource: 'url' attribute is not specified and no embedded datasource",
+            "Create a PostgreSQL database, such as main-db, and set SPRING_DATASOURCE_URL",
+        ),
+        (
+            "[error] failed to initialize database, got error cannot parse `host= user= password=xxxxx "
+            "dbname= port= sslmode=disable`: failed to parse as keyword/value (invalid port)",
+            "Create a database, such as main-db, and set the variable that web reads",
+        ),
+        (
+            "RuntimeError: The session is unavailable because no secret key was set.  Set the secret_key on",
+            "Set the variable from which the settings take SECRET_KEY",
+        ),
+        (
+            "ModuleNotFoundError: No module named 'shop.settings.live'",
+            "Commit the file of the module shop.settings.live, or name a version of its package that has it",
+        ),
+        ("bundler: command not found: rackup", "Run `bundle add rackup` on your machine, and commit"),
+        ("Couldn't find handler for: puma, falcon, webrick. (LoadError)", "Run `bundle add puma` on"),
+        ("ModuleNotFoundError: No module named 'google.generativeai'", "Add google.generativeai to the"),
+    ],
+)
+def test_what_frameworks_report_leads_to_what_to_set_or_to_commit(said, beginning):
+    assert remedy(said).startswith(beginning)
+
+
+def test_a_build_that_checks_queries_leads_to_the_prepared_ones():
+    said = "error: set `DATABASE_URL` to use query macros online, or run `cargo sqlx prepare` to update the"
+    assert failure("cargo build", 101, [said]).startswith("Run `cargo sqlx prepare` beside the database")

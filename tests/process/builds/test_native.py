@@ -260,6 +260,7 @@ async def test_root_path_selects_the_folder_that_is_built(site):
     ("text", "why"),
     [
         ('CMD ["python", "dist/main.py"]', "there is no file dist/main.py"),
+        ('CMD ["perl", "dist/main.pl"]', "there is no file dist/main.pl"),
         ('COPY one.py /srv/\nCMD ["python", "/srv/one.py"]', "there is no file /srv/one.py"),
         ("COPY src/ .\nCMD python main.py", "made by what is not executed here: line 2: COPY src/ ."),
         ("CMD no-such-runtime app.jar", "no-such-runtime is neither"),

@@ -9,6 +9,7 @@ import pytest
 from tests.detect.trees import DJANGO
 from tests.needs import needs
 from windlass.builders.builder import BuildError, BuildSettings, Order
+from windlass.builders.dockerfile_hints import text_of
 from windlass.engines.workload import StaticSite
 from windlass.process.builds import sources
 
@@ -127,12 +128,84 @@ def test_a_recipe_of_the_same_language_is_followed_instead_and_the_log_says_so(
 
 @pytest.mark.parametrize(
     "dockerfile",
-    ["FROM debian\nRUN make\nCMD /x\n", "FROM golang\nENV MODE=strict\nRUN go build -o /x\nCMD /x\n"],
-    ids=["no image of the language", "a variable that the recipe lacks"],
+    [
+        "FROM debian\nRUN make\nCMD /x\n",
+        "FROM golang\nENV DATA=/srv/data\nRUN go build -o /x\nCMD /x\n",
+        "FROM golang\nENV DB=sqlite:////srv/data\nRUN go build -o /x\nCMD /x\n",
+    ],
+    ids=["no image of the language", "a path of the image", "a path of the image in an address"],
 )
 def test_a_recipe_that_may_give_another_application_is_only_offered(tmp_path, dockerfile):
     with pytest.raises(BuildError, match=r"^Set builder to RECIPE"):
         read(tmp_path, {**GO, "Dockerfile": dockerfile})
+
+
+def test_the_variables_of_a_dockerfile_are_kept_if_the_recipe_is_followed(tmp_path):
+    variables = "MODE=strict API=https://a.example/b PORT=80 GOPATH=/go"
+    text = f"FROM golang\nENV {variables}\nRUN go build -o /x\nCMD /x\n"
+    assert read(tmp_path, {**GO, "Dockerfile": text}).environment == {
+        "MODE": "strict",
+        "API": "https://a.example/b",
+    }
+
+
+NEXT = {
+    "package.json": json.dumps(
+        {"dependencies": {"next": "15"}, "scripts": {"build": "next build", "start": "next start"}}
+    ),
+    "pages/index.js": "",
+}
+STAGES = (
+    "FROM node:22 AS b\nWORKDIR /app\nCOPY . .\nRUN npm run build\nFROM node:22\nWORKDIR {}\n{}\nCMD {}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("folder", "copy", "command", "started"),
+    [
+        ("/app", "COPY --from=b /app/.next/standalone ./", '["node", "server.js"]', "next start"),
+        ("/app", "COPY --from=b /app/.next/standalone ./", '["bun", "run", "server.js"]', "next start"),
+        ("/srv", "COPY --from=b /app/out/server.js .", "node server.js", "next start"),
+        # Negative controls: a script that the build leaves at this place, and one of the repository.
+        ("/app", "COPY --from=b /app/dist ./dist", "node dist/main.js", "node dist/main.js"),
+        ("/srv", "COPY --from=b /app .", "node dist/main.js", "node dist/main.js"),
+        ("/app", "COPY --from=b /app/.next ./.next", "node pages/index.js", "node pages/index.js"),
+    ],
+)
+def test_a_dockerfile_that_moves_its_script_out_of_a_build_leads_to_the_recipe(
+    tmp_path, folder, copy, command, started
+):
+    made = read(tmp_path, {**NEXT, "Dockerfile": STAGES.format(folder, copy, command)})
+    assert made.start.command
+    assert text_of(made.start.command) == started
+    assert ("moves server.js to its place in line 7" in made.remarks[0]) == (started == "next start")
+
+
+WATCHED = {
+    **GO,
+    "go.mod": "module example.com/shop\n",
+    "run.sh": "#!/bin/sh\nset -e\ngo run ./seed\nexec air\n",
+}
+INSTALLS_AIR = """\
+FROM golang
+RUN curl -sSfL https://x.example/air/install.sh | sh -s -- -b /go/bin
+COPY . .
+ENTRYPOINT ["./run.sh"]
+"""
+
+
+def test_a_script_that_starts_a_program_of_the_image_leads_to_the_recipe(tmp_path):
+    with pytest.raises(
+        BuildError, match=r"^Set builder to RECIPE, .*: \./run\.sh starts air, which Dockerfile installs"
+    ):
+        read(tmp_path, {**WATCHED, "Dockerfile": INSTALLS_AIR})
+    # Negative controls: no instruction installs it, and a program of this machine.
+    for number, change in enumerate((("air/install", "wind/install"), ("exec air", "exec sleep"))):
+        files = {**WATCHED, "Dockerfile": INSTALLS_AIR}
+        (tmp_path / str(number)).mkdir()
+        assert read(
+            tmp_path / str(number), {name: text.replace(*change) for name, text in files.items()}
+        ).start.command
 
 
 @pytest.mark.parametrize(
@@ -241,7 +314,7 @@ def test_a_development_server_does_not_replace_the_command_of_an_unknown_image(t
     assert made.start.text == "python main.py"
 
 
-@pytest.mark.parametrize("dockerfile", ["FROM debian\n", "FROM python\nENV SHOP_MODE=live\n"])
+@pytest.mark.parametrize("dockerfile", ["FROM debian\n", "FROM python\nENV SHOP_DATA=/data\n"])
 def test_for_a_dockerfile_with_another_image_or_variables_the_recipe_is_only_suggested(tmp_path, dockerfile):
     with pytest.raises(BuildError, match=r"^Set builder to RECIPE, or deploy"):
         read(tmp_path, {**FASTAPI, "Dockerfile": dockerfile})

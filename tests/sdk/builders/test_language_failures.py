@@ -11,7 +11,7 @@ from windlass.engines.start_remedies import LOOK, with_remedy
 MEMORY = "Ask the operator for more memory for builds"
 REGISTRY = "Deploy again, or ask the operator to let builds reach their registries"
 ROWS = [
-    ("pip: a library", "Package libavformat was not found in the search path.", "Add libavdevice-dev"),
+    ("pip: a library", "Package libavformat was not found in the search path.", "Install libavdevice-dev"),
     ("go: memory", "go build x: /usr/local/go/pkg/tool/compile: signal: killed", MEMORY),
     ("rust: memory", "memory allocation of 4096 bytes failed", MEMORY),
     ("rust: killed", "process didn't exit successfully: `rustc` (signal: 9, SIGKILL: kill)", MEMORY),
@@ -66,6 +66,11 @@ ROWS = [
         "ruby: another one",
         "Your Ruby version is 3.1.2, but your Gemfile specified 3.3.0",
         "Ask the operator to install Ruby 3.3.0",
+    ),
+    (
+        "ruby: another platform",
+        'Your bundle only supports platforms ["arm64-darwin-22"] but your local platform is x86_64-linux.',
+        "Run `bundle lock --add-platform x86_64-linux`, and commit Gemfile.lock",
     ),
     ("ruby: no registry", "Could not fetch specs from https://rubygems/ due to underlying error", REGISTRY),
     (
@@ -208,8 +213,10 @@ LIBRARIES = [
 @pytest.mark.parametrize(("line", "package", "missing"), LIBRARIES)
 def test_a_missing_program_or_header_is_reported_with_its_debian_package(line, package, missing):
     message = build_remedy(1, [line])
-    assert message.startswith(f"Add {package} to system_packages on the Docker engine, ask the operator")
-    assert message.endswith(f"{missing} is missing.")
+    assert message.startswith(f"Install {package} on this machine")
+    assert f"{missing} is missing." in message
+    assert (f"`apt-get install {package}`" in message) == ("the Debian package" not in package)
+    assert "Docker engine, with it in system_packages." in message
     of_image = build_remedy(1, [line], is_image=True)
     assert of_image.startswith(
         f"Add {package} to system_packages, install it in the Dockerfile, or depend on"

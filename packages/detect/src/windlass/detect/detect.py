@@ -47,6 +47,8 @@ def detect(tree: Tree) -> Recipe:
     """Returns the recipe of the application in a folder, and lists the applications in its subfolders."""
     recipe = _recipe_of(tree)
     recipe.candidates = _candidates(tree, is_one=recipe.is_application)
+    if len(recipe.candidates) == 1 and not (recipe.is_application or recipe.problems):
+        recipe.only_folder = _only_folder(tree, recipe)
     if not recipe.is_runnable and (recipe.processes or recipe.candidates or not recipe.problems):
         recipe.problems.append(advice_for(recipe))
     if not recipe.is_application and (file := KnownFiles(tree).has(*_COMPOSE)):
@@ -139,6 +141,17 @@ def _candidates(tree: Tree, *, is_one: bool) -> list[Candidate]:
         if len(candidates) == MAX_CANDIDATES or tree.bytes_read > MAX_READ_BYTES:
             break
     return candidates
+
+
+def _only_folder(tree: Tree, recipe: Recipe) -> str:
+    """Returns the path of the only candidate of a recipe. Empty if it is not certain that it is what should
+    be deployed: a folder of files to serve may belong to a program in an unknown language, and the packages
+    that the outer folder names would not be installed."""
+    path = recipe.candidates[0].root_path
+    inner = _recipe_of(tree.below(path))
+    is_program = bool(inner.processes or inner.build)
+    has_manifest = any(language.marker(tree, path[1:], manifests_only=True) for language in languages())
+    return path if is_program and (has_manifest or not recipe.install) else ""
 
 
 def _may_hold_one(folder: str) -> bool:

@@ -75,6 +75,10 @@ class Recipe(Struct, kw_only=True):
         list[Candidate], Meta(description="Folders of the repository that hold applications")
     ] = field(default_factory=list)
 
+    only_folder: Annotated[
+        str, Meta(description="Folder of the only application, which this folder is not; empty if unsure")
+    ] = ""
+
     def choose(self, reason: str, **values: Any) -> None:
         """Sets fields that are still empty, and records the reason.
 

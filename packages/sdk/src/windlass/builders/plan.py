@@ -126,7 +126,7 @@ def _with_dockerfile(
 ) -> Recipe:
     recipe = replace(detected, reasons={**detected.reasons}, problems=_own_problems(detected))
     command = hints.command
-    recipe.forget(*_NOT_OF_DOCKERFILES, "port", "dockerfile")
+    recipe.forget(*_NOT_OF_DOCKERFILES, "port", "dockerfile", "only_folder")
     if choice.executes:
         recipe.forget("install", "build")
         recipe.choose(f"{name} is there: it installs and builds.", dockerfile=name)

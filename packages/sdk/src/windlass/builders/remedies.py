@@ -14,7 +14,8 @@ from windlass.base.lazy import lazy_pattern
 from windlass.builders.builder import FULL
 from windlass.detect import python_modules
 from windlass.detect.node_scripts import package_of_program
-from windlass.engines.start_remedies import MISSING_VARIABLE, TOO_MANY_PROCESSES
+from windlass.engines.missing_variables import MISSING_VARIABLE
+from windlass.engines.start_remedies import TOO_MANY_PROCESSES
 
 _MAX_QUOTE_LENGTH: Final = 300
 _MEMORY: Final = (
@@ -40,6 +41,9 @@ _LIBRARIES: Final = {
     r"Package (libav\w+) was not found": "libavdevice-dev libavfilter-dev pkg-config",
     r"(mysql_config)(?: executable)? not found": "default-libmysqlclient-dev",
     r"Can not find valid (pkg-config) name": "default-libmysqlclient-dev pkg-config",
+    r"No such file or directory: '(curl-config)'": "libcurl4-openssl-dev libssl-dev",
+    r"No such file or directory: '(gdal-config)'": "libgdal-dev",
+    r"Please make sure the (libxml2) and libxslt development packages": "libxml2-dev libxslt1-dev",
     **{
         rf"(?:Package|Dependency|system library) [\"'`]?({library})[\"'`]?(?: was)? "
         "(?:not found|required by crate)"
@@ -73,6 +77,20 @@ _LIBRARIES: Final = {
             (r"curl/curl\.h", "libcurl4-openssl-dev"),
             (r"portaudio\.h", "portaudio19-dev"),
             (r"librdkafka/rdkafka\.h", "librdkafka-dev"),
+            (r"sql(?:ext)?\.h", "unixodbc-dev"),
+            (r"(?:graphviz/)?(?:cgraph|gvc)\.h", "libgraphviz-dev"),
+            (r"sndfile\.h", "libsndfile1-dev"),
+            (r"magic\.h", "libmagic-dev"),
+            (r"snappy-c\.h", "libsnappy-dev"),
+            (r"(?:sybfront|sybdb)\.h", "freetds-dev"),
+            (r"gmp\.h", "libgmp-dev"),
+            (r"mpfr\.h", "libmpfr-dev"),
+            (r"krb5\.h|gssapi/\w+\.h", "libkrb5-dev"),
+            (r"yaml\.h", "libyaml-dev"),
+            (r"cups/\w+\.h", "libcups2-dev"),
+            (r"lmdb\.h", "liblmdb-dev"),
+            (r"pcap(?:/\w+)?\.h", "libpcap-dev"),
+            (r"memcached\.h|libmemcached/\w+\.h", "libmemcached-dev"),
         )
     },
     r"fatal error: ([\w./-]+\.h): No such file": "the Debian package that has it",
@@ -86,9 +104,15 @@ _LIBRARIES: Final = {
     },
 }
 """Error messages about a missing program or header, each with the Debian package that contains it."""
+
+
+def _installation_of(package: str) -> str:
+    return f" (`apt-get install {package}`)" if " the " not in f" {package}" else ""
+
+
 _LIBRARY: Final = {
-    package: f"Add {package} to system_packages on the Docker engine, ask the operator to install it, or "
-    "depend on a package that comes built: {0} is missing."
+    package: f"Install {package} on this machine{_installation_of(package)}: {{0}} is missing. Or deploy to "
+    "a cluster with the Docker engine, with it in system_packages. Or depend on a package that comes built."
     for package in _LIBRARIES.values()
 }
 _EXTENSION: Final = r"requires (?:PHP extension )?ext-({}) \S+ (?:->|but) .{{0,40}}missing"
@@ -164,6 +188,11 @@ _RULES: Final = tuple(
             "Run `cargo build`, and commit Cargo.lock: it does not match Cargo.toml.",
         ),
         (
+            r"set `DATABASE_URL` to use query macros online|`SQLX_OFFLINE=true` but there is no cached data",
+            "Run `cargo sqlx prepare` beside the database on your machine, and commit the folder .sqlx: the "
+            "build checks the queries, and has no database.",
+        ),
+        (
             r"rustc ([\d.]+) is not supported by|requires rustc ([\d.]+) or newer",
             _RUST,
         ),
@@ -174,6 +203,10 @@ _RULES: Final = tuple(
         (
             r"Your Ruby version is [\d.]+, but your Gemfile specified ([\d.<>=~, ]{0,60}\d)",
             _RUBY,
+        ),
+        (
+            r"bundle only supports platforms \[[^\]\n]{0,200}\] but your local platform is ([\w-]{1,60})",
+            "Run `bundle lock --add-platform {0}`, and commit Gemfile.lock: it has none for this platform.",
         ),
         (r"Your Perl \([\d.]+\) is not in the range '([\w.<>=!, ]{1,60})'", _PERL),
         (

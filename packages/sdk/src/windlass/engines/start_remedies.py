@@ -13,35 +13,29 @@ from typing import Final
 from windlass.base.lazy import lazy_pattern
 from windlass.detect import python_modules
 from windlass.detect.node_scripts import package_of_program
+from windlass.engines.debian_packages import library_to_install, tool_to_install
+from windlass.engines.missing_variables import (
+    OF_PROGRAMS,
+    database_words,
+    missing_settings,
+    remedy_for_variables,
+    variables_named,
+)
 
 LOOK: Final = "Look at the log: "
 """Prefix of a failure message that has no remedy yet, because the output was not examined."""
 LOOKED_AT: Final = 60
 """Number of the last output lines that are examined."""
 _MAX_QUOTE_LENGTH: Final = 300
-_NAME: Final = r"[A-Z][A-Z0-9_]{2,}"
 _FILE: Final = r"[\w./@+-]+"
 _SCRIPT: Final = r"\./[\w./@+-]+|[\w./@+-]+\.sh"
 _AT_LINE: Final = r"(?:exec: )?(?:line )?(?:\d+: )?(?:exec: )?"
 """Matches the text between the shell's name and the program's name in a shell's error message. Busybox prints
 the line number after `exec`."""
-_COLOUR: Final = r"(?:\x1b\[\d*m)?"
 _QUOTE: Final = r"[\"'`‘’“”]?"
 
-MISSING_VARIABLE: Final = (
-    rf"^KeyError: '({_NAME})'",
-    rf"Environment variable not found: ({_NAME})",
-    r"(?:ZodError|Invalid environment variables): \[[\s\S]{0,200}?"
-    rf"\bpath['\"]?: \[\s*+['\"]({_NAME})['\"]"
-    r"\s*+\][\s\S]{0,100}?(?:received undefined|Required\b)",
-    rf"Invalid environment variables:?\s*+\{{\s*+['\"]?({_NAME})['\"]?: \[\s*+['\"]"
-    r"(?:Required|Invalid input: [^\n]{0,60}received undefined)",
-    rf"Missing{_COLOUR} environment variables:\s*+{_COLOUR}({_NAME}){_COLOUR}: ",
-    rf"\"({_NAME})\" is not exported by \"(?:virtual:env/static/|\$env/static/)",
-    rf"[Mm]issing required environment variable:? ['\"`]?({_NAME})\b",
-)
-"""Error messages about a missing variable, of programs and of builds. They match the name."""
-_VARIABLE: Final = "Set the variable {0}, such as with `windlass env set {0}=…`: {name} needs it to start"
+_VARIABLE: Final = "variables"
+"""Stands for the advice of `missing_variables`."""
 _LINE_ENDINGS: Final = (
     "Save the script with the line endings of Unix (LF), and commit it: it has those of Windows "
     "(CRLF), which "
@@ -60,20 +54,24 @@ _NO_SCRIPT: Final = (
     "correct the start command: the script, or the program of its first line, is not where {name} runs"
 )
 _NO_MODULE: Final = "Add {package} to the dependencies, or correct the name: {name} has no module {0}"
+_NO_OWN_MODULE: Final = (
+    "Commit the file of the module {0}, or name a version of its package that has it: {name} imports the "
+    "module, and its package is there without it"
+)
+_NAMESPACES: Final = r"(?:azure|backports|google|jaraco|ruamel|zope)\b"
+"""Packages of Python whose modules belong to other packages."""
+_NO_GEM: Final = (
+    "Run `bundle add {0}` on your machine, and commit Gemfile and Gemfile.lock: {name} needs the gem {0}, "
+    "which they do not name"
+)
 _SETUPTOOLS: Final = f"{python_modules.ADD_SETUPTOOLS}: {{name}} needs its module {{0}}"
 _NO_FILE: Final = "Commit the file {0}, or correct the start command: it is not there"
 _OWN_PORT: Final = (
     "Make {name} listen on the port in the variable PORT: the port of its own choice is taken already"
 )
-_DATABASE: Final = (
-    "Create a database, such as main-db, and set the variable {0} to its address with "
-    "`windlass env set {0}={{{{MAIN_DB_URL}}}}`: {name} needs it to start"
-)
-_ADDRESS: Final = lazy_pattern(r"(?:DATABASE|DB|POSTGRES(?:QL)?|MYSQL|MONGO(?:DB)?|REDIS)_UR[LI]")
-"""Matches names of variables with a database address."""
 _ELSEWHERE: Final = (
-    "Create a database, such as main-db, and set the variable that {name} reads, such as DATABASE_URL, to "
-    "{{{{MAIN_DB_URL}}}}: it looks for the database on localhost, where there is none"
+    "{create}, and set the variable that {name} reads, such as {address}, to {{{{MAIN_DB_URL}}}}: it looks "
+    "for the database on localhost, where there is none"
 )
 _OLDER_PYTHON: Final = (
     "Set language_version to an older Python, such as {version}, or update the dependencies: {name} needs "
@@ -99,8 +97,8 @@ _DISK: Final = "Ask the operator to free disk space: a disk that {name} writes t
 _STANDARD: Final = "collections|inspect|asyncio|fractions|base64|pkgutil|ast|configparser|time|gettext"
 """Python modules from which parts were removed after 3.9."""
 _NO_ADDRESS: Final = (
-    "Create a database, such as main-db, and set the variable that {name} reads, such as DATABASE_URL, to "
-    "{{{{MAIN_DB_URL}}}}: it has no address of a database that it can use"
+    "{create}, and set the variable that {name} reads, such as {address}, to {{{{MAIN_DB_URL}}}}: it has no "
+    "address of a database that it can use"
 )
 _OF_SPRING: Final = (
     "Create a PostgreSQL database, such as main-db, and set SPRING_DATASOURCE_URL with `windlass env set "
@@ -125,9 +123,42 @@ _CLIENT: Final = (
     "Set build_command to `npx prisma generate && …` and the build: the client of Prisma was not generated "
     "for {name}"
 )
+_SPRING_MYSQL: Final = _OF_SPRING.replace("PostgreSQL", "MySQL").replace("postgresql", "mysql")
+_SPRING_UNSET: Final = f"{_OF_SPRING.partition(': {name}')[0]}: {{name}} has no address of a database"
+_FROM_VARIABLE: Final = (
+    "Set the variable from which {{name}} takes {0}, such as {1} with `windlass env set {1}=…`: it is not set"
+)
+_UNSET: Final = tuple(
+    (pattern, _FROM_VARIABLE.format(what, variable))
+    for pattern, what, variable in (
+        (r"supabaseUrl is required", "the address of Supabase", "SUPABASE_URL"),
+        (r"supabaseKey is required", "the key of Supabase", "SUPABASE_KEY"),
+        (r"requires a clientID option", "the client id of its sign-in", "GOOGLE_CLIENT_ID"),
+        (
+            r"JwtStrategy requires a secret or key|secretOrPrivateKey must have a value",
+            "the secret of its tokens",
+            "JWT_SECRET",
+        ),
+        (r"secret option required for sessions", "the secret of its sessions", "SESSION_SECRET"),
+        (r"Neither apiKey nor config\.authenticator provided", "the key of Stripe", "STRIPE_SECRET_KEY"),
+        (r"Missing API key\. Pass it to the constructor `new Resend", "the key of Resend", "RESEND_API_KEY"),
+        (r"\bMissingSecret\b|\bNO_SECRET\b", "the secret of its sign-in", "AUTH_SECRET"),
+        (
+            r"Bot Token is required|^Error: Empty token!$"
+            r"|Telegram Bot Token not provided|\bInvalidToken\b|TokenInvalid"
+            r"|An invalid token was provided|Improper token has been passed",
+            "the token of its bot",
+            "BOT_TOKEN",
+        ),
+    )
+)
+"""Errors of clients whose address, key or secret comes from a variable with a name that they do not know."""
 _HOST: Final = r"((?!localhost\b)[a-z][a-z0-9_-]{0,60})"
 """Matches a host name without a domain."""
 _JDBC_REFUSED: Final = r"PSQLException: Connection to (?:localhost|127\.0\.0\.1):\d+ refused"
+_MYSQL_REFUSED: Final = (
+    r"(?:CommunicationsException: Communications link failure|Socket fail to connect to host)"
+)
 _DOTENV: Final = r"((?:[\w-]{1,60}/){0,4}\.env(?:\.[\w-]{1,40})?)"
 _TABLES: Final = (
     "Make the tables with release_command, such as `python manage.py migrate`: the database of {name} has no "
@@ -162,8 +193,12 @@ _NO_PATH: Final = (
     "{name} looks for it"
 )
 _NO_TOOL: Final = (
-    "Add the Debian package of {0} to system_packages on the Docker engine, or ask the operator to install "
-    "it: {name} runs the program {0}, which is not there"
+    "Install {tool}, or add it to system_packages on the Docker "
+    "engine: {name} runs the program {0}, which is not there"
+)
+_NO_LIBRARY: Final = (
+    "Install {library}, or add it to system_packages on the "
+    "Docker engine: {name} needs the library {0}, which is not there"
 )
 _NO_TLS: Final = (
     "Turn off TLS for the connection to the database: add `?sslmode=disable` to its address, as in "
@@ -190,39 +225,7 @@ _RULES: Final = tuple(
         # Must precede the rules about variables, one of whose names it mentions.
         (r"'SQLALCHEMY_DATABASE_URI' or 'SQLALCHEMY_BINDS' must be set", _NO_ADDRESS),
         # Variables that are missing
-        (rf"key not found: \"({_NAME})\"", _VARIABLE),
-        (rf"UndefinedValueError: ({_NAME}) not found", _VARIABLE),
-        (rf"\b[Ss]et(?:ting)? the ({_NAME}) environment variable", _VARIABLE),
-        (rf"^(?:.*: )?({_NAME}): (?:unbound variable|parameter (?:null or )?not set)", _VARIABLE),
-        (
-            rf"\b(?:environment |env )?variable[ s:]+{_QUOTE}({_NAME}){_QUOTE} "
-            r"(?:is |was |must be |has )?(?:not |un|missing|required|set\b|no value)",
-            _VARIABLE,
-        ),
-        (
-            rf"\b(?:missing|required|undefined|unset)(?: required)?(?: environment| env)? "
-            rf"(?:variable|setting)s?:? "
-            rf"{_QUOTE}({_NAME})\b",
-            _VARIABLE,
-        ),
-        (
-            rf"(?<![\w.]){_QUOTE}(?:process\.env\.)?({_NAME}){_QUOTE} (?:environment variable |env var )?"
-            r"(?:is |was )?(?:not set|required|must be set|missing|undefined|not defined|unset|not "
-            r"configured)",
-            _VARIABLE,
-        ),
-        (
-            rf"^(?:(?!environ|getenv)[^\n])*(?:environ\.get|getenv)\(['\"]({_NAME})['\"]\)"
-            r"(?:(?!environ|getenv)[^\n])*\n(?:[ \t]*+[~^][~^ ]*+\n)?"
-            r"(?:AttributeError: 'NoneType' object|TypeError: [^\n]{0,200}NoneType)",
-            _VARIABLE,
-        ),
-        (
-            rf"process\.env\.({_NAME})\b(?:(?!process\.env)[^\n])*\n[ \t]*+\^+\n+"
-            r"TypeError: Cannot read properties of (?:undefined|null)",
-            _VARIABLE,
-        ),
-        *((pattern, _VARIABLE) for pattern in MISSING_VARIABLE),
+        *((pattern, _VARIABLE) for pattern in OF_PROGRAMS),
         (
             r"panicked at (\S+?:\d+):\d+:\n[^\n]*`Err` value: NotPresent"
             r"|`Err` value: NotPresent', (\S+?:\d+):\d+",
@@ -230,6 +233,7 @@ _RULES: Final = tuple(
         ),
         (r"^TypeError: Invalid URL\n[\s\S]{0,3000}?\binput: 'undefined'", _NO_URL),
         (r"URL_INVALID: The URL '(?:undefined|null)'", _NO_URL),
+        *_UNSET,
         # Files with variables, which repositories do not have
         (
             rf"\bopen (?:/(?:[^/\s]+/)*(?=\.env)|\./)?{_DOTENV}: no such file"
@@ -241,6 +245,8 @@ _RULES: Final = tuple(
             _ENV_FILE,
         ),
         (r"@prisma/client did not initialize yet|Cannot find module '\.prisma/client", _CLIENT),
+        (r"bundler: command not found: ([\w.-]{1,60})", _NO_GEM),
+        (r"Couldn't find handler for: [^\n]{0,40}(puma)|Add them with:\s+bundle add rackup (puma)", _NO_GEM),
         # Scripts and programs that cannot be run
         (
             r"\^M: bad interpreter|\\r['’]?: |\$'\\r'|\r: not found|^: not found|: \r?: not found",
@@ -276,6 +282,7 @@ _RULES: Final = tuple(
                 "{what}", "the module {0}"
             ),
         ),
+        (rf"^ModuleNotFoundError: No module named '((?!{_NAMESPACES})\w+\.[\w.]+)'", _NO_OWN_MODULE),
         (r"^(?:ModuleNotFoundError|ImportError): No module named '?([\w.]+)'?", _NO_MODULE),
         (
             r"^ImportError: cannot import name '(\w+)' from '(\w+)[\w.]*' \([^)\n]*-packages/",
@@ -295,12 +302,22 @@ _RULES: Final = tuple(
             "Add the script {0} to package.json, or correct the start command: there is none of this name",
         ),
         # Missing resources of the machine and other services
+        (r"(lib[\w.+-]{1,60}\.so[\w.]{0,20}): cannot open shared object file", _NO_LIBRARY),
+        (r"cannot load library '(lib[\w.+-]{1,60})'", _NO_LIBRARY),
+        (r"ImportError: failed to find (libmagic)", _NO_LIBRARY),
+        (r"Unable to find (zbar) shared library", _NO_LIBRARY),
         (r"EADDRINUSE|[Aa]ddress (?:is )?already in use|[Aa]ddress in use", _OWN_PORT),
         (
             rf"org\.springframework[\s\S]{{0,20000}}{_JDBC_REFUSED}"
             rf"|{_JDBC_REFUSED}[\s\S]{{0,20000}}org\.springframework",
             _OF_SPRING,
         ),
+        (
+            rf"org\.springframework[\s\S]{{0,20000}}{_MYSQL_REFUSED}"
+            rf"|{_MYSQL_REFUSED}[\s\S]{{0,20000}}org\.springframework",
+            _SPRING_MYSQL,
+        ),
+        (r"Failed to configure a DataSource: 'url' attribute is not specified", _SPRING_UNSET),
         (
             rf"could not translate host name \"{_HOST}\""
             rf"|getaddrinfo (?:ENOTFOUND|EAI_AGAIN) {_HOST}(?![\w.-])"
@@ -323,12 +340,17 @@ _RULES: Final = tuple(
             r"settings\.DATABASES is improperly configured"
             r"|Could not parse SQLAlchemy URL from |Expected string or URL object, got None"
             r"|MongoParseError: Invalid scheme, expected connection string"
-            r"|`?uri`? parameter to `?openUri\(\)`? must be a string",
+            r"|`?uri`? parameter to `?openUri\(\)`? must be a string"
+            r"|\bhost= (?:user|port|password|dbname|sslmode)=",
             _NO_ADDRESS,
         ),
         (r"no such table: ([\w.]+)", _TABLES_OF_FILE),
         (r"relation \"([\w.]+)\" does not exist|Table '([\w.]+)' doesn't exist", _TABLES),
-        (r"SECRET_KEY setting must not be empty", _NO_KEY),
+        (
+            r"SECRET_KEY setting must not be empty|session is unavailable because no secret key was set"
+            r"|A secret key is required to use CSRF",
+            _NO_KEY,
+        ),
         (r"Invalid HTTP_HOST header: '([\w.:-]+)'", _HOSTS),
         (r"TemplateResponse\([\s\S]{0,4000}TypeError: unhashable type: 'dict'", _TEMPLATE),
         (r"PDOException: could not find driver", _DRIVER),
@@ -363,10 +385,6 @@ _RULES: Final = tuple(
         ),
     )
 )
-_SETTINGS: Final = lazy_pattern(
-    r"\bvalidation errors? for \w*(?:[Ss]ettings|[Cc]onfig|Env)\w*|\bpydantic_settings/main\.py\b"
-)
-_REQUIRED: Final = lazy_pattern(r"^([A-Za-z]\w{1,60})\n[ \t]++[Ff]ield required", re.MULTILINE)
 _FIX: Final = "Fix what "
 _KILLED_FOR_MEMORY: Final = lazy_pattern(r"out of memory|used more than its memory")
 _ENDED_FOR: Final = (
@@ -421,16 +439,18 @@ def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
     if _KILLED_FOR_MEMORY.search(end):
         return _MEMORY.format(name=name)
     text = "\n".join(output[-LOOKED_AT:])
-    if settings := _required_settings(text):
-        return _remedy_for(settings, name)
+    if settings := missing_settings(text):
+        return remedy_for_variables(settings, name, text)
     for pattern, words in _RULES:
         if match := pattern.search(text):
-            if words is _VARIABLE and _ADDRESS.fullmatch(match[1]):
-                words = _DATABASE
+            if words == _VARIABLE:
+                return remedy_for_variables(variables_named(text, match), name, text)
             parts = [_short_line(group) for group in match.groups() if group is not None] or [""]
             first = "".join(parts[:1])
             package, program = python_modules.package_of(first), package_of_program(first)
-            return words.format(*parts, name=name, package=package, program=program)
+            named = {"name": name, "package": package, "program": program}
+            to_install = {"tool": tool_to_install(first), "library": library_to_install(first)}
+            return words.format(*parts, **named, **to_install, **database_words(match[0], text))
     for pattern, words in _ENDED_FOR:
         if pattern.search(end):
             return words.format(name=name)
@@ -443,22 +463,8 @@ def database_remedy(name: str, output: Sequence[str]) -> str:
     """Returns the remedy for a running program that reports that its database is not reachable."""
     text = "\n".join(output[-LOOKED_AT:])
     rules = (rule for rule in _RULES if rule[1] in (_ELSEWHERE, _NO_ADDRESS, _NO_TLS))
-    return next((words.format(name=name) for pattern, words in rules if pattern.search(text)), "")
-
-
-def _required_settings(text: str) -> list[str]:
-    """Returns all missing settings that a pydantic validation error lists."""
-    if not _SETTINGS.search(text):
-        return []
-    return list(dict.fromkeys(match[1].upper() for match in _REQUIRED.finditer(text)))
-
-
-def _remedy_for(settings: Sequence[str], name: str) -> str:
-    if len(settings) == 1:
-        words = _DATABASE if _ADDRESS.fullmatch(settings[0]) else _VARIABLE
-        return words.format(settings[0], name=name)
-    names = ", ".join(settings)[:_MAX_QUOTE_LENGTH]
-    return f"Set the variables {names}, such as with `windlass env set NAME=…`: {name} needs them to start"
+    found = ((words, match) for pattern, words in rules if (match := pattern.search(text)))
+    return next((words.format(name=name, **database_words(match[0], text)) for words, match in found), "")
 
 
 def _exceptions(output: Sequence[str]) -> Iterator[str]:

@@ -50,12 +50,18 @@ _UNREADABLE_STATUSES: Final = frozenset({400, 409})
 
 
 def source_of(
-    api: Api, folder: Path, git: GitFolder | None, repository: str | None, *, push: bool = False
+    api: Api,
+    folder: Path,
+    git: GitFolder | None,
+    repository: str | None,
+    *,
+    below: str = "",
+    push: bool = False,
 ) -> dict[str, Any]:
     """Returns the source fields of an application: the git repository if the server can read it. A repository
     without a remote is pushed to the application. Otherwise the folder is uploaded, or the parent folder that
-    contains the repository."""
-    inner = _place_in(whole_folder(folder, git), folder)
+    contains the repository. `below`: the folder in it that holds the application."""
+    inner = _place_in(whole_folder(folder, git), folder / below)
     uploaded = {"source": "UPLOAD", **inner}
     remotes = [url for url in git.remotes if not is_push_address(url)] if git else []
     url = repository or (remotes[0] if remotes else "")
@@ -195,7 +201,7 @@ def init(yes: bool, push: bool, repository: str | None, as_json: bool | None, **
     `git push windlass main` deploys it.
     """
     folder = current_folder()
-    recipe = plan_of(Tree(file_names(folder), partial(read_beginning, folder))).recipe
+    recipe, below = _plan_in(folder)
     git = git_folder(folder)
     if push and (git is None or repository):
         raise InvalidUsage("leave out --push, or --repository; --push needs a folder in git (`git init`)")
@@ -207,7 +213,7 @@ def init(yes: bool, push: bool, repository: str | None, as_json: bool | None, **
     answers = _init_answers(folder, whole_folder(folder, git), recipe, options, asks=asks)
     api = connect(options, linked=_linked_url(folder))
     maker = ApplicationMaker(api, say)
-    source = partial(source_of, api, folder, git, repository, push=push)
+    source = partial(source_of, api, folder, git, repository, below=below, push=push)
     application = maker.application(answers, source)
     if git:
         application = maker.with_source(application, source) if push else maker.whole(application)
@@ -221,7 +227,7 @@ def init(yes: bool, push: bool, repository: str | None, as_json: bool | None, **
     write_link(folder, link)
     note_link(folder, link)
     _show_other_processes(recipe, link, application)
-    if hint := hint_at_variables(folder):
+    if hint := hint_at_variables(folder / below):
         say(hint)
     if wants_json(as_json):
         print_json({**msgspec.to_builtins(link), "id": application["id"]})
@@ -399,6 +405,18 @@ def _service_name_of(folder: Path) -> str:
 
 
 # Facts of the folder
+
+
+def _plan_in(folder: Path) -> tuple[Recipe, str]:
+    """Returns the plan of a folder, or of the folder below it that holds the only application, with the path
+    of that folder."""
+    tree = Tree(file_names(folder), partial(read_beginning, folder))
+    recipe = plan_of(tree).recipe
+    if not recipe.only_folder:
+        return recipe, ""
+    below = recipe.only_folder.strip("/")
+    say(f"The only application is in {plain(below)}: it is deployed from there.")
+    return plan_of(tree.below(below)).recipe, below
 
 
 def _refuse_without_application(folder: Path, recipe: Recipe, git: GitFolder | None) -> None:

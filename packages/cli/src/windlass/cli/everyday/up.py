@@ -97,13 +97,14 @@ def _git_obstacle(git: GitFolder | None, settings: Mapping[str, Any]) -> str:
 
 def folder_to_upload(folder: Path, git: GitFolder | None, settings: Mapping[str, Any]) -> Path:
     """Returns the folder to upload: the linked folder, or the parent folder whose subfolder the application
-    is."""
+    is. A linked folder may itself be this parent folder."""
     source = settings.get("git_repository") or settings
     root = str(source.get("root_path") or "/").strip("/")
     if not root:
         return folder
     top = whole_folder(folder, git)
-    if (top / root).resolve() != folder.resolve():
+    is_parent = folder.resolve() == top.resolve() and (top / root).is_dir()
+    if not is_parent and (top / root).resolve() != folder.resolve():
         raise InvalidUsage(
             f"link the folder {root} of the repository: the application is built from there, and not from "
             f"{folder}"

@@ -35,16 +35,37 @@ from windlass.detect.site_generators import SITE_FILES, choose_site
 from windlass.detect.versions import choose_version, choose_version_by_file
 
 _SYSTEM_PACKAGES: Final = {
-    "psycopg2": ("gcc", "libpq-dev"),
-    "mysqlclient": ("default-libmysqlclient-dev", "gcc", "pkg-config"),
-    "pdf2image": ("poppler-utils",),
-    "pydub": ("ffmpeg",),
+    "cairosvg": ("libcairo2",),
     "ffmpeg-python": ("ffmpeg",),
+    "gdal": ("gcc", "libgdal-dev"),
+    "graphviz": ("graphviz",),
+    "moviepy": ("ffmpeg",),
+    "mysqlclient": ("default-libmysqlclient-dev", "gcc", "pkg-config"),
+    "openai-whisper": ("ffmpeg",),
+    "opencv-contrib-python": ("libgl1", "libglib2.0-0"),
     "opencv-python": ("libgl1", "libglib2.0-0"),
-    "weasyprint": ("libpango-1.0-0", "libpangoft2-1.0-0"),
+    "pdf2image": ("poppler-utils",),
+    "pdfkit": ("wkhtmltopdf",),
+    "psycopg2": ("gcc", "libpq-dev"),
+    "pyaudio": ("gcc", "portaudio19-dev"),
     "pycairo": ("gcc", "libcairo2-dev", "pkg-config"),
+    "pycurl": ("gcc", "libcurl4-openssl-dev", "libssl-dev"),
+    "pydub": ("ffmpeg",),
+    "pygraphviz": ("gcc", "graphviz", "libgraphviz-dev"),
+    "pyodbc": ("unixodbc",),
+    "pytesseract": ("tesseract-ocr",),
     "python-ldap": ("gcc", "libldap2-dev", "libsasl2-dev"),
+    "python-magic": ("libmagic1",),
+    "python-snappy": ("gcc", "libsnappy-dev"),
+    "pyzbar": ("libzbar0",),
+    "soundfile": ("libsndfile1",),
+    "weasyprint": ("libpango-1.0-0", "libpangoft2-1.0-0"),
+    "xmlsec": ("gcc", "libxml2-dev", "libxmlsec1-dev", "libxmlsec1-openssl", "pkg-config"),
 }
+"""Debian packages that Python packages need to be built, or that they use."""
+
+_SERVERS: Final = ("daphne", "granian", "gunicorn", "hypercorn", "uvicorn")
+"""Servers of Python whose package has the name of their program."""
 
 
 def fill(files: KnownFiles, recipe: Recipe) -> None:
@@ -72,7 +93,11 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
 
 
 def _add_imported(files: KnownFiles, recipe: Recipe) -> None:
-    """Adds the well-known packages that the code of an application imports which declares none."""
+    """Adds the server of the start command, and the well-known packages that the code of an application
+    imports which declares none."""
+    program = next(iter(recipe.start.split()), "")
+    if program in _SERVERS and program not in recipe.added_packages:
+        add_package(recipe, program, "The start command needs it, and no file names any package.")
     for file in python_files(files, ()):
         for module in file.foreign_modules:
             package = known_package_of(module)

@@ -33,7 +33,8 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     recipe.choose(
         f"Gemfile names {', '.join(named)}.", system_packages=[_SYSTEM_PACKAGES[name] for name in named]
     )
-    if files.has("bin/rails", "config/application.rb") or "rails" in gems:
+    # Programs with Sinatra may have a config/application.rb of their own.
+    if "rails" in gems or files.has("bin/rails", *(() if "sinatra" in gems else ("config/application.rb",))):
         _rails(files, recipe)
     elif "sinatra" in gems:
         recipe.choose("Gemfile names sinatra.", framework="Sinatra")

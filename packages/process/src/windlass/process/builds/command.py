@@ -16,6 +16,7 @@ from windlass.builders.builder import BuildError, Say
 from windlass.builders.dockerfile_hints import Command, ExecForm, Shell
 from windlass.detect.python_runners import without_runner
 from windlass.process.builds import container_only, tools
+from windlass.process.builds.image_files import CODE
 from windlass.process.builds.language_tools import OR_DOCKER, advice_to_install
 from windlass.process.builds.layout import Layout
 
@@ -26,6 +27,10 @@ _SCRIPTED: Final = {
     "sh": (),
     "bash": (),
 }
+"""Programs whose first word is a script, with the endings that may be left out."""
+_RUNS_FILES: Final = frozenset(["bun", "deno", "php", "ruby", "perl", "tsx", "ts-node"])
+"""Further programs that run a script. Their first words may also be a subcommand, or a script of
+package.json."""
 
 
 class Site(Struct, frozen=True, kw_only=True):
@@ -123,12 +128,17 @@ def _executable(place: Path, program: str, say: Say) -> None:
 def _check_script(program: str, rest: Sequence[str], site: Site) -> None:
     """Refuses a command such as `python main.py` if the script is absent."""
     name = _PYTHON.sub("python", Path(program).name)
-    if name not in _SCRIPTED or not rest or rest[0].startswith("-"):
+    if name in _RUNS_FILES:
+        rest = [word for word in rest[:2] if word != "run"][:1]
+        rest = rest if rest and CODE.fullmatch(rest[0]) else []
+    elif name not in _SCRIPTED:
+        return
+    if not rest or rest[0].startswith("-"):
         return
     if rest[0].startswith("/") and not site.layout.image:
         return
     folder = site.layout.folder
-    if any((folder / f"{rest[0]}{end}").exists() for end in ("", *_SCRIPTED[name])):
+    if any((folder / f"{rest[0]}{end}").exists() for end in ("", *_SCRIPTED.get(name, ()))):
         return
     _refuse_missing(f"{name} {rest[0]}", site, rest[0])
 

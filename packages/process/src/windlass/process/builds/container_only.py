@@ -106,6 +106,13 @@ _NEUTRAL: Final = {
 _OF_SERVER: Final = re.compile(r"LISTEN_PORT|(?:NGINX|STATIC|UWSGI)_[A-Z_]+")
 """Variables for the web server in `uwsgi-nginx` images. A recipe starts its own server, which does not need
 them."""
+_OF_TOOLS: Final = re.compile(
+    r"(?:BUN|BUNDLE|CARGO|COREPACK|GEM|NEXT_TELEMETRY|NPM|PIP|PIPENV|PNPM|POETRY|RUSTUP|UV|YARN)_\w+"
+    r"|GO(?:CACHE|PATH|ROOT)|JAVA_HOME|VIRTUAL_ENV"
+)
+"""Variables for the tools that install packages. The steps of a recipe set their own."""
+_IMAGE_PATH: Final = re.compile(r"(?<![\w./$}~-])/[\w.@+-]|:///")
+"""Matches a path of the image in the value of a variable."""
 _ELSEWHERE: Final = "deploy to a cluster with the Docker engine"
 
 
@@ -127,8 +134,8 @@ class NeedsContainer(BuildError):
 
         This is the case if both only serve the same folder, and the Dockerfile sets no variables. Otherwise
         the recipe must be runnable and without problems; the recipe must have a build command, or the
-        Dockerfile no command; a stage must use an image of the recipe's language; and the Dockerfile may only
-        set variables that change nothing in the application (`_NEUTRAL`).
+        Dockerfile no command; a stage must use an image of the recipe's language; and the variables that the
+        Dockerfile sets must mean the same outside of its image (`kept_variables`).
         """
         if serves_the_site(dockerfile, self.recipe) and not hinted.environment:
             return True
@@ -139,9 +146,21 @@ class NeedsContainer(BuildError):
         if not (images and self.recipe.is_runnable and is_whole and not self.recipe.problems):
             return False
         bases = [name_of_image(stage.base) for stage in dockerfile.stages]
-        has_server = any(base.startswith("uwsgi-nginx") for base in bases)
-        names = {name for name in hinted.environment if not (has_server and _OF_SERVER.fullmatch(name))}
-        return any(re.fullmatch(images, base) for base in bases) and names <= _NEUTRAL
+        kept = kept_variables(dockerfile, hinted)
+        return any(re.fullmatch(images, base) for base in bases) and not any(
+            _IMAGE_PATH.search(value) for value in kept.values()
+        )
+
+
+def kept_variables(dockerfile: Dockerfile, hinted: Hints) -> dict[str, str]:
+    """Returns the variables of a Dockerfile that the application gets if the recipe is followed: all except
+    those for tools, for a web server of the image, and those that each recipe sets itself (`_NEUTRAL`)."""
+    has_server = any(name_of_image(stage.base).startswith("uwsgi-nginx") for stage in dockerfile.stages)
+    return {
+        name: value
+        for name, value in hinted.environment.items()
+        if not (name in _NEUTRAL or _OF_TOOLS.fullmatch(name) or (has_server and _OF_SERVER.fullmatch(name)))
+    }
 
 
 def check_start(hinted: Hints, layout: Layout, name: Path, installs: bool) -> None:

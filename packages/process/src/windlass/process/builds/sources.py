@@ -20,7 +20,7 @@ from windlass.builders.node_packages import Commands, Package, builds_of, worksp
 from windlass.builders.plan import DockerfileChoice, plan_of
 from windlass.builders.small_files import read_small_text
 from windlass.detect import Tree, node_version
-from windlass.process.builds import container_only, detected, python, start, tree
+from windlass.process.builds import container_only, detected, image_files, python, start, tree
 from windlass.process.builds.detected import RecipeSteps
 from windlass.process.builds.layout import Layout, folder_of
 from windlass.process.builds.pyproject import read_pyproject
@@ -195,6 +195,9 @@ def _by_dockerfile(order: Order, context: Path, file: Path, workspace: Package |
         raise BuildError(f"Fix {name}, or set builder to RECIPE: {name} {error}.") from error
     try:
         choice = DockerfileChoice(str(name), text, order.stage, order.arguments, executes=False)
+        if not order.settings.has_command:
+            layout = _layout(context, hinted)
+            image_files.check_moved_script(read, _stage(order, read), hinted, layout, name)
         return _by_hints(order, context, name, hinted, choice)
     except container_only.NeedsContainer as error:
         is_chosen = order.settings.builder == "DOCKERFILE" or order.dockerfile or order.stage
@@ -202,6 +205,7 @@ def _by_dockerfile(order: Order, context: Path, file: Path, workspace: Package |
             raise
         sources = _by_recipe(order, context, None, workspace)
         sources.ports = tuple(hinted.ports)
+        sources.environment = container_only.kept_variables(read, hinted)
         sources.remarks.insert(0, f"The recipe of these files is followed, and not {name}: {error.reason}")
         return sources
 
@@ -214,6 +218,8 @@ def _by_hints(order: Order, context: Path, name: Path, hinted: Hints, choice: Do
     if not order.settings.has_command:
         container_only.check_web_server(hinted, layout, name)
         container_only.check_global_program(hinted, layout, name, package)
+        known = [*package.dependencies, *package.development] if package else []
+        image_files.check_program_of_script(hinted, layout, name, known)
     if not (order.settings.has_command or builds):
         container_only.check_start(hinted, layout, name, installs=bool(declaration or package))
     skipped = hinted.skipped
@@ -253,11 +259,15 @@ def _by_hints(order: Order, context: Path, name: Path, hinted: Hints, choice: Do
 
 
 def _hints(order: Order, parsed: dockerfile.Dockerfile) -> Hints:
+    return read_hints(parsed, _stage(order, parsed), order.arguments)
+
+
+def _stage(order: Order, parsed: dockerfile.Dockerfile) -> dockerfile.Stage:
     stage = parsed.stage(order.stage)
     if stage is None:
         names = ", ".join(candidate.name or str(candidate.index) for candidate in parsed.stages)
         raise BuildError(f"docker_target_build_stage: there is no stage {order.stage} in it; it has {names}.")
-    return read_hints(parsed, stage, order.arguments)
+    return stage
 
 
 def _layout(context: Path, hinted: Hints) -> Layout:

@@ -39,7 +39,7 @@ function advice(sentence, path, environment) {
   const [, variable, value = ""] = /\b(?:variable |env set |secrets set )([A-Z][A-Z0-9_]+)(?:.*?=(\{\{\w+\}\}))?/.exec(sentence) || [];
   const section = variable === "PORT" ? "ports" : sectionNamedIn(sentence);
   if (section) return [does(`${path}/settings?section=${section}`, words.failure.settings(words.settings.sections[section]), true)];
-  const [, database = ""] = /^Create a database, such as ([\w-]+)/.exec(sentence) || [];
+  const [, database = ""] = /^Create a (?:\w+ )?database, such as ([\w-]+)/.exec(sentence) || [];
   return [
     database && does(`/new?kind=database&environment=${environment}&name=${database}`, words.failure.newDatabase, true),
     variable && does(`${path}/variables?add=${variable}${value && `&value=${encodeURIComponent(value)}`}`, words.failure.addVariable(variable), !database),

@@ -44,6 +44,11 @@ async function detect(state, content, place) {
     const repository = repositoryOf(content);
     const listing = readBranches(state.base, repository);
     content.found = await api.post(`${state.base}/detect`, { git_repository: repository });
+    content.isMoved = content.root === content.movedTo;
+    if (content.found.only_folder) {
+      content.root = content.movedTo = content.found.only_folder;
+      return await detect(state, content, place);
+    }
     content.branches = await listing;
     content.settings = {};
     content.name ||= nameOf(content.url, content.root);
@@ -70,6 +75,7 @@ function detected(state, content, place) {
     h("section", { class: "panel" },
       h("h2", { class: "product" }, logo(found.framework, "large") || logo(found.language, "large"), h("span", {}, what ? text.found(what) : text.foundNothing)),
       why("framework") || why("language") ? h("p", { class: "muted" }, prose(why("framework") || why("language"))) : null,
+      content.isMoved && h("p", { class: "muted" }, text.onlyFolder(content.root)),
       found.problems.length > 0 && h("ul", { class: "problems" }, found.problems.map((problem) => h("li", {}, prose(problem)))),
       found.candidates.length > 0 && h("div", {}, h("p", {}, text.candidates), h("div", { class: "choices" }, found.candidates.map((candidate) => button(`${candidate.root_path} (${candidate.framework || candidate.language})`, () => lookIn(state, content, place, candidate), { small: true })))),
       h("div", { class: "fields" },
