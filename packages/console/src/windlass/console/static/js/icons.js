@@ -4,7 +4,7 @@ import { svg } from "./dom.js";
 
 const LOGOS = new URL("../logos.svg", import.meta.url).pathname;
 const KNOWN = new Set(
-  ("astro bitbucket bun celery codeberg dash deno digitalocean django docker docusaurus eleventy elixir express fastapi fastify flask gatsby gitea github gitlab go googlecloud gradio helm hono html hugo koa kotlin ktor laravel " +
+  ("astro aws azure bitbucket bun celery codeberg dash deno digitalocean django docker docusaurus eleventy elixir express fastapi fastify flask gatsby gitea github gitlab go google googlecloud gradio helm hono html hugo koa kotlin ktor laravel " +
     "mongodb mysql nest net nextjs node nuxt opentofu perl phoenix postgresql python quarkus rails react reactrouter redis remix sanic scaleway springboot streamlit sveltekit symfony terraform vite wordpress").split(" "));
 const OTHER_NAMES = { createreactapp: "react", aspnetcore: "net", pelican: "python", litestar: "python", starlette: "python", bottle: "python", gin: "go", echo: "go", fiber: "go" };
 
@@ -12,7 +12,7 @@ const OTHER_NAMES = { createreactapp: "react", aspnetcore: "net", pelican: "pyth
 const OF_KIND = {
   __proto__: null,
   application: "app-window", container: "container", database: "database", job: "calendar-clock", terraform: "layers", helm: "package", project: "box", environment: "layers",
-  apiToken: "key-round", member: "users", webhook: "webhook", cluster: "server", gitToken: "git-branch", containerRegistry: "package", audit: "scroll-text",
+  apiToken: "key-round", member: "users", webhook: "webhook", cluster: "server", gitToken: "git-branch", containerRegistry: "package", preview: "git-branch", audit: "scroll-text",
 };
 
 /** An icon of the sprite, for the eyes only. */

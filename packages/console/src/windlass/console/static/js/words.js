@@ -63,7 +63,7 @@ export const words = {
   doneWith: (what) => `${what}: done.`,
 
   places: { overview: "Overview", overviewShort: "Home", new: "New service", newShort: "New", organization: "Organization", organizationShort: "Settings", audit: "Audit", account: "Account" },
-  tabs: { overview: "Overview", runs: "Runs", plan: "Plan", deployments: "Deployments", tags: "Tags", logs: "Logs", variables: "Variables", metrics: "Metrics", terminal: "Terminal", settings: "Settings", activity: "Activity" },
+  tabs: { overview: "Overview", runs: "Runs", plan: "Plan", deployments: "Deployments", tags: "Tags", logs: "Logs", requests: "Requests", domains: "Domains", variables: "Variables", metrics: "Metrics", terminal: "Terminal", settings: "Settings", activity: "Activity" },
   columns: {
     state: "State", name: "Name", where: "Where", version: "Version", deployed: "Deployed", services: "Services", cluster: "Cluster", address: "Address", instances: "Instances", cpu: "CPU", memory: "Memory",
     number: "Number", action: "Action", author: "By", took: "Took", when: "When", created: "Created",
@@ -108,7 +108,7 @@ export const words = {
     about: "Environments of this project.", environments: "Environments", newEnvironment: "New environment", mode: "Mode", none: "none",
     empty: "An environment holds services that belong together, such as production.", removeWill: "All environments of this project, with their services and data, are deleted.",
   },
-  previews: { button: "Previews of pull requests", title: (name) => `Previews of ${name}`, preview: "preview", pullRequest: (number) => `pull request #${number}` },
+  previews: { button: "Previews of pull requests", preview: "preview", pullRequest: (number) => `pull request #${number}` },
   environmentPage: {
     view: "View", list: "List", search: "Search by name", ofAll: (shown, all) => `${shown} of ${plural(all, "service")}`, graph: "Dependency graph", noUses: "No service names another in its variables.", empty: "Nothing runs in this environment. Add an application or a database.",
     choose: (name) => `Choose ${name}`, deployAll: "Deploy all", deployChosen: (count) => `Deploy ${count}`, stopChosen: (count) => `Stop ${count}`, stopAll: "Stop all", order: "In this order; services that others wait for come before them:",
@@ -134,7 +134,7 @@ export const words = {
 
   serviceOverview: {
     runs: "What runs", nothing: "nothing", by: "By", addresses: "Addresses", lastRun: "Last run", nextRun: "Next run", noRun: "none yet", noAddress: "None is public. Other services reach it by its variables.", noPort: "It has no port, so nothing reaches it. If it serves HTTP, add the port on which it listens.", toPorts: "Add a port", recent: "Deployed last", source: "Source", resources: "Resources",
-    neverDeployed: "It was never deployed.", uploaded: "Uploaded folder", pushed: "Pushed here", push: "Push", pushHow: "The password is an API token, with any user name. `windlass init` sets both up.", noInstances: "none", ready: (ready, all) => `${ready} of ${all} ready`, amounts: (cpu, memory) => `${cpu / 1000} CPU, ${memory} MiB`,
+    neverDeployed: "It was never deployed.", uploaded: "Uploaded folder", pushed: "Pushed here", push: "Push", pushHow: "The password is an API token, with any user name. `windlass init` sets both up.", noInstances: "none", ready: (ready, all) => `${ready} of ${all} ready`,
   },
   deployment: {
     serves: "serves now", present: "present version", asked: (name) => `requested by ${name}`, ended: (name, state) => `${name}: ${state}.`, run: "Run", release: "Release command", command: "Command", exit: "Exit code", reason: "Reason",
@@ -180,8 +180,8 @@ export const words = {
   },
   settings: {
     about: "Nothing is changed yet.", effectNow: "Takes effect at once.", effectNext: "Takes effect at the next deployment.", saveAndDeploy: "Save and deploy", saved: "Saved.", nothingChanged: "Nothing was changed.",
-    changed: (count) => `${plural(count, "change")}:`, discard: "Discard", search: "Search settings", results: "Found", nothingFound: "No setting has these words.", named: "Name", whatRuns: "What runs", advanced: "Advanced settings", advancedAbout: "Those that act here. An empty field has its default; the manual lists all.",
-    sections: { general: "General", schedule: "Schedule", module: "Module and variables", build: "Build", start: "Start", ports: "Ports", probes: "Health checks", storage: "Storage", other: "Advanced", declaration: "As code", danger: "Delete" },
+    changed: (count) => `${plural(count, "change")}:`, discard: "Discard", search: "Search settings", results: "Found", nothingFound: "No setting has these words.", named: "Name", whatRuns: "What runs",
+    sections: { general: "General", schedule: "Schedule", module: "Module and variables", build: "Build", start: "Start", ports: "Ports", traffic: "Requests", probes: "Health checks", storage: "Storage", other: "Advanced", declaration: "As code", danger: "Delete" },
     declaration: "The whole service as code", declarationAbout: "As it can be sent to the API, or with the command line.", danger: "Delete this service",
     size: { title: "Size of an instance", about: "The most that one instance may use. A program that needs more memory is restarted.", cpu: "CPU", cpus: "CPUs", memory: "Memory", unit: "Unit of the memory", own: "Custom", ownAbout: "set both" },
     instances: { title: "Instances", number: "Number of instances", numberHelp: "0 stops the service.", fixed: "Fixed number", load: "Follow the load", noLimit: "no limit", loadHelp: "Instances are added while their CPU is busy, and removed when it is not." },
@@ -238,40 +238,6 @@ export const words = {
     minutes: "Minutes", ofMinutes: (count) => `every ${count} minutes`, weekday: "Weekday", weekdays: ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"], day: "Day of the month", dayHelp: "From 1 to 28", at: "At", cron: "Cron", cronHelp: "Minute, hour, day, month, weekday.", zone: "Time zone",
     noCron: "Write five fields: minute, hour, day, month and weekday, such as 30 2 * * mon-fri.", never: "It never comes.", noEvent: "Choose at least one.", eventNames: { on_start: "When the job is deployed", on_stop: "When it is stopped", on_delete: "When it is deleted" },
     inWords: ({ every, at, minutes, weekday, day, zone }) => `${{ minutes: `Every ${minutes} minutes`, hour: "Every hour", day: `Every day at ${at}`, week: `Every ${words.newJob.weekdays[weekday]} at ${at}`, month: `On day ${day} of every month at ${at}`, own: "The next times" }[every]} (${zone})`,
-  },
-  webhookForm: {
-    to: "Where to", address: "Your own address", url: "Address", eventsTitle: "Events", events: { DEPLOYMENT_STARTED: "A deployment begins", DEPLOYMENT_SUCCEEDED: "It succeeds", DEPLOYMENT_FAILED: "It fails", DEPLOYMENT_CANCELLED: "It is cancelled" },
-    descriptionExample: "Tells the team channel", secret: "Signing secret", secretHelp: "Each delivery is signed with it, so that the receiver knows where it comes from.", secretKept: "set; leave it empty to keep it", generate: "Generate one", only: "Only for certain environments",
-    modes: "Kinds of environments", projects: "Projects", enabled: "Deliver events", tested: "An example was sent", waiting: "Waiting for the answer …", noAnswer: "There is no answer yet. The list of deliveries will show it.", answered: (status) => `answered ${status}`, again: "It is tried again, with growing pauses.",
-  },
-  tokenForm: {
-    nameExample: "deployments from CI", scopes: "What it may do", order: ["Read", "Deploy", "Write", "Admin"], expires: "How long it is valid", days: (count) => `${count} days`, year: "1 year", never: "No end", where: "Where", everywhere: "Everything", parts: "Only chosen parts", noScope: "Choose at least one.", noPart: "Choose at least one part.", nothing: "There is no project yet.",
-  },
-  gitTokenForm: {
-    kind: "Git host", token: "Token", tokenHelp: "It is stored encrypted, and never shown again.", tryOn: "Try it on a private repository", tryHelp: "Optional: the token is kept only if it can read this repository.", ownServer: "On a server of your own", api: "Address of its API", open: "Open this page",
-    refused: (why) => `The token is not kept. ${why}`,
-    steps: {
-      GITHUB: ["and choose the repositories.", "Under “Repository permissions”, set `Contents` to read-only. Nothing else is needed.", "Generate the token, and paste it here."],
-      GITLAB: ["and add a new token.", "Choose the scope `read_repository`.", "Create it, and paste it here."],
-      BITBUCKET: ["In the repository, open “Repository settings”, then “Access tokens”.", "Create one with the permission “Repositories: Read”, and paste it here."],
-    },
-  },
-  registryForm: {
-    kind: "Provider", kinds: { DOCKER_HUB: "Docker Hub", GITHUB_CR: "GitHub", GITHUB_ENTERPRISE_CR: "GitHub Enterprise", GITLAB_CR: "GitLab", ECR: "AWS ECR", PUBLIC_ECR: "AWS public", GCP_ARTIFACT_REGISTRY: "Google Cloud", AZURE_CR: "Azure", DOCR: "DigitalOcean", SCALEWAY_CR: "Scaleway", GENERIC_CR: "Another one" },
-    steps: {
-      DOCKER_HUB: ["At Docker Hub, open “Account settings”, then “Personal access tokens”.", "Generate one with the permission `Read-only`. Its user name is that of your account."],
-      GITHUB_CR: ["At GitHub, open “Settings”, “Developer settings”, “Personal access tokens (classic)”.", "Generate one with the scope `read:packages`. Its user name is that of your account."],
-      GITLAB_CR: ["In the project or group, open “Settings”, “Repository”, “Deploy tokens”.", "Create one with the scope `read_registry`."],
-      ECR: ["In IAM, make a user with the policy `AmazonEC2ContainerRegistryReadOnly`.", "Create an access key for it."],
-      GCP_ARTIFACT_REGISTRY: ["Make a service account with the role `Artifact Registry Reader`.", "Add a key to it, of type JSON, and paste the file."],
-      AZURE_CR: ["In the registry, open “Tokens”, and add one with the scope map `_repositories_pull`.", "Generate a password for it."],
-      DOCR: ["In the control panel, open “API”, and generate a token with the scope `registry:read`.", "The token is both the user name and the password."],
-      SCALEWAY_CR: ["In the console, open “IAM”, “API keys”, and generate one.", "Its secret key is what is asked for here."],
-    },
-  },
-  clusterForm: {
-    kind: "Kind of machine", docker: "Docker", dockerAbout: "another machine, over TLS", local: "A server", localAbout: "one that runs Windlass", silent: "Its engine does not answer", noReason: "There is no reason yet.", back: "Correct it", keep: "Keep it all the same",
-    steps: { DOCKER: ["On the other machine, let Docker listen on a port with TLS: its manual calls this “Protect the Docker daemon socket”.", "It needs `ca.pem`, `cert.pem` and `key.pem`. Paste them here; the address has the form `tcp://10.0.0.5:2376`."], LOCAL: ["Services run on the machine of a Windlass server. `place` is the name in the settings of that server; without it, this one."] },
   },
   organizationPage: {
     about: "Members, tokens, webhooks, clusters and settings.", general: "General",

@@ -8,8 +8,9 @@ import { serviceIcon, kindIcon } from "../icons.js";
 import { field } from "../parts.js";
 import { segments } from "../settings/part.js";
 import { words } from "../words.js";
+import { organizationForms } from "../words_of_forms.js";
 
-const text = words.tokenForm;
+const text = organizationForms.tokenForm;
 const DAY = 86400000;
 const LENGTHS = [["30", text.days(30)], ["90", text.days(90)], ["365", text.year], ["", text.never]];
 const USUAL = "90";

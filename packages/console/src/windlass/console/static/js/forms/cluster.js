@@ -6,9 +6,10 @@ import { schemaForm } from "../forms.js";
 import { icon, logo } from "../icons.js";
 import { button, dialog } from "../parts.js";
 import { words } from "../words.js";
+import { organizationForms } from "../words_of_forms.js";
 import { providers } from "./provider.js";
 
-const text = words.clusterForm;
+const text = organizationForms.clusterForm;
 const FIELDS = { DOCKER: ["engine_address", "engine_ca_certificate", "engine_certificate", "engine_key"], LOCAL: ["place"] };
 
 export async function form({ document, schema }) {

@@ -4,10 +4,11 @@ import { h, prose } from "../dom.js";
 import { schemaForm } from "../forms.js";
 import { icon, logo } from "../icons.js";
 import { words } from "../words.js";
+import { organizationForms } from "../words_of_forms.js";
 import { providers } from "./provider.js";
 
-const text = words.registryForm;
-const LOGOS = { DOCKER_HUB: "docker", GITHUB_CR: "github", GITHUB_ENTERPRISE_CR: "github", GITLAB_CR: "gitlab", DOCR: "digitalocean", SCALEWAY_CR: "scaleway", GCP_ARTIFACT_REGISTRY: "googlecloud" };
+const text = organizationForms.registryForm;
+const LOGOS = { DOCKER_HUB: "docker", GITHUB_CR: "github", GITHUB_ENTERPRISE_CR: "github", GITLAB_CR: "gitlab", DOCR: "digitalocean", SCALEWAY_CR: "scaleway", GCP_ARTIFACT_REGISTRY: "googlecloud", ECR: "aws", PUBLIC_ECR: "aws", AZURE_CR: "azure" };
 const ORDER = ["DOCKER_HUB", "GITHUB_CR", "GITLAB_CR", "ECR", "GCP_ARTIFACT_REGISTRY", "AZURE_CR", "DOCR", "SCALEWAY_CR", "GENERIC_CR"];
 const NEEDS_URL = ["GENERIC_CR", "ECR", "GCP_ARTIFACT_REGISTRY", "AZURE_CR", "GITHUB_ENTERPRISE_CR", "SCALEWAY_CR", "DOCR"];
 

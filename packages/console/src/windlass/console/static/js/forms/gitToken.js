@@ -6,10 +6,12 @@ import { fieldError } from "../field_errors.js";
 import { logo } from "../icons.js";
 import { field, outside } from "../parts.js";
 import { words } from "../words.js";
+import { organizationForms } from "../words_of_forms.js";
 import { providers } from "./provider.js";
 
-const text = words.gitTokenForm;
-const KINDS = [["GITHUB", "GitHub"], ["GITLAB", "GitLab"], ["BITBUCKET", "Bitbucket"]];
+const text = organizationForms.gitTokenForm;
+const GITEA = "GITEA"; // Its API is like that of GitHub, by which name the server knows it.
+const KINDS = [["GITHUB", "GitHub"], ["GITLAB", "GitLab"], [GITEA, "Gitea, Forgejo"], ["BITBUCKET", "Bitbucket"]];
 const PAGES = { GITHUB: "https://github.com/settings/personal-access-tokens/new", GITLAB: "https://gitlab.com/-/user_settings/personal_access_tokens" };
 let tried = "";
 
@@ -19,15 +21,29 @@ export async function form() {
   const token = h("input", { type: "password", autocomplete: "new-password", oninput: touch });
   const server = h("input", { placeholder: "https://git.example.com/api/v4", autocomplete: "off", oninput: touch });
   const repository = h("input", { placeholder: "https://github.com/acme/private.git", autocomplete: "off", spellcheck: "false", oninput: touch });
+  const workspace = h("input", { placeholder: "acme", autocomplete: "off", spellcheck: "false", oninput: touch });
+  const serverField = field(text.api, server, "", { name: "git_api_url" });
+  const folded = h("details", {}, h("summary", {}, text.ownServer));
+  const workspaceField = field(text.workspace, workspace, text.workspaceHelp, { name: "workspace" });
+  const asked = h("div", {});
   const node = h("div", {},
-    field(words.columns.name, name, "", { name: "name" }), field(text.token, token, text.tokenHelp, { name: "token" }), field(text.tryOn, repository, text.tryHelp, { name: "git_repository.url" }),
-    h("details", {}, h("summary", {}, text.ownServer), field(text.api, server, "", { name: "git_api_url" })));
-  const read = () => {
+    asked, field(words.columns.name, name, "", { name: "name" }), field(text.token, token, text.tokenHelp, { name: "token" }), field(text.tryOn, repository, text.tryHelp, { name: "git_repository.url" }), folded);
+  // A server of its own is usual for Gitea, and rare for the others.
+  const fields = (kind) => {
+    const isOwn = kind === GITEA;
+    server.placeholder = `https://git.example.com/api/${{ GITHUB: "v3", GITLAB: "v4" }[kind] || "v1"}`;
+    asked.replaceChildren(...(isOwn ? [serverField] : kind === "BITBUCKET" ? [workspaceField] : []));
+    folded.hidden = isOwn || kind === "BITBUCKET";
+    if (!isOwn) folded.append(serverField);
+    return { node, read: () => read(kind) };
+  };
+  const read = (kind) => {
     tried = repository.value.trim();
-    return { name: name.value.trim() || undefined, token: token.value || undefined, git_api_url: server.value.trim() || undefined };
+    if (kind === GITEA && !server.value.trim()) throw fieldError("git_api_url", text.serverMissing);
+    return { ...(kind === GITEA && { type: "GITHUB" }), name: name.value.trim() || undefined, token: token.value || undefined, git_api_url: server.value.trim() || undefined, workspace: kind === "BITBUCKET" ? workspace.value.trim() || undefined : undefined };
   };
   const steps = (kind) => text.steps[kind].map((line, index) => (!index && PAGES[kind] ? [outside(PAGES[kind], text.open), " ", prose(line)] : prose(line)));
-  return providers(text.kind, KINDS.map(([kind, shown]) => [kind, shown, "", logo(shown, "large")]), "type", steps, () => ({ node, read }));
+  return providers(text.kind, KINDS.map(([kind, shown]) => [kind, shown, "", logo(shown.split(",")[0], "large")]), "type", steps, fields);
 }
 
 /** Keeps the token only if it reads the repository that was named. */

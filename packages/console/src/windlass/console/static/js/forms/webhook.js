@@ -8,8 +8,9 @@ import { button, dialog, field } from "../parts.js";
 import { differs, segments } from "../settings/part.js";
 import { badge } from "../states.js";
 import { words } from "../words.js";
+import { organizationForms } from "../words_of_forms.js";
 
-const text = words.webhookForm;
+const text = organizationForms.webhookForm;
 const EVENTS = ["DEPLOYMENT_STARTED", "DEPLOYMENT_SUCCEEDED", "DEPLOYMENT_FAILED", "DEPLOYMENT_CANCELLED"];
 const OTHER_NAMES = { DEPLOYMENT_SUCCESSFUL: "DEPLOYMENT_SUCCEEDED", DEPLOYMENT_FAILURE: "DEPLOYMENT_FAILED" }; // The same events have two names in the API.
 const USUAL = ["DEPLOYMENT_SUCCEEDED", "DEPLOYMENT_FAILED"];

@@ -2,6 +2,7 @@
 
 import { api, beginSignIn, keepKey } from "../api.js";
 import { fill, h, prose } from "../dom.js";
+import { logo } from "../icons.js";
 import { button, code, errorText, field } from "../parts.js";
 import { canUsePasskeys, usePasskey } from "../passkeys.js";
 import { codeField, passkeyPart, setupPart, showRecoveryCodes } from "../second_factor.js";
@@ -47,7 +48,7 @@ export async function drawSignIn(app, { problem, done }) {
   document.title = `${text.title} · Windlass`;
   try {
     const ways = await api.quietly("GET", "/account/signInProvider");
-    fill(providers, ways.results.map((provider) => h("a", { class: "button main wide", href: `/account/signInProvider/${provider.name}/start`, target: "_self", onclick: beginSignIn }, text.with(provider.title))));
+    fill(providers, ways.results.map((provider) => h("a", { class: "button main wide", href: `/account/signInProvider/${provider.name}/start`, target: "_self", onclick: beginSignIn }, logo(provider.name), text.with(provider.title))));
     if (!ways.password) return;
     if (isInvited) fill(invited, people.signIn.invited);
     fill(withPassword, passwordForm({ ways, attempt, told, done }));
