@@ -57,9 +57,7 @@ def test_an_error_in_a_row_of_a_list_opens_its_section_and_stands_in_that_row(
         section.get_by_role("button", name="Add", exact=True).first.click()
         section.locator("[data-field=internal_port] input").nth(row).fill(["8080", "99999"][row])
     page.get_by_role("button", name="Save", exact=True).click()
-    error_at(
-        section.locator("[data-field=internal_port] input").nth(1), "Internal port must be at most 65535"
-    )
+    error_at(section.locator("[data-field=internal_port] input").nth(1), "Port must be at most 65535")
 
 
 def test_a_new_application_shows_errors_at_the_field(

@@ -72,9 +72,9 @@ def test_the_job_form_shows_only_the_fields_of_the_chosen_source_and_schedule(
 
     # Another event takes its place, and the first one is gone.
     page.goto(f"{server.url}/console/job/{job['id']}/settings?section=schedule")
-    page.get_by_label("On start").uncheck()
-    page.get_by_label("On stop").check()
-    page.get_by_label("Entrypoint").locator("visible=true").fill("python -c pass")
+    page.get_by_label("When the job is deployed").uncheck()
+    page.get_by_label("When it is stopped").check()
+    page.get_by_label("Command", exact=True).fill("python -c pass")
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.locator("#notices")).to_contain_text("Saved")
     schedule = server.call("GET", f"/job/{job['id']}")["schedule"]
@@ -179,7 +179,7 @@ def test_hints_and_errors_name_fields_by_their_titles(
     )
     page.goto(f"{server.url}/console/application/{app}/settings?section=ports")
     expect(page.locator(".settings-section:not([hidden])")).to_contain_text(
-        "Ports on which the program listens"
+        "Where the program listens, and who reaches it there"
     )
     expect(page.locator(".settings-section:not([hidden])")).not_to_contain_text("internal_port")
 

@@ -84,6 +84,21 @@ def test_a_job_says_in_words_when_it_runs_and_lists_the_next_five_times(
     assert timetable["entrypoint"] == "python app.py"
 
 
+def test_a_container_is_made_from_a_pasted_image_with_its_port(server: Server, new_page: NewPage) -> None:
+    environment = server.environment(project="Images")
+    page = new_page(f"/new?kind=container&environment={environment}")
+    page.get_by_label("Image", exact=True).fill("ghcr.io/acme/shop:1.4.2")
+    page.get_by_label("Port", exact=True).fill("8080")
+    expect(page.get_by_label("Tag")).to_have_value("1.4.2")
+    expect(page.get_by_label("Public address")).to_be_checked()
+    page.get_by_label("1 CPU 1 GB").check()
+    page.get_by_role("button", name="Create only").click()
+    expect(page.get_by_role("heading", name="shop", level=1)).to_be_visible()
+    (made,) = server.call("GET", f"/environment/{environment}/container")["results"]
+    assert (made["image_name"], made["tag"], made["memory"]) == ("ghcr.io/acme/shop", "1.4.2", 1024)
+    assert [(port["internal_port"], port["publicly_accessible"]) for port in made["ports"]] == [(8080, True)]
+
+
 CASES = {
     "30 2 * * *": ["2026-03-28T02:30", "2026-03-29T02:30"],
     "*/30 9-10 * * mon-fri": ["2026-03-30T09:00", "2026-03-30T09:30"],

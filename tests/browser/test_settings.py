@@ -91,8 +91,8 @@ def test_advanced_settings_are_found_changed_and_set_to_their_defaults(
 ) -> None:
     app = server.application(server.environment(project="Advanced"), repository, "advanced")
     page = new_page(f"/application/{app}/settings")
-    page.get_by_label("Search settings").fill("body size")
-    page.get_by_role("button", name="Proxy body size").click()
+    page.get_by_label("Search settings").fill("request body")
+    page.get_by_role("button", name="Requests › Largest request body").click()
     page.locator(".save-bar").get_by_text("Nothing is changed yet").wait_for()
     body = page.locator("[data-field='network.ingress.proxy_body_size_mb'] input")
     expect(body).to_have_attribute("placeholder", "0")
@@ -141,3 +141,61 @@ def test_an_application_takes_pushes_and_its_page_shows_the_two_commands(
     page = new_page(f"/application/{app}")
     expect(page.get_by_text(f"git remote add windlass {saved['push_url']}")).to_be_visible()
     expect(page.get_by_text("git push windlass main")).to_be_visible()
+
+
+def test_a_timetable_is_changed_in_words_and_shows_its_next_times(server: Server, new_page: NewPage) -> None:
+    environment = server.environment(project="Other times")
+    source = {"image": {"image_name": "docker.io/library/alpine", "tag": "3"}}
+    schedule = {"cronjob": {"scheduled_at": "30 2 * * 1", "timezone": "Etc/UTC", "entrypoint": "true"}}
+    body = {"name": "weekly", "source": source, "schedule": schedule}
+    job = server.call("POST", f"/environment/{environment}/job", body)["id"]
+    page = new_page(f"/job/{job}/settings?section=schedule")
+    expect(page.get_by_label("How often")).to_have_value("week")
+    expect(page.locator(".next-times")).to_contain_text("Every Monday at 02:30 (Etc/UTC)")
+    page.get_by_label("How often").select_option("day")
+    page.get_by_label("At", exact=True).fill("04:15")
+    expect(page.locator(".next-times")).to_contain_text("Every day at 04:15")
+    page.get_by_label("Ended after").fill("1.5")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#notices")).to_contain_text("Saved")
+    saved = server.call("GET", f"/job/{job}")
+    assert saved["schedule"]["cronjob"]["scheduled_at"] == "15 4 * * *"
+    assert saved["schedule"]["cronjob"]["entrypoint"] == "true"
+    assert saved["max_duration_seconds"] == 90
+
+
+def test_a_volume_is_added_with_its_folder_and_size(
+    server: Server, new_page: NewPage, repository: Repository
+) -> None:
+    app = server.application(server.environment(project="Volumes"), repository, "kept")
+    page = new_page(f"/application/{app}/settings?section=storage")
+    section = page.locator(".settings-section:not([hidden])")
+    expect(section).to_contain_text("No volume")
+    section.get_by_role("button", name="Add", exact=True).click()
+    section.get_by_label("Folder").fill("/data")
+    section.get_by_label("Size").fill("5")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#notices")).to_contain_text("Saved")
+    (volume,) = server.call("GET", f"/application/{app}")["storage"]
+    assert (volume["mount_point"], volume["size"]) == ("/data", 5)
+
+
+def test_naming_a_port_ends_the_search_for_one_until_it_is_turned_on_again(
+    server: Server, new_page: NewPage, repository: Repository
+) -> None:
+    app = server.application(server.environment(project="Followed"), repository, "followed")
+    page = new_page(f"/application/{app}/settings?section=ports")
+    section = page.locator(".settings-section:not([hidden])")
+    expect(section.get_by_label("Find the port")).to_be_checked()
+    section.get_by_role("button", name="Add", exact=True).click()
+    expect(section.get_by_label("Find the port")).not_to_be_checked()
+    section.get_by_label("Port", exact=True).fill("9000")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#notices")).to_contain_text("Saved")
+    saved = server.call("GET", f"/application/{app}")
+    assert [port["internal_port"] for port in saved["ports"]] == [9000]
+    assert not saved["automatic_port"]
+    section.get_by_label("Find the port").check()
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#notices .notice")).to_have_count(2)
+    assert server.call("GET", f"/application/{app}")["automatic_port"] is True

@@ -243,7 +243,7 @@ def test_a_port_is_added_and_deleted_in_the_settings(server: Server, new_page: N
     rows = section.locator(".item")
     before = rows.count()
     section.get_by_role("button", name="Add", exact=True).click()
-    rows.last.get_by_label("Internal port").fill("9095")
+    rows.last.get_by_label("Port", exact=True).fill("9095")
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.locator("#notices")).to_contain_text("Saved")
     ports = [port["internal_port"] for port in server.call("GET", path)["ports"]]

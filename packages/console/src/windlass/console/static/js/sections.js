@@ -7,6 +7,7 @@ export const SECTIONS = [
   ["build", "hammer", ["builder", "dockerfile_path", "docker_target_build_stage", "language_version", "system_packages", "install_command", "build_command", "static_folder", "static_fallback", "static_headers"]],
   ["start", "terminal", ["start_command", "process", "release_command", "entrypoint", "arguments"]],
   ["ports", "network", ["automatic_port", "ports"]],
+  ["traffic", "zap", []],
   ["probes", "heart-pulse", ["healthchecks"]],
   ["storage", "hard-drive", ["storage"]],
 ];

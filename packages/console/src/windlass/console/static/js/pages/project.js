@@ -4,13 +4,14 @@ import { api } from "../api.js";
 import { h } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { familyCards } from "../families.js";
-import { schemaForm } from "../forms.js";
 import { refreshOnEvents } from "../live.js";
-import { button, dialog, empty, head, link, menu, say, stale, table, showError, confirm } from "../parts.js";
+import { button, dialog, empty, head, link, field, menu, say, stale, table, showError, confirm } from "../parts.js";
 import { previewOf } from "../previews.js";
+import { cards } from "../settings/part.js";
 import { crumbs } from "../shell.js";
 import { byUrgency, dot, serviceKind } from "../states.js";
 import { words } from "../words.js";
+import { environmentTexts } from "../words_of_environments.js";
 
 const text = words.projectPage;
 
@@ -51,16 +52,22 @@ export function render(state, place) {
   ];
 }
 
-async function create({ document, path }, place) {
-  const form = schemaForm(document, document.body(document.at("POST", `${path}/environment`)), { only: ["name", "mode"] });
+const MODES = ["PRODUCTION", "STAGING", "DEVELOPMENT"];
+
+async function create({ path, environments: present }, place) {
+  let mode = present.length ? "STAGING" : "PRODUCTION";
+  const name = h("input", { autocomplete: "off", spellcheck: "false", placeholder: environmentTexts.nameExample });
+  const kinds = cards(environmentTexts.mode, MODES.map((one) => [one, words.readable(one), environmentTexts.modes[one]]), mode, (one) => (mode = one));
   const run = async (finish) => {
     try {
-      finish(await api.post(`${path}/environment`, form.read()));
+      finish(await api.post(`${path}/environment`, { name: name.value.trim() || undefined, mode }));
     } catch (error) {
       showError(error);
     }
   };
-  const made = await dialog(text.newEnvironment, (finish) => [form.node, h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(words.create, () => run(finish), { main: true }))]);
+  const made = await dialog(text.newEnvironment, (finish) => [
+    field(words.columns.name, name, "", { name: "name" }), h("h3", {}, environmentTexts.mode), kinds, h("p", { class: "help" }, environmentTexts.modeHelp),
+    h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(words.create, () => run(finish), { main: true }))], { wide: true });
   if (made) place.go(`/environment/${made.id}`);
 }
 

@@ -1,14 +1,18 @@
 // The parts of a section of the settings: those that are made by hand for certain fields, and forms of the schema for all others.
 
 import { schemaForm } from "../forms.js";
+import * as build from "./build.js";
 import * as database from "./database.js";
 import * as health from "./health.js";
 import * as instances from "./instances.js";
 import * as named from "./named.js";
+import * as ports from "./ports.js";
+import * as schedule from "./schedule.js";
 import * as size from "./size.js";
 import * as source from "./source.js";
+import * as storage from "./storage.js";
 
-const BY_HAND = [named, source, database, size, instances, health]; // Each is for services that have the first of its fields.
+const BY_HAND = [named, source, database, size, instances, health, ports, storage, schedule, build]; // Each is for services that have the first of its fields.
 
 /** Makes the parts of a section, in the order of its fields. `schema`: of what can be changed. */
 export function partsOf({ document, schema, service, path }, names) {
@@ -22,7 +26,7 @@ export function partsOf({ document, schema, service, path }, names) {
   };
   for (const name of there) {
     const part = made.find(({ fields }) => fields.includes(name));
-    if (part?.fields[0] === name) draw(), parts.push({ fields: part.fields, ...part.edit({ document, service, path }) });
+    if (part?.fields[0] === name) draw(), parts.push({ fields: part.fields, ...part.edit({ document, schema, service, path }) });
     else if (!part) plain.push(name);
   }
   draw();

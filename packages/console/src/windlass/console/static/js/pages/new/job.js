@@ -1,25 +1,22 @@
 // A new job: what it runs, and when, in words and with the next times.
 
 import { api } from "../../api.js";
-import { parseCron, nextTimes } from "../../cron.js";
+import { parseCron } from "../../cron.js";
 import { h, own } from "../../dom.js";
 import { fieldError } from "../../field_errors.js";
-import { wallTime } from "../../format.js";
 import { button, field } from "../../parts.js";
 import { finish } from "../../services.js";
 import { segments } from "../../settings/part.js";
+import { cronOf, timetable, usualTimes } from "../../timetable.js";
 import { words } from "../../words.js";
 import { nameOf, repositoryFields, repositoryOf } from "./repository.js";
 
 const text = words.newJob;
-const COUNT = 5;
 const EVENTS = ["on_start", "on_stop", "on_delete"];
-const OWN = "own";
-const WEEKDAYS = [1, 2, 3, 4, 5, 6, 0];
 
 export async function begin(state) {
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
-  const content = { from: "git", url: "", branch: "", root: "/", token: "", image: "", tag: "latest", name: state.suggested || "", command: "", when: "timetable", every: "day", at: "02:30", minutes: 15, weekday: 1, day: 1, cron: "", zone, events: new Set(["on_start"]), retries: 0 };
+  const content = { from: "git", url: "", branch: "", root: "/", token: "", image: "", tag: "latest", name: state.suggested || "", command: "", when: "timetable", ...usualTimes(), zone, events: new Set(["on_start"]), retries: 0 };
   const choose = (name) => (value) => (Object.assign(content, { [name]: value, isTouched: true }), content.draw?.());
   content.fromNode = segments(text.what, [["git", text.git], ["image", text.image]], content.from, choose("from"));
   content.whenNode = segments(text.when, [["timetable", text.timetable], ["events", text.events]], content.when, choose("when"));
@@ -27,12 +24,6 @@ export async function begin(state) {
 }
 
 export const isFilledIn = ({ isTouched, url, name }) => Boolean(isTouched || url || name);
-
-/** The timetable of what was chosen. */
-export function cronOf({ every, at, minutes, weekday, day, cron }) {
-  const [hour, minute] = at.split(":").map(Number);
-  return { minutes: `*/${minutes} * * * *`, hour: `${minute} * * * *`, day: `${minute} ${hour} * * *`, week: `${minute} ${hour} * * ${weekday}`, month: `${minute} ${hour} ${day} * *`, [OWN]: cron.trim() }[every];
-}
 
 export function render(state, content, place) {
   content.draw = () => place.update();
@@ -48,37 +39,8 @@ export function render(state, content, place) {
       h("div", { class: "line narrow" }, field(words.columns.name, input("name", { placeholder: content.url ? nameOf(content.url, content.root) : "nightly" }), "", { name: "name" }))),
     h("section", { class: "panel" }, h("h2", {}, text.when),
       own(content.whenNode),
-      content.when === "timetable" ? timetable(content, input, set) : events(content, place)),
+      content.when === "timetable" ? timetable(content, set) : events(content, place)),
     h("div", { class: "actions" }, button(words.newService.createOnly, () => create(content, place, path, false), { needs: ["POST", path] }), button(words.newService.create, () => create(content, place, path, true), { main: true, icon: "rocket", needs: [["POST", path], ["POST", "/job/x/deploy"]] })));
-}
-
-function timetable(content, input, set) {
-  const { every } = content;
-  const select = (name, options) => h("select", { id: `job-${name}`, onchange: set(name) }, options.map(([value, shown]) => h("option", { value, selected: String(value) === String(content[name]) }, shown)));
-  const hasTime = ["day", "week", "month"].includes(every);
-  return h("div", { key: "timetable" },
-    h("div", { class: "line" },
-      field(text.every, select("every", Object.entries(text.everies)), "", { name: "every" }),
-      every === "minutes" && h("div", { key: "minutes" }, field(text.minutes, select("minutes", [5, 10, 15, 20, 30].map((value) => [value, text.ofMinutes(value)])))),
-      every === "week" && h("div", { key: "weekday" }, field(text.weekday, select("weekday", WEEKDAYS.map((value) => [value, text.weekdays[value]])))),
-      every === "month" && h("div", { key: "day" }, field(text.day, input("day", { type: "number", min: 1, max: 28 }), text.dayHelp)),
-      hasTime && h("div", { key: "at" }, field(text.at, input("at", { type: "time" }))),
-      every === OWN && h("div", { key: "cron" }, field(text.cron, input("cron", { class: "code", placeholder: "30 2 * * mon-fri" }), text.cronHelp, { name: "scheduled_at" })),
-      field(text.zone, select("zone", zones(content.zone).map((name) => [name, name])), "", { name: "timezone" })),
-    next(content));
-}
-
-const zones = (zone) => [...new Set([zone, "UTC", ...(Intl.supportedValuesOf?.("timeZone") || [])])];
-
-// The next times, by the clock of the zone.
-function next(content) {
-  const expression = cronOf(content);
-  const cron = parseCron(expression);
-  if (!cron) return h("p", { class: "muted", role: "status" }, content.cron ? text.noCron : text.cronHelp);
-  const times = nextTimes(cron, content.zone, COUNT);
-  return h("div", { class: "next-times", role: "status" },
-    h("p", {}, h("strong", {}, text.inWords(content)), h("span", { class: "muted" }, " ", h("code", {}, expression))),
-    times.length ? h("ol", { class: "plain" }, times.map((at) => h("li", {}, wallTime(at)))) : h("p", { class: "muted" }, text.never));
 }
 
 function events(content, place) {

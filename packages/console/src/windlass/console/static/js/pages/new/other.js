@@ -38,13 +38,13 @@ export function render(state, content, place) {
       button(text.create, () => create(content, place, path, true), { main: true, icon: "rocket", needs: [["POST", path], ["POST", `/${content.kind}/x/deploy`]] })));
 }
 
-// Says that the engine of the environment runs no images, if an image is what is made. It is asked once for each environment.
-function noticeOf({ base, environments, environment }, content) {
+/** Says that the engine of the environment runs no images, if an image is what is made. It is asked once for each environment. */
+export function noticeOf({ base, environments, environment }, content) {
   const cluster = environments.find(({ id }) => id === environment)?.cluster_id;
   if (content.noticeOf === environment) return content.notice;
   const node = h("div", {});
   Object.assign(content, { notice: node, noticeOf: environment });
-  if (content.kind === "container" && cluster) api.seen(`${base}/cluster/${cluster}/status`).then((status) => status?.runs_images === false && fill(node, h("p", { class: "message trouble", role: "status" }, text.abouts.needsImages)), () => {});
+  if (content.kind === "container" && cluster) api.seen(`${base}/cluster/${cluster}/status`).then((status) => status?.runs_images === false && fill(node, h("p", { class: "trouble", role: "status" }, text.abouts.needsImages)), () => {});
   return node;
 }
 

@@ -9,9 +9,9 @@ import { icon } from "../../icons.js";
 import { button, codeBlock, panel, say } from "../../parts.js";
 import { save as saveEdited } from "../../saving.js";
 import { asCommand, asRequest } from "../../equivalents.js";
-import { SECTIONS, sectionOf } from "../../sections.js";
+import { SECTIONS } from "../../sections.js";
 import { deploy, remove, willOf } from "../../services.js";
-import { advancedPart } from "../../settings/advanced.js";
+import { advancedParts } from "../../settings/advanced.js";
 import { partsOf } from "../../settings/parts.js";
 import { words } from "../../words.js";
 
@@ -21,7 +21,7 @@ const AT_ONCE = ["name", "description", "auto_deploy", "watch_paths"];
 
 export async function load(state, place) {
   const { service, tag } = state; // as they are edited: `state` follows the server
-  const content = { service, tag, wanted: "", sections: sectionsOf(state) };
+  const content = { service, tag, wanted: "", ...partsIn(state) };
   content.section = content.sections.find(({ name }) => name === place.query.get("section"))?.name || "general";
   content.bar = h("div", { class: "save-bar", role: "status" });
   hold({ node: content.bar, changes: () => ({ ...changesOf(content), ...pendingOf(content) }) });
@@ -87,22 +87,22 @@ function found(state, place) {
     h("span", { class: "muted" }, text.sections[hit.section.name], " › "), h("strong", {}, hit.label), hit.help && h("span", { class: "help" }, prose(hit.help)))))) : h("p", { class: "muted" }, text.nothingFound));
 }
 
-function sectionsOf({ document, path, service }) {
+// The parts of each section, and the advanced settings that are among them.
+function partsIn({ document, path, service }) {
   const schema = document.body(document.at("PATCH", path));
   const shown = document.answer(document.at("GET", path)).properties;
   const known = new Set([...SECTIONS.flatMap(([, , names]) => names), ...SILENT]);
   const others = Object.keys(schema.properties).filter((name) => !known.has(name));
   const isUsed = (name) => schema.properties[name] && !isIdle(document.resolve(schema.properties[name])) && !isIdle(document.resolve(shown[name] || {}));
-  const advanced = advancedPart({ document, service, path });
-  return [...SECTIONS, ["other", "ellipsis", others]]
-    .map(([name, sign, fields]) => ({ name, sign, parts: partsOf({ document, schema, service, path }, fields.filter(isUsed)).concat(name === "other" && advanced ? [advanced] : []) }))
+  const advanced = advancedParts({ document, service, path });
+  const sections = [...SECTIONS, ["other", "ellipsis", others]]
+    .map(([name, sign, fields]) => ({ name, sign, parts: partsOf({ document, schema, service, path }, fields.filter(isUsed)).concat(advanced?.parts[name] || []) }))
     .filter(({ parts }) => parts.length);
+  return { sections, advanced };
 }
 
-const partsIn = ({ sections }) => sections.flatMap(({ parts }) => parts);
-const advancedOf = (content) => partsIn(content).find((part) => part.pending);
-const pendingOf = (content) => advancedOf(content)?.pending() || {};
-const changesOf = (content) => Object.assign({}, ...partsIn(content).map((part) => part.changes()));
+const pendingOf = ({ advanced }) => advanced?.pending() || {};
+const changesOf = ({ sections }) => Object.assign({}, ...sections.flatMap(({ parts }) => parts).map((part) => part.changes()));
 
 function showBar(state, place) {
   const { content, path } = state;
@@ -115,18 +115,24 @@ function showBar(state, place) {
   const key = names.join();
   if (content.shownBar === key && content.bar.firstChild) return;
   content.shownBar = key;
-  const isNow = names.every((name) => AT_ONCE.includes(name) || (name.includes(".") && advancedOf(content).isNow(name)));
+  const isNow = names.every((name) => AT_ONCE.includes(name) || (name.includes(".") && content.advanced.isNow(name)));
   content.bar.classList.toggle("pending", names.length > 0);
   fill(content.bar,
-    h("p", {}, names.length ? [h("strong", {}, text.changed(names.length)), " ", h("span", { class: "muted" }, names.filter(Boolean).map(title).join(", "), ". ", isNow ? text.effectNow : text.effectNext)] : h("span", { class: "muted" }, text.about)),
+    h("p", {}, names.length ? [h("strong", {}, text.changed(names.length)), " ", h("span", { class: "muted" }, names.filter(Boolean).map(titleOf(content)).join(", "), ". ", isNow ? text.effectNow : text.effectNext)] : h("span", { class: "muted" }, text.about)),
     h("div", { class: "actions" },
       names.length > 0 && button(text.discard, () => discard(state, place), { plain: true }),
       button(words.save, () => save(state, place, false), { main: names.length > 0 && isNow, needs: ["PATCH", path] }),
       button(text.saveAndDeploy, () => save(state, place, true), { main: !isNow, icon: "rocket", needs: [["PATCH", path], ["POST", `${path}/deploy`]] })));
 }
 
+// A setting is called as its field is.
+const titleOf = ({ sections }) => (name) => {
+  const fields = sections.flatMap(({ parts }) => parts.map((part) => part.node.querySelector(`[data-field="${name}"] > .field-title`)));
+  return (name.includes(".") && fields.find(Boolean)?.textContent) || title(name);
+};
+
 function discard(state, place) {
-  Object.assign(state.content, { sections: sectionsOf({ ...state, service: state.content.service }), shownBar: null });
+  Object.assign(state.content, { ...partsIn({ ...state, service: state.content.service }), shownBar: null });
   place.update();
 }
 
@@ -137,7 +143,7 @@ async function save(state, place, thenDeploy) {
   if (!has(changes) && !has(pending)) return thenDeploy ? deploy(place, path) : say(text.nothingChanged);
   try {
     if (has(pending)) {
-      await advancedOf(content).save(content.tag);
+      await content.advanced.save(content.tag);
       const now = await api.tagged(path);
       Object.assign(content, { service: now.data, tag: now.tag });
     }
@@ -146,15 +152,21 @@ async function save(state, place, thenDeploy) {
     Object.assign(content, { service: answer.data, tag: answer.tag });
   } catch (error) {
     // The section with the field that the error names is opened, so that it can stand there.
-    const section = sectionOf(/^(\w+)/.exec(error.message)?.[1]);
-    if (section && section !== content.section && content.sections.some(({ name }) => name === section)) open(state, place, section);
+    const section = sectionWith(content, /^[\w.]+/.exec(error.message)?.[0]);
+    if (section && section !== content.section) open(state, place, section);
     throw error;
   }
   state.service = content.service;
-  Object.assign(content, { sections: sectionsOf(state), shownBar: null });
+  Object.assign(content, { ...partsIn(state), shownBar: null });
   if (thenDeploy) return deploy(place, path);
   say(text.saved);
   place.update();
+}
+
+// The section with a field, such as `ports` or the key of an advanced setting.
+function sectionWith({ sections }, name = "") {
+  const wanted = [name, name.split(".")[0]].filter(Boolean);
+  return sections.find(({ parts }) => wanted.some((field) => parts.some((part) => part.fields.includes(field) || part.node.querySelector(`[data-field="${field}"]`))))?.name;
 }
 
 function declaration({ service, path, document }) {

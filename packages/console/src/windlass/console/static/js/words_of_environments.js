@@ -1,0 +1,26 @@
+// Texts of previews and of new environments. They are loaded with their pages.
+
+export const previews = {
+  title: "Previews", about: (name) => `Copies of ${name}, each for a pull request, at an address of its own.`, create: "New preview", none: "No preview yet. A preview is a copy of this environment for a pull request, with databases of its own, so that a change is tried before it is merged.", withCommand: "Or with the command line:",
+  steps: [["Choose which", "Every pull request, or only those with the label “preview”."], ["Push", "The preview is built at each commit, and the pull request gets a comment with the address."], ["Merge", "The preview and its databases are deleted when the pull request is closed."]],
+  which: "Which pull requests get a preview",
+  rules: {
+    none: { title: "None", about: "only those made here by hand", saved: "Pull requests get no previews by themselves any more. Those that exist stay." },
+    label: { title: "With the label “preview”", about: "set at the git server", saved: "Pull requests with the label “preview” get a preview." },
+    all: { title: "Every one", about: "into a branch of a service here", saved: "Every pull request gets a preview." },
+  },
+  rightsHelp: "The git token of the services must be allowed to read pull requests, and to write comments and commit statuses. Code of forks waits for an approval and gets no secrets.",
+  states: { PLANNED: "being made", WAITING_FOR_APPROVAL: "waits for your approval", WAITING_FOR_ROOM: "waits for room", DEPLOYING: "deploying", RUNNING: "running", FAILED: "failed", STOPPED: "stopped", ENDED: "deleted" },
+  abouts: {
+    WAITING_FOR_APPROVAL: "The commit is from a fork. Look at it, then approve it: only this commit is built, without secrets.", WAITING_FOR_ROOM: "The project has as many previews as it may have. This one is made when another one is gone.",
+    STOPPED: "Nothing new came for a while. The next commit starts it again.", FAILED: "Open its environment to see which service failed, and why.",
+  },
+  by: (name) => `by ${name}`, fork: "fork", open: "Open the environment", actionsOf: (name) => `Actions of ${name}`, deployed: "Deployed:", newest: "Newest:", ends: "Deleted", missing: (count) => (count === 1 ? "without 1 secret" : `without ${count} secrets`), events: "What happened", ended: (count) => `Deleted: ${count}`,
+  createWill: "The environment is copied and deployed now, with new addresses and empty databases.", of: "Of what", ofPull: "A pull request", ofBranch: "A branch", number: "Number", numberHelp: "Of an open pull request at the git server of the services.", branch: "Branch", branchHelp: "The preview follows its newest commit.", asked: "The preview is being made.",
+  approve: (commit) => `Approve ${commit}`, approveTitle: (commit, author) => `Build ${commit} of ${author || "a fork"}`, approveWill: "The code of this commit is built and run here. Approve it only if you have looked at it. A later commit waits again.", approveSecrets: (names) => `It gets no secrets: ${names}.`, approveNoSecrets: "It gets no secrets.", approved: "Approved. The preview is being made.",
+  removeWill: "Its services, databases and volumes are deleted. Its pull request gets no other preview by itself.",
+};
+
+export const environmentTexts = {
+  nameExample: "staging", mode: "What it is for", modeHelp: "Webhooks and lists can be limited to one kind.", modes: { PRODUCTION: "what visitors use", STAGING: "the last test before", DEVELOPMENT: "work in progress" },
+};
