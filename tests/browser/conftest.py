@@ -97,13 +97,17 @@ def places(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     job, terraform = (server.example(environment, kind) for kind in ("job", "terraform"))
     app, org = f"/application/{good}", f"/organization/{server.org}"
     server.call("POST", f"{org}/containerRegistry", MIRROR)
-    tabs = ("deployments", "logs", "variables", "metrics", "terminal", "settings", "activity")
+    tabs = (
+        "deployments", "logs", "requests", "domains", "variables", "metrics", "terminal", "settings",
+        "activity",
+    )  # fmt: skip
     return {
         "overview": "/",
         "new": "/new",
         "account": "/account",
         "project": f"/project/{project}",
         "environment": f"/environment/{environment}",
+        "previews": f"/environment/{environment}/preview",
         "variables of an environment": f"/environment/{environment}/variables",
         "service": app,
         **{name: f"{app}/{name}" for name in tabs},

@@ -13,7 +13,7 @@ from tests.browser.servers import Repository, Server
 pytestmark = pytest.mark.nightly
 ENDS = ["ERR_CONNECTION", "Failed to load", "503", "ERR_INCOMPLETE", "ERR_EMPTY"]
 STREAMED = {
-    "overview", "project", "environment", "service", "deployments", "logs", "deployment",
+    "overview", "project", "environment", "service", "deployments", "logs", "requests", "deployment",
     "a failed service", "a failed deployment", "a job", "runs of a job", "a Terraform service",
     "plan of a Terraform service",
 }  # fmt: skip

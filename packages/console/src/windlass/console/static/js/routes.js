@@ -4,8 +4,8 @@ const ID = "([0-9a-f-]{36})";
 const NAME = "([a-zA-Z]+)";
 
 /**
- * The tabs of a service. A tab is there if the API has what it `reads`, the action that it `needs`, and the field that it `sends`
- * with a deployment. `shows`: further lists and readings that are on it, and have no pages of their own.
+ * The tabs of a service. A tab is there if the API has what it `reads`, with the parameter that it `asks` for, the action that it `needs`, and the
+ * field that it `sends` with a deployment. `shows`: further lists and readings that are on it, and have no pages of their own.
  */
 export const TABS = {
   overview: { load: () => import("./pages/service/overview.js"), shows: ["status", "ingressDeploymentStatus"] },
@@ -14,10 +14,12 @@ export const TABS = {
   deployments: { load: () => import("./pages/service/deployments.js"), reads: "deployment", shows: ["deploymentHistory", "deploymentHistoryV2", "commit", "upload"] },
   tags: { load: () => import("./pages/service/tags.js"), reads: "version", sends: "image_tag" },
   logs: { load: () => import("./pages/service/logs.js"), reads: "log" },
-  variables: { load: () => import("./pages/service/variables.js"), reads: "environmentVariable", shows: ["secret", "injectedVariable"] },
+  requests: { load: () => import("./pages/service/requests.js"), reads: "log", asks: "access" },
   metrics: { load: () => import("./pages/service/metrics.js"), reads: "metrics" },
+  variables: { load: () => import("./pages/service/variables.js"), reads: "environmentVariable", shows: ["secret", "injectedVariable"] },
+  domains: { load: () => import("./pages/service/domains.js"), reads: "customDomain", shows: ["checkCustomDomain"] },
   terminal: { load: () => import("./pages/service/terminal.js"), reads: "log", needs: "restart-service" },
-  settings: { load: () => import("./pages/service/settings.js") },
+  settings: { load: () => import("./pages/service/settings.js"), shows: ["network", "advancedSettings"] },
   activity: { load: () => import("./pages/service/activity.js") },
 };
 const TAB = `(${Object.keys(TABS).join("|")})`;
@@ -26,12 +28,14 @@ const TAB = `(${Object.keys(TABS).join("|")})`;
 const LISTS = {
   __proto__: null, // Its names are those of addresses.
   member: { load: () => import("./pages/members.js"), shows: ["inviteMember"] },
+  preview: { load: () => import("./pages/previews.js") },
 };
 
 // Kinds of services whose new ones have a page made by hand; all others have a form of the API.
 const NEW_SERVICES = {
   __proto__: null,
   application: () => import("./pages/new/application.js"),
+  container: () => import("./pages/new/container.js"),
   database: () => import("./pages/new/database.js"),
   job: () => import("./pages/new/job.js"),
 };

@@ -8,7 +8,7 @@ import { familyCards } from "../families.js";
 import { serviceIcon } from "../icons.js";
 import { refreshOnEvents } from "../live.js";
 import { button, confirm, copyButton, empty, head, link, linkButton, menu, outside, say, stale, table } from "../parts.js";
-import { choosePreviews, previewOf } from "../previews.js";
+import { previewOf } from "../previews.js";
 import { pathOf } from "../services.js";
 import { crumbs, siblings } from "../shell.js";
 import { byUrgency, serviceBadge, serviceKind } from "../states.js";
@@ -67,7 +67,7 @@ export function render(state, place) {
         menu(words.more, [
           count > 0 && button(text.stopChosen(count), () => chosenDo(state, place, "stop"), { plain: true, needs: ["POST", `${path}/service/stop`] }),
           services.length > 0 && button(text.stopAll, () => stopAll(state), { plain: true, needs: ["POST", `${path}/stop`] }),
-          !environment.preview && button(words.previews.button, () => choosePreviews(state.document, path, environment), { plain: true, needs: ["PUT", `${path}/deploymentRule/current`] }),
+          !environment.preview && button(words.previews.button, () => place.go(`${path}/preview`), { plain: true }),
           button(words.clone.button, async () => (await import("../cloning.js")).clone(state.document, place, path, environment), { plain: true, needs: ["POST", `${path}/clone`] }),
           button(words.remove.button, () => remove(state, place), { plain: true, danger: true, needs: ["DELETE", path] }),
         ]),

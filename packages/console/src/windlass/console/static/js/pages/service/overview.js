@@ -5,26 +5,35 @@ import { h, prose } from "../../dom.js";
 import { commandFor } from "../../equivalents.js";
 import { familyOf } from "../../families.js";
 import { shown } from "../../forms.js";
-import { ago, duration, title } from "../../format.js";
+import { ago, amountOf, duration, title } from "../../format.js";
 import { code, codeBlock, copyButton, empty, button, facts, link, outside, panel, table } from "../../parts.js";
 import { isShown } from "../../routes.js";
 import { commitLine, deploy, deploymentLink, isVersion } from "../../services.js";
 import { badge, lacksPort } from "../../states.js";
 import { words } from "../../words.js";
+import { network } from "../../words_of_network.js";
 import { failure } from "../failure.js";
 import { serving } from "../service.js";
 import * as metrics from "./metrics.js";
 import { runBadge } from "./runs.js";
 
 const text = words.serviceOverview;
+const more = network.overview;
+const EVENTS = 5;
 
-export async function load(state) {
+export async function load(state, { org }) {
   const { document, path } = state;
   const small = state.can("restart-service") ? [] : document.listsBelow(path).filter((list) => isShownHere(document, path, list) && isSmall(document, list)).map(familyOf);
-  const [loaded, run, due, ...rows] = await Promise.all([
-    state.has("metrics") && metrics.load(state).catch(absent), state.has("run") && api.get(`${path}/run`, { page_size: 1 }), state.has("dueTimes") && api.get(`${path}/dueTimes`, { count: 1 }), ...small.map((name) => api.all(`${path}/${name}`))]);
-  const found = { run: run && run.results[0], due: due?.is_active && due.due_at?.[0], runs: Boolean(run), rows: Object.fromEntries(small.map((name, index) => [name, rows[index]])) };
-  return loaded ? { ...found, metrics: loaded, refreshing: loaded.refreshing && { ...loaded.refreshing, isQuiet: true } } : found;
+  const readEvents = () => api.seen(`/organization/${org.id}/events`, (list) => api.get(list, { targetId: state.id, pageSize: EVENTS }));
+  const [loaded, events, run, due, ...rows] = await Promise.all([
+    state.has("metrics") && metrics.load(state).catch(absent), readEvents(), state.has("run") && api.get(`${path}/run`, { page_size: 1 }), state.has("dueTimes") && api.get(`${path}/dueTimes`, { count: 1 }), ...small.map((name) => api.all(`${path}/${name}`))]);
+  const found = { events: events?.events, run: run && run.results[0], due: due?.is_active && due.due_at?.[0], runs: Boolean(run), rows: Object.fromEntries(small.map((name, index) => [name, rows[index]])) };
+  const content = { ...found, metrics: loaded || null };
+  const refresh = async () => {
+    const [newest] = await Promise.all([readEvents(), loaded?.refreshing?.refresh()]);
+    content.events = newest?.events;
+  };
+  return Object.assign(content, { refreshing: { refresh, every: loaded?.refreshing?.every, isQuiet: true } });
 }
 
 // Another machine may measure the service: its page is shown without charts, with the reason.
@@ -50,13 +59,14 @@ export function render(state, place) {
         [words.columns.version, now ? [`v${now.number} `, commitLine(now)] : h("span", { class: "muted" }, text.nothing)],
         [text.by, now && `${now.commit?.author_name || now.triggered_by}`],
         [words.columns.deployed, now && ago(now.finished_at)],
-        isLasting && [words.columns.instances, status.instances ? text.ready(status.ready_instances, status.instances) : text.noInstances],
+        isLasting && [words.columns.instances, [status.instances ? text.ready(status.ready_instances, status.instances) : text.noInstances, scaling(service), toSettings(path, "general", more.change)]],
+        isLasting && service.healthchecks && [more.health, [health(service), toSettings(path, "probes", more.change)]],
         state.content.runs && [text.nextRun, state.content.due ? ago(state.content.due) : h("span", { class: "muted" }, words.none)],
         state.content.runs && [text.lastRun, lastRun(path, state.content.run)],
         [text.source, source(service)],
-        [text.resources, service.cpu && text.amounts(service.cpu, service.memory)],
+        [text.resources, service.cpu && `${amountOf.cpu(service.cpu)}, ${amountOf.memory(service.memory)}`],
       ])),
-      isLasting && panel(text.addresses, links.length ? h("ul", { class: "plain" }, links.map((link) => h("li", {}, outside(link.url, link.url), copyButton(link.url), h("span", { class: "muted" }, ` → ${link.internal_port}`)))) : noAddress(service, path))),
+      h("div", {}, isLasting && panel(text.addresses, links.length ? h("ul", { class: "plain addresses" }, links.map((link) => address(link, links))) : noAddress(service, path), state.has("customDomain") && links.length > 0 && h("p", { class: "fine" }, link(`${path}/domains`, more.toDomains))), recentEvents(state))),
     !isLasting && state.document.listsBelow(path).filter((list) => isShownHere(state.document, path, list)).map((list) => records(state, place, list)),
     state.document.readingsOf(path).filter((operation) => !isShown(familyOf(operation))).map((operation) => reading(state, place, operation)),
     state.content.metrics?.error && h("p", { class: "message muted" }, state.content.metrics.error.message),
@@ -64,6 +74,32 @@ export function render(state, place) {
     takesPushes(service) && pushing(service),
     panel(text.recent, table(deploymentColumns(state), deployments.slice(0, 5), { to: (deployment) => `${path}/deployments/${deployment.id}`, label: text.recent })),
   ];
+}
+
+// What people did, and what happened: the page Activity tells the rest.
+function recentEvents({ content, path }) {
+  if (!content.events?.length) return null;
+  return panel(more.events, h("ul", { class: "plain brief" }, content.events.map((event) => h("li", { key: event.id }, h("span", {}, h("strong", {}, event.triggered_by || "–"), " ", words.events[event.event_type] || words.readable(event.event_type).toLowerCase(), " ", event.sub_target_type ? `${words.readable(event.sub_target_type).toLowerCase()} ${event.target_name}` : more.it), h("span", { class: "muted" }, ago(event.timestamp))))),
+    h("p", { class: "fine" }, link(`${path}/activity`, more.allEvents)));
+}
+
+const toSettings = (path, section, label) => [" ", link(`${path}/settings?section=${section}`, h("span", { class: "fine" }, label))];
+
+// The port of the program is named only where it tells addresses apart.
+function address({ url, internal_port: port, remark }, links) {
+  const isOneOfMany = new Set(links.map((other) => other.internal_port)).size > 1;
+  return h("li", {}, outside(url, url), copyButton(url), isOneOfMany && h("span", { class: "muted" }, ` ${more.toPort(port)}`), remark && h("p", { class: "muted fine" }, remark));
+}
+
+const scaling = ({ min_running_instances: least, max_running_instances: most }) => (most === undefined || least === most ? "" : h("span", { class: "muted" }, ` (${more.scales(least, most)})`));
+
+// What decides whether an instance gets requests.
+function health({ healthchecks }) {
+  const type = healthchecks?.readiness_probe?.type || {};
+  if (type.http) return more.checks.http(type.http.path || "/", type.http.port);
+  if (type.tcp) return more.checks.tcp(type.tcp.port);
+  if (type.exec) return [more.checks.exec, " ", h("code", {}, (type.exec.command || []).join(" "))];
+  return type.grpc ? more.checks.grpc(type.grpc.port) : more.checks.none;
 }
 
 // A container without a port is a usual surprise: an image does not say which of its ports is to be public.
