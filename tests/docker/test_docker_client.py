@@ -13,6 +13,7 @@ import pytest
 
 from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.answers import MAX_REASON_BYTES
+from windlass.docker.client.images import image
 from windlass.docker.follow import NewOutput
 from windlass.docker.position import Position
 
@@ -57,6 +58,13 @@ async def test_an_endless_refusal_is_read_as_far_as_a_reason_goes(tmp_path: Path
         with pytest.raises(EngineRefused) as refused:
             await docker.raw("GET", "/info")
     assert 0 < len(str(refused.value)) <= MAX_REASON_BYTES + 100
+
+
+@pytest.mark.parametrize("ref", ["a/../../containers/x", "docker.io/./windlass/x:1"])
+async def test_an_image_name_does_not_lead_to_another_part_of_the_api(tmp_path: Path, ref: str) -> None:
+    async with engine(tmp_path, b"200 OK", b"{}", 0) as docker:
+        with pytest.raises(EngineRefused, match="has no part"):
+            await image(docker, ref)
 
 
 async def test_an_engine_that_fails_to_report_its_version_is_not_reported_as_too_old(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ MARK: Final = "WINDLASS_BUILD_SCOPE"
 """Name of an ARG in every stage. Its value becomes part of the cache keys of BuildKit and the classic
 builder."""
 
-_IMAGE: Final = re.compile(r"[A-Za-z0-9](?!.*://)[A-Za-z0-9._/:@-]*")
+_IMAGE: Final = re.compile(r"[A-Za-z0-9](?!.*://)(?!.*\.\.)(?!.*/\./)[A-Za-z0-9._/:@-]*")
+"""Names of images. With a part `..` or `.`, a name would lead to other parts of the engine's API."""
 _REMOTE: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\s][^/\s@]*+@[^/\s][^/\s:]*+:|github\.com/", re.IGNORECASE
 )
@@ -425,11 +426,10 @@ class _DockerfileWriter:
                 raise BuildRefused(
                     line, f"leave out {_shorten(other)} of the cache mount, which is not supported here"
                 )
-            target = flags.get("target") or flags.get("dst") or flags.get("destination") or ""
             sharing = flags.get("sharing", "").lower()
             written = [each for each in written if each[0].lower() not in ("id", "sharing")]
             written.append(("sharing", "=", sharing if sharing in _NOT_SHARED else "locked"))
-            written.append(("id", "=", f"{self._around.service}/{flags.get('id') or target}"))
+            written.append(("id", "=", f"{self._around.service}/{_cache_id(line, flags)}"))
         return ",".join(map("".join, written))
 
     # Common to all instructions
@@ -531,6 +531,16 @@ def _flags(flags: Iterable[tuple[str, str]]) -> str:
 
 def _without_login(address: str) -> str:
     return re.sub(r"//[^/@\s]*@", "//", address)
+
+
+def _cache_id(line: int, flags: Mapping[str, str]) -> str:
+    """Returns the id of a cache mount, which is its target by default. An id that leads upwards, or that the
+    engine expands, could become the id of another service."""
+    target = flags.get("target") or flags.get("dst") or flags.get("destination") or ""
+    id = flags.get("id") or target
+    if ".." in id.split("/") or "$" in (flags.get("id") or ""):
+        raise BuildRefused(line, f"name the cache {_shorten(id)} by an id without variables and without ..")
+    return id
 
 
 def _shorten(text: str) -> str:

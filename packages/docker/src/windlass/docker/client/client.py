@@ -80,6 +80,8 @@ SHUTDOWN_ERRORS: Final = (
     "server is shutting down",
 )
 
+_OF_PATHS: Final = frozenset({".", ".."})
+"""Parts of a name that would lead to another part of the engine's API."""
 _RECOGNISES: Final = "recognising"
 """Marks the request that reads the engine's id. Its own connection does not trigger another such request."""
 
@@ -173,6 +175,8 @@ class Docker:
     ) -> AsyncIterator[EngineAnswer]:
         """Sends a request and yields the answer as a stream. `timeout`: maximum seconds without data; None
         for no limit. `auth`: header with a registry login."""
+        if not _OF_PATHS.isdisjoint(path.split("/")):
+            raise EngineRefused(400, "invalid reference format: a name has no part . or ..")
         if not self._version:
             self._version = await self._negotiate()
         async with self._request(
