@@ -12,7 +12,7 @@ from tests.fakes.engine import FakeEngine
 from tests.pushes.deliveries import pushes
 from tests.pushes.git_servers import answer
 from tests.pushes.previewed import Shop, shop_of
-from tests.pushes.pull_requests import EACH, WithPulls, commit
+from tests.pushes.pull_requests import EACH, BitbucketWithPulls, GitHubWithPulls, WithPulls, commit
 from tests.running.deployments import deployments
 
 each = pytest.mark.parametrize("make", EACH)
@@ -117,6 +117,29 @@ async def test_a_fork_waits_for_the_approval_of_each_commit_and_gets_no_secrets(
         approval = {"commit_id": second}
         assert (await shop.world.post(f"{path}/approve", approval)).status == 200
         assert (await shop.world.post(f"{path}/approve", approval)).status == 409, "nothing waits any more"
+
+
+@pytest.mark.parametrize("action", ["redeploy", "deploy"])
+@pytest.mark.parametrize("make", [GitHubWithPulls, BitbucketWithPulls])
+async def test_a_deployment_by_hand_of_a_fork_builds_the_approved_commit_and_no_newer_one(make, action):
+    async with shop_of(make) as shop:
+        await shop.make()
+        first = (await shop.open(12, "first", is_fork=True))[:12]
+        shop.world.builder.broken = "this commit cannot be built"
+        id = (await shop.preview())["id"]
+        approval = {"commit_id": (await shop.preview())["commit_id"]}
+        assert (await shop.world.post(f"/preview/{id}/approve", approval)).status == 200
+        await shop.world.run(5)
+        web = (await shop.services((await shop.preview())["preview_environment_id"]))["web"]["id"]
+        await shop.open(12, "second")
+        shop.world.git.push("second")
+        assert (await shop.preview())["state"] == "WAITING_FOR_APPROVAL"
+        writer = await shop.world.new_token("Write", "Deploy")
+        answer = await shop.world.post(f"/application/{web}/{action}", {}, token=writer)
+        assert answer.status == 202, answer
+        await shop.world.run(5)
+        built = [order.commit[:12] for order in shop.world.builder.built if order.service == web]
+        assert built == [first, first]
 
 
 async def test_a_pull_request_of_the_repository_itself_has_the_secrets():

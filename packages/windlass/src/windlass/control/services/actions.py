@@ -16,6 +16,7 @@ from windlass.control.records.branch_watches import watch_branch
 from windlass.control.records.deployments import accept, name_of, particulars, status_of
 from windlass.control.records.names import refuse_outside
 from windlass.control.request.changing import apply_changes
+from windlass.control.services.preview_commits import only_approved
 from windlass.control.workloads.uploads import with_upload
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.progress import ChosenVersion, PushedRef
@@ -46,6 +47,7 @@ async def deploy(
         pushed=pushed,
     )
     kind.check_version(service, version)
+    version = await only_approved(ctx, tx, service, version)
     await refuse_outside(ctx, tx, service)
     if version.upload or kind.needs_upload(service):
         version = await with_upload(tx, service, version)
@@ -61,6 +63,7 @@ async def deploy(
 async def redeploy(ctx: Context, tx: Tx, call: Call, service: Row, body: Spec | None) -> Accepted:
     kind = ctx.kinds[service.family]
     version = replace(await _same_version(ctx, tx, service), event=kind.asked_event(service, call.query))
+    version = await only_approved(ctx, tx, service, version)
     return await accept(tx, service, kind.deploys_by, call, version)
 
 

@@ -31,6 +31,7 @@ from windlass.control.services.actions import deploy, stop, was_begun
 from windlass.control.services.cloning import EnvironmentCopy, copy_environment
 from windlass.control.services.environments import services_of
 from windlass.control.services.git_webhooks import key_of_service
+from windlass.control.services.preview_commits import is_built_from
 from windlass.core.declare.document import Document
 from windlass.core.deploy.states import AT_REST, State, is_failure
 from windlass.core.words.previews import PreviewState
@@ -107,7 +108,7 @@ async def deploy_commit(ctx: Context, tx: Tx, made: Row, row: Row) -> Row:
     services are deployed."""
     stored = row.read(StoredPreview)
     services = await services_of(ctx, tx, made)
-    switched = {_key_of(service) for service in services if _is_of(ctx, service, stored)}
+    switched = {_key_of(service) for service in services if is_built_from(ctx, service, stored)}
     is_stopped = stored.state is PreviewState.STOPPED
     chosen = [service for service in services if is_stopped or _key_of(service) in switched]
     return await _deploy_services(ctx, tx, made, row, chosen, switched)
@@ -116,15 +117,6 @@ async def deploy_commit(ctx: Context, tx: Tx, made: Row, row: Row) -> Row:
 def _key_of(service: Row) -> tuple[str, str]:
     """Returns what a service and its copy have in common."""
     return service.family, name_of(service)
-
-
-def _is_of(ctx: Context, service: Row, preview: StoredPreview) -> bool:
-    repository = ctx.kinds[service.family].repository(service)
-    if repository is None or repository.branch != preview.head_branch:
-        return False
-    return bool(preview.source_url and repository.url == preview.source_url) or (
-        key_of_service(ctx, service) == preview.repository
-    )
 
 
 async def _deploy_services(
@@ -192,7 +184,7 @@ async def address_of(ctx: Context, reads: Reads, made: Row, preview: StoredPrevi
     """Returns the address of the first public service: one that is built from the pull request, if there is
     any."""
     services = await services_of(ctx, reads, made)
-    for service in sorted(services, key=lambda one: not _is_of(ctx, one, preview)):
+    for service in sorted(services, key=lambda one: not is_built_from(ctx, one, preview)):
         if links := await links_of(ctx, reads, service):
             return str(links[0]["url"])
     return ""

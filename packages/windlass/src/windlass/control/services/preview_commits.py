@@ -1,0 +1,37 @@
+"""Which services of a preview are built from its pull request, and from which commit."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from windlass.control.context.context import Context
+from windlass.control.records.previews import PreviewMark, StoredPreview
+from windlass.control.services.git_webhooks import key_of_service
+from windlass.core.deploy.progress import ChosenVersion
+from windlass.families.environment import environment
+from windlass.families.preview import preview
+from windlass.store import Reads, Row
+
+
+def is_built_from(ctx: Context, service: Row, stored: StoredPreview) -> bool:
+    """Returns whether a service in the environment of a preview is built from its pull request."""
+    repository = ctx.kinds[service.family].repository(service)
+    if repository is None or repository.branch != stored.head_branch:
+        return False
+    return bool(stored.source_url and repository.url == stored.source_url) or (
+        key_of_service(ctx, service) == stored.repository
+    )
+
+
+async def only_approved(ctx: Context, source: Reads, service: Row, version: ChosenVersion) -> ChosenVersion:
+    """Returns the version with the approved commit, if a service is built from a fork and the version names
+    no commit: the newest one may wait for an approval."""
+    if version.git_commit_id or version.upload or version.image_tag:
+        return version
+    home = await source.resources.find(environment.name, service.parent)
+    mark = home.read(PreviewMark).preview if home else None
+    row = await source.resources.find(preview.name, mark.id) if mark and mark.without_secrets else None
+    stored = row.read(StoredPreview) if row else None
+    if stored is None or not is_built_from(ctx, service, stored):
+        return version
+    return replace(version, git_commit_id=stored.approved_commit_id or None)
