@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import tarfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,15 @@ from typing import IO, Final
 
 from windlass.base.subprocesses import in_thread
 from windlass.docker import names
+from windlass.docker.archives import (
+    FILE,
+    FOLDER,
+    HARD_LINK,
+    SYMBOLIC_LINK,
+    ArchiveEntry,
+    BadArchive,
+    read_entries,
+)
 from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.client.answers import NONSENSE
 from windlass.engines.engine import ArtifactLost, EngineError
@@ -24,6 +32,8 @@ MAX_SITE_BYTES: Final = 5 * 1024**3
 MAX_ENTRIES: Final = 200_000
 _CHUNK_BYTES: Final = 1024 * 1024
 _MAX_CONTAINER_AGE_SECONDS: Final = 3600
+_MAX_TIME_SECONDS: Final = 253_402_300_799
+"""The last second of the year 9999."""
 _OWNER: Final = "windlass.export"
 """Label of the containers that are created for an export. They are never started, and are removed
 afterwards."""
@@ -50,7 +60,7 @@ async def export_folder(
     try:
         await _fetch(docker, str(created["Id"]), folder, archive)
         await in_thread(unpack, archive, destination)
-    except tarfile.TarError as error:
+    except BadArchive as error:
         raise EngineError(NONSENSE) from error
     finally:
         await in_thread(archive.unlink, True)
@@ -93,33 +103,32 @@ async def _remove(docker: Docker, container: str) -> None:
 
 
 def unpack(archive: Path, destination: Path) -> None:
-    """Unpacks the content of an archive's top-level folder."""
+    """Unpacks the content of an archive's top-level folder. Raises BadArchive."""
     links: list[tuple[Path, str]] = []
     left = MAX_SITE_BYTES
-    with tarfile.open(archive, "r:") as tar:
-        for count, entry in enumerate(tar):
+    with archive.open("rb") as file:
+        for count, entry in enumerate(read_entries(file)):
             if count > MAX_ENTRIES:
                 raise EngineError(f"Keep the static folder below {MAX_ENTRIES:,} files: it has more")
             path = _place_below(destination, entry.name)
             if path is None:
                 continue
-            if entry.isdir():
+            if entry.kind == FOLDER:
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            elif entry.isreg():
+            elif entry.kind == FILE:
                 left -= entry.size
-                source = tar.extractfile(entry)
-                if left < 0 or source is None:
+                if left < 0:
                     raise EngineError("Make the static folder smaller: it is too large")
-                _write(path, source, entry.mtime)
-            elif entry.islnk():
-                original = _place_below(destination, entry.linkname)
+                _write(path, file, entry)
+            elif entry.kind == HARD_LINK:
+                original = _place_below(destination, entry.link)
                 with suppress(OSError):  # the original was skipped
                     if original is not None:
                         os.link(original, path, follow_symlinks=False)
-            elif entry.issym() and not entry.linkname.startswith("/"):
-                links.append((path, entry.linkname))
+            elif entry.kind == SYMBOLIC_LINK and not entry.link.startswith("/"):
+                links.append((path, entry.link))
     for path, target in links:
-        with suppress(OSError):  # the link's folder was skipped
+        with suppress(OSError, ValueError):  # the link's folder was skipped, or its target is no path
             path.symlink_to(target)
 
 
@@ -131,9 +140,14 @@ def _place_below(destination: Path, name: str) -> Path | None:
     return destination.joinpath(*parts)
 
 
-def _write(path: Path, source: IO[bytes], modified: float) -> None:
+def _write(path: Path, archive: IO[bytes], entry: ArchiveEntry) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    left = entry.size
     with path.open("xb") as file:
-        while piece := source.read(_CHUNK_BYTES):
+        while left and (piece := archive.read(min(_CHUNK_BYTES, left))):
             file.write(piece)
+            left -= len(piece)
+    if left:
+        raise BadArchive("the content of a file is not complete")
+    modified = min(entry.modified, _MAX_TIME_SECONDS)
     os.utime(path, (modified, modified))

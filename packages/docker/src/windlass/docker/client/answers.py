@@ -100,9 +100,9 @@ class EngineAnswer:
 
     async def objects(self) -> AsyncIterator[dict[str, Any]]:
         """Yields the JSON objects of a stream, such as the progress of a build or a pull."""
-        rest = b""
+        rest = bytearray()
         async for chunk in self.chunks():
-            *lines, rest = (rest + chunk).split(b"\n")
+            lines = _whole_lines(rest, chunk)
             if max(map(len, (*lines, rest))) > MAX_OBJECT_BYTES:
                 raise EngineRefused(
                     500, f"The Docker engine sends more than {MAX_OBJECT_BYTES} bytes at once"
@@ -111,20 +111,31 @@ class EngineAnswer:
                 if line.strip():
                     yield an_object(decode(line))
         if rest.strip():
-            yield an_object(decode(rest))
+            yield an_object(decode(bytes(rest)))
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
-        """Yields events. Skips long events: an event contains its container's labels, which can be
-        long."""
-        rest, is_long = b"", False
+        """Yields events. Skips events longer than MAX_EVENT_BYTES: an event contains its container's labels,
+        which can be long."""
+        rest, is_long = bytearray(), False
         async for chunk in self.chunks():
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
+            for line in _whole_lines(rest, chunk):
                 if line.strip() and not is_long and len(line) <= MAX_EVENT_BYTES:
                     yield an_object(decode(line))
                 is_long = False
             if len(rest) > MAX_EVENT_BYTES:
-                rest, is_long = b"", True
+                rest.clear()
+                is_long = True
+
+
+def _whole_lines(rest: bytearray, chunk: bytes) -> list[bytes]:
+    """Adds a chunk to the rest of a stream, and removes the lines that are complete. The rest of a long line
+    is not copied for each chunk, because an engine may send single bytes."""
+    rest += chunk
+    if b"\n" not in chunk:
+        return []
+    *lines, last = bytes(rest).split(b"\n")
+    rest[:] = last
+    return lines
 
 
 async def read_short(

@@ -15,24 +15,31 @@ MAX_FRAME_BYTES: Final = 1024 * 1024
 
 
 class Frames:
-    """Splits received bytes into complete frames."""
+    """Splits received bytes into complete frames. Bytes of an incomplete frame are only collected: an engine
+    may send single bytes, and copying all of them for each one would keep the server busy."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
+        self._needed = HEAD.size
+        """Number of bytes with which the next frame is complete, as far as it is known."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        data = self._rest + chunk if self._rest else chunk
-        pieces, at, end = [], 0, len(data)
-        while end - at >= HEAD.size:
+        self._rest += chunk
+        if len(self._rest) < self._needed:
+            return []
+        data, at, pieces = bytes(self._rest), 0, list[bytes]()
+        self._needed = HEAD.size
+        while len(data) - at >= HEAD.size:
             _, length = HEAD.unpack_from(data, at)
             if length > MAX_FRAME_BYTES:
                 raise EngineRefused(500, f"The Docker engine announces a piece of {length} bytes")
             upto = at + HEAD.size + length
-            if upto > end:
+            if upto > len(data):
+                self._needed = HEAD.size + length
                 break
             pieces.append(data[at + HEAD.size : upto])
             at = upto
-        self._rest = data[at:]
+        del self._rest[:at]
         return pieces
 
 
