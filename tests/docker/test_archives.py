@@ -16,23 +16,23 @@ from windlass.docker.archives import (
     HARD_LINK,
     MAX_HEADER_BYTES,
     SYMBOLIC_LINK,
-    ArchiveEntry,
-    BadArchive,
+    BadEngineArchive,
+    EngineArchiveEntry,
     read_entries,
 )
 
 LONG = "/".join(["folder-with-a-long-name"] * 12)
 SHOWN = [
-    ArchiveEntry("site/", FOLDER, 0, 7, ""),
-    ArchiveEntry("site/a", FILE, 5, 7, ""),
-    ArchiveEntry(f"site/{LONG}/é", FILE, 700, 7, ""),
-    ArchiveEntry("site/link", SYMBOLIC_LINK, 0, 7, LONG),
-    ArchiveEntry("site/twin", HARD_LINK, 0, 7, "site/a"),
-    ArchiveEntry("site/pipe", tarfile.FIFOTYPE, 0, 7, ""),
+    EngineArchiveEntry("site/", FOLDER, 0, 7, ""),
+    EngineArchiveEntry("site/a", FILE, 5, 7, ""),
+    EngineArchiveEntry(f"site/{LONG}/é", FILE, 700, 7, ""),
+    EngineArchiveEntry("site/link", SYMBOLIC_LINK, 0, 7, LONG),
+    EngineArchiveEntry("site/twin", HARD_LINK, 0, 7, "site/a"),
+    EngineArchiveEntry("site/pipe", tarfile.FIFOTYPE, 0, 7, ""),
 ]
 
 
-def packed(*entries: ArchiveEntry, form: int = tarfile.PAX_FORMAT) -> bytes:
+def packed(*entries: EngineArchiveEntry, form: int = tarfile.PAX_FORMAT) -> bytes:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=form) as tar:
         for one in entries:
@@ -42,7 +42,7 @@ def packed(*entries: ArchiveEntry, form: int = tarfile.PAX_FORMAT) -> bytes:
     return file.getvalue()
 
 
-def read(archive: bytes) -> list[ArchiveEntry]:
+def read(archive: bytes) -> list[EngineArchiveEntry]:
     return list(read_entries(io.BytesIO(archive)))
 
 
@@ -55,7 +55,7 @@ def test_entries_with_long_names_and_links_are_read(form):
 
 
 def test_names_that_are_split_in_two_fields_are_read():
-    entry = ArchiveEntry("f" * 90 + "/" + "n" * 90, FILE, 3, 0, "")
+    entry = EngineArchiveEntry("f" * 90 + "/" + "n" * 90, FILE, 3, 0, "")
     assert read(packed(entry, form=tarfile.USTAR_FORMAT)) == [entry]
 
 
@@ -73,7 +73,7 @@ def header(kind: bytes, size: int, content: bytes = b"") -> bytes:
 def test_an_extended_header_without_end_is_refused_before_it_is_read(kind):
     size = 16 << 20
     archive = header(kind, size, b"9" * size)
-    with pytest.raises(BadArchive, match="too long"):
+    with pytest.raises(BadEngineArchive, match="too long"):
         read(archive)
     assert peak(read, archive) < size / 8
     control = archive[:512] + b"20 path=abcdefghijk\n" * (size // 20)  # digits alone would take hours
@@ -89,7 +89,7 @@ def peak(act: Callable[[bytes], object], archive: bytes) -> int:
     """Returns the bytes of memory that it takes to read an archive that is refused."""
     tracemalloc.start()
     try:
-        with suppress(BadArchive, tarfile.TarError):
+        with suppress(BadEngineArchive, tarfile.TarError):
             act(archive)
         return tracemalloc.get_traced_memory()[1]
     finally:
@@ -117,7 +117,7 @@ def test_a_long_header_of_digits_is_read_in_one_pass():
     ],
 )
 def test_a_damaged_archive_is_refused(archive):
-    with pytest.raises(BadArchive):
+    with pytest.raises(BadEngineArchive):
         read(archive)
 
 

@@ -19,10 +19,11 @@ import windlass.docker.engine
 from tests.docker.watched import FOREVER, SECONDS, nothing_left, until, wanted
 from tests.engines.dockers import BOX, build, own_engine
 from tests.marks import nightly
-from windlass.docker import create, start_files
+from windlass.docker import containers, create, start_files
 from windlass.docker.client import Docker
-from windlass.engines.engine import EngineError
-from windlass.engines.workload import Artifact, Phase, Volume
+from windlass.docker.execute import TIMED_OUT
+from windlass.engines.engine import EngineError, EngineUnavailable
+from windlass.engines.workload import Artifact, Phase, Volume, Workload
 
 pytestmark = pytest.mark.slow
 
@@ -110,6 +111,52 @@ async def test_without_the_file_check_a_start_hangs_and_lists_still_show_other_i
 async def test_a_restarting_engine_does_not_wait_for_a_fifo_of_a_container(dockerd, watched):
     await stop_with_a_fifo(dockerd, watched)
     await asyncio.to_thread(dockerd.start)
+
+
+async def with_hanging_commands(watched) -> Workload:
+    """Returns a service in whose container the starts of commands hang."""
+    hostile = wanted("rm -f /etc/passwd; mkfifo /etc/passwd; echo made; " + FOREVER)
+    instance = await watched.engine.run(hostile, 0)
+    await until(lambda: "made" in watched.said())
+    code, _ = await watched.engine.execute(instance, ("true",), 1.0)
+    assert code == TIMED_OUT
+    with pytest.raises(EngineError, match="the starts of others hang"):
+        await watched.engine.execute(instance, ("true",), 1.0)
+    return hostile
+
+
+async def test_commands_whose_starts_hang_hide_no_other_instance_and_their_container_is_ended(
+    watched, monkeypatch
+):
+    monkeypatch.setattr(containers, "STOP_TIMEOUT", 2.0)
+    other = wanted()
+    await watched.engine.run(other, 0)
+    hostile = await with_hanging_commands(watched)
+    async with asyncio.timeout(20):
+        found = {each.service: each for each in await watched.engine.all()}
+        measured = await watched.engine.usage()
+    assert found[other.service].phase is Phase.RUNNING
+    assert found[hostile.service].phase is Phase.WAITING
+    assert found[other.service].id in measured
+    await watched.engine.end(hostile.service, grace=0)
+    assert not await watched.engine.copies(hostile.service)
+
+
+@pytest.mark.nightly
+async def test_without_time_limits_a_hanging_command_hides_all_instances(watched, monkeypatch):
+    monkeypatch.setattr(containers, "STOP_TIMEOUT", 2.0)
+    hostile = await with_hanging_commands(watched)
+    monkeypatch.setattr(windlass.docker.engine, "INSPECT_TIMEOUT", 100.0)
+    monkeypatch.setattr(windlass.docker.engine, "FIRST_INSPECT_TIMEOUT", 100.0)
+    for act in (watched.engine.all, watched.engine.usage):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5):
+                await act()
+    monkeypatch.setattr(containers, "kill_processes", lambda container: 0)
+    with pytest.raises(EngineUnavailable):
+        await watched.engine.end(hostile.service, grace=0)
+    monkeypatch.undo()
+    await watched.engine.end(hostile.service, grace=0)
 
 
 @pytest.mark.nightly

@@ -27,11 +27,11 @@ _IS_BINARY: Final = 0x80
 _MAX_NUMBER: Final = 1 << 62
 
 
-class BadArchive(ValueError):
+class BadEngineArchive(ValueError):
     """Raised for an archive that no Docker engine sends."""
 
 
-class ArchiveEntry(Struct, frozen=True):
+class EngineArchiveEntry(Struct, frozen=True):
     name: str
     kind: bytes
     """One of `FILE`, `HARD_LINK`, `SYMBOLIC_LINK` and `FOLDER`, or another type of tar."""
@@ -42,8 +42,8 @@ class ArchiveEntry(Struct, frozen=True):
     """The path to which a link leads."""
 
 
-def read_entries(archive: IO[bytes]) -> Iterator[ArchiveEntry]:
-    """Yields the entries. The caller may read the content of one before the next. Raises BadArchive."""
+def read_entries(archive: IO[bytes]) -> Iterator[EngineArchiveEntry]:
+    """Yields the entries. The caller may read the content of one before the next. Raises BadEngineArchive."""
     at, count, further = 0, 0, dict[str, bytes]()
     while True:
         archive.seek(at)
@@ -57,10 +57,10 @@ def read_entries(archive: IO[bytes]) -> Iterator[ArchiveEntry]:
         if kind in (_NAME_OF_NEXT, _LINK_OF_NEXT, _NEXT, _ALL_NEXT):
             count += 1
             if size > MAX_HEADER_BYTES or count > _MAX_HEADERS:
-                raise BadArchive("the extended headers of an entry are too long")
+                raise BadEngineArchive("the extended headers of an entry are too long")
             further |= _further(kind, archive.read(size))
             continue
-        yield ArchiveEntry(
+        yield EngineArchiveEntry(
             name=_text(further.get("path", _path(head))),
             kind=kind,
             size=size,
@@ -73,7 +73,7 @@ def read_entries(archive: IO[bytes]) -> Iterator[ArchiveEntry]:
 def _check(head: bytes) -> None:
     sent = head[148:156]
     if len(head) < BLOCK or _number(None, sent) != sum(head) - sum(sent) + len(sent) * ord(" "):
-        raise BadArchive("a header is damaged")
+        raise BadEngineArchive("a header is damaged")
 
 
 def _number(written: bytes | None, field: bytes) -> int:
@@ -86,9 +86,9 @@ def _number(written: bytes | None, field: bytes) -> int:
         else:
             number = int(_until_nul(field).strip() or b"0", 8)
     except ValueError as error:
-        raise BadArchive("a number is not valid") from error
+        raise BadEngineArchive("a number is not valid") from error
     if not 0 <= number < _MAX_NUMBER:
-        raise BadArchive("a number is not valid")
+        raise BadEngineArchive("a number is not valid")
     return number
 
 
@@ -119,7 +119,7 @@ def _records(content: bytes) -> Iterator[tuple[str, bytes]]:
             or not (end := at + int(length)) <= len(content)
             or int(length) < len(length) + 3
         ):
-            raise BadArchive("an extended header is damaged")
+            raise BadEngineArchive("an extended header is damaged")
         name, _, value = content[at + len(length) + 1 : end - 1].partition(b"=")
         yield name.decode(errors="replace"), value
         at = end

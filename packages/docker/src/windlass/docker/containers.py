@@ -11,13 +11,16 @@ from math import ceil
 from typing import Any, Final
 
 from windlass.base.log import log
+from windlass.base.subprocesses import in_thread
 from windlass.docker import create, start_files
 from windlass.docker import names as words
-from windlass.docker.client import Docker, EngineRefused
+from windlass.docker.archives import FILE, BadEngineArchive, read_entries
+from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.answers import NONSENSE
 from windlass.docker.client.pulled_images import ImageUser
 from windlass.docker.descriptions import ContainerList, ContainerSummary, has_labels, instances_of
 from windlass.docker.host_ports import HostPorts
+from windlass.docker.hung_containers import kill_processes
 from windlass.docker.images import DockerImages
 from windlass.docker.resources import DockerResources
 from windlass.docker.restarts import Restarts
@@ -48,11 +51,11 @@ def pack(files: Mapping[str, bytes], folder: str = "") -> bytes:
 
 
 def read_packed(archive: bytes) -> bytes | None:
-    """Returns the content of an archive's only file; None if the entry is not a regular file."""
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        entry = tar.next()
-        file = tar.extractfile(entry) if entry is not None and entry.isreg() else None
-        return file.read() if file else None
+    """Returns the content of an archive's only file; None if the entry is not a regular file. Raises
+    BadEngineArchive."""
+    file = io.BytesIO(archive)
+    entry = next(read_entries(file), None)
+    return file.read(entry.size) if entry is not None and entry.kind == FILE else None
 
 
 def _relative_path(path: str) -> str:
@@ -160,16 +163,21 @@ class ContainerClient:
     async def stop(self, container: str, grace: float) -> None:
         """Stops a container. Waits until its last output was read."""
         try:
-            await self._docker.raw(
-                "POST",
-                f"/containers/{container}/stop",
-                params={"t": ceil(grace)},
-                timeout=grace + STOP_TIMEOUT,
-            )
+            await self._stop(container, grace)
+        except Away:
+            if self._docker.is_elsewhere or not await in_thread(kill_processes, container):
+                raise
+            _log.warning("the Docker engine could not end a container: its processes were killed")
+            await self._stop(container, 0)
+        await self._watch.wait_until_read(container)
+
+    async def _stop(self, container: str, grace: float) -> None:
+        path, params = f"/containers/{container}/stop", {"t": ceil(grace)}
+        try:
+            await self._docker.raw("POST", path, params=params, timeout=grace + STOP_TIMEOUT)
         except EngineRefused as refused:
             if refused.status != 404:
                 raise
-        await self._watch.wait_until_read(container)
 
     async def remove(self, container: str) -> None:
         """Removes a container, running or not, with its anonymous volumes."""
@@ -246,7 +254,7 @@ class ContainerClient:
             return None
         try:
             file = read_packed(content)
-        except tarfile.TarError as error:
+        except BadEngineArchive as error:
             raise EngineError(NONSENSE) from error
         if file is None:
             raise EngineError(f"Write a plain file to {OUTPUT_FILE}: the run left something else there")

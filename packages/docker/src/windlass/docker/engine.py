@@ -64,6 +64,7 @@ from windlass.engines.workload import (
     Artifact,
     Instance,
     Outcome,
+    Phase,
     Presence,
     ServiceAddress,
     StoredData,
@@ -75,10 +76,14 @@ _FIGURE_LIMIT: Final = 2**63
 
 
 async def read_usage(docker: Docker, container: ContainerSummary) -> tuple[str, Usage] | None:
-    """Returns a container's name and resource usage; None if the container has ended or is about to end."""
+    """Returns a container's name and resource usage; None if the container has ended or is about to end, or
+    if the engine cannot measure it."""
     path = f"/containers/{container['Id']}/stats"
     try:
-        stats = await docker.json("GET", path, params={"stream": False, "one-shot": True})
+        async with asyncio.timeout(INSPECT_TIMEOUT):
+            stats = await docker.json("GET", path, params={"stream": False, "one-shot": True})
+    except TimeoutError:
+        return None
     except EngineRefused as refused:
         if refused.status in (404, 409):
             return None
@@ -113,8 +118,10 @@ AT_ONCE: Final = 16
 PING_TIMEOUT: Final = 5.0
 STOP_GRACE_SECONDS: Final = 10.0
 INSPECT_TIMEOUT: Final = 2.0
-"""Time limit in seconds for describing a container that is not running. The engine cannot describe a
-container while its start hangs."""
+"""Time limit in seconds for describing a container, and for measuring it. The engine cannot describe a
+container while its start hangs, or the start of a command in it."""
+FIRST_INSPECT_TIMEOUT: Final = 10.0
+"""Time limit in seconds for describing a running container for the first time. An engine may be busy."""
 REQUERY_SECONDS: Final = 60.0
 """Seconds during which a container that could not be described is not queried again."""
 
@@ -155,9 +162,11 @@ class DockerEngine(RolloutEngine):
         )
         self._locks = Locks()
         self._executions = ExecutionFiles(folder / "executions")
-        self._held: dict[str, float] = {}
+        self._held: dict[str, tuple[float, str]] = {}
         """Containers that the engine could not describe, with the end of the period in which they are not
-        queried again."""
+        queried again, and their state."""
+        self._described: dict[str, Instance] = {}
+        """The last descriptions of running containers."""
 
     async def start(self, notice: Notice, sink: Sink, missed: Missed = ignore_lost_lines) -> None:
         await super().start(notice, sink)
@@ -300,7 +309,9 @@ class DockerEngine(RolloutEngine):
     async def usage(self) -> Mapping[str, Usage]:
         with self._translated():
             running = [
-                container for container in await self._containers.list() if container["State"] == "running"
+                container
+                for container in await self._containers.list()
+                if container["State"] == "running" and not self._is_held(container["Id"], "running")
             ]
             usages = await subprocesses.run_some(
                 AT_ONCE, [read_usage(self._docker, container) for container in running]
@@ -427,31 +438,49 @@ class DockerEngine(RolloutEngine):
     async def _instances(self, **labels: str) -> list[Instance]:
         with self._translated():
             copies = await self._containers.list(**labels)
+            if not labels:
+                present = {copy["Id"] for copy in copies}
+                self._described = {id: seen for id, seen in self._described.items() if id in present}
             instances = await subprocesses.run_some(AT_ONCE, [self._listed(copy) for copy in copies])
         return sorted(filter(None, instances), key=lambda copy: (copy.service, copy.generation, copy.index))
 
     async def _listed(self, container: ContainerSummary) -> Instance | None:
         """Returns the instance of a listed container; None if the container no longer exists. If the engine
-        cannot describe the container because its start hangs, returns an instance with the list's data, so
-        that other instances are not delayed."""
-        id = container["Id"]
-        if container["State"] == "running":
-            self._held.pop(id, None)
-            detail = await self._containers.inspect(id)
-        elif time.monotonic() < self._held.get(id, 0):
-            return held_instance(container, self._docker.address)
-        else:
-            try:
-                async with asyncio.timeout(INSPECT_TIMEOUT):
-                    detail = await self._containers.inspect(id)
-            except TimeoutError:
-                now = time.monotonic()
-                self._held = {each: until for each, until in self._held.items() if now < until}
-                self._held[id] = now + REQUERY_SECONDS
-                return held_instance(container, self._docker.address)
+        cannot describe the container, because its start or the start of a command in it hangs, returns an
+        instance with what is known of it, so that other instances are not delayed."""
+        id, state = container["Id"], container["State"]
+        if self._is_held(id, state):
+            return self._as_known(container)
+        try:
+            async with asyncio.timeout(self._inspect_timeout(id, state)):
+                detail = await self._containers.inspect(id)
+        except TimeoutError:
+            now = time.monotonic()
+            self._held = {each: held for each, held in self._held.items() if now < held[0]}
+            self._held[id] = now + REQUERY_SECONDS, state
+            return self._as_known(container)
+        self._held.pop(id, None)
+        self._described.pop(id, None)
         if detail is None or detail["State"]["Status"] == "removing":
             return None
-        return self._instance(detail)
+        seen = self._instance(detail)
+        if seen.phase is Phase.RUNNING:
+            self._described[id] = seen
+        return seen
+
+    def _is_held(self, id: str, state: str) -> bool:
+        until, held_state = self._held.get(id, (0.0, ""))
+        return held_state == state and time.monotonic() < until
+
+    def _inspect_timeout(self, id: str, state: str) -> float:
+        """Returns the time limit for a description. A running instance that is not known yet gets more time,
+        because its routes would end, unless many such instances would delay the others."""
+        is_new = state == "running" and id not in self._described
+        return FIRST_INSPECT_TIMEOUT if is_new and len(self._held) < AT_ONCE else INSPECT_TIMEOUT
+
+    def _as_known(self, container: ContainerSummary) -> Instance:
+        known = self._described.get(container["Id"]) if container["State"] == "running" else None
+        return known or held_instance(container, self._docker.address)
 
     def _instance(self, detail: Inspection) -> Instance:
         id = detail["Id"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -48,16 +48,27 @@ async def execute(docker: Docker, container: str, command: Sequence[str], timeou
     return code, _text(output)
 
 
-async def _run(
-    docker: Docker, container: str, command: Sequence[str], output: bytearray, mark: str = ""
-) -> int:
-    body = {"Cmd": list(command), "AttachStdout": True, "AttachStderr": True, "Env": [mark] if mark else []}
+async def create_command(docker: Docker, container: str, body: Mapping[str, object]) -> str:
+    """Creates a command in a container. Returns its id. The caller tells `docker.commands` of its end."""
+    await docker.commands.refuse_many(container)
     try:
-        execution = (await docker.json("POST", f"/containers/{container}/exec", body=body))["Id"]
+        command = str((await docker.json("POST", f"/containers/{container}/exec", body=body))["Id"])
     except EngineRefused as refused:
         if refused.status in (404, 409):
             raise EngineError("The instance does not run") from refused
         raise
+    except asyncio.CancelledError:
+        docker.commands.rest(container)  # every further request would wait in the engine, too
+        raise
+    docker.commands.begun(container, command)
+    return command
+
+
+async def _run(
+    docker: Docker, container: str, command: Sequence[str], output: bytearray, mark: str = ""
+) -> int:
+    body = {"Cmd": list(command), "AttachStdout": True, "AttachStderr": True, "Env": [mark] if mark else []}
+    execution = await create_command(docker, container, body)
     begin, pace = {"Detach": False, "Tty": False}, Pace(MAX_OUTPUT_BYTES_PER_SECOND)
     async with docker.stream("POST", f"/exec/{execution}/start", body=begin, timeout=None) as answer:
         async for chunk in pieces(answer.chunks()):
@@ -65,6 +76,7 @@ async def _run(
                 output += piece
             del output[:-MAX_OUTPUT_BYTES]
             await pace.keep(sum(map(len, chunk)))
+    docker.commands.ended(container, execution)
     return int((await docker.json("GET", f"/exec/{execution}/json"))["ExitCode"])
 
 

@@ -19,16 +19,16 @@ from typing import Any, Final
 from windlass.base import filelock
 from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.client.raw_connection import RawConnection, pieces
-from windlass.docker.execute import MARK, end_marked
+from windlass.docker.execute import MARK, create_command, end_marked
 from windlass.engines.engine import EngineError, ExecutionRequest, TerminalSize
 
 _TERMINAL: Final = "TERM=xterm-256color"
 _END_OF_INPUT: Final = b"\x04"
 _CHECK_INTERVAL, _END_TIMEOUT = 0.02, 5.0
-_REFUSED: Final = re.compile(
-    rb'OCI runtime exec failed: .*?exec: "([^"]{1,300})": (.+?)(?:: unknown)?\s*', re.S
-)
+_REFUSED: Final = re.compile(rb'OCI runtime exec failed: .*?exec: "([^"]{1,300})": (.+)', re.S)
 """Matches the engine's output for a program that could not be started."""
+_MAX_REFUSAL_BYTES: Final = 4096
+"""Maximum size of this output in bytes. A program may write the same, followed by much more."""
 _ABSENT: Final = (b"not found in $PATH", b"no such file or directory")
 _LOST: Final = 137
 """The exit code for a command that ended with its container: that of SIGKILL."""
@@ -123,13 +123,7 @@ class DockerExecution:
             "Tty": self._has_terminal,
             "Env": variables,
         }
-        try:
-            created = await self._docker.json("POST", f"/containers/{self._container}/exec", body=body)
-        except EngineRefused as refused:
-            if refused.status in (404, 409):
-                raise EngineError("The instance does not run") from refused
-            raise
-        return str(created["Id"])
+        return await create_command(self._docker, self._container, body)
 
     async def _split(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         if self._has_terminal:
@@ -177,6 +171,7 @@ class DockerExecution:
                     return _LOST
                 raise
             if not state["Running"] and state["ExitCode"] is not None:
+                self._docker.commands.ended(self._container, self._id)
                 return int(state["ExitCode"])
             if loop.time() > until:
                 raise EngineError("The command keeps running without its output: its program left it running")
@@ -199,10 +194,10 @@ async def _with_explanation(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes
 
 
 def _explain(piece: bytes) -> bytes:
-    refused = _REFUSED.fullmatch(piece)
+    refused = _REFUSED.fullmatch(piece) if len(piece) <= _MAX_REFUSAL_BYTES else None
     if not refused:
         return piece
-    program, reason = refused[1], refused[2]
+    program, reason = refused[1], refused[2].rstrip().removesuffix(b": unknown")
     if reason.endswith(_ABSENT):
         return b"There is no program " + program + b" in this instance.\r\n"
     return b"The program " + program + b" cannot be started: " + reason + b".\r\n"

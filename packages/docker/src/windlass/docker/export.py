@@ -20,8 +20,8 @@ from windlass.docker.archives import (
     FOLDER,
     HARD_LINK,
     SYMBOLIC_LINK,
-    ArchiveEntry,
-    BadArchive,
+    BadEngineArchive,
+    EngineArchiveEntry,
     read_entries,
 )
 from windlass.docker.client import Docker, EngineRefused
@@ -60,7 +60,7 @@ async def export_folder(
     try:
         await _fetch(docker, str(created["Id"]), folder, archive)
         await in_thread(unpack, archive, destination)
-    except BadArchive as error:
+    except BadEngineArchive as error:
         raise EngineError(NONSENSE) from error
     finally:
         await in_thread(archive.unlink, True)
@@ -103,7 +103,7 @@ async def _remove(docker: Docker, container: str) -> None:
 
 
 def unpack(archive: Path, destination: Path) -> None:
-    """Unpacks the content of an archive's top-level folder. Raises BadArchive."""
+    """Unpacks the content of an archive's top-level folder. Raises BadEngineArchive."""
     links: list[tuple[Path, str]] = []
     left = MAX_SITE_BYTES
     with archive.open("rb") as file:
@@ -140,7 +140,7 @@ def _place_below(destination: Path, name: str) -> Path | None:
     return destination.joinpath(*parts)
 
 
-def _write(path: Path, archive: IO[bytes], entry: ArchiveEntry) -> None:
+def _write(path: Path, archive: IO[bytes], entry: EngineArchiveEntry) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     left = entry.size
     with path.open("xb") as file:
@@ -148,6 +148,6 @@ def _write(path: Path, archive: IO[bytes], entry: ArchiveEntry) -> None:
             file.write(piece)
             left -= len(piece)
     if left:
-        raise BadArchive("the content of a file is not complete")
+        raise BadEngineArchive("the content of a file is not complete")
     modified = min(entry.modified, _MAX_TIME_SECONDS)
     os.utime(path, (modified, modified))

@@ -27,6 +27,7 @@ from windlass.docker.client.answers import (
     decode,
     read_short,
 )
+from windlass.docker.client.command_starts import CommandStarts
 from windlass.docker.client.transports import DockerTransport, SettingsTransport
 
 BYTES_A_SECOND: Final = 8 * 1024 * 1024
@@ -68,6 +69,8 @@ ENGINE_ID_TIMEOUT: Final = 15.0
 MAX_DOCUMENT_BYTES: Final = 1024 * 1024
 """Maximum size in bytes of an answer that is decoded on the event loop. Decoding a larger answer would block
 the loop."""
+INSPECT_COMMAND_TIMEOUT: Final = 1.0
+"""Time limit in seconds for describing a command."""
 MAX_INFO_BYTES: Final = 1024 * 1024
 
 # Error texts (with status 500) of an engine that is shutting down.
@@ -95,6 +98,7 @@ class Docker:
         self._pace = Pace()
         self._session: aiohttp.ClientSession | None = None
         self._base = ""
+        self.commands = CommandStarts(self._is_hanging)
 
     @property
     def host(self) -> str:
@@ -196,6 +200,18 @@ class Docker:
         """Returns the headers of an answer without a body."""
         async with self.stream("HEAD", path, params=params) as answer:
             return dict(answer.response.headers)
+
+    async def _is_hanging(self, command: str) -> bool:
+        """Returns whether a command has been started and runs no process yet. The engine does not describe
+        such a command."""
+        try:
+            async with asyncio.timeout(INSPECT_COMMAND_TIMEOUT):
+                state = an_object(await self.json("GET", f"/exec/{command}/json"))
+        except TimeoutError:
+            return True
+        except EngineRefused:
+            return False
+        return bool(state.get("Running")) and not state.get("Pid")
 
     async def ping(self) -> Mapping[str, str]:
         """Returns the headers of a ping. Does not negotiate or cache the API version."""
