@@ -67,6 +67,7 @@ class Server:
             "WINDLASS_GIT_ALLOW_LOCAL": "1",
             "WINDLASS_ENGINE": "process",
             "WINDLASS_STOP_SECONDS": "1",
+            "WINDLASS_SETTLE_SECONDS": "0.2",
             **self._settings,
         }
         with (self.folder / "log").open("ab") as file:

@@ -9,13 +9,14 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.servers import Repository, Server
+from tests.marks import nightly
 
 pytestmark = pytest.mark.slow
 
 NewPage = Callable[..., Page]
 
 
-@pytest.mark.parametrize("name", ["constructor", "toString"])
+@pytest.mark.parametrize("name", ["constructor", *nightly("toString")])
 def test_a_page_path_named_like_an_object_prototype_property_is_not_found(
     server: Server, new_page: NewPage, watch, name: str
 ) -> None:
@@ -24,7 +25,7 @@ def test_a_page_path_named_like_an_object_prototype_property_is_not_found(
     expect(page.get_by_role("heading", name="There is nothing here")).to_be_visible()
 
 
-@pytest.mark.parametrize("kind", ["constructor", "__proto__", "nothing", "../project"])
+@pytest.mark.parametrize("kind", ["constructor", *nightly("__proto__", "nothing", "../project")])
 def test_an_unknown_kind_in_the_address_selects_the_default_kind(
     server: Server, new_page: NewPage, kind: str
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.servers import Repository, Server
+from tests.marks import nightly
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +55,7 @@ def test_no_output_line_hides_other_lines_or_changes_text_direction(
     expect(terminal).to_contain_text(r"\u202eolleh")
 
 
-@pytest.mark.parametrize("name", ["constructor", "__proto__", "toString"])
+@pytest.mark.parametrize("name", ["constructor", *nightly("__proto__", "toString")])
 def test_a_problem_code_named_like_an_object_prototype_property_shows_no_text(
     server: Server, new_page, name: str
 ) -> None:

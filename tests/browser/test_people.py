@@ -6,11 +6,14 @@ import base64
 import time
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.servers import Server
 from tests.browser.test_newcomer import confirm
 from windlass.control.people.second_factors import code_at
+
+pytestmark = pytest.mark.slow
 
 PASSWORD, OTHER_PASSWORD = "correct horse battery", "another good password"
 
@@ -124,6 +127,7 @@ def test_a_person_changes_name_and_password_on_the_page_account(
     expect(page.get_by_role("heading", name="Your API tokens")).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_a_person_with_a_lost_second_factor_gets_in_with_a_recovery_code_or_an_admin(
     server: Server, new_page: Callable[..., Page], watch
 ) -> None:

@@ -103,6 +103,7 @@ def test_a_tab_discards_its_edits_when_another_person_signs_in(
     expect(variables.get_by_text("DRAFT")).to_have_count(0)
 
 
+@pytest.mark.nightly
 def test_a_tab_reloads_when_the_session_belongs_to_another_person_without_a_sign_out(
     context: BrowserContext, server: Server, variables: Page, bea: str
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_tab_reloads_when_the_session_belongs_to_another_person_without_a_sign
     expect(variables.get_by_text("DRAFT")).to_have_count(0)
 
 
+@pytest.mark.nightly
 def test_a_tab_keeps_its_edits_if_the_same_person_signs_in_again(
     context: BrowserContext, server: Server, variables: Page
 ) -> None:

@@ -18,6 +18,8 @@ from tests.browser.test_newcomer import confirm
 from tests.browser.test_people import PASSWORD, invite, join, sign_in
 from tests.free_ports import free_port
 
+pytestmark = pytest.mark.slow
+
 GRACE = "grace@example.com"
 
 

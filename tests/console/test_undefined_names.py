@@ -53,6 +53,7 @@ def test_no_console_module_has_an_unused_name():
     assert names(ROOT / "js", _UNUSED) == []
 
 
+@pytest.mark.nightly
 def test_the_search_finds_undefined_names_and_imports(tmp_path):
     (tmp_path / "parts.js").write_text("export const panel = 1;\n")
     (tmp_path / "page.js").write_text(
@@ -65,6 +66,7 @@ def test_the_search_finds_undefined_names_and_imports(tmp_path):
         assert name in reason
 
 
+@pytest.mark.nightly
 def test_the_search_finds_unused_names(tmp_path):
     (tmp_path / "page.js").write_text("const shown = 1;\nexport const used = 2;\n")
     (found,) = names(tmp_path, _UNUSED)
