@@ -87,6 +87,7 @@ async def test_a_flood_of_output_is_bounded_and_delays_no_other_service(
     assert 0 < kept < 2 * there.ctx.settings.log_retention_bytes
 
 
+@pytest.mark.nightly
 async def test_a_flood_of_output_delays_no_request(tmp_path: Path):
     async with inside(tmp_path) as there:
         flood, shop = await there.application("floods"), await there.application("answers", ports=[HTTP])
@@ -117,6 +118,7 @@ async def test_a_build_that_never_ends_is_ended_and_leaves_nothing(tmp_path: Pat
         await leaves_nothing(there, endless)
 
 
+@pytest.mark.nightly
 async def test_a_build_that_never_ends_can_be_cancelled_and_leaves_nothing(tmp_path: Path):
     async with inside(tmp_path) as there:
         endless = await there.application("endless")

@@ -42,6 +42,7 @@ def test_an_application_that_fills_the_disk_from_its_output_is_ended_and_writes_
     assert seen["neighbour"] == [[1, 0]]
 
 
+@pytest.mark.nightly
 def test_an_application_that_fills_the_disk_with_a_file_in_a_message_is_ended(tmp_path: Path):
     seen = fill(tmp_path, 1 << 30, "sends")
     assert re.match(r"wrote \d+ MiB, and the disk of the machine is full: store less", seen["reason"])
@@ -49,6 +50,7 @@ def test_an_application_that_fills_the_disk_with_a_file_in_a_message_is_ended(tm
     assert seen["neighbour"] == [[1, 0]]
 
 
+@pytest.mark.nightly
 def test_an_application_that_fills_the_disk_from_its_volume_is_ended(tmp_path: Path):
     seen = fill(tmp_path, 1 << 30, "stores")
     assert re.match(r"wrote \d+ MiB, and the disk of the machine is full: store less", seen["reason"])

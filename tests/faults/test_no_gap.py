@@ -112,6 +112,7 @@ async def test_no_request_fails_during_a_release_a_rollback_and_scaling(
         assert set(crowd.answers) >= {"1-0", "2-0", "3-0", "4-0", "4-1", "4-2", "5-0"}
 
 
+@pytest.mark.nightly
 async def test_no_request_fails_while_the_autoscaler_scales_up_and_down(tmp_path: Path):
     async with inside(tmp_path) as there:
         shop = await there.application("answers", ports=[HTTP], max_running_instances=2, cpu=100)
@@ -160,6 +161,7 @@ class Careless(BuiltinRouter):
         return None
 
 
+@pytest.mark.nightly
 async def test_a_router_that_does_not_drain_fails_some_requests(tmp_path: Path):
     """Otherwise the tests above would show nothing."""
 

@@ -159,6 +159,7 @@ async def store_at(url: str) -> AsyncIterator[PostgresStore]:
         await store.close()
 
 
+@pytest.mark.nightly
 async def test_a_deleted_service_stays_deleted_when_a_paused_start_resumes(pair: Pair):
     app = await pair.awake.application("sleeps", storage=[STORAGE])
     await pair.doom("about to start")
