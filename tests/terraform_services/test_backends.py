@@ -171,6 +171,7 @@ async def called(windlass: Windlass, token: str) -> int:
     return await asyncio.to_thread(send)
 
 
+@pytest.mark.nightly
 async def test_a_run_credential_is_valid_only_for_its_own_state_until_the_run_ends(service: Service):
     other = Service(service.windlass, service.repository, service.environment)
     await other.make(name="other")

@@ -27,10 +27,10 @@ from windlass.core.deploy.states import OPEN
 pytestmark = pytest.mark.slow
 
 POINTS = [
-    ("process", "run put off"),
     ("process", "run to its end"),
-    ("docker", "run to its end"),
     *nightly(
+        ("process", "run put off"),
+        ("docker", "run to its end"),
         *product(
             ["process", "docker"], ["build planned", "about to fetch", "fetched", "built", "run planned"]
         ),

@@ -83,6 +83,7 @@ def test_the_terraform_program_reaches_another_server_with_its_own_credential():
     assert program.pass_on("GET", "/state", b"", {})[0] == 503, "the program asks again"
 
 
+@pytest.mark.slow
 async def test_a_run_completes_although_the_server_that_started_it_is_gone(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ):
