@@ -113,6 +113,7 @@ CONVERSATIONS = {
 }
 
 
+@pytest.mark.slow
 @rows("name", CONVERSATIONS)
 async def test_http_answers_equal_those_of_uvicorn_byte_by_byte(name):
     sent = CONVERSATIONS[name]

@@ -101,6 +101,7 @@ def brood() -> Iterator[Brood]:
         yield made
 
 
+@pytest.mark.slow
 async def test_the_chain_is_valid_after_the_server_was_killed_during_writes(brood: Brood, tmp_path: Path):
     place, head = Place("", tmp_path), ""
     for round in range(2):

@@ -8,6 +8,7 @@ from tests.whole import page, place
 from windlass.base.isolation.isolation import Isolation
 
 
+@pytest.mark.slow
 async def test_demo_starts_a_visit_counter_and_demo_remove_deletes_everything():
     async with place("process") as there, there.windlass() as windlass:
         if any(part.part == "identity" for part in Isolation("auto", there.folder).missing()):

@@ -344,6 +344,7 @@ async def test_each_cause_of_a_failed_engine_connection_is_reported_with_advice(
             assert words in answer.message, (name, answer)
 
 
+@pytest.mark.nightly
 async def test_a_lost_volume_on_a_remote_host_fails_the_deployment(tmp_path, host):
     async with windlass(tmp_path, host) as there:
         east = Cluster(there, (await connected(there, "east", access(host)))["id"], "east")

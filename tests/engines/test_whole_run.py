@@ -83,6 +83,7 @@ async def test_a_run_succeeds_or_fails_with_its_exit_code_and_can_be_deleted(the
         await there.is_empty()
 
 
+@pytest.mark.nightly
 async def test_a_cancelled_run_and_a_run_past_its_time_limit_are_ended(there):
     async with there.windlass(**with_tasks()) as windlass:
         task = Task(windlass)

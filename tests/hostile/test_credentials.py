@@ -169,6 +169,7 @@ async def test_no_change_of_a_resource_sends_its_credential_to_another_host(
     assert [leak async for leak in leaks(family, secret, tmp_path)] == []
 
 
+@pytest.mark.nightly
 @each_credential
 async def test_without_the_rules_a_changed_address_would_receive_the_stored_credential(
     family: Family, secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -84,6 +84,7 @@ def test_the_proc_environment_of_a_server_contains_no_secret(user):
         assert shown(pid) == set(SECRETS)
 
 
+@pytest.mark.slow
 def test_another_process_of_its_user_reads_neither_environment_nor_memory_of_a_server():
     with running("ordinary", SERVE) as pid:
         assert not read_as_its_user(pid, "environ")

@@ -144,6 +144,7 @@ def test_a_port_in_use_is_reported_with_a_remedy(tmp_path):
     check_plain(ended, 1, port, "--port")
 
 
+@pytest.mark.slow
 def test_a_gateway_port_in_use_is_reported_with_a_remedy(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -280,6 +281,7 @@ def test_doctor_sees_a_folder_in_which_nothing_can_be_made(tmp_path):
     assert findings("--data-dir", str(tmp_path / "file" / "data"))["Data directory"][0] == "fail"
 
 
+@pytest.mark.slow
 def test_doctor_without_access_to_the_data_directory_names_its_owner_and_checks_the_rest():
     with tempfile.TemporaryDirectory() as top:
         Path(top).chmod(0o755)

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from tests.free_ports import free_port
+from tests.marks import nightly
 from tests.operate.test_commands import FREE, findings, run
 from tests.schemathesis.serving import served
 from tests.world import make_world
@@ -212,7 +213,7 @@ def test_a_terraform_that_does_not_say_its_version_is_named_with_a_remedy(tmp_pa
     assert one["advice"].startswith(f"try `{program} version -json`") == bool(status)
 
 
-@pytest.mark.parametrize(("what", "prefix"), [("API", ""), ("Gateway", "gateway_")])
+@pytest.mark.parametrize(("what", "prefix"), [("API", ""), *nightly(("Gateway", "gateway_"))])
 def test_doctor_reports_a_port_taken_by_another_program_with_its_process_id(found, what, prefix):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

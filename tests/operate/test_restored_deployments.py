@@ -82,7 +82,7 @@ async def there(request) -> AsyncIterator[Place]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("since", ["deployed", "stopped"])
+@pytest.mark.parametrize("since", ["deployed", *nightly("stopped")])
 async def test_after_a_restore_the_backed_up_version_runs_and_the_next_deployment_runs_its_new_program(
     there: Place, tmp_path: Path, since: str
 ):

@@ -386,7 +386,8 @@ IN_THE_BACKGROUND = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
 """As a shell without job control starts what is followed by `&`."""
 
 
-@pytest.mark.parametrize("before", [[], IN_THE_BACKGROUND], ids=["foreground", "background"])
+@pytest.mark.slow
+@pytest.mark.parametrize("before", [IN_THE_BACKGROUND, *nightly([])], ids=["background", "foreground"])
 def test_a_server_ends_with_sigint_and_says_nothing_if_it_leaves_nothing_running(tmp_path, before):
     command = [*before, *SERVE, "--data-dir", str(tmp_path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:

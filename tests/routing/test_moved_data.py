@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.gateway.gateway_town import processes_of
+from tests.marks import nightly
 from tests.repositories import Repository
 from tests.routing.test_restarting import APP, ServerProcess, deploy
 from tests.whole import Place, Processes, page, place, until
@@ -44,7 +45,7 @@ def test_installed_dependencies_in_a_moved_data_directory_count_as_incomplete(tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_copy", [False, True])
+@pytest.mark.parametrize("is_copy", [False, *nightly(True)])
 async def test_after_moving_a_data_directory_its_services_are_rebuilt(is_copy: bool):
     """Visitors are served without anybody doing something. A copy runs nothing out of the other folder."""
     async with AsyncExitStack() as stack:

@@ -63,6 +63,7 @@ class ServerProcess:
                 "WINDLASS_ENGINE": settings.engine,
                 "WINDLASS_DOCKER_HOST": settings_of(OwnDockerSettings, settings).docker_host,
                 "WINDLASS_GATEWAY_PORT": "0",
+                "WINDLASS_SETTLE_SECONDS": "0.2",
                 "WINDLASS_GIT_ALLOW_LOCAL": "1",
                 "WINDLASS_RATE_LIMIT": "1000000",
                 "PATH": "/usr/local/bin:/usr/bin:/bin",
