@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+from tests.documented import within
 from windlass.core.declare.health_trials import HealthTrial
 from windlass.core.declare.registry import Operation
 
@@ -224,6 +225,16 @@ def a_registry_has_the_settings_of_its_kind(operation: Operation, body: Body) ->
         if "kind" not in body:
             body.pop("url")  # the kind of one that is there decides
         body["config"] = {"username": "acme", "password": "printable"}
+
+
+@rule
+def only_an_application_takes_pushes(operation: Operation, body: Body) -> None:
+    """Here, repositories of others may be in a source of files or of values, too."""
+    if operation.handler.startswith("application."):
+        return
+    for part in within(body):
+        if str(part.get("url", "")).startswith("windlass:"):
+            part["url"] = _REPOSITORY["url"]
 
 
 @rule

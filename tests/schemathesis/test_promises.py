@@ -1,7 +1,8 @@
 """Every operation does what the document says: schemathesis looks for a request that proves otherwise.
 
-The fixed form tries each operation on SQLite with a few of the cases that its schema asks for. The long form
-tries all of them on both databases.
+The fixed form tries every third operation on SQLite, and every sixth one with a few of the cases that its
+schema asks for: one server and one generator of the document keep these promises for all. The long form tries
+each operation with all of them, on both databases.
 `SEED=2 EXAMPLES=100 make nightly TESTS=tests/schemathesis` looks elsewhere, and longer.
 """
 
@@ -29,9 +30,12 @@ EXAMPLES = int(os.environ.get("EXAMPLES", "0")) or either(1, 10)
 """Number of generated cases for each operation, besides those that its schema requires."""
 COVERING = either(2, None)
 """Number of cases that the coverage phase tries for an operation."""
-FEW = either(0.1, 0)
+ALONE, COVERED = EVERYTHING[:: either(3, 1)], EVERYTHING[:: either(6, 1)]
+"""The operations that are tried by themselves, and those of them that the coverage phase tries. Stories are
+made of all operations that create things."""
+FEW = either(0.15, 0)
 """The share of operations that may be tried without success: in a few cases of each, some have no luck."""
-ENOUGH = either(600, 10_000)
+ENOUGH = either(400, 10_000)
 """Cases on each database."""
 NOTHING_ABOVE = {"overrideProjectEnvironmentVariable", "overrideProjectSecret"}
 """Operations that never succeed: a project inherits no variables, so there the answer is always 409."""
@@ -49,7 +53,16 @@ async def test_the_server_keeps_every_promise_of_its_document(database_url, caps
         await town.build()
         await world.installation.start()
         async with served(world) as address:
-            trial = Trial(address, town, seed=SEED, examples=EXAMPLES, base=base, most=COVERING)
+            trial = Trial(
+                address,
+                town,
+                seed=SEED,
+                examples=EXAMPLES,
+                base=base,
+                alone=ALONE,
+                covered=COVERED,
+                most=COVERING,
+            )
             report = await asyncio.to_thread(trial.run)
     with capsys.disabled():
         print(_summary("PostgreSQL" if kept_in_postgres else "SQLite", report), file=sys.stderr, flush=True)
@@ -57,8 +70,8 @@ async def test_the_server_keeps_every_promise_of_its_document(database_url, caps
     assert report.cases.total() >= ENOUGH
     assert all(report.cases[phase] >= 25 for phase in PHASES), report.cases
     never = _never_succeeded(report)
-    assert never >= NOTHING_ABOVE
-    assert len(never - NOTHING_ABOVE) <= FEW * len(EVERYTHING), never
+    assert never >= NOTHING_ABOVE.intersection(ALONE)
+    assert len(never - NOTHING_ABOVE) <= FEW * len(ALONE), never
 
 
 def _never_succeeded(report: Report) -> set[str]:
@@ -66,7 +79,8 @@ def _never_succeeded(report: Report) -> set[str]:
     return {
         operation.id
         for operation in registry().operations
-        if not report.answers[f"{operation.method} {operation.path}"][operation.status]
+        if operation.id in ALONE
+        and not report.answers[f"{operation.method} {operation.path}"][operation.status]
     }
 
 

@@ -112,21 +112,25 @@ class Trial:
         examples: int,
         base: str = "",
         alone: Collection[str] = EVERYTHING,
+        covered: Collection[str] = EVERYTHING,
         most: int | None = None,
     ) -> None:
-        """`alone`: the operations that all phases but stories try, the coverage phase with at most `most`
-        cases each."""
+        """`alone`: the operations that all phases but stories try. `covered`: those of them that the coverage
+        phase tries, with at most `most` cases each."""
         self._address = address
         self._base = base
         self._town = town
         self._seed = seed
         self._examples = examples
         self._alone = alone
+        self._covered = covered
         self._most = most
 
     def run(self, phases: Collection[str] = PHASES, operations: Sequence[str] = EVERYTHING) -> Report:
         report = Report()
-        self._run(report, {*phases} - {STORIES}, [id for id in operations if id in self._alone])
+        alone = [id for id in operations if id in self._alone]
+        self._run(report, {*phases} - {COVERAGE, STORIES}, alone)
+        self._run(report, {*phases} & {COVERAGE}, [id for id in alone if id in self._covered])
         self._run(report, {*phases} & {STORIES}, [id for id in operations if id in TELLABLE])
         return report
 
