@@ -162,7 +162,7 @@ class Conformance(Lifecycle, Rollouts, RunsOnce, Executions):
 
     async def test_an_adopted_instance_that_ends_is_restarted(self, rig):
         needs(rig, "adopt")
-        it = wanted(await rig.artifact(programs.ENDS), variables={"AFTER": "1"})
+        it = wanted(await rig.artifact(programs.ENDS), variables={"AFTER": "2"})
         async with Station(rig) as before:
             await before.apply(it)
         async with Station(rig) as after:
@@ -186,10 +186,12 @@ class Conformance(Lifecycle, Rollouts, RunsOnce, Executions):
             await after.running(it.service, restarts=1)
             await after.engine.sweep([it.service])
 
+    @pytest.mark.slow
     async def test_an_engine_killed_at_any_moment_leaves_no_duplicate_and_no_orphaned_instances(self, rig):
         needs(rig, "adopt")
         await killed_again_and_again(rig, at_once=1)
 
+    @pytest.mark.slow
     @pytest.mark.essential
     async def test_two_engines_killed_at_any_moment_leave_no_duplicate_and_no_orphaned_instances(self, rig):
         needs(rig, "adopt", "replicas")

@@ -165,6 +165,7 @@ class RunsOnce(AtStation):
             assert (before.said + after.said).count("begun") == 1
             await after.engine.sweep([it.service])
 
+    @pytest.mark.slow
     async def test_each_run_is_executed_exactly_once_although_windlass_is_killed_at_any_moment(self, rig):
         needs(rig, "adopt")
         it = await job(rig, volumes=(Volume(name="data", mount="/app/data"),))

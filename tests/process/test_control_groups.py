@@ -182,6 +182,7 @@ async def test_a_machine_without_control_groups_may_serve_only_one_organization(
     assert why.startswith("they share memory") is not has_groups
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_measured", [True, *nightly(False)])
 async def test_an_instance_started_before_control_groups_existed_is_still_limited_in_memory(
     tmp_path, monkeypatch, is_measured

@@ -9,6 +9,8 @@ from collections import Counter
 from contextvars import ContextVar
 from pathlib import Path
 
+import pytest
+
 from tests.engines import programs
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
@@ -39,6 +41,7 @@ async def expect(rig: ProcessRig, before: Counter[str], more: int) -> None:
     await until(is_so, lambda: f"more are open: {descriptors() - before}")
 
 
+@pytest.mark.slow
 async def test_each_instance_uses_one_file_descriptor_of_the_server(rig: ProcessRig, station: Station):
     it = wanted(rig.made(programs.SLEEPS))
     await station.apply(it)
@@ -50,6 +53,7 @@ async def test_each_instance_uses_one_file_descriptor_of_the_server(rig: Process
     await expect(rig, before, _MORE)
 
 
+@pytest.mark.nightly
 async def test_an_adopted_instance_costs_one_descriptor(rig: ProcessRig):
     it = wanted(rig.made(programs.SLEEPS))
     async with Station(rig) as first:
@@ -66,6 +70,7 @@ async def test_an_adopted_instance_costs_one_descriptor(rig: ProcessRig):
         await third.engine.sweep(await third.engine.services())
 
 
+@pytest.mark.slow
 async def test_an_instance_costs_no_task(rig: ProcessRig, station: Station):
     it = wanted(rig.made(programs.SLEEPS))
     await station.apply(it)

@@ -130,6 +130,7 @@ async def test_a_port_on_which_another_program_listens_is_not_reported_for_the_i
     assert [each.ports for each in await station.seen(SERVICE)] == [seen.ports]
 
 
+@pytest.mark.slow
 async def test_a_port_shared_with_another_program_is_not_reported_for_the_instance(rig, station):
     """The control is the same port once the other program has ended."""
     it = wanted(rig.made(SHARES_ITS_PORT), ports=[8080], variables={"AFTER": "2"})

@@ -17,6 +17,7 @@ from msgspec import structs
 from tests.engines import programs
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
+from tests.marks import nightly
 from tests.process.helpers import KEY
 from windlass.base import cgroups, process_memory
 from windlass.process import measurements as module
@@ -116,9 +117,9 @@ async def test_an_instance_whose_memory_measurement_hangs_does_not_delay_the_che
     assert not (await station.one(HANGS)).reason
 
 
-@pytest.mark.parametrize("hangs", [True, False])
+@pytest.mark.parametrize("hangs", [True, *nightly(False)])
 async def test_memory_that_cannot_be_measured_is_reported(station, hanging, monkeypatch, hangs):
-    monkeypatch.setattr(resource_monitor, "_UNMEASURED_WARNING_SECONDS", 3)
+    monkeypatch.setattr(resource_monitor, "_UNMEASURED_WARNING_SECONDS", 1)
     if not hangs:
         hanging.may_answer.set()
     watch = await start_both(station, hanging, 0.1)
@@ -200,6 +201,7 @@ async def test_the_memory_limit_of_a_process_is_read_once(tmp_path, monkeypatch,
         looks += bool(supervisors.watched())
         return perhaps_unlimited(supervisors)
 
+    monkeypatch.setattr(resource_monitor, "ROUND_INTERVAL", 0.1)
     monkeypatch.setattr(cgroups, "limits_memory", limits_memory)
     monkeypatch.setattr(Supervisors, "perhaps_unlimited", count_looks)
     async with Station(ProcessRig(tmp_path, has_groups=False)) as station:

@@ -87,7 +87,8 @@ async def test_an_instance_whose_network_was_killed_is_started_in_a_new_one(rig,
     await until(is_new)
 
 
-@pytest.mark.parametrize("which", ["hub", "trunk"])
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["hub", *nightly("trunk")])
 @pytest.mark.parametrize("counts", [False, *nightly(True)])
 async def test_a_network_that_is_killed_during_a_deployment_does_not_fail_it(
     rig, station, monkeypatch, which, counts
@@ -132,6 +133,7 @@ async def test_a_killed_network_is_the_reason_of_an_end_that_is_not_recorded_yet
     may_record.set()
 
 
+@pytest.mark.slow
 async def test_networks_end_when_no_instance_and_no_engine_uses_them(rig):
     async with Station(rig) as station:
         await station.apply(wanted(rig.made(programs.SLEEPS)))

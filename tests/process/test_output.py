@@ -179,6 +179,7 @@ def _write(home, words):
         file.write(words)
 
 
+@pytest.mark.slow
 async def test_output_of_a_program_takes_no_space_once_read(rig, station):
     it = wanted(rig.made(programs.WRITES), variables={"LINES": "600000"})
     await station.apply(it)
@@ -213,6 +214,7 @@ async def _ends_with(path, words):
     return path.read_bytes().endswith(words)
 
 
+@pytest.mark.slow
 async def test_output_lines_that_could_not_be_stored_are_handed_over_again(rig):
     it = wanted(rig.made(programs.WRITES), variables={"LINES": "100"})
     refusals = [OSError("the disk is full")] * 2

@@ -29,6 +29,7 @@ time.sleep(100)
 RECORD = Record(org="", service=SERVICE, pod="", deployment="", workdir="", memory=1)
 
 
+@pytest.mark.slow
 async def test_without_a_server_output_is_bounded_until_the_next_server_reads_it(tmp_path: Path):
     rig = ProcessRig(tmp_path, networks=False, backlog=BACKLOG)
     async with Station(rig) as before:

@@ -103,6 +103,7 @@ def has_groups(request: pytest.FixtureRequest, tmp_path: Path) -> bool:
     return bool(request.param)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", *nightly("off")])
 async def test_build_steps_that_exceed_the_memory_limit_are_killed_with_a_message(tmp_path, has_groups, mode):
     with pytest.raises(
@@ -111,15 +112,19 @@ async def test_build_steps_that_exceed_the_memory_limit_are_killed_with_a_messag
         await run(cells(tmp_path, mode, has_groups=has_groups), CHILDREN)
 
 
+@pytest.mark.nightly
 async def test_with_a_higher_memory_limit_the_same_build_steps_succeed(tmp_path, has_groups):
     """The control of the test above."""
     assert await run(cells(tmp_path, has_groups=has_groups, memory=4096), BRIEF) == 0
 
 
+@pytest.mark.nightly
 async def test_steps_below_the_limit_run_to_their_end(tmp_path, has_groups):
     assert await run(cells(tmp_path, has_groups=has_groups), MODEST) == 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("has_groups", [True, *nightly(False)], indirect=True, ids=["kernel", "watch"])
 @pytest.mark.parametrize("environment", ["prod", *nightly("play")])
 async def test_memory_use_of_one_environment_does_not_end_steps_of_another(tmp_path, has_groups, environment):
     """Negative control: in the same environment, the attacker ends a step that has less than half of the
@@ -141,6 +146,7 @@ async def test_memory_use_of_one_environment_does_not_end_steps_of_another(tmp_p
         await end(step)
 
 
+@pytest.mark.slow
 async def test_builds_of_two_environments_over_the_organizations_memory_limit_end_one_with_a_message(
     tmp_path, has_groups
 ):
@@ -152,7 +158,8 @@ async def test_builds_of_two_environments_over_the_organizations_memory_limit_en
     assert isinstance(next(one for one in ends if one != 0), BuildError)
 
 
-@pytest.mark.parametrize("environment", ["prod", "play"])
+@pytest.mark.slow
+@pytest.mark.parametrize("environment", ["prod", *nightly("play")])
 async def test_builds_of_one_environment_leave_processes_for_builds_of_another(tmp_path, environment):
     """Negative control: in the same environment, no step starts."""
     step_limits = StepLimits(tmp_path, 4096, 60)

@@ -72,6 +72,7 @@ async def attack(site: Site) -> str:
     return str(site.run(await site.build(order=shop(site, "--prefer-binary", service="shop"))))
 
 
+@pytest.mark.nightly
 async def test_a_build_step_cannot_replace_a_wheel_used_by_another_service(site):
     assert await attack(site) == "genuine"
 
@@ -115,6 +116,7 @@ def crossings(one, other) -> set[str]:
     }
 
 
+@pytest.mark.slow
 @needs_root
 async def test_build_steps_of_two_services_share_no_writable_folder_and_no_user(site):
     """Not even where both are of one organization, one repository and one commit."""

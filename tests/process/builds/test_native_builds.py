@@ -55,6 +55,7 @@ async def test_a_failing_build_command_fails_the_build(site):
     assert said.startswith("Fix what it reports, and deploy again: python -c 1/0 failed (exit code 1): Zero")
 
 
+@pytest.mark.nightly
 @needs_node
 async def test_a_source_change_alone_does_not_reinstall_dependencies(site):
     code = "require('fs').writeFileSync('made', require('fs').readFileSync('source', 'utf8'))"

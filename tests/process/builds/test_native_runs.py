@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.home_processes import processes_of
+from tests.marks import nightly
 from tests.process.builds.native_sites import PYPROJECT, wheel, write
 from windlass.base.isolation import isolation
 from windlass.base.isolation.isolation import Isolation
@@ -300,7 +301,7 @@ def sleepers(site):
     return found
 
 
-@pytest.mark.parametrize("mode", ["auto", "off"])
+@pytest.mark.parametrize("mode", ["auto", *nightly("off")])
 async def test_a_build_that_was_killed_is_no_artifact_and_leaves_no_programs(site, mode):
     """Programs in a cell end with their server; a sweep ends the others."""
     order = slow(site)

@@ -70,10 +70,12 @@ async def ended(
     return await first_ended(station)
 
 
+@pytest.mark.slow
 async def test_a_service_of_the_organization_that_uses_most_disk_is_ended_first(station, monkeypatch):
     assert await ended(station, monkeypatch, dict.fromkeys(CROWD, "crowd")) in CROWD
 
 
+@pytest.mark.nightly
 async def test_among_different_organizations_the_service_that_uses_most_disk_is_ended(station, monkeypatch):
     assert await ended(station, monkeypatch, {}) == OTHER
 
@@ -81,6 +83,7 @@ async def test_among_different_organizations_the_service_that_uses_most_disk_is_
 ONE = dict.fromkeys((*CROWD, OTHER), "one")
 
 
+@pytest.mark.nightly
 async def test_the_environment_that_holds_most_of_the_disk_pays_first_in_an_organization(
     station, monkeypatch
 ):
@@ -88,6 +91,7 @@ async def test_the_environment_that_holds_most_of_the_disk_pays_first_in_an_orga
     assert await ended(station, monkeypatch, ONE, {**play, OTHER: OTHER}) in CROWD
 
 
+@pytest.mark.nightly
 async def test_in_one_environment_the_service_that_holds_most_is_ended(station, monkeypatch):
     assert await ended(station, monkeypatch, ONE) == OTHER
 
@@ -101,6 +105,7 @@ async def two_that_write(station: Station) -> None:
     await station.hears("has written", 2)
 
 
+@pytest.mark.slow
 async def test_an_organization_whose_volumes_fill_the_disk_pays_before_one_with_larger_files(
     station, monkeypatch
 ):
@@ -111,6 +116,7 @@ async def test_an_organization_whose_volumes_fill_the_disk_pays_before_one_with_
     assert await first_ended(station) == STORES
 
 
+@pytest.mark.slow
 async def test_a_service_whose_volume_did_not_grow_is_not_ended_first(station, monkeypatch):
     await two_that_write(station)
     held = {"stores": 5000 * MIB, "other": 60 * MIB}

@@ -149,6 +149,7 @@ async def test_dependencies_from_a_path_outside_the_application_are_refused(way,
         await node.install_apart(None, needed, into, {})  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 async def test_no_further_step_runs_after_a_step_replaced_the_application_folder_by_a_symlink(tmp_path):
     files = {"shop/requirements.txt": "", "shop/main.py": "", "shop/Procfile": "web: python main.py"}
     for swap, is_refused in (("cd .. && mv shop was && ln -s was shop", True), ("true", False)):

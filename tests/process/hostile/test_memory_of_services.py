@@ -116,6 +116,7 @@ async def kept_files(folder: Any, most: int) -> tuple[int, bool]:
         return count, is_out
 
 
+@pytest.mark.slow
 async def test_memory_that_outlives_an_instance_counts_against_its_service(tmp_path):
     count, is_out = await kept_files(tmp_path, 4)
     assert is_out
@@ -139,8 +140,11 @@ async def test_without_the_service_limit_memory_that_outlives_an_instance_is_not
 
 @pytest.mark.parametrize(
     ("orgs", "built", "is_ended"),
-    [(("a", "b"), 0, True), (("a", "a"), 0, False), (("a", "b"), 200, False)],
-    ids=["two organizations", "one organization", "builds of another hold more"],
+    [
+        pytest.param(("a", "b"), 0, True, id="two organizations"),
+        pytest.param(("a", "a"), 0, False, id="one organization", marks=pytest.mark.nightly),
+        pytest.param(("a", "b"), 200, False, id="builds of another hold more", marks=pytest.mark.slow),
+    ],
 )
 async def test_once_memory_is_short_the_heaviest_service_of_the_heaviest_of_several_organizations_is_ended(
     tmp_path, monkeypatch, orgs, built, is_ended

@@ -63,6 +63,7 @@ async def start_both(station: Station) -> None:
     await station.hears("is open", 2)
 
 
+@pytest.mark.slow
 async def test_an_instance_that_fills_sockets_beyond_its_memory_is_ended_once_memory_is_short(
     station, available
 ):
@@ -73,6 +74,7 @@ async def test_an_instance_that_fills_sockets_beyond_its_memory_is_ended_once_me
     available(16 * GIB)
 
 
+@pytest.mark.nightly
 async def test_while_memory_is_free_an_instance_that_fills_sockets_is_not_ended(station, available):
     await start_both(station)
     available(2 * GIB)

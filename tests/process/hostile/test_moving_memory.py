@@ -14,6 +14,7 @@ import pytest
 
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
+from tests.marks import nightly
 from windlass.base import kernel, process_memory, repeated_measurement
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.kernel import Stat
@@ -45,7 +46,7 @@ HOLDS = {
 }
 
 
-@pytest.fixture(params=HOLDS)
+@pytest.fixture(params=["in a file", *nightly("in memory")])
 def holds(request) -> str:
     return HOLDS[request.param]
 

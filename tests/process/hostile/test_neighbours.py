@@ -10,7 +10,7 @@ from tests.process.hostile.neighbours import EACH, PERMANENT, WAYS
 from tests.process.hostile.test_networks import _needs_networks, attempts  # noqa: F401 (a fixture)
 from windlass.base.isolation.network import GATEWAY
 
-pytestmark = needs_root
+pytestmark = [needs_root, pytest.mark.slow]
 NONE = dict.fromkeys(WAYS, 0)
 
 
@@ -20,7 +20,7 @@ def as_root():
 
 
 @pytest.fixture(
-    scope="module", params=["root", pytest.param("ordinary", marks=[needs("pasta"), pytest.mark.slow])]
+    scope="module", params=["root", pytest.param("ordinary", marks=[needs("pasta"), pytest.mark.nightly])]
 )
 def found(request):
     return (

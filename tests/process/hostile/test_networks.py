@@ -17,7 +17,7 @@ from tests.hostile.small_internet import CHOSEN, CROWD, MACHINE, MANY, MANY_PORT
 from tests.needs import needs, needs_root, ordinary_user
 from windlass.base.isolation.isolation import Isolation, NetworkRules
 
-pytestmark = needs_root
+pytestmark = [needs_root, pytest.mark.slow]
 SECONDS = 100
 CLOSED = "closed: "
 SHARED = {
@@ -143,8 +143,8 @@ def test_an_environment_that_sends_from_many_udp_ports_leaves_some_for_others():
     assert found["public"] == "internet"
 
 
+@pytest.mark.nightly
 @needs("pasta")
-@pytest.mark.slow
 def test_builds_of_an_environment_leave_udp_ports_of_pasta_for_builds_of_others():
     found = attempts("send in a build", ordinary_user())
     assert 0 < int(found["sent"].split()[0]) <= 256
@@ -165,6 +165,7 @@ def test_without_the_limit_an_environment_sends_from_any_number_of_udp_ports():
     assert attempts("send")["sent"] == f"{MANY_PORTS} answered"
 
 
+@pytest.mark.slow
 def test_an_organization_with_many_environments_leaves_network_connections_for_others():
     """What is refused counts nowhere: each environment tries private addresses first."""
     found = attempts("crowd")
@@ -172,6 +173,7 @@ def test_an_organization_with_many_environments_leaves_network_connections_for_o
     assert found["other"] == "internet"
 
 
+@pytest.mark.slow
 def test_an_environment_leaves_connections_for_others_of_its_organization():
     found = attempts("crowd of one")
     hostile = [int(found[f"hostile {what}"]["many"].split()[0]) for what in ("service", "step")]

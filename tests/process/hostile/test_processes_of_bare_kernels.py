@@ -184,6 +184,7 @@ signal.pause()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the program is one for x86-64")
 async def test_a_program_that_forks_faster_than_processes_are_listed_ends(rig):
     async with Station(rig) as station:

@@ -73,6 +73,7 @@ async def reasons(station: Station) -> list[str]:
     return [seen.reason for service in CROWD for seen in await station.seen(service) if seen.reason]
 
 
+@pytest.mark.slow
 async def test_the_services_of_one_organization_leave_processes_and_files_for_others(station, present, kind):
     present(0)
     await start_all(station)
@@ -88,10 +89,13 @@ async def test_the_services_of_one_organization_leave_processes_and_files_for_ot
     present(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("other", "is_spared"),
-    [({"environment": OTHER}, True), ({"org": "crowd"}, False)],
-    ids=["another environment", "the same environment"],
+    [
+        pytest.param({"environment": OTHER}, True, id="another environment"),
+        pytest.param({"org": "crowd"}, False, id="the same environment", marks=pytest.mark.nightly),
+    ],
 )
 async def test_the_services_of_one_environment_leave_processes_and_files_for_other_environments(
     station, present, kind, other, is_spared
@@ -108,6 +112,7 @@ async def test_the_services_of_one_environment_leave_processes_and_files_for_oth
     present(0)
 
 
+@pytest.mark.nightly
 async def test_while_enough_processes_and_files_are_free_no_service_is_ended(station, present):
     present(MOST // 2)
     await start_all(station)

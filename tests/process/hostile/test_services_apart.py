@@ -18,7 +18,7 @@ from tests.needs import needs_root, ordinary_user
 pytestmark = pytest.mark.slow
 
 ROOT = pytest.param("root", marks=needs_root)
-AS = pytest.mark.parametrize("user", [ROOT, "ordinary"])
+AS = pytest.mark.parametrize("user", [ROOT, *nightly("ordinary")])
 WHEN = pytest.mark.parametrize("when", ["runs", "builds"])
 
 # An ordinary user lacks rights that these need.
@@ -66,7 +66,7 @@ def test_no_attack_of_a_hostile_service_succeeds(user, when):
     assert worked(user, "required", when) == frozenset()
 
 
-@pytest.mark.parametrize("user", [ROOT, *nightly("ordinary")])
+@AS
 @WHEN
 def test_without_isolation_each_of_the_attempts_works(user, when):
     assert worked(user, "off", when) >= everything(user)

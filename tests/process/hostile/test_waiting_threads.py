@@ -68,6 +68,7 @@ def let_a_start_take(station: Station, seconds: float) -> Any:
     return engine._resource_monitor
 
 
+@pytest.mark.slow
 async def test_a_service_with_140_threads_waiting_in_the_kernel_is_ended_while_a_start_waits(station, few):
     await start_both(station)
     let_a_start_take(station, waiting_threads.DELAYED_START_SECONDS + 1)
@@ -76,6 +77,7 @@ async def test_a_service_with_140_threads_waiting_in_the_kernel_is_ended_while_a
     assert not (await station.one(OTHER)).reason, "one with fewer is not the cause"
 
 
+@pytest.mark.slow
 async def test_threads_of_a_service_that_is_already_being_ended_are_not_counted(station, few):
     """Its threads go on waiting at the lock until those of the other, which run, let them have it."""
     engine = await start_both(station)
@@ -89,6 +91,7 @@ async def test_threads_of_a_service_that_is_already_being_ended_are_not_counted(
     assert resource_monitor._waiting_threads(table, structs.replace(record, verdict=""), processes) == 140
 
 
+@pytest.mark.nightly
 async def test_services_with_many_waiting_threads_are_not_ended_while_starting_instances_is_fast(
     station, few
 ):
