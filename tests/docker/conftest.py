@@ -8,7 +8,14 @@ import pytest
 
 from tests.docker.watched import Watched, nothing_left
 from tests.engines.dockers import docker_host
+from windlass.docker.builds import engine_turn
 from windlass.docker.client import Docker
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    """Builds of other test processes have their turns at the same engine."""
+    monkeypatch.setattr(engine_turn, "_RETRY_PAUSE", 0.2)
 
 
 @pytest.fixture(scope="module")

@@ -80,6 +80,7 @@ async def test_an_answer_that_arrives_byte_by_byte_times_out(tmp_path: Path) -> 
             await docker.raw("GET", "/info", timeout=0.5)
 
 
+@pytest.mark.nightly
 async def test_without_a_total_timeout_a_dripping_answer_never_ends(tmp_path: Path) -> None:
     """The control: what is streamed has no limit as a whole, and outlasts its patience."""
     received = 0

@@ -162,6 +162,7 @@ async def test_the_files_in_the_volumes_of_a_service_are_measured(engine):
     assert (await engine.volume_sizes())[it.service] - before >= 3 << 20
 
 
+@pytest.mark.nightly
 async def test_a_volume_outlives_instances_and_ends_with_the_service(engine, raw):
     it = wanted(volumes=(Volume(name="my data", mount="/data"), Volume(name="my-data", mount="/other")))
     first = await engine.run(it, 0)
@@ -199,6 +200,7 @@ async def test_a_network_in_use_by_a_start_is_not_removed_and_blocks_no_other_st
         await raw.json("GET", f"/networks/{network}")
 
 
+@pytest.mark.nightly
 async def test_concurrent_starts_of_the_same_instance_by_two_servers_create_one_container(host, make_engine):
     one = make_engine(host)
     other = make_engine(host, one.installation)
