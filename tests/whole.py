@@ -269,7 +269,7 @@ async def place(engine: str, docker_host: str = "", **given: Any) -> AsyncIterat
             engine=engine,
             gateway_port=0,
             rate_limit=1_000_000,
-            **given | {"docker_host": docker_host},
+            **{"settle_seconds": 0.2} | given | {"docker_host": docker_host},
         )
         machine = Containers(docker_host, folder) if engine == "docker" else Processes(folder)
         try:
