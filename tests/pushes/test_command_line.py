@@ -39,6 +39,7 @@ def push(folder: Path, url: str, token: str, *words: str) -> subprocess.Complete
     )
 
 
+@pytest.mark.slow
 async def test_init_and_git_push_deploy_a_folder_without_a_remote(scene: Scene, monkeypatch):
     folder = web_folder(scene.place.beside / "web")
     text = await init(scene, folder, monkeypatch, "--text")
@@ -52,6 +53,7 @@ async def test_init_and_git_push_deploy_a_folder_without_a_remote(scene: Scene, 
     assert (elsewhere.returncode, "Authentication failed" in elsewhere.stderr) == (128, True), elsewhere
 
 
+@pytest.mark.slow
 async def test_up_uploads_changes_and_deploys_what_is_pushed(scene: Scene, monkeypatch):
     folder = web_folder(scene.place.beside / "web")
     await init(scene, folder, monkeypatch)

@@ -38,6 +38,7 @@ from windlass.sources.push.commands import FLUSH, packet
 SLOW = {"build_command": "echo building; sleep 4"}
 
 
+@pytest.mark.slow
 async def test_hanging_up_cancels_nothing(scene: Scene):
     app = await make_application(scene.windlass, scene.environment, **SLOW)
     url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")
@@ -65,6 +66,7 @@ async def test_of_two_pushes_at_once_one_is_refused(scene: Scene):
     assert won in await ask(folder.path, "ls-remote", url)
 
 
+@pytest.mark.slow
 async def test_a_branch_that_moved_during_a_build_is_not_moved_again(scene: Scene):
     app = await make_application(scene.windlass, scene.environment, **SLOW)
     url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")
@@ -146,6 +148,7 @@ async def server(there: Place) -> AsyncIterator[tuple[Windlass, subprocess.Popen
     environment = os.environ | {
         "WINDLASS_ADMIN_TOKEN": ADMIN,
         "WINDLASS_ENGINE": "process",
+        "WINDLASS_SETTLE_SECONDS": "0.2",
         "WINDLASS_RATE_LIMIT": "1000000",
     }
     with (there.beside / "log").open("ab") as log:
@@ -245,6 +248,7 @@ async def test_a_server_killed_while_it_receives_has_stored_nothing():
 # Large pushes
 
 
+@pytest.mark.slow
 async def test_a_pack_that_git_sends_in_chunks_is_stored():
     """git asks first whether it may, with an empty push, and then sends chunks."""
     async with pushed_place() as there, there.windlass() as windlass:
@@ -297,6 +301,7 @@ def post_chunks(
         return answer.status, answer.read()
 
 
+@pytest.mark.slow
 async def test_one_repository_that_cannot_be_joined_does_not_stop_the_housekeeping(scene: Scene, monkeypatch):
     app = await make_application(scene.windlass, scene.environment)
     url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")
@@ -329,6 +334,7 @@ async def test_one_repository_that_cannot_be_joined_does_not_stop_the_housekeepi
     assert app["id"] not in ctx.pushed._paused
 
 
+@pytest.mark.slow
 async def test_packs_are_joined_only_if_the_disk_has_room(scene: Scene, monkeypatch):
     app = await make_application(scene.windlass, scene.environment)
     url, folder = with_token(app["push_url"]), web_folder(scene.place.beside / "web")
@@ -349,6 +355,7 @@ async def test_packs_are_joined_only_if_the_disk_has_room(scene: Scene, monkeypa
     assert len([*packs.glob("*.pack")]) == 1, "the control"
 
 
+@pytest.mark.slow
 async def test_leftovers_of_killed_processes_are_removed_even_without_a_push(scene: Scene):
     app = await make_application(scene.windlass, scene.environment)
     await web_folder(scene.place.beside / "web").push(with_token(app["push_url"]))

@@ -39,6 +39,7 @@ def folder(scene: Scene) -> Folder:
     return web_folder(scene.place.beside / "web")
 
 
+@pytest.mark.slow
 async def test_a_caller_at_the_limit_of_git_reads_waits_and_then_gets_503(
     scene: Scene, app: Any, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ):
@@ -77,6 +78,7 @@ async def test_a_place_is_free_again_when_its_holder_has_left():
             await waiting
 
 
+@pytest.mark.slow
 async def test_git_is_stopped_although_its_client_never_reads(
     scene: Scene, app: Any, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ):
@@ -114,6 +116,7 @@ async def test_a_push_that_has_arrived_waits_for_a_place(
     assert len(places) == 3, "the list of refs, the decision and the objects"
 
 
+@pytest.mark.slow
 async def test_a_token_that_is_revoked_while_its_push_arrives_deploys_nothing(
     scene: Scene, app: Any, monkeypatch: pytest.MonkeyPatch
 ):

@@ -51,6 +51,7 @@ async def test_a_push_deploys_and_shows_the_build_and_the_address(scene: Scene):
     assert len(await deployments(windlass, app["id"])) == 2
 
 
+@pytest.mark.slow
 async def test_a_failed_build_refuses_the_push_and_the_old_version_keeps_serving(scene: Scene):
     windlass = scene.windlass
     app = await make_application(windlass, scene.environment)
@@ -89,6 +90,7 @@ async def test_only_the_branch_of_the_application_is_deployed(scene: Scene):
     assert (ended.code, "The branch feature is deleted." in ended.text) == (0, True)
 
 
+@pytest.mark.slow
 async def test_pushed_commits_can_be_cloned_listed_and_deployed_again(scene: Scene):
     windlass = scene.windlass
     app = await make_application(windlass, scene.environment)
@@ -111,6 +113,7 @@ async def test_pushed_commits_can_be_cloned_listed_and_deployed_again(scene: Sce
     assert second in await ask(folder.path, "ls-remote", url), "a deploy moved the branch"
 
 
+@pytest.mark.slow
 async def test_a_forced_push_says_so_and_the_former_commit_can_be_deployed_again(scene: Scene):
     windlass = scene.windlass
     app = await make_application(windlass, scene.environment)

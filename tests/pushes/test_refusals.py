@@ -258,6 +258,7 @@ async def test_more_pushes_and_fetches_at_once_than_a_few_have_to_wait(
     assert (await folder.push(url)).code == 0
 
 
+@pytest.mark.slow
 async def test_a_repository_has_a_limit_of_branches_and_tags(
     scene: Scene, app: Any, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ):
