@@ -92,3 +92,12 @@ async def test_undecodable_file_information_is_refused(stat):
 
     with pytest.raises(EngineError):
         await examine(Nonsense({}), "c", ())  # type: ignore[arg-type]
+
+
+async def test_a_program_with_a_copy_of_etc_has_no_link_to_a_file_outside_of_it():
+    inside = {**USUAL, "/etc/group": link("a/group"), "/etc/a": {"mode": FOLDER}, "/etc/a/group": {"mode": 0}}
+    await examine(FakeDocker(inside), "c", (), has_etc_copy=True)  # type: ignore[arg-type]
+    outside = {**USUAL, "/etc/group": link("../a/group"), "/a": {"mode": FOLDER}, "/a/group": {"mode": 0}}
+    await examine(FakeDocker(outside), "c", ())  # type: ignore[arg-type]
+    with pytest.raises(EngineError, match="with USER, it cannot be a link to /a/group"):
+        await examine(FakeDocker(outside), "c", (), has_etc_copy=True)  # type: ignore[arg-type]

@@ -142,6 +142,53 @@ async def test_commands_whose_starts_hang_hide_no_other_instance_and_their_conta
     assert not await watched.engine.copies(hostile.service)
 
 
+WITH_USER = (
+    f"FROM {BOX}\nRUN chmod 777 /etc && touch /etc/group && chmod 666 /etc/passwd /etc/group\nUSER shop\n"
+)
+REPLACES = "rm -f /etc/passwd; mkfifo /etc/passwd; echo made; " + FOREVER
+
+
+async def stuck_threads(dockerd, watched, raw) -> int:
+    """Returns the number of threads of the engine that commands in a container with a user take for good."""
+    ref = f"windlass-test/user-{uuid.uuid4()}:1"
+    await build(raw, ref, {"Dockerfile": WITH_USER})
+    it = wanted(REPLACES, artifact=Artifact(kind="image", ref=ref))
+    instance = await watched.engine.run(it, 0)
+    await until(lambda: "made" in watched.said())
+    before = threads_of(dockerd)
+    with suppress(EngineError):
+        await asyncio.gather(*(watched.engine.execute(instance, ("true",), 1.0) for _ in range(7)))
+    await watched.engine.end(it.service, grace=0)
+    await asyncio.sleep(0.5)
+    return threads_of(dockerd) - before
+
+
+def threads_of(dockerd) -> int:
+    return len(os.listdir(f"/proc/{(dockerd.data.parent / 'pid').read_text()}/task"))  # noqa: PTH208
+
+
+@pytest.mark.parametrize("is_copied", [True, *nightly(False)])
+async def test_the_engine_reads_no_passwd_of_a_program_for_a_command(
+    dockerd, watched, raw, monkeypatch, is_copied
+):
+    monkeypatch.setattr(containers, "STOP_TIMEOUT", 2.0)
+    if not is_copied:
+        monkeypatch.setattr(create, "needs_etc_copy", lambda *_: False)
+    assert (await stuck_threads(dockerd, watched, raw) < 7) is is_copied
+
+
+async def test_a_program_with_a_user_may_change_its_etc_and_keeps_it_over_restarts(watched, raw):
+    ref = f"windlass-test/user-{uuid.uuid4()}:1"
+    await build(raw, ref, {"Dockerfile": WITH_USER})
+    script = "id -un; cat /etc/mine; echo kept > /etc/mine; sleep 1; exit 1"
+    it = wanted(script, artifact=Artifact(kind="image", ref=ref))
+    await watched.engine.run(it, 0)
+    await until(lambda: "kept" in watched.said())
+    assert watched.said()[0] == "shop"
+    await watched.engine.remove(it.service, grace=0)
+    assert (await raw.json("GET", "/volumes"))["Volumes"] in (None, [])
+
+
 @pytest.mark.nightly
 async def test_without_time_limits_a_hanging_command_hides_all_instances(watched, monkeypatch):
     monkeypatch.setattr(containers, "STOP_TIMEOUT", 2.0)

@@ -217,7 +217,17 @@ class ContainerClient:
         for warning in created.get("Warnings") or ():
             _log.warning("the Docker engine warns", extra={"container": name, "reason": warning})
         await self._keep_if_alone(str(created["Id"]), ports)
+        if create.needs_etc_copy(workload, image):
+            await self._examine_image(str(created["Id"]))
         return str(created["Id"])
+
+    async def _examine_image(self, container: str) -> None:
+        """Examines the files of the image, before files of the service are written over their copies."""
+        try:
+            await self._examine(container)
+        except (EngineRefused, EngineError):
+            await self.remove(container)
+            raise
 
     async def _keep_if_alone(self, container: str, ports: Sequence[int]) -> None:
         try:
@@ -266,11 +276,20 @@ class ContainerClient:
         if detail is not None and detail["State"]["Status"] == "exited":
             await self._start(container)
 
+    async def _examine(self, container: str) -> None:
+        detail = await self.inspect(container) or {}
+        mounts = {str(mount.get("Destination")) for mount in detail.get("Mounts") or ()}
+        has_etc_copy = any(
+            mount.get("Target") == create.ETC_COPY["Target"] and not mount.get("Source")
+            for mount in (detail.get("HostConfig") or {}).get("Mounts") or ()
+        )
+        if has_etc_copy:
+            mounts.discard(create.ETC_COPY["Target"])
+        await start_files.examine(self._docker, container, mounts, has_etc_copy=has_etc_copy)
+
     async def _start(self, container: str) -> None:
         try:
-            detail = await self.inspect(container) or {}
-            mounts = {str(mount.get("Destination")) for mount in detail.get("Mounts") or ()}
-            await start_files.examine(self._docker, container, mounts)
+            await self._examine(container)
             await self._docker.raw("POST", f"/containers/{container}/start")
         except (EngineRefused, EngineError):
             # A container that fails to start is removed; the next attempt creates a new one.

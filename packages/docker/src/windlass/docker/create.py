@@ -29,6 +29,9 @@ MAX_PROCESSES: Final = 2048
 """Maximum number of processes and threads: more than an ordinary service needs, and few enough to protect the
 machine."""
 
+ETC_COPY: Final[Mapping[str, str]] = {"Type": "volume", "Target": "/etc"}
+"""A volume without a name, which the engine fills from the image, and removes with the container."""
+
 SERVER_HOST: Final = "host.docker.internal"
 """The usual host name of the engine's machine in its containers."""
 
@@ -83,8 +86,11 @@ def container(
             "RestartPolicy": {"Name": "no"},  # see `restarts`
             "LogConfig": LOGS,
             "Mounts": [
-                _mount_definition(volume.mount, words.volume(installation, workload.service, volume))
-                for volume in workload.volumes
+                *(
+                    _mount_definition(volume.mount, words.volume(installation, workload.service, volume))
+                    for volume in workload.volumes
+                ),
+                *([dict(ETC_COPY)] if needs_etc_copy(workload, image) else []),
             ],
             "NanoCpus": workload.cpu * 1_000_000,
             "Memory": workload.memory * MEGABYTE,
@@ -108,6 +114,15 @@ def container(
     if workload.artifact.workdir:
         body["WorkingDir"] = workload.artifact.workdir
     return body
+
+
+def needs_etc_copy(workload: Workload, image: Mapping[str, Any]) -> bool:
+    """Returns whether the program gets a copy of `/etc`. If the image names a user, the engine reads
+    `/etc/passwd` and `/etc/group` below the root file system at the start of each command, as root and whole.
+    A program that could replace them would use up its memory and threads."""
+    has_user = bool((image.get("Config") or {}).get("User"))
+    is_covered = any(volume.mount.rstrip("/") == ETC_COPY["Target"] for volume in workload.volumes)
+    return has_user and not workload.read_only and not is_covered
 
 
 def _empty_labels(image: Mapping[str, Any]) -> Mapping[str, str]:

@@ -36,17 +36,20 @@ class _PathFacts(Struct):
     linkTarget: str = ""
 
 
-async def examine(docker: Docker, container: str, mounts: Collection[str]) -> None:
+async def examine(
+    docker: Docker, container: str, mounts: Collection[str], *, has_etc_copy: bool = False
+) -> None:
     """Raises EngineError if the engine should not read these files of a stopped container. `mounts` are the
-    paths of its volumes: the engine reads the files below a volume, and shows those in it."""
-    examination = _Examination(docker, container, mounts)
+    paths of its volumes: the engine reads the files below a volume, and shows those in it. `has_etc_copy`:
+    the program has a copy of `/etc`. Then the engine reads the files of the image, and runc the copy."""
+    examination = _Examination(docker, container, mounts, within="/etc/" if has_etc_copy else "/")
     for file in FILES:
         await examination.examine(file)
 
 
 class _Examination:
-    def __init__(self, docker: Docker, container: str, mounts: Collection[str]) -> None:
-        self._docker, self._container, self._mounts = docker, container, mounts
+    def __init__(self, docker: Docker, container: str, mounts: Collection[str], *, within: str) -> None:
+        self._docker, self._container, self._mounts, self._within = docker, container, mounts, within
         self._known: dict[str, _PathFacts | None] = {}
 
     async def examine(self, file: str) -> None:
@@ -64,6 +67,10 @@ class _Examination:
                     raise EngineError(f"Make {file} of the image a plain file of at most 1 MiB")
                 return
             path = posixpath.normpath(posixpath.join(posixpath.dirname(path), facts.linkTarget))
+            if not path.startswith(self._within):
+                raise EngineError(
+                    f"Make {file} of the image a plain file: with USER, it cannot be a link to {path}"
+                )
         raise EngineError(f"Make {file} of the image a plain file: it is a chain of links")
 
     async def _facts(self, path: str) -> _PathFacts | None:
