@@ -8,7 +8,7 @@ from tests.process.builds.native_sites import Site, wheel
 from tests.tables import rows
 from windlass.detect import Tree, detect
 from windlass.detect.dockerfile import DockerfileOptions, dockerfile
-from windlass.detect.python_pins import old_package_in
+from windlass.detect.python_pins import companions_in, old_package_in
 from windlass.process.builds import NativeBuilder
 from windlass.process.builds.python import declaration_of, dependencies_of
 
@@ -57,6 +57,35 @@ async def test_an_old_server_runs_with_the_setuptools_that_it_needs(site: Site, 
     assert site.run(artifact) == str(is_added)
     assert (f"setuptools<81 is installed as well: gunicorn {version} needs" in site.log()) == is_added
     assert "82.0.0" not in site.log()
+
+
+@rows(
+    ("text", "companions"),
+    [
+        ("Flask==1.1.2\nWerkzeug==1.0.1\n", ["itsdangerous<2.1", "jinja2<3.1", "markupsafe<2.1"]),
+        ("flask==2.2.5\nflask_sqlalchemy==2.5.1\n", ["werkzeug<3", "sqlalchemy<2"]),
+        ("Flask==2.3.0\n", []),
+        ("flask\nflask-sqlalchemy>=2\n", []),
+        ("Flask==2.2.5\nwerkzeug\n", []),
+        ("pandas==1.5.3\nopencv-python==4.8.0\n", ["numpy<2"]),
+    ],
+)
+def test_packages_that_fail_with_newer_ones_are_recognized(text, companions):
+    assert list(companions_in(text)) == companions
+
+
+async def test_an_old_package_is_installed_with_the_versions_that_it_works_with(site: Site):
+    folder = site.top / "wheels"
+    for number in ("2.3.8", "3.0.0"):
+        wheel(folder, "werkzeug", number, code=f"VERSION = '{number}'\n")
+    wheel(folder, "flask", "2.2.5", requires="werkzeug")
+    site.builder = NativeBuilder(site.kept, {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder)})
+    code = "import werkzeug; print(werkzeug.VERSION)"
+    artifact = await site.build(
+        {"requirements.txt": "flask==2.2.5\n", "Procfile": f'web: python -c "{code}"\n'}
+    )
+    assert site.run(artifact) == "2.3.8"
+    assert "werkzeug<3 is installed as well: flask 2.2.5 does not work with newer versions." in site.log()
 
 
 def test_a_poetry_project_without_a_lock_file_is_accepted(tmp_path):

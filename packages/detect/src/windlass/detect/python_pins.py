@@ -89,6 +89,39 @@ def old_package_in(text: str) -> str:
     return ""
 
 
+_COMPANIONS: Final[Mapping[str, Sequence[tuple[tuple[int, ...], Sequence[str]]]]] = {
+    "flask": (
+        ((2,), ("itsdangerous<2.1", "jinja2<3.1", "markupsafe<2.1", "werkzeug<2.1")),
+        ((2, 3), ("werkzeug<3",)),
+    ),
+    "flask-login": (((0, 6, 3), ("werkzeug<3",)),),
+    "flask-sqlalchemy": (((3,), ("sqlalchemy<2",)),),
+    "openai": (((1, 55, 3), ("httpx<0.28",)),),
+    "opencv-python": (((4, 10), ("numpy<2",)),),
+    "opencv-python-headless": (((4, 10), ("numpy<2",)),),
+    "pandas": (((2, 1), ("numpy<2",)),),
+    "passlib": (((1, 8), ("bcrypt<5",)),),
+    "streamlit": (((1, 22), ("altair<5",)),),
+}
+"""Packages with the versions below which they fail with the newest versions of packages that they depend on,
+although they allow these, and what to install instead."""
+
+
+def companions_in(text: str) -> Mapping[str, str]:
+    """Returns older versions to install beside the pinned packages of requirements, which do not name them:
+    each with the package that needs it, such as `Flask 2.2.2`."""
+    named = set(_names(text.splitlines()))
+    found: dict[str, str] = {}
+    for match in PIN.finditer(text):
+        version = version_numbers(match["version"])
+        rows = _COMPANIONS.get(match["name"].lower().replace("_", "-"), ())
+        for companion in next((added for limit, added in rows if version < limit), ()):
+            is_new = package_name(companion) not in {*named, *map(package_name, found)}
+            if is_new:
+                found[companion] = f"{match['name']} {match['version']}"
+    return found
+
+
 def version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part[:9]) for part in version.split(".") if part)
 

@@ -21,6 +21,7 @@ from windlass.detect.python_pins import (
     LOCKS,
     REQUIREMENTS,
     SETUPTOOLS,
+    companions_in,
     missing_requirements,
     old_package_in,
     package_name,
@@ -111,6 +112,11 @@ def _is_own(files: KnownFiles, module: str, base: str) -> bool:
 
 
 def _add_setuptools(files: KnownFiles, recipe: Recipe) -> None:
+    requirements = "\n".join(files.text(name) for name in requirements_files(files))
+    for companion, pin in companions_in(requirements).items():
+        if files.has(*LOCKS):
+            break  # it names all packages
+        add_package(recipe, companion, f"{pin} does not work with newer versions.")
     names = [*requirements_files(files), *(name for name in LOCKS if files.has(name))]
     if old := old_package_in("\n".join(files.text(name) for name in names)):
         add_package(recipe, SETUPTOOLS, f"{old} needs its module pkg_resources.")

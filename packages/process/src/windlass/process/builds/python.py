@@ -26,6 +26,7 @@ from windlass.detect.python_pins import (
     MAX_LOCK_BYTES,
     REQUIREMENTS,
     SETUPTOOLS,
+    companions_in,
     missing_requirements,
     old_package_in,
 )
@@ -138,6 +139,10 @@ def dependencies_of(
     if old and SETUPTOOLS not in added:  # a recipe may have added it already
         say(f"{SETUPTOOLS} is installed as well: {old} needs its module pkg_resources.")
         added = [*added, SETUPTOOLS]
+    for companion, pin in companions_in(declared.requirements).items():
+        if companion not in added:
+            say(f"{companion} is installed as well: {pin} does not work with newer versions.")
+            added = [*added, companion]
     return replace(declared, added=_text(added))
 
 
