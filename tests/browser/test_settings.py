@@ -199,3 +199,23 @@ def test_naming_a_port_ends_the_search_for_one_until_it_is_turned_on_again(
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.locator("#notices .notice")).to_have_count(2)
     assert server.call("GET", f"/application/{app}")["automatic_port"] is True
+
+
+def test_a_job_of_a_repository_becomes_one_of_an_image(
+    server: Server, new_page: NewPage, repository: Repository
+) -> None:
+    environment = server.environment(project="Other sources")
+    schedule = {"on_start": {"entrypoint": "true"}}
+    source = {"docker": {"git_repository": {"url": repository.url, "branch": "main"}}}
+    body = {"name": "moved", "source": source, "schedule": schedule}
+    job = server.call("POST", f"/environment/{environment}/job", body)["id"]
+    page = new_page(f"/job/{job}/settings")
+    expect(page.get_by_label("Repository", exact=True)).to_have_value(repository.url)
+    page.get_by_label("Container image").check()
+    page.get_by_label("Image", exact=True).fill("docker.io/library/alpine")
+    page.get_by_label("Tag", exact=True).fill("3")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#notices")).to_contain_text("Saved")
+    saved = server.call("GET", f"/job/{job}")["source"]
+    assert saved["image"]["image_name"] == "docker.io/library/alpine"
+    assert not saved.get("docker")

@@ -84,7 +84,7 @@ def test_a_job_is_run_with_other_arguments_and_its_log_is_read(
     expect(page.get_by_role("button", name="Run now")).to_be_visible()
     tab(page, "Settings")
     page.locator(".rail").get_by_role("link", name="Schedule").click()
-    expect(page.get_by_label("Timetable (cron)")).to_have_value("30 2 1 1 *")
+    expect(page.get_by_label("Cron", exact=True)).to_have_value("30 2 1 1 *")
 
     # The next due times, as the clock of the job and that of the reader show them.
     tab(page, "Runs")
@@ -127,9 +127,7 @@ def test_the_page_of_a_service_without_a_port_links_to_its_port_settings(
     deployed(server, f"/application/{app}")
     page = new_page(f"/application/{app}")
     page.locator(".panel", has_text="It has no port").get_by_role("link", name="Add a port").click()
-    expect(page.locator(".settings-section:not([hidden])")).to_contain_text(
-        "Ports on which the program listens"
-    )
+    expect(page.locator(".settings-section:not([hidden])")).to_contain_text("Where the program listens")
 
 
 def test_charts_name_the_version_of_an_instance_and_draw_the_runs_of_a_job_as_one_line(

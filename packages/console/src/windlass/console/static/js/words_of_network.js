@@ -3,6 +3,7 @@
 export const network = {
   overview: {
     health: "Health", change: "Change", events: "Recent events", it: "it", allEvents: "All activity", toDomains: "Add a domain of your own", toPort: (port) => `to port ${port}`, scales: (least, most) => `from ${least} to ${most < 0 ? "as many as needed" : most} with the load`,
+    readings: { masterCredentials: { title: "Connect", about: "Services of this environment get its address and password as variables. A program of your own needs them by hand, or the command below opens a client that is logged in.", show: "Show host, login and password", command: "windlass database client" } },
     checks: { none: "an open port is enough", http: (path, port) => `GET ${path}${port ? ` on port ${port}` : ""}`, tcp: (port) => `port ${port} is open`, exec: "command", grpc: (port) => `gRPC on port ${port}` },
   },
   requests: {

@@ -1,11 +1,12 @@
 // Texts of sections of the settings. They are loaded with them.
 
 export const forms = {
+  source: { previews: "Previews of pull requests", previewsHelp: "An environment has them on its page Previews. Off: pull requests for this service alone get none." },
   build: {
     title: "How it is built", kinds: { AUTO: "Automatic", RECIPE: "As detected", DOCKERFILE: "Dockerfile" },
     abouts: { AUTO: "The Dockerfile of the repository if there is one, otherwise as detected.", RECIPE: "The language and framework that are found, with the commands below where you name them.", DOCKERFILE: "Every instruction of the Dockerfile, and nothing else." },
     names: { install_command: "Install command", build_command: "Build command", language_version: "Language version", dockerfile_path: "Path of the Dockerfile", docker_target_build_stage: "Stage", static_folder: "Folder of the site", static_fallback: "Page for unknown paths" },
-    helps: { install_command: "Empty: the one that is detected.", build_command: "Empty: the one that is detected.", language_version: "Empty: the one that the repository names.", docker_target_build_stage: "Empty: the last one.", static_folder: "What the build leaves there is served; no program runs.", static_fallback: "For sites that route in the browser." },
+    helps: { install_command: "Empty: the one that is detected.", build_command: "Empty: the one that is detected.", language_version: "Empty: the one that the repository names.", docker_target_build_stage: "Empty: the last one.", dockerfile_path: "Empty: Dockerfile, or as detected without one.", static_folder: "What the build leaves there is served; no program runs.", static_fallback: "For sites that route in the browser." },
     examples: { install_command: "npm ci", build_command: "npm run build", language_version: "", dockerfile_path: "Dockerfile", docker_target_build_stage: "", static_folder: "dist", static_fallback: "index.html" },
     packages: "Debian packages", packagesHelp: "Beside those that are detected, such as ffmpeg.", site: "Static site", siteHelp: "The gateway serves the files itself.", headers: "Headers", noHeaders: "No headers of your own.", ofHeader: { path: "Path", name: "Name", value: "Value" },
   },

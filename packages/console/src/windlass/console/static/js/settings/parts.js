@@ -5,6 +5,7 @@ import * as build from "./build.js";
 import * as database from "./database.js";
 import * as health from "./health.js";
 import * as instances from "./instances.js";
+import * as jobSource from "./job_source.js";
 import * as named from "./named.js";
 import * as ports from "./ports.js";
 import * as schedule from "./schedule.js";
@@ -12,7 +13,8 @@ import * as size from "./size.js";
 import * as source from "./source.js";
 import * as storage from "./storage.js";
 
-const BY_HAND = [named, source, database, size, instances, health, ports, storage, schedule, build]; // Each is for services that have the first of its fields.
+// Each is for services that have the first of its fields. The source of a job is one field; others have several.
+const BY_HAND = [named, source, database, size, instances, health, ports, storage, schedule, build, jobSource];
 
 /** Makes the parts of a section, in the order of its fields. `schema`: of what can be changed. */
 export function partsOf({ document, schema, service, path }, names) {

@@ -6,15 +6,16 @@ import { field } from "../parts.js";
 import { reference } from "../references.js";
 import { inOrganization } from "../rights.js";
 import { words } from "../words.js";
+import { forms } from "../words_of_settings.js";
 import { differs, segments } from "./part.js";
 import { pushWebhook } from "./push_webhook.js";
 
 const text = words.settings.source;
 const PUSHED = "windlass://push";
 
-export const fields = ["git_repository", "source", "root_path", "auto_deploy", "watch_paths"];
+export const fields = ["git_repository", "source", "root_path", "auto_deploy", "watch_paths", "auto_preview"];
 
-export function edit({ document, service }) {
+export function edit({ document, schema, service }) {
   const repository = service.git_repository || {};
   const before = repository.url === PUSHED ? "PUSH" : service.source || "GIT";
   let source = before;
@@ -27,6 +28,7 @@ export function edit({ document, service }) {
   const folder = input(service.root_path, { placeholder: "/" });
   const token = reference(document, "gitToken", repository.git_token_id || "");
   const automatic = h("input", { type: "checkbox", role: "switch", checked: Boolean(service.auto_deploy) });
+  const previews = schema.properties.auto_preview && h("input", { type: "checkbox", role: "switch", checked: Boolean(service.auto_preview) });
   const paths = h("textarea", { rows: 3, value: (service.watch_paths || []).join("\n"), placeholder: "web\ndocs/*.md", spellcheck: "false", oninput: touch });
 
   let offered = "";
@@ -49,7 +51,7 @@ export function edit({ document, service }) {
   const ofFolder = h("div", {}, h("p", { class: "muted" }, text.uploadHelp), field(text.root, folder, "", { name: "root_path" }));
   const hasWebhook = before === "GIT" && repository.url && document.at("GET", "/service/{service_id}/gitWebhookStatus");
   const webhook = hasWebhook && pushWebhook(service.id);
-  const push = h("div", {}, field(text.automatic, automatic, text.automaticHelp, { isSwitch: true, name: "auto_deploy" }), watch, webhook);
+  const push = h("div", {}, field(text.automatic, automatic, text.automaticHelp, { isSwitch: true, name: "auto_deploy" }), watch, previews && field(forms.source.previews, previews, forms.source.previewsHelp, { isSwitch: true, name: "auto_preview" }), webhook);
   const show = () => {
     [ofGit.hidden, push.hidden, ofFolder.hidden] = [source === "UPLOAD", source !== "GIT", source !== "UPLOAD"];
     [pushHelp.hidden, address.hidden] = [source !== "PUSH", source === "PUSH"];
@@ -69,6 +71,7 @@ export function edit({ document, service }) {
     const changed = Object.fromEntries(Object.entries(given).filter(([name, value]) => differs(value, name === "root_path" ? repository.root_path || "/" : repository[name])));
     if (Object.keys(changed).length) found.git_repository = service.git_repository ? changed : given;
     if (automatic.checked !== Boolean(service.auto_deploy)) found.auto_deploy = automatic.checked;
+    if (previews && previews.checked !== Boolean(service.auto_preview)) found.auto_preview = previews.checked;
     const watched = paths.value.split("\n").map((line) => line.trim()).filter(Boolean);
     if (differs(watched, service.watch_paths || [])) found.watch_paths = watched;
     return found;

@@ -115,15 +115,16 @@ function lastRun(path, run) {
 }
 
 // Further readings, such as the credentials of a database, are requested only on a click.
-function reading({ content, document, path }, place, operation) {
+function reading({ content, document, path, service }, place, operation) {
   const name = familyOf(operation);
   const found = content.read?.[name];
   const read = async () => {
     content.read = { ...content.read, [name]: found ? undefined : await api.get(`${path}/${name}`) };
     place.update();
   };
-  return panel(title(name), found && facts(Object.entries(found).map(([field, value]) => [title(field), value === null || value === "" ? "" : Array.isArray(value) ? value.map((item) => h("div", {}, h("code", {}, String(item)))) : [h("code", {}, String(value)), copyButton(String(value))]])),
-    h("div", { class: "actions" }, button(found ? words.hide : document.operation(operation.id).summary.replace(/ \(.*\)$/, ""), read, { key: name })));
+  const known = more.readings[name];
+  return panel(known?.title || title(name), known && h("p", { class: "muted" }, known.about), found && facts(Object.entries(found).map(([field, value]) => [title(field), value === null || value === "" ? "" : Array.isArray(value) ? value.map((item) => h("div", {}, h("code", {}, String(item)))) : [h("code", {}, String(value)), copyButton(String(value))]])),
+    h("div", { class: "actions" }, button(found ? words.hide : known?.show || document.operation(operation.id).summary.replace(/ \(.*\)$/, ""), read, { key: name, icon: !found && known ? "key-round" : undefined })), known && code(commandFor(known.command, service.name)));
 }
 
 // Lists without a page of their own, such as the plans of a Terraform service.
